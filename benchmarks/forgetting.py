@@ -46,7 +46,7 @@ def main() -> None:
         for number in range(count):
             word = make_word(number)
             assert home.left(word), (kinds[number % len(kinds)], word)
-            receipt = memory.forget(memory.plan_forget(word))
+            receipt = memory.forgetting.apply(memory.forgetting.plan(word))
             claimed += bool(receipt.left) or not receipt.is_finished
             if files := home.left(word):
                 left[word] = files

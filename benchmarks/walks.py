@@ -1,7 +1,9 @@
-"""Count the functions and files of Kept that run for one operation: python -m benchmarks.walks [--list NAME]
+"""Count the functions and files of Kept that run for one operation: python -m benchmarks.walks [--list NAME] [--cpu N]
 
 Each operation runs through the real command, with a profiler that records every function of the package that is
 called. What runs while a module is imported, lambdas and comprehensions are not counted.
+
+``--cpu N`` measures the CPU time of the gateway for each of N chat messages instead, without the profiler.
 """
 
 from __future__ import annotations
@@ -63,7 +65,12 @@ Walk = dict[tuple[str, str], int]
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.walks", description=__doc__)
     parser.add_argument("--list", metavar="NAME", help="print the functions of one walk, by file")
+    parser.add_argument("--cpu", metavar="N", type=int, help="measure the CPU time of N chat messages")
     options = parser.parse_args()
+    if options.cpu:
+        with tempfile.TemporaryDirectory(prefix="kept-walks-") as scratch:
+            print(f"{measure_cpu(Path(scratch), options.cpu) * 1000:.1f} ms of CPU time for a chat message")
+        return
     with tempfile.TemporaryDirectory(prefix="kept-walks-") as scratch:
         walks = run_all(Path(scratch))
     print(f"{'operation':<28}{'functions':>10}{'files':>7}{'calls':>8}")
@@ -89,6 +96,27 @@ def run_all(scratch: Path) -> dict[str, Walk]:
         walks["compaction"] = snapshot(env, process)
     walks["MCP call"] = trace_mcp(env)
     return walks
+
+
+def measure_cpu(scratch: Path, messages: int) -> float:
+    """Return the CPU time of the gateway for a message of a conversation, in seconds, with what it does afterwards."""
+    env = prepare(scratch)
+    plain = [sys.executable, "-c", "from kept.cli import main; main()"]
+    with model_server() as url, gateway(env, url, [*plain, "gateway"]) as (base, process):
+        for text in ("Hello", "Good morning", "Good evening"):
+            post(base, text)
+        time.sleep(2)
+        before = cpu_time(process.pid)
+        for number in range(messages):
+            post(base, f"What colour is the parrot number {number}?")
+        time.sleep(2)
+        return (cpu_time(process.pid) - before) / messages
+
+
+def cpu_time(pid: int) -> float:
+    """Return the CPU time of a process so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def prepare(scratch: Path) -> dict[str, str]:
@@ -133,7 +161,9 @@ def snapshot(env: Mapping[str, str], process: subprocess.Popen[Any]) -> Walk:
 
 
 @contextmanager
-def gateway(env: Mapping[str, str], model_url: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def gateway(
+    env: Mapping[str, str], model_url: str, program: list[str] | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     settings = {
         "KEPT_MODEL__PROVIDER": "anthropic",
         "KEPT_MODEL__NAME": "claude-test",
@@ -143,7 +173,11 @@ def gateway(env: Mapping[str, str], model_url: str) -> Iterator[tuple[str, subpr
         "KEPT_GATEWAY__HTTP__ENABLED": "true",
     }
     process = subprocess.Popen(
-        command("gateway"), env={**env, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        program or command("gateway"),
+        env={**env, **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert process.stdout
     try:

@@ -8,7 +8,12 @@ import inspect
 import pytest
 
 from kept import KeptError, Memory
-from kept.aio import AsyncMemory
+from kept.aio import AsyncForgetting, AsyncHistory, AsyncMemory, AsyncNotes, AsyncReview
+from kept.forgetting.memory_forgetting import MemoryForgetting
+from kept.history.note_history import NoteHistory
+from kept.memory_history import MemoryHistory
+from kept.memory_notes import MemoryNotes
+from kept.review.review_queue import ReviewQueue
 from kept.testing import FakeEmbedder
 from tests.support.workspaces import open_memory
 
@@ -20,8 +25,8 @@ def test_calls_are_awaited_and_give_what_memory_gives(tmp_path):
             written = await memory.add("The otter is back. #river")
             assert "otter" in (await memory.read(written.citation)).text
             assert (await memory.search("otter", max_results=1))[0].path == written.path
-            assert len(await memory.list()) == len(await memory.tags()) == 1
-            assert (await memory.links(written.path)).path == written.path
+            assert len(await memory.list()) == len(await memory.notes.tags()) == 1
+            assert (await memory.notes.links(written.path)).path == written.path
             assert (await memory.sync()).ok
             assert (await memory.preview()).to_embed == 0
             assert (await memory.status()).files == 1
@@ -47,9 +52,35 @@ def test_writes_keep_their_order_and_searches_run_beside_them(tmp_path):
     assert [line for line in lines if line.startswith("Fact")] == [f"Fact {number}." for number in range(20)]
 
 
-def test_each_method_of_memory_has_a_coroutine_with_the_same_arguments():
-    for name, method in inspect.getmembers(Memory, inspect.isfunction):
-        if not name.startswith("_") and name != "close":
-            mirrored = getattr(AsyncMemory, name)
+@pytest.mark.parametrize(
+    ("source", "mirror"),
+    [
+        (Memory, AsyncMemory),
+        (MemoryNotes, AsyncNotes),
+        (MemoryForgetting, AsyncForgetting),
+        (MemoryHistory, AsyncHistory),
+        (ReviewQueue, AsyncReview),
+    ],
+)
+def test_each_method_of_memory_has_a_coroutine_with_the_same_arguments(source, mirror):
+    for_kept_only = {*vars(NoteHistory), "recorder", "try_addition", "require_room", "put_proposal"}
+    for name, method in inspect.getmembers(source, inspect.isfunction):
+        if not name.startswith("_") and name != "close" and name not in for_kept_only:
+            mirrored = getattr(mirror, name)
             assert inspect.iscoroutinefunction(mirrored), name
             assert inspect.signature(mirrored) == inspect.signature(method)
+
+
+def test_parts_are_awaited_too_and_earlier_names_still_work(tmp_path):
+    async def use() -> None:
+        async with AsyncMemory(open_memory(tmp_path)) as memory:
+            written = await memory.add("The otter is back.", by_tool=True)
+            (change,) = await memory.history.changes()
+            assert "otter" in await memory.diff(change)
+            assert await memory.review.count() == 0
+            assert (await memory.undo(change.id)).changes == (change,)
+            assert (await memory.plan_forget(written.path)).places == (
+                await memory.forgetting.plan(written.path)
+            ).places
+
+    asyncio.run(use())

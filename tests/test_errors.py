@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from types import ModuleType
 
 import pytest
 
-from kept import errors
+from kept import errors, remote_errors
 from kept.error_statuses import STATUSES, status_of
-from kept.errors import KeptError, QueueFull, StoreBusy, WriteFailed
+from kept.errors import KeptError, StoreBusy, WriteFailed
+from kept.remote_errors import QueueFull
 
 
 def tree(cls: type[KeptError]) -> list[type[KeptError]]:
@@ -22,10 +24,13 @@ def bare(cls: type[KeptError]) -> KeptError:
     return cls.__new__(cls)
 
 
+def picture(module: ModuleType) -> list[str]:
+    return re.findall(r"^[ │├└─]*(\w+)", module.__doc__.partition("\n\n")[2].partition("\n\n")[0], re.MULTILINE)
+
+
 def test_every_error_has_a_code_of_its_own_and_stands_in_the_picture_of_the_tree():
     assert len({cls.code for cls in ERRORS}) == len(ERRORS)
-    drawn = re.findall(r"^[ │├└─]*(\w+)", errors.__doc__.partition("\n\n")[2].partition("\n\n")[0], re.MULTILINE)
-    assert drawn == [cls.__name__ for cls in ERRORS]
+    assert [*picture(errors), *picture(remote_errors)[1:]] == [cls.__name__ for cls in ERRORS]
 
 
 @pytest.mark.parametrize("cls", ERRORS, ids=lambda cls: cls.__name__)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import pydoc
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 import kept
 from kept import KeptError, Memory, Message, SessionStore
+from kept.earlier_names import EARLIER_NAMES
 from kept.testing import FrozenClock
 from tests.support.files import write_file
 from tests.support.workspaces import open_memory
@@ -101,7 +103,7 @@ def test_paths_are_accepted_wherever_a_path_is_meant(otters, workspace):
     assert len(otters.search("otter", path=path)) == 1
     assert len(otters.list(path=Path("memory"))) == 1
     assert "otter" in otters.read(path).text
-    assert otters.links(workspace / path).path == str(path)
+    assert otters.notes.links(workspace / path).path == str(path)
     assert otters.add("A heron.", to=Path("memory/birds.md")).path == "memory/birds.md"
 
 
@@ -115,10 +117,13 @@ def test_a_closed_memory_refuses_every_use(tmp_path):
         lambda: memory.search("otter"),
         lambda: memory.add("More."),
         lambda: memory.read("MEMORY.md"),
-        lambda: memory.links("MEMORY"),
+        lambda: memory.notes.links("MEMORY"),
         lambda: memory.__enter__(),
         memory.list,
-        memory.tags,
+        lambda: memory.notes.tags(),
+        lambda: memory.history.changes(),
+        lambda: memory.review.list(),
+        lambda: memory.forgetting.plan("otter"),
         memory.sync,
         memory.preview,
         memory.status,
@@ -168,3 +173,14 @@ def test_help_shows_what_a_value_has(otters):
         assert f"class {name}(" in text
         assert "*args" not in text.partition("Methods defined here")[0]
         assert inspect.getdoc(getattr(kept, name)) != name
+
+
+def test_names_of_before_work_but_are_not_listed(otters):
+    shown = {name for name in dir(Memory) if not name.startswith("_")}
+    methods = {name for name in shown if callable(getattr(Memory, name))}
+    assert methods == {"add", "as_person", "close", "list", "open", "preview", "read", "search", "status", "sync"}
+    assert not shown & set(EARLIER_NAMES)
+    for earlier, present in EARLIER_NAMES.items():
+        assert getattr(otters, earlier).__func__ is attrgetter(present)(otters).__func__
+    with pytest.raises(AttributeError, match="'Memory' object has no attribute 'forgett'"):
+        _ = otters.forgett

@@ -123,12 +123,12 @@ def remove_agent(loaded: LoadedConfig, *, purge: bool) -> AgentRemoval:
     own = settings_by_agent(loaded)[config.agent_id].config
     deleted = plan_deletion(loaded) if purge else []
     remove_agent_entry(loaded)
-    kept = [folder for folder in (own.workspace,) if os.path.isdir(folder) and folder not in deleted]
+    kept_folders = [folder for folder in (own.workspace,) if os.path.isdir(folder) and folder not in deleted]
     if not purge and os.path.isdir(config.paths.folder):
-        kept.append(_set_aside(config.home, config.agent_id))
+        kept_folders.append(_set_aside(config.home, config.agent_id))
     for folder in deleted:
         shutil.rmtree(folder)
-    return AgentRemoval(config.agent_id, tuple(kept), tuple(deleted))
+    return AgentRemoval(config.agent_id, tuple(kept_folders), tuple(deleted))
 
 
 def _set_aside(home: str, name: str) -> str:

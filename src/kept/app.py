@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, LoadedConfig, RemoteSettings
-from kept.errors import EmbeddingError
+from kept.remote_errors import EmbeddingError
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
     ledger = open_model_ledger(config, clock or SystemClock())
 
     def open_one(chosen: ModelSettings) -> ChatModel:
-        model = make_model(chosen, config.keys, kept=server)
+        model = make_model(chosen, config.keys, kept_server=server)
         if not model.writes:
             return model  # it costs nothing
         return MeteredChat(model, ledger, budget_tokens=settings.daily_budget_tokens)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from kept.durable import Fault, locked, make_private_folder, set_file_aside, write_atomic
+from kept.damaged_records import Fault, set_file_aside
+from kept.durable import make_private_folder, write_atomic
 from kept.errors import WriteFailed
+from kept.file_lock import locked
+from kept.limits import is_time
 
 T = TypeVar("T")
 
@@ -37,6 +41,9 @@ class BookFile(Generic[T]):
         self._parse = parse
         self._dump = dump
         self._purpose = purpose
+
+    def exists(self) -> bool:
+        return os.path.exists(self.path)
 
     def read(self) -> T:
         """Return what can be read. Reading changes nothing, even if the file is damaged."""
@@ -74,3 +81,18 @@ class BookFile(Generic[T]):
         value, reasons = self._parse(content)
         self.faults = [Fault(self.path, None, reason) for reason in reasons]
         return value
+
+
+def format_moment(moment: dt.datetime | None) -> str | None:
+    """Return a time as it is written into such a file: in UTC, to the second."""
+    return moment.astimezone(dt.UTC).isoformat(timespec="seconds") if moment else None
+
+
+def parse_moment(value: Any) -> dt.datetime | None:
+    """Return a time of such a file, or None for null. Raise TypeError or ValueError for anything else."""
+    if value is None:
+        return None
+    moment = dt.datetime.fromisoformat(value)
+    if moment.tzinfo is None or not is_time(moment):
+        raise ValueError("not a time")
+    return moment.astimezone(dt.UTC)

@@ -33,6 +33,12 @@ class SystemClock:
         return time.time_ns()
 
 
+def utc_now(clock: Clock, *, to_the_second: bool = False) -> dt.datetime:
+    """Return the time of a clock in UTC."""
+    now = clock.now().astimezone(dt.UTC)
+    return now.replace(microsecond=0) if to_the_second else now
+
+
 def new_id() -> str:
     """Return 64 random bits in hexadecimal: P(collision) is about 3e-8 for a million ids."""
     return os.urandom(8).hex()  # importing `secrets` would cost `kept add` 10 ms

@@ -17,8 +17,9 @@ from kept.clock import Clock
 from kept.config import Config, LoadedConfig
 from kept.config.agent_paths import GATEWAY_LOCK
 from kept.config.agents import agents_sharing_workspace
-from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
+from kept.damaged_records import DAMAGED_ENDING, Fault, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
+from kept.file_lock import claimed
 from kept.forgetting.attachment_files import find_mentioned
 from kept.history.history_check import check_history, repair_history
 from kept.indexing.batch_book import BatchBookFile
@@ -26,12 +27,11 @@ from kept.indexing.sources import find_copies, scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
-from kept.responder.inbox import Inbox
+from kept.responder.file_inbox import FileInbox
 from kept.schedules.schedule_book import ScheduleBookFile
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.transcript import Transcript, faults_of
-from kept.sqlite import checksum_vfs, database_files
-from kept.store.integrity import check_index
+from kept.sqlite import database_files
 from kept.values import frozen
 from kept.wording import plural
 from kept.workspace.daily import get_daily_notes
@@ -113,7 +113,7 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "integrity": lambda: memory.index_service.mend(progress=progress),
         "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: mend_faults(memory.config, memory.clock),
-        "forgetting": memory.finish_forget,
+        "forgetting": lambda: memory.forgetting.finish(),
         "history": lambda: repair_history(memory.history),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
@@ -169,14 +169,13 @@ def _make_private(memory: Memory) -> None:
 
 def _integrity(memory: Memory) -> Iterator[Check]:
     with memory.index_service.inspecting() as (index, _):
-        findings = check_index(index)
-        size, why_read_only = index.size_bytes(), index.why_read_only
+        findings = index.find_damage()
+        size, checks, why_read_only = index.size_bytes(), index.describe_checks(), index.why_read_only
     if why_read_only:
         detail = f"{why_read_only.message} Notes can be searched, but changes are not indexed. {why_read_only.hint}"
         yield Check("index", False, detail)
     if not findings:
-        pages = "with page checksums" if checksum_vfs() else "this build of SQLite has no page checksums"
-        yield Check("integrity", True, f"all tables are consistent ({size:,} bytes, {pages})")
+        yield Check("integrity", True, f"all tables are consistent ({size:,} bytes, {checks})")
     for finding in findings[:5]:
         yield Check("integrity", False, f"{finding.table}: {finding.problem}", _REBUILD)
 
@@ -203,6 +202,9 @@ def _freshness(memory: Memory) -> Iterator[Check]:
 
 def _machine(memory: Memory) -> Iterator[Check]:
     """Report an index in a folder that is synchronised: SQLite files that two machines write get damaged."""
+    if memory.settings.store.is_shared:
+        yield Check("machine", True, "the index is in the database of the team")
+        return
     path = os.path.realpath(memory.index_service.path)
     folder = find_synchronised(path, workspace=memory.workspace.root)
     if folder:
@@ -409,7 +411,7 @@ def _ledgers(config: Config, clock: Clock) -> Sequence[Ledger[Any]]:
 
 
 def _inbox_faults(config: Config, clock: Clock) -> list[Fault]:
-    return Inbox(config.paths.inbox, clock=clock, read_only=True).faults
+    return FileInbox(config.paths.inbox, clock=clock, read_only=True).faults
 
 
 def _book_faults(book: BatchBookFile | ScheduleBookFile) -> list[Fault]:
@@ -427,7 +429,7 @@ def _mend_inbox(config: Config, clock: Clock) -> None:
     if _inbox_faults(config, clock):
         with claimed(os.path.join(config.home, GATEWAY_LOCK)) as is_ours:
             if is_ours:
-                Inbox(config.paths.inbox, clock=clock)
+                FileInbox(config.paths.inbox, clock=clock)
 
 
 def _read(path: str, find: Callable[[], list[Fault]]) -> list[Fault]:

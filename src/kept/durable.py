@@ -1,18 +1,8 @@
-"""Files that matter: changes that survive a crash, locks between processes, and quarantine of damaged records.
+"""Changes of files that survive a crash.
 
 A file changes only by an atomic write, a durable append, or by cutting off a torn end. New files and folders are
 private. With ``dir_fd``, only the last part of a path is looked up, in that open folder; the rest is for messages. So a
 caller that has checked a folder writes into it, even if it is renamed meanwhile.
-
-Locks are held by the kernel: released the moment the holder exits, however it died.
-
-Records that cannot be read are kept beside their file, and the other records still work:
-
-    FILE.damaged    copies of whole lines that are malformed
-    FILE.torn       the start of a line that a crash cut short, moved there
-
-To move them, the caller holds the lock of the file, if it has one. Readers without a lock skip such records and change
-nothing.
 """
 
 from __future__ import annotations
@@ -21,15 +11,12 @@ import errno
 import fcntl
 import os
 import stat
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, ClassVar
+from typing import BinaryIO
 
-from kept.errors import LockBusy, LockMissing, WorkspaceError, WriteFailed
-from kept.values import frozen
-
-# changes that survive a crash
+from kept.errors import LockBusy, WorkspaceError, WriteFailed
+from kept.file_lock import locked
 
 OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 """Flags to open a folder for looking up and changing names, on Linux without the right to list them."""
@@ -321,173 +308,16 @@ def _remove_quietly(name: str, folder: int) -> None:
         pass
 
 
-# locks between processes
-
-_POLL_S = 0.01
-
-
-class _LockHandle:
-    """An open lock file. A forked child closes its copies without releasing the lock."""
-
-    open: ClassVar[set[_LockHandle]] = set()
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.open.add(self)
-
-    def close(self) -> None:
-        if self in self.open:  # not in a child that was forked meanwhile
-            self.open.discard(self)
-            fcntl.flock(self.number, fcntl.LOCK_UN)  # closing is not enough while a child has a copy
-            os.close(self.number)
-
-
-def _close_copies() -> None:
-    while _LockHandle.open:
-        os.close(_LockHandle.open.pop().number)
-
-
-os.register_at_fork(after_in_child=_close_copies)
-
-
-@contextmanager
-def locked(path: str, *, wait_s: float, purpose: str, create: bool = True, shared: bool = False) -> Iterator[int]:
-    """Hold a lock on a file or a folder. Locking a folder leaves no lock file behind.
-
-    Yields the file descriptor that holds the lock, so that the caller can check whether the path still names that file.
-    Any number of processes can hold a ``shared`` lock at once; it excludes exclusive ones.
-    """
-    # A folder may be named through a link. A lock file is never created or held through one.
-    if not create:
-        flags = os.O_RDONLY | os.O_NOFOLLOW
-    else:
-        flags = os.O_RDONLY | os.O_DIRECTORY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+def read_if_possible(path: str) -> bytes:
+    """Return the bytes of a file, or none if it cannot be read."""
     try:
-        handle = _LockHandle(os.open(path, flags | os.O_CLOEXEC, 0o600))
-    except FileNotFoundError as exc:
-        raise LockMissing(f"{path}: does not exist.") from exc
-    except OSError as exc:
-        raise _cannot_lock(path, exc) from exc
-    try:
-        mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(handle.number, mode | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise LockBusy(f"Another process is {purpose}.", path=path) from None
-                time.sleep(_POLL_S)
-        yield handle.number
-    finally:
-        handle.close()
+        return read_or_empty(path)
+    except WriteFailed:
+        return b""
 
 
-@contextmanager
-def claimed(path: str) -> Iterator[bool]:
-    """Yield True if the name could be claimed exclusively. Never waits, and leaves no file behind."""
-    handle = _claim(path)
-    try:
-        yield handle is not None
-    finally:
-        if handle is not None and handle in _LockHandle.open:
-            os.unlink(path)  # before closing: a process that opened it meanwhile sees that the name changed
-            handle.close()
-
-
-def _claim(path: str) -> _LockHandle | None:
-    while True:
-        try:
-            handle = _LockHandle(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-        except OSError as exc:
-            raise _cannot_lock(path, exc) from exc
-        try:
-            fcntl.flock(handle.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.close()
-            return None
-        try:
-            if os.path.samestat(os.fstat(handle.number), os.stat(path)):
-                return handle
-        except FileNotFoundError:
-            pass
-        handle.close()  # the holder unlinked the name in between: try again
-
-
-def _cannot_lock(path: str, exc: OSError) -> WorkspaceError:
-    kind = WorkspaceError if os.path.isdir(path) else WriteFailed  # a lock file may have to be created
-    return kind(f"{path}: cannot be locked ({exc.strerror}).", hint="Check free space and permissions.")
-
-
-# quarantine of records that cannot be read
-
-DAMAGED_ENDING = ".damaged"
-TORN_ENDING = ".torn"
-
-
-@frozen
-class Fault:
-    """A record that cannot be used, or a field of one that is ignored."""
-
-    path: str
-    line: int | None
-    """Counted from 1; None if the file does not consist of lines."""
-    reason: str
-
-    def __str__(self) -> str:
-        position = "" if self.line is None else f", line {self.line}"
-        return f"{os.path.basename(self.path)}{position}: {self.reason}"
-
-
-def set_aside(path: str, records: Iterable[bytes]) -> str:
-    """Copy records into FILE.damaged, each once. Return the path of that file."""
-    beside = path + DAMAGED_ENDING
-    known = set(_read_or_empty(beside).splitlines())
-    fresh = [raw for raw in dict.fromkeys(records) if raw not in known]
-    if fresh:
-        append_durably(beside, b"".join(raw + b"\n" for raw in fresh))
-    return beside
-
-
-def set_file_aside(path: str, content: bytes) -> str:
-    """Append the whole of a file to FILE.damaged. Return the path of that file."""
-    beside = path + DAMAGED_ENDING
-    known = _read_or_empty(beside)
-    if not known or content not in known:
-        append_durably(beside, (b"\n" if known and not known.endswith(b"\n") else b"") + content)
-    return beside
-
-
-def move_torn_end(path: str, start: int, torn: bytes) -> str:
-    """Move the bytes from ``start`` on into FILE.torn. Return the path of that file."""
-    beside = path + TORN_ENDING
-    append_durably(beside, torn + b"\n")
-    cut_durably(path, start)
-    return beside
-
-
-def mend_end(path: str, is_whole: Callable[[bytes], bool]) -> None:
-    """Make sure that the next append starts a new line.
-
-    A last line without a line break gets one if it is whole, and is moved into FILE.torn otherwise.
-    """
-    data = _read_or_empty(path)
-    start = data.rfind(b"\n") + 1
-    if start == len(data):
-        return
-    if is_whole(data[start:]):
-        append_durably(path, b"\n")
-    else:
-        move_torn_end(path, start, data[start:])
-
-
-def count_set_aside(path: str) -> int:
-    """Return the number of lines in FILE.damaged."""
-    return len(_read_or_empty(path + DAMAGED_ENDING).splitlines())
-
-
-def _read_or_empty(path: str) -> bytes:
+def read_or_empty(path: str) -> bytes:
+    """Return the bytes of a file, or none if it does not exist. Raise WriteFailed if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -1,14 +1,16 @@
-"""Every error that Kept raises on purpose.
+"""Errors that Kept raises on purpose. Those of providers, models and channels are in `remote_errors`.
 
     KeptError
-    ├── UsageError              the request makes no sense as it stands
+    ├── UsageError              the request makes no sense
     │   ├── EmptyQuery
     │   ├── EmptyNote
     │   ├── CitationMismatch    a citation whose lines are not what the caller means
     │   ├── ScheduleInvalid     a time, a time zone or an address of a schedule that cannot be read
     │   ├── ScheduleNotFound    no schedule has this id
+    │   ├── TokenNotFound       no token has this name or id
     │   ├── UsedAfterClose
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
+    ├── ScopeMissing            the token of a request does not allow it
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
     │   └── AgentNotFound       no agent has this name
     ├── WorkspaceError
@@ -37,36 +39,12 @@
     │   ├── StoreBusy
     │   ├── StoreTooNew
     │   └── StoreUnavailable
-    ├── EmbeddingError
-    │   ├── UnknownProvider
-    │   ├── EmbedderUnavailable the provider cannot be used as configured
-    │   │   └── AccessRefused   the provider needs a key or rejected the one it got
-    │   └── EmbeddingFailed     the provider was called and did not deliver
+    │       └── StoreUnreachable the database of a team does not answer; it may later
     ├── BackendFailed           an external search program failed; the built-in index answers instead
-    ├── RemoteError             a network service; callers translate it into what it means for the user
-    │   ├── EndpointDown        unreachable, or no answer in time
-    │   ├── Overloaded          temporarily refuses requests
-    │   ├── RequestRefused      rejects the request
-    │   │   └── QuotaExhausted  ... because the paid quota is used up
-    │   └── BadAnswer           the response cannot be parsed
-    ├── ModelError              the chat model
-    │   ├── ModelUnavailable    none is configured, or it cannot be used as configured
-    │   ├── ModelFailed         it was called and did not deliver
-    │   │   ├── ModelRefused    ... and will refuse the same request again
-    │   │   └── ModelSilent     ... and sent nothing for as long as it may
-    │   ├── ContextOverflow     the request is longer than the model accepts
-    │   └── BudgetExhausted     the daily token budget is used up; nothing was sent
-    ├── ChannelError            where messages come from and replies go
-    │   ├── ChannelUnavailable  the channel cannot be used as configured
-    │   ├── QueueFull           too many messages are waiting; nothing was accepted
-    │   │   └── ConversationFull ... in this conversation
-    │   ├── MessageRefused      a malformed message
-    │   ├── MessageConflict     the id belongs to another message
-    │   ├── MessageNotFound
-    │   ├── ModelUnknown        a request for a model, and so for an agent, that there is not
-    │   ├── NotSent             the reply certainly did not leave; sending it again is safe
-    │   └── DeliveryRefused     the reply did not leave and never will
     ├── ServiceError            the system's service manager could not be used
+    ├── GitSyncError            `kept sync`
+    │   ├── GitSyncRefused      the repository is not in a state to synchronise; nothing was changed
+    │   └── GitSyncFailed       git or the remote failed; what was written here stays and is sent later
     ├── ArchiveError            an archive of `kept export`
     │   ├── ArchiveRefused      not such an archive, or one that was made to do harm
     │   ├── ArchiveDamaged      truncated, or with a checksum that does not match
@@ -83,7 +61,7 @@
         └── TranscriptTooNew    written by a later version; readable, but not appendable
 
 Each error has a ``code`` for programs, a ``hint`` that says what to do, and ``retryable``. `error_statuses` maps
-the tree to exit codes, HTTP statuses and JSON-RPC codes.
+both trees to exit codes, HTTP statuses and JSON-RPC codes.
 """
 
 from __future__ import annotations
@@ -135,6 +113,11 @@ class ScheduleNotFound(UsageError):
     default_hint = "'kept schedule list' shows the schedules with their ids."
 
 
+class TokenNotFound(UsageError):
+    code = "token_not_found"
+    default_hint = "'kept token list' shows the tokens with their names."
+
+
 class UsedAfterClose(UsageError):
     code = "closed"
 
@@ -142,6 +125,11 @@ class UsedAfterClose(UsageError):
 class BenchSetInvalid(UsageError):
     code = "bench_set_invalid"
     default_hint = "'kept bench --init DIR' writes a starter set, with a README that describes its files."
+
+
+class ScopeMissing(KeptError):
+    code = "scope_missing"
+    default_hint = "Ask for another token: 'kept token create' makes them."
 
 
 class ConfigError(KeptError):
@@ -290,25 +278,10 @@ class StoreUnavailable(StoreError):
     default_hint = "Make it writable, or choose another folder with --home."
 
 
-class EmbeddingError(KeptError):
-    code = "embedding"
-
-
-class UnknownProvider(EmbeddingError):
-    code = "unknown_provider"
-
-
-class EmbedderUnavailable(EmbeddingError):
-    code = "embedder_unavailable"
-
-
-class AccessRefused(EmbedderUnavailable):
-    code = "access_refused"
-
-
-class EmbeddingFailed(EmbeddingError):
-    code = "embedding_failed"
+class StoreUnreachable(StoreUnavailable):
+    code = "store_unreachable"
     retryable = True
+    default_hint = "Check that PostgreSQL runs and that memory_search.store.url is right. Notes are not affected."
 
 
 class BackendFailed(KeptError):
@@ -316,126 +289,21 @@ class BackendFailed(KeptError):
     retryable = True
 
 
-class RemoteError(KeptError):
-    code = "remote"
-
-
-class EndpointDown(RemoteError):
-    code = "endpoint_down"
-    retryable = True
-
-
-class Overloaded(RemoteError):
-    code = "overloaded"
-    retryable = True
-
-
-class RequestRefused(RemoteError):
-    """``status`` is the HTTP status, or the one the response should have had; ``detail`` is the service's own text."""
-
-    code = "request_refused"
-
-    def __init__(self, message: str, *, status: int, detail: str = "", hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
-        self.detail = detail
-
-
-class QuotaExhausted(RequestRefused):
-    code = "quota_exhausted"
-
-
-class BadAnswer(RemoteError):
-    code = "bad_answer"
-
-
-class ModelError(KeptError):
-    code = "model"
-
-
-class ModelUnavailable(ModelError):
-    code = "model_unavailable"
-    default_hint = "Set agents.defaults.model.provider (claude_cli, anthropic or openai) in config.yaml."
-
-
-class ModelFailed(ModelError):
-    code = "model_failed"
-    retryable = True
-
-
-class ModelRefused(ModelFailed):
-    code = "model_refused"
-    retryable = False
-
-
-class ModelSilent(ModelFailed):
-    """The model sent nothing for the configured time. Waiting again would make a person wait several times."""
-
-    code = "model_silent"
-    retryable = False
-
-
-class ContextOverflow(ModelError):
-    code = "context_overflow"
-
-
-class BudgetExhausted(ModelError):
-    code = "budget_exhausted"
-    default_hint = "Raise model.daily_budget_tokens, or wait until tomorrow."
-
-
-class ChannelError(KeptError):
-    code = "channel"
-
-
-class ChannelUnavailable(ChannelError):
-    code = "channel_unavailable"
-
-
-class QueueFull(ChannelError):
-    code = "queue_full"
-    retryable = True
-    default_hint = "Nothing was accepted. Send it again in a few seconds, with the same id."
-
-
-class ConversationFull(QueueFull):
-    code = "conversation_full"
-
-
-class MessageRefused(ChannelError):
-    code = "message_refused"
-
-
-class MessageConflict(ChannelError):
-    code = "message_conflict"
-    default_hint = "Give every message its own id, or none."
-
-
-class MessageNotFound(ChannelError):
-    code = "message_not_found"
-    default_hint = "Only the last few thousand replies are kept."
-
-
-class ModelUnknown(ChannelError):
-    code = "model_not_found"
-    default_hint = "GET /v1/models lists the models."
-
-
-class NotSent(ChannelError):
-    code = "not_sent"
-    retryable = True
-
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
-
-
-class DeliveryRefused(ChannelError):
-    code = "delivery_refused"
-
-
 class ServiceError(KeptError):
     code = "service"
+
+
+class GitSyncError(KeptError):
+    code = "git_sync"
+
+
+class GitSyncRefused(GitSyncError):
+    code = "git_sync_refused"
+
+
+class GitSyncFailed(GitSyncError):
+    code = "git_sync_failed"
+    retryable = True
 
 
 class ArchiveError(KeptError):

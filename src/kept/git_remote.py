@@ -1,4 +1,4 @@
-"""Which repository a folder belongs to, by the address that it is cloned from. Read from .git, without running git.
+"""Finds the repository of a folder, by the address that it is cloned from. Read from .git, without running git.
 
 `git@host:ada/otter.git` and `https://host/ada/otter` are the same repository: both are "host/ada/otter" here. A folder
 without such an address is known by its name only: "folder:otter".

@@ -1,4 +1,5 @@
-"""Ledgers by day: usage of embedders and models, and repairs. JSON lines in the agent's folder.
+"""Ledgers by day: usage of embedders and models, and repairs. JSON lines in the agent's folder, or rows in the
+database of a team.
 
 The text fields of an entry form its key, and the numbers of entries with the same key are added up. A line that
 cannot be read, or whose numbers are impossible, is not counted.
@@ -8,20 +9,28 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from kept.clock import Clock
 from kept.config import Config
-from kept.durable import Fault, append_durably, locked, make_private_folder, mend_end, set_aside, write_atomic
+from kept.damaged_records import Fault, mend_end, set_aside
+from kept.durable import append_durably, make_private_folder, write_atomic
 from kept.errors import KeptError, WorkspaceError
+from kept.file_lock import locked
 from kept.limits import MAX_COUNT, is_amount, is_utf8
 from kept.reports import Heal, ModelSpending, Spending
 
+if TYPE_CHECKING:
+    from kept.postgres.database import Connection, Database
+
 COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0
+_SUM_UP_EVERY = 1_000
+"""Entries after which those in a database are summed up."""
 _NOT_AN_ENTRY = "it is not a ledger entry, or its numbers cannot be true; it is not counted"
 
 LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending, Heal)
@@ -115,12 +124,68 @@ class Ledger(Generic[LedgerEntry]):
         return entry if all(_fits(spec.default, getattr(entry, spec.name)) for spec in fields(entry)) else None
 
 
+class SharedLedger(Ledger[LedgerEntry]):
+    """Entries of one kind in the database of a team: those of all its hosts."""
+
+    def __init__(self, database: Database, agent: str, clock: Clock, kind: type[LedgerEntry]) -> None:
+        super().__init__(f"ledger of {agent}", clock, cast(Any, kind))
+        self._database = database
+        self._key = [agent, kind.__name__]
+        self._own = threading.local()
+        """The transaction of each thread that holds the lock."""
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._database.writing(timeout_s=_LOCK_WAIT_S) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"ledger {self._key}"])
+            self._own.connection = connection
+            try:
+                yield
+            finally:
+                self._own.connection = None
+
+    def add(self, entry: LedgerEntry) -> None:
+        line = _to_line(entry if entry.day else replace(entry, day=self.today())).decode()
+        row = self._own.connection.execute(
+            "INSERT INTO ledger_entries (agent, kind, entry) VALUES (%s, %s, %s) RETURNING id", [*self._key, line]
+        ).fetchone()
+        if row[0] % _SUM_UP_EVERY == 0:
+            lines = [(*self._key, _to_line(entry).decode()) for entry in self.by_day()]
+            self._own.connection.execute("DELETE FROM ledger_entries WHERE agent = %s AND kind = %s", self._key)
+            with self._own.connection.cursor() as cursor:
+                cursor.executemany("INSERT INTO ledger_entries (agent, kind, entry) VALUES (%s, %s, %s)", lines)
+
+    def mend(self) -> None:
+        """Do nothing: an entry of the database that cannot be read is not counted."""
+
+    def _raw_lines(self) -> Sequence[bytes]:
+        connection = getattr(self._own, "connection", None)
+        if connection is not None:
+            return self._select(connection)
+        with self._database.reading() as reader:
+            return self._select(reader)
+
+    def _select(self, connection: Connection) -> list[bytes]:
+        rows = connection.execute(
+            "SELECT entry FROM ledger_entries WHERE agent = %s AND kind = %s ORDER BY id", self._key
+        ).fetchall()
+        return [str(entry).encode() for (entry,) in rows]
+
+
 def open_embedding_ledger(config: Config, clock: Clock) -> Ledger[Spending]:
-    return Ledger(config.paths.embedding_ledger, clock, Spending)
+    return _open(config, clock, Spending, config.paths.embedding_ledger)
 
 
 def open_model_ledger(config: Config, clock: Clock) -> Ledger[ModelSpending]:
-    return Ledger(config.paths.model_ledger, clock, ModelSpending)
+    return _open(config, clock, ModelSpending, config.paths.model_ledger)
+
+
+def _open(config: Config, clock: Clock, kind: type[LedgerEntry], path: str) -> Ledger[LedgerEntry]:
+    if not config.memory_search.store.is_shared:
+        return Ledger(path, clock, kind)
+    from kept.postgres.open_database import open_database
+
+    return SharedLedger(open_database(config.memory_search.store), config.agent_id, clock, kind)
 
 
 def open_heal_ledger(folder: str, clock: Clock) -> Ledger[Heal]:

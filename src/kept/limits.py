@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import os
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -99,6 +100,28 @@ def _groups_in(tree: Any) -> Iterator[Any]:
     return (value for value in values if isinstance(value, dict | list))
 
 
+def as_dict(value: Any) -> dict[str, Any]:
+    """Return a value if it is an object of JSON, or else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a value if it is a list, or else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def text_or_empty(value: Any) -> str:
+    """Return a value if it is text, or else an empty text."""
+    return value if isinstance(value, str) else ""
+
+
+def text_value(value: Any) -> str:
+    """Return a value of a record that must be text. Raise ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.40} is not text")
+    return value
+
+
 # text
 
 
@@ -115,6 +138,11 @@ def printable_line(text: str) -> str:
 def clip(text: str, max_chars: int) -> str:
     """Return a text of at most ``max_chars`` characters, with an ellipsis where it was cut."""
     return text if len(text) <= max_chars else text[: max_chars - 1].rstrip() + "…"
+
+
+def utf8_path(path: str) -> str:
+    """Return a path for people, with U+FFFD in place of bytes that are not UTF-8."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def is_utf8(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -11,38 +11,39 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
 from kept.config.search_settings import BuiltInProvider
 from kept.durable import make_private_folder
+from kept.earlier_names import EarlierNames
 from kept.errors import UsageError, UsedAfterClose, WorkspaceMissing
 from kept.memory_search import MemorySearch, require_number, require_text
-from kept.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Viewer, Written
-from kept.workspace.workspace import LONG_TERM, Workspace, has_projects
+from kept.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Written
+from kept.visibility import Viewer
+from kept.workspace.workspace import LONG_TERM, Workspace
 
 if TYPE_CHECKING:
     from kept.backends.qmd import QmdWithFallback
     from kept.embedding.base import Embedder
-    from kept.forgetting.open_forgetter import MemoryParts
-    from kept.forgetting.order import ForgetStore
-    from kept.forgetting.places import ForgetPlan
-    from kept.forgetting.receipt import ForgetReceipt
-    from kept.history.note_change import NoteChange
-    from kept.history.note_history import HistoryRecorder, NoteHistory
-    from kept.history.undo import UndoResult
+    from kept.forgetting.memory_forgetting import MemoryForgetting
     from kept.indexing.index_handle import IndexLimits
-    from kept.indexing.project_scope import MemoryView
+    from kept.indexing.memory_view import MemoryView
     from kept.indexing.service import IndexService
-    from kept.listings import BrokenLinks, Listing, NoteLinks, TagList
+    from kept.listings import Listing
+    from kept.memory_history import MemoryHistory
+    from kept.memory_notes import MemoryNotes
     from kept.reports import Preview, Status, SyncReport
     from kept.review.review_queue import ReviewQueue
     from kept.search.date_filter import When
     from kept.workspace.change_recorder import Author
 
 
-class Memory:
+class Memory(EarlierNames):
     """Memory of one agent: the notes of a workspace, and the index that recalls them.
 
     >>> with Memory.open(workspace="~/notes") as memory:
     ...     memory.add("The staging database moved to port 5433.")
     ...     for hit in memory.search("which port is staging on?"):
     ...         print(hit.citation, hit.snippet)
+
+    Besides these methods there are `notes` (tags and links), `history` (changes and undo), `review` (writes of agents)
+    and `forgetting`.
 
     Safe to share between threads, and between processes that use the same workspace. Opening a memory is cheap: the
     index and the embedder are opened, and their modules imported, when they are first used.
@@ -132,26 +133,25 @@ class Memory:
         memory = cls(loaded.config, embedder=embedder, clock=clock, project=name)
         return memory if person is None else memory.as_person(person)
 
-    def as_person(self, person: str) -> Memory:
+    def as_person(self, person: str | Viewer | None) -> Memory:
         """Return this memory as a person sees it: without private conversations and notes of others.
 
-        Notes that are added go to the person's folder in memory/private. Both share the index; close this one.
+        ``person`` is a name of ``session.identity_links``, an account (``telegram:5054``) or a conversation. Notes that
+        are added go to the person's folder in memory/private. Both share the index; close this one.
         """
-        from kept.indexing.viewpoint import settle_owner
-        from kept.sessions.people import People
-        from kept.sessions.store import SessionStore
-
-        require_text(person=person)
-        people = People(self.config)
-        viewer = people.find(person)
-        with SessionStore(self.config, clock=self.clock) as sessions:
-            return self.seen_by(settle_owner(people, viewer, self.workspace, sessions))
-
-    def seen_by(self, viewer: Viewer | None) -> Memory:
-        """Return this memory as a viewer sees it. Both share the index; close this one."""
+        viewer = person if person is None or isinstance(person, Viewer) else self._find_viewer(person)
         view = Memory(self.config, embedder=self._own_embedder, clock=self.clock, project=self.project, viewer=viewer)
         vars(view)["_service"] = self.index_service
         return view
+
+    def _find_viewer(self, person: str) -> Viewer | None:
+        from kept.indexing.viewers import ViewerFinder
+        from kept.sessions.store import SessionStore
+
+        require_text(person=person)
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            viewers = ViewerFinder(self.config, self.workspace, sessions)
+            return viewers.settle_owner(viewers.people.find(person))
 
     def __enter__(self) -> Memory:
         self._require_open()
@@ -203,6 +203,7 @@ class Memory:
         A single line that the note or long-term memory has already is not written, unless ``again`` is set;
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
+        from kept.history.note_history import open_recorder, python_author
         from kept.workspace.addition import Addition, write_addition
 
         self._require_open()
@@ -219,14 +220,15 @@ class Memory:
         if self.viewer is not None:
             addition = self._view().make_private(addition)
         near = () if again or replaces is not None else self._find_near(text, name)
+        by = author or python_author(self.config)
         if only_propose:
             from kept.review.agent_writes import propose
 
-            written = propose(self.review, addition, near=near, by=author or self._python_author(), why=why)
+            written = propose(self.review, addition, near=near, by=by, why=why)
         elif by_tool:
             from kept.review.agent_writes import write_for_agent
 
-            written = write_for_agent(self.review, addition, near=near, by=author or self._python_author(), why=why)
+            written = write_for_agent(self.review, addition, near=near, by=by, why=why)
         else:
             written = write_addition(
                 self.workspace,
@@ -234,7 +236,7 @@ class Memory:
                 clock=self.clock,
                 max_bytes=self.settings.max_file_bytes,
                 near=near,
-                recorder=self.recorder(author, why=why),
+                recorder=open_recorder(self.config, self.workspace, self.clock, by, why=why),
             )
         return self._with_notice(written)
 
@@ -247,13 +249,6 @@ class Memory:
         notice = find_overgrowth(self.workspace, limit_tokens=self.config.agent.prompt_file_tokens)
         return replace(written, notice=notice) if notice else written
 
-    @property
-    def review(self) -> ReviewQueue:
-        """Writes of agents that wait for a person."""
-        from kept.review.review_queue import ReviewQueue
-
-        return ReviewQueue(self.config, self.workspace, self.clock)
-
     def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
         """Return the lines of all notes that a text repeats or seems to change, if the index is in use already."""
         service: IndexService | None = vars(self).get("_service")
@@ -262,84 +257,6 @@ class Memory:
         from kept.indexing.near_facts import find_indexed_near
 
         return find_indexed_near(service, text, self._view().filter(project))
-
-    @property
-    def history(self) -> NoteHistory:
-        """History of the notes: who changed what, when and why, and what was there before."""
-        from kept.history.note_history import open_history
-
-        return open_history(self.config, self.workspace, self.clock)
-
-    def changes(
-        self,
-        note: str | os.PathLike[str] | None = None,
-        *,
-        since: When | None = None,
-        by: str | None = None,
-        session: str | None = None,
-        max_results: int | None = None,
-    ) -> tuple[NoteChange, ...]:
-        """Return the changes of all notes, or of one, newest first. ``by`` is an agent, tool, person or client."""
-        from itertools import islice
-
-        from kept.search.date_filter import parse_utc
-
-        require_number("max_results", max_results, 1, None, whole=True)
-        path = None if note is None else self.workspace.cite(self.workspace.locate(os.fspath(note)))
-        changes = self.history.iter_changes(
-            since=parse_utc(since, now=self.clock.now()), path=path, by=by, session=session
-        )
-        return tuple(islice(changes, max_results))
-
-    def diff(self, change: NoteChange) -> str:
-        """Return what a change did, as a unified diff."""
-        from kept.history.note_diff import diff_change
-
-        return diff_change(self.history, change)
-
-    def undo(
-        self,
-        change: str | Iterable[str] | None = None,
-        *,
-        session: str | None = None,
-        since: When | None = None,
-        by: str | None = None,
-        author: Author | None = None,
-        why: str = "",
-        dry_run: bool = False,
-    ) -> UndoResult:
-        """Take back a change by its id, several of them, or all that the filters select; by default the last one that
-        Kept made. Later changes of other lines stay. Raise UndoConflict, and change nothing, if a later change touched
-        the same lines."""
-        from kept.history.undo import select_by_id, select_changes, undo_changes
-        from kept.search.date_filter import parse_utc
-
-        history = self.history
-        if change is None:
-            changes = select_changes(history, since=parse_utc(since, now=self.clock.now()), by=by, session=session)
-        else:
-            changes = select_by_id(history, [change] if isinstance(change, str) else list(change))
-        by_whom, max_bytes = author or self._python_author(), self.settings.max_file_bytes
-        return undo_changes(history, changes, author=by_whom, max_bytes=max_bytes, why=why, dry_run=dry_run)
-
-    def recorder(self, author: Author | None = None, *, why: str = "") -> HistoryRecorder | None:
-        """Return the recorder for changes by an author, or None if the history is off."""
-        from kept.history.note_history import open_recorder
-
-        return open_recorder(self.config, self.workspace, self.clock, author or self._python_author(), why=why)
-
-    def _python_author(self) -> Author:
-        from kept.workspace.change_recorder import Author
-
-        return Author(self.config.agent_id, tool="python")
-
-    def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
-        """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""
-        if not has_projects(self.workspace):
-            return None
-        from kept.workspace.projects import find_project
-
-        return find_project(self.workspace, os.fspath(folder))
 
     def read(self, path: str | os.PathLike[str], *, start: int | None = None, lines: int | None = None) -> Passage:
         """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``).
@@ -360,44 +277,38 @@ class Memory:
 
         return find_note(self.index_service, name, self.clock.now(), self.visible)
 
-    # forgetting
+    # parts
 
-    def plan_forget(
-        self,
-        query: str | None = None,
-        *,
-        session: str | None = None,
-        person: str | None = None,
-        before: When | None = None,
-        allow_all: bool = False,
-        by_tool: bool = False,
-    ) -> ForgetPlan:
-        """Return every place of something: words or a citation, a session, a person, or all before a time.
+    @property
+    def notes(self) -> MemoryNotes:
+        """Tags, links and projects of the notes."""
+        from kept.memory_notes import MemoryNotes
 
-        Nothing is changed. Words that are in no file are looked for by meaning; then ``ForgetPlan.by_meaning`` is set.
-        Raise ForgetTooMuch for words that are too short or in more than 100 places, unless ``allow_all`` is set.
-        ``by_tool`` leaves out files that only the person may change.
-        """
-        return self._parts().plan(
-            query, session=session, person=person, before=before, allow_all=allow_all, by_tool=by_tool
-        )
+        return MemoryNotes(self.index_service, self._view())
 
-    def forget(
-        self, plan: ForgetPlan, *, inbox: ForgetStore | None = None, on_step: Callable[[str], None] | None = None
-    ) -> ForgetReceipt:
-        """Remove every place of a plan from notes, conversations, the index and all other files, and search all bytes
-        for what is left. It cannot be undone. ``on_step`` is called with the name of each step before it begins."""
-        return self._parts().forget(plan, inbox=inbox, **({"on_step": on_step} if on_step else {}))
-
-    def finish_forget(self) -> ForgetReceipt | None:
-        """Finish a forget that was interrupted. Return None if there is none."""
-        return self._parts().finish()
-
-    def _parts(self) -> MemoryParts:
-        from kept.forgetting.open_forgetter import MemoryParts
+    @property
+    def history(self) -> MemoryHistory:
+        """History of the notes: who changed what, when and why; `MemoryHistory.undo` takes a change back."""
+        from kept.memory_history import MemoryHistory
 
         self._require_open()
-        return MemoryParts(self.config, self.workspace, self.index_service, self.clock, self.search, self._view())
+        return MemoryHistory(self.config, self.workspace, self.clock)
+
+    @property
+    def review(self) -> ReviewQueue:
+        """Writes of agents that wait for a person."""
+        from kept.review.review_queue import ReviewQueue
+
+        self._require_open()
+        return ReviewQueue(self.config, self.workspace, self.clock)
+
+    @property
+    def forgetting(self) -> MemoryForgetting:
+        """Removal of something from every file: plan it, then apply the plan."""
+        from kept.forgetting.memory_forgetting import MemoryForgetting
+
+        service = self.index_service
+        return MemoryForgetting(self.config, self.workspace, service, self.clock, self.search, self._view())
 
     # the index
 
@@ -494,27 +405,6 @@ class Memory:
             self.index_service, filters, order=order, max_results=max_results, offset=offset, progress=progress
         )
 
-    def tags(self, *, progress: Progress | None = None) -> TagList:
-        """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
-        from kept.indexing.browse import count_tags
-
-        return count_tags(self.index_service, self.visible, progress=progress)
-
-    def links(self, note: str | os.PathLike[str], *, progress: Progress | None = None) -> NoteLinks:
-        """Return the links in a note and those of other notes to it. ``note`` is a path, a title, an alias or the name
-        of a file. Raise NoteNotFound if there is no such note."""
-        from kept.indexing.browse import list_links
-
-        name = os.path.expanduser(os.fspath(note))
-        require_text(note=name)
-        return list_links(self.index_service, name, self._view(), progress=progress)
-
-    def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
-        """Return the links of all notes that lead nowhere, by path and line."""
-        from kept.indexing.browse import list_broken_links
-
-        return list_broken_links(self.index_service, self._view(), progress=progress)
-
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date with notes and conversations. ``force`` rebuilds it."""
         return self.index_service.sync(force=force, progress=progress)
@@ -530,7 +420,12 @@ class Memory:
     def _make_service(self) -> IndexService:
         from kept.indexing.service import IndexService
 
-        return IndexService(
+        service_class = IndexService
+        if self.config.memory_search.store.has_replica:
+            from kept.indexing.replica import ReplicatedIndexService
+
+            service_class = ReplicatedIndexService
+        return service_class(
             self.config,
             self.workspace,
             self.clock,
@@ -552,9 +447,9 @@ class Memory:
     @property
     def visible(self) -> Filter:
         """Filter for what this memory sees. Empty unless it is bound to a project or for a person."""
-        return self._view().filter() if self.project or self.viewer else Filter()
+        return self._view().filter() if self.project else Filter(viewer=self.viewer)
 
     def _view(self) -> MemoryView:
-        from kept.indexing.project_scope import MemoryView
+        from kept.indexing.memory_view import MemoryView
 
         return MemoryView(self.config, self.workspace, self.project, self.viewer)

@@ -12,7 +12,9 @@ from kept.clock import Clock
 from kept.config import Config
 from kept.errors import SessionNotFound, UsageError
 from kept.limits import is_utf8
-from kept.records import SOURCES, Filter, Progress, ProjectScope, SearchResult, SeenTail, Viewer
+from kept.records import SOURCES, Filter, Progress, SearchResult, SeenTail
+from kept.spans import span
+from kept.visibility import ProjectScope, Viewer
 from kept.workspace.workspace import Workspace, has_projects
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class MemorySearch:
         return filters if session is None else self._within_session(filters, session)
 
     def _scope(self, project: str | None) -> ProjectScope | None:
-        from kept.indexing.project_scope import MemoryView
+        from kept.indexing.memory_view import MemoryView
 
         return MemoryView(self.config, self.workspace, self.project).scope(project)
 
@@ -143,6 +145,23 @@ class MemorySearch:
         progress: Progress | None,
     ) -> SearchResult:
         """Return the hits, as `Memory.search` describes them."""
+        with span("search") as measured:
+            result = self._search(
+                query, filters, max_results=max_results, min_score=min_score, seen=seen, progress=progress
+            )
+            measured.set(hits=len(result.hits), degraded=bool(result.degraded))
+            return result
+
+    def _search(
+        self,
+        query: str,
+        filters: Filter,
+        *,
+        max_results: int | None,
+        min_score: float | None,
+        seen: SeenTail | None,
+        progress: Progress | None,
+    ) -> SearchResult:
         from kept.search.query import parse_query
 
         require_text(query=query)
@@ -203,11 +222,11 @@ class MemorySearch:
     def _complete(self, result: SearchResult, filters: Filter) -> SearchResult:
         """Return a result with the projects of its hits, or the reason if there are none."""
         if self.viewer is not None and result.degraded:
-            from kept.indexing.viewpoint import show_problems
+            from kept.indexing.viewers import show_problems
 
             result = replace(result, degraded=show_problems(self.viewer, result.degraded))
         if result.hits and has_projects(self.workspace):
-            from kept.indexing.project_scope import name_projects
+            from kept.indexing.memory_view import name_projects
 
             result = name_projects(result, self.config, self.workspace)
         if result.hits or not (filters.path or filters.channel or filters.tags):

@@ -16,8 +16,9 @@ from kept.config.settings_edit import find_path, find_value, remove_value, set_v
 from kept.config.settings_file import MAX_BYTES, parse_settings, read_settings
 from kept.config.settings_lines import Path
 from kept.config.settings_value import is_secret, kind_of, read_value, setting_names
-from kept.durable import locked, make_private_folder, write_atomic
+from kept.durable import make_private_folder, write_atomic
 from kept.errors import ConfigError
+from kept.file_lock import locked
 from kept.values import frozen
 
 HEADER = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"

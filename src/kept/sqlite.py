@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 
 import apsw
 
-from kept.durable import locked, make_private_folder, sync_folder
+from kept.durable import make_private_folder, sync_folder
 from kept.errors import (
     LockBusy,
     StoreBusy,
@@ -31,8 +31,10 @@ from kept.errors import (
     StoreUnavailable,
     WorkspaceError,
 )
+from kept.file_lock import locked
 from kept.forking import require_usable
 from kept.limits import is_utf8
+from kept.migration_files import read_migrations
 
 # the files of a database
 
@@ -309,7 +311,7 @@ def _prepare(db: apsw.Connection, migrations: str, page_bytes: int) -> None:
 
 
 def _limit_memory(db: apsw.Connection) -> None:
-    """Scans of packed vectors and merges of the full-text index stay in memory."""
+    """Keep scans of packed vectors and merges of the full-text index in memory."""
     db.pragma("cache_size", -16_000)
     db.pragma("temp_store", "MEMORY")
 
@@ -337,17 +339,6 @@ def checksum_vfs() -> str | None:
             apsw.set_default_vfs(default)
             return _CHECKSUM_VFS
     return None
-
-
-@cache
-def read_migrations(folder: str) -> tuple[tuple[int, str], ...]:
-    """Return number and script of each migration."""
-    scripts = []
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".sql"):
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                scripts.append((int(name.partition("_")[0]), file.read()))
-    return tuple(scripts)
 
 
 def migrate(db: apsw.Connection, migrations: str) -> None:

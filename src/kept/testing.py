@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.errors import EmbeddingFailed
 from kept.llm.scripted import ScriptedChat, Stall
 from kept.records import Matrix
+from kept.remote_errors import EmbeddingFailed
 
 __all__ = ["FakeEmbedder", "FrozenClock", "ScriptedChat", "Stall"]
 

@@ -16,8 +16,9 @@ from kept.agent.events import Inbound, Notice
 from kept.agent.flush import flush_and_record
 from kept.agent.session_log import SessionLog
 from kept.doctor import examine
-from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, WriteFailed
+from kept.errors import WriteFailed
 from kept.llm.base import ToolUse
+from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelFailed
 from kept.sessions.entries import Message
 from kept.testing import ScriptedChat
 from kept.tools import Toolbox

@@ -82,8 +82,8 @@ def test_forgetting_a_word_takes_it_out_of_the_record(tmp_path):
         write_note(at.workspace, "memory/walrus-launch.md", f"{PORT}\n")
         at.say("Which port does the staging database listen on?")
         assert "walrus-launch" in json.dumps(at.messages()[-1].metadata)
-        plan = at.memory.plan_forget("walrus-launch")
-        at.memory.forget(plan)
+        plan = at.memory.forgetting.plan("walrus-launch")
+        at.memory.forgetting.apply(plan)
         path = at.sessions.get(at.session().id).transcript_path
         with open(path, encoding="utf-8") as file:
             assert "walrus-launch" not in file.read()

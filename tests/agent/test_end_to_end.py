@@ -13,9 +13,9 @@ import pytest
 from kept.agent.compaction import verify_receipt
 from kept.agent.events import Notice
 from kept.config import load_config
-from kept.errors import ModelFailed
 from kept.llm.extractive import ExtractiveChat
 from kept.llm.registry import make_model
+from kept.remote_errors import ModelFailed
 from tests.support.agents import open_agent, reply
 from tests.support.chat_server import Breaks, Call, Fails, ModelServer, Says, anthropic_error, openai_error
 from tests.support.remote_agents import remote

@@ -8,23 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from kept.agent.agent import GAVE_UP, LAST_STEP, Agent
+from kept.agent.agent import Agent
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.agent.flush import Fact, select_new_facts
 from kept.agent.material import KnownText, recall
 from kept.agent.session_log import SessionLog
+from kept.agent.tool_step import LAST_STEP
+from kept.agent.turn import GAVE_UP
 from kept.context.model_turns import NO_RESULT
-from kept.durable import locked
-from kept.errors import (
-    BudgetExhausted,
-    ContextOverflow,
-    ModelFailed,
-    ModelSilent,
-    ModelUnavailable,
-    TranscriptUnwritable,
-)
+from kept.errors import TranscriptUnwritable
+from kept.file_lock import locked
 from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse, count_tokens
 from kept.records import SeenTail
+from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelSilent, ModelUnavailable
 from kept.sessions.entries import Message, Text, Thinking, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
 from kept.tools import Toolbox

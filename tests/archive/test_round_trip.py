@@ -193,7 +193,7 @@ def test_a_restore_does_not_bring_back_what_was_forgotten_since(tmp_path, overwr
         memory.sync()
         loaded = load_config(home=str(home), workspace=str(tmp_path / "workspace"))
         export_archive(loaded, str(tmp_path / "before.tar.gz"))
-        memory.forget(memory.plan_forget("hedgehog"))
+        memory.forgetting.apply(memory.forgetting.plan("hedgehog"))
         export_archive(loaded, str(tmp_path / "after.tar.gz"))
         (tmp_path / "workspace/memory/other.md").unlink()
         (tmp_path / "workspace/memory/both.md").unlink()
@@ -328,6 +328,6 @@ def test_histories_of_two_machines_merge_by_restoring_one_on_the_other(tmp_path)
     assert report.kept == ()
     with open_memory(tmp_path / "laptop", home=tmp_path / "laptop/home") as memory:
         memory.sync()
-        changes = {change.path: change.machine for change in memory.changes()}
+        changes = {change.path: change.machine for change in memory.history.changes()}
     assert {*changes} == {"memory/desk.md", "memory/laptop.md"}
     assert changes["memory/desk.md"] != changes["memory/laptop.md"]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kept.bench.metrics import FIGURES
-from kept.records import LIKELY_FROM
+from kept.grades import LIKELY_FROM
+from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +25,8 @@ DATA = Path(__file__).parent / "data"
 def measured(tmp_path_factory):
     """Both sets, measured once for all that is asked of the outcome."""
     from kept.bench.json_report import sets_shape
-    from kept.bench.measurement import MeasurePlan, measure_sets, read_sets
+    from kept.bench.measurement import MeasurePlan
+    from kept.bench.set_workers import measure_sets, read_sets
     from kept.config import load_config
 
     config = load_config(home=str(tmp_path_factory.mktemp("home")), environ={}).config
@@ -86,6 +92,32 @@ def test_the_command_prints_the_same_as_json_and_leaves_nothing_behind(kept, tmp
         assert measurement["curve"] == measured[measurement["set"]]["curve"]
     assert list(room.iterdir()) == []
     assert not (tmp_path / "home").exists()
+
+
+def write_long_set(folder: Path) -> str:
+    """Write a set that takes far longer than the test waits for it."""
+    notes = [{"id": f"n{number}", "text": f"Parcel {number} is on shelf {number % 7}."} for number in range(200)]
+    queries = [{"id": f"q{number}", "text": f"where is parcel {number}"} for number in range(5_000)]
+    write_file(folder / "corpus.jsonl", "\n".join(map(json.dumps, notes)))
+    write_file(folder / "queries.jsonl", "\n".join(map(json.dumps, queries)))
+    write_file(folder / "qrels.tsv", "query-id\tcorpus-id\tscore\nq1\tn1\t1\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_and_their_folders_are_gone_when_the_command_is_stopped(tmp_path, environment, number):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    sets = [write_long_set(tmp_path / name) for name in ("first", "second")]
+    environment = {**environment, "TMPDIR": str(temporary)}
+    command = [KEPT, "bench", *sets, "--jobs", "2"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        wait_until(lambda: len([*temporary.glob("kept-bench-*/1/home/**/index.sqlite")]) == 2, "both sets are indexed")
+        workers = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        running.send_signal(number)
+        assert running.wait(60) == (143 if number == signal.SIGTERM else -number)
+        wait_until(lambda: not [*temporary.glob("kept-bench-*")], "the temporary folders are removed")
+        wait_until(lambda: not any(os.path.exists(f"/proc/{worker}") for worker in workers), "the workers have ended")
 
 
 def test_tables_show_sets_categories_and_baselines(kept):

@@ -121,7 +121,7 @@ def test_a_file_is_forgotten_with_its_message_and_others_stay(tmp_path, api):
         old = time.time() - 3_600
         os.utime(tmp_path / "home/agents/main/attachments" / name, (old, old))
     memory = open_memory(tmp_path)
-    memory.forget(memory.plan_forget("xylograph"))
+    memory.forgetting.apply(memory.forgetting.plan("xylograph"))
     memory.close()
     assert stored(tmp_path) == [f"{hashlib.sha256(PDF).hexdigest()}.pdf"]
 

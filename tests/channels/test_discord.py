@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kept import SessionStore
 from kept.channels.chat_intake import CORRECTION
-from kept.channels.gateway import Gateway
-from kept.errors import ChannelUnavailable, ConfigError
+from kept.errors import ConfigError
 from kept.llm.base import PICTURES, FilePart
+from kept.remote_errors import ChannelUnavailable
 from kept.responder.channel import ResponderTiming
 from kept.testing import ScriptedChat, Stall
 from tests.support.discord_server import BOT, ME, TOKEN, DiscordServer, user_json
 from tests.support.responders import asked
+from tests.support.running_gateway import running_gateway
 from tests.support.waiting import wait_until_async
 from tests.support.workspaces import open_memory
 
@@ -32,22 +32,9 @@ async def bot(tmp_path, discord: DiscordServer, model=None, *, token=TOKEN, prev
         **{f"gateway.{name}": value for name, value in settings.items()},
     }
     memory = open_memory(tmp_path, settings=settings)
-    sessions = SessionStore(memory.config)
     timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0, preview_after_s=preview_after_s)
-    lines: list[str] = []
-    model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
-    gateway = Gateway(memory, sessions, model, report=lines.append, timing=timing)
-    running = asyncio.create_task(gateway.run())
-    try:
-        await wait_until_async(lambda: bool(lines) or running.done())
+    async with running_gateway(memory, model, timing=timing) as (gateway, _, _):
         yield gateway
-    finally:
-        gateway.stop()
-        if not running.done():
-            await asyncio.wait([running])
-        memory.close()
-        sessions.close()
-    running.result()
 
 
 def texts(discord: DiscordServer) -> list[str]:

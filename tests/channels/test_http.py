@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from kept.errors import ChannelUnavailable, ConfigError, ModelFailed
+from kept.errors import ConfigError
+from kept.remote_errors import ChannelUnavailable, ModelFailed
 from kept.testing import ScriptedChat, Stall
 from tests.support.http_gateway import serving
 from tests.support.waiting import wait_until_async

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from kept.errors import ChannelUnavailable, ConfigError
+from kept.errors import ConfigError
+from kept.remote_errors import ChannelUnavailable
 from kept.testing import ScriptedChat, Stall
 from tests.support.responders import asked
 from tests.support.telegram_bot import bot

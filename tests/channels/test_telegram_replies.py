@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.channels.telegram_html import render_reply
-from kept.errors import ModelRefused
+from kept.remote_errors import ModelRefused
 from kept.responder.channel import split_reply, utf16_length
 from kept.testing import ScriptedChat, Stall
 from tests.support.telegram_bot import bot

@@ -411,7 +411,7 @@ def test_completion_prints_a_script_for_the_shell(kept, shell):
 
 def test_completion_knows_commands_and_options(kept):
     ended = kept(env={"_KEPT_COMPLETE": "bash_complete", "COMP_WORDS": "kept se", "COMP_CWORD": "1"})
-    assert ended.out == "plain,search\nplain,sessions\nplain,service\n"
+    assert ended.out == "plain,search\nplain,sessions\nplain,serve\nplain,service\n"
     ended = kept(env={"_KEPT_COMPLETE": "bash_complete", "COMP_WORDS": "kept search --ex", "COMP_CWORD": "2"})
     assert ended.out == "plain,--explain\n"
 
@@ -707,6 +707,7 @@ WITHOUT_JSON = [
     *(
         ["gateway"],
         ["web"],
+        ["serve"],
         ["mcp"],
         ["hook", "session-start"],
         ["hook", "capture"],

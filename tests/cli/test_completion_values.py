@@ -55,7 +55,7 @@ def complete(kept, session):
         ("kept config explain gateway.te", ["gateway.telegram", "gateway.telegram.accounts"]),
         ("kept --set memory_search.prov", ["memory_search.provider="]),
         ("kept providers test vo", ["voyage"]),
-        ("kept help ser", ["service"]),
+        ("kept help ser", ["serve", "service"]),
     ],
 )
 def test_values_that_begin_so(complete, line, expected):

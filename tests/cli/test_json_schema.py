@@ -22,6 +22,7 @@ from tests.support.commands import start_kept
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import lines, pi_header, pi_user
 from tests.support.json_schema import SCHEMA, check
+from tests.support.sync_hosts import make_remote
 
 SNAKE_CASE = ("config show", "bench")
 """Documented with the names of the settings and figures, which programs rely on."""
@@ -48,6 +49,7 @@ SHARED = {
         "reviewDecisions",
         "schedule",
         "changedSchedule",
+        "token",
         "settingRow",
         "settingChange",
     ),
@@ -117,6 +119,8 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("review list", ["review", "list"]),
         ("review accept", ["review", "accept", "--session", "aaaa"]),
         ("review reject", ["review", "reject", "--session", "bbbb"]),
+        ("sync", ["sync", "--init", str(make_remote(tmp))]),
+        ("sync --status", ["sync", "--status"]),
         ("index", ["index"]),
         ("index", ["index", "--verbose"]),
         ("index --dry-run", ["index", "--dry-run"]),
@@ -137,6 +141,9 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("projects add", ["projects", "add", "otter", str(tmp / "fresh")]),
         ("projects list", ["projects", "list"]),
         ("projects remove", ["projects", "remove", "otter"]),
+        ("token create", ["token", "create", "ci", "--scope", "write", "--for-person", "http:ada", "--expires", "30d"]),
+        ("token list", ["token", "list"]),
+        ("token revoke", ["token", "revoke", "ci"]),
         ("schedule add", ["schedule", "add", "every weekday 8:00", "What is due today?"]),
         ("schedule list", ["schedule", "list"]),
         *((f"schedule {name}", ["schedule", name, SCHEDULE]) for name in ("pause", "resume", "run", "remove")),
@@ -153,6 +160,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("models remove", ["models", "remove", "bge-small-en"]),
         ("providers", ["providers"]),
         ("providers test", ["providers", "test"]),
+        ("store status", ["store", "status"]),
         ("config show", ["config", "show"]),
         ("config explain", ["config", "explain"]),
         ("config get", ["config", "get", "query"]),
@@ -191,7 +199,16 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
 
 
 def test_the_output_of_every_command_fits_its_schema(kept, session, tmp_path):
-    checked = {"watch", "models pull"}  # the tests of those commands check it
+    checked = {
+        "watch",
+        "models pull",
+        "store copy",
+        "store drop",
+        "store grant",
+        "store init",
+        "store migrate",
+        "store revoke",
+    }  # the tests of those commands check it
     for name, args in runs(session, tmp_path):
         ended = kept(*args, "--json")
         assert ended.code in (0, 1) or name == "error", (args, ended.out, ended.err)

@@ -37,7 +37,7 @@ def test_a_run_out_of_turn_waits_for_a_gateway(kept):
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (("add", "soon", "x"), 2, "'soon' is not a time. Write it like"),
+        (("add", "soon", "x"), 2, "'soon' cannot be read as a schedule. Write it like"),
         (("add", "every weekday 8:00", "  "), 2, "There is nothing to ask."),
         (("add", "every weekday 8:00", "x", "--to", "telegram"), 2, "is not the key of a session"),
         (("add", "every weekday 8:00", "x", "--timezone", "Mars"), 2, "There is no time zone 'Mars'."),

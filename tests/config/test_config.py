@@ -397,12 +397,13 @@ def test_headers_of_an_agent_replace_those_of_all_agents(load, home):
     assert (remote.base_url, remote.headers) == ("http://localhost:1/v1", {"e": "f"})
 
 
-def test_a_setting_that_is_gone_is_accepted_with_the_only_value_it_could_have(load, home):
-    user_file(home, "agents: {defaults: {memory_search: {store: {driver: sqlite, path: /tmp/index.sqlite}}}}")
-    assert load().config.memory_search.store.path == "/tmp/index.sqlite"
-    user_file(home, "agents: {defaults: {memory_search: {store: {driver: postgres}}}}")
-    with pytest.raises(ConfigError, match=r"memory_search\.store\.driver: there is no such setting"):
-        load()
+def test_the_schema_of_a_team_has_a_plain_name(load, home):
+    user_file(home, "agents: {defaults: {memory_search: {store: {driver: postgres, schema: kept_sales2}}}}")
+    assert load().config.memory_search.store.is_shared
+    for name in ("Sales", "sales team", '"; DROP', "1st", "pg_team", "public", "_" * 3, "a" * 64):
+        user_file(home, f"agents: {{defaults: {{memory_search: {{store: {{schema: {name!r}}}}}}}}}")
+        with pytest.raises(ConfigError, match=r"memory_search\.store\.schema"):
+            load()
 
 
 def test_weights_from_two_layers_are_normalised_together(load, home, workspace):

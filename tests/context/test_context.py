@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from kept.config.schema import CompactionSettings, ContextSettings
 from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_compaction, split_transcript
 from kept.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
 from kept.context.fence import Fence
-from kept.context.model_turns import TurnOptions, make_turns
+from kept.context.model_turns import TurnOptions, make_turns, merge_turns
 from kept.context.prompt_files import WorkspaceFile
 from kept.context.shortening import shorten, shorten_lines
 from kept.context.view import build_view
@@ -51,9 +52,13 @@ def text_of(context):
 # turns
 
 
+def turns_of(conversation, options=SHOWING):
+    return merge_turns(chain.from_iterable(make_turns(said_of(conversation), options, {})))
+
+
 @given(st.lists(messages, max_size=14))
 def test_turns_are_such_as_every_provider_takes(conversation):
-    turns = make_turns(said_of(conversation), SHOWING, {})
+    turns = turns_of(conversation)
     assert [turn.role for turn in turns] == ["user" if at % 2 == 0 else "assistant" for at in range(len(turns))]
     assert all(turn.parts for turn in turns)
     for at, turn in enumerate(turns):
@@ -74,7 +79,7 @@ def test_turns_are_such_as_every_provider_takes(conversation):
 
 @given(st.lists(messages, max_size=14))
 def test_everything_that_was_said_is_in_the_turns(conversation):
-    shown = "\n".join(map(turn_text, make_turns(said_of(conversation), SHOWING, {})))
+    shown = "\n".join(map(turn_text, turns_of(conversation)))
     for message in conversation:
         if message.role in ("user", "assistant"):
             assert message.text.strip() in shown
@@ -82,7 +87,7 @@ def test_everything_that_was_said_is_in_the_turns(conversation):
 
 def test_a_message_that_is_too_long_is_shown_in_part_with_where_it_stands():
     showing = TurnOptions(Fence("0" * 16), "sessions/x.jsonl", 50)
-    (turn,) = make_turns(said_of([Message.of("user", "begin " + "middle " * 500 + "end")]), showing, {})
+    (turn,) = turns_of([Message.of("user", "begin " + "middle " * 500 + "end")], showing)
     text = turn_text(turn)
     assert text.startswith("begin")
     assert text.endswith("end")

@@ -14,7 +14,7 @@ import pytest
 
 from kept.config import LocalModelSettings
 from kept.embedding.local_model import open_local_model
-from kept.errors import EmbedderUnavailable
+from kept.remote_errors import EmbedderUnavailable
 from tests.support.embedding_models import rows, write_folder, write_gguf
 from tests.support.workspaces import open_memory, paths, write_note
 

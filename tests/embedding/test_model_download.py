@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from kept.durable import locked
 from kept.embedding.model_catalogue import CATALOGUE, is_pulled, model_folder
 from kept.embedding.model_download import pull_model, remove_model
 from kept.embedding.multilingual.distil import build_table
-from kept.errors import LockBusy, RemoteError, UsageError, WriteFailed
+from kept.errors import LockBusy, UsageError, WriteFailed
+from kept.file_lock import locked
 from kept.net import RetryPolicy
+from kept.remote_errors import RemoteError
 from tests.support.embedding_models import bge_folder
 from tests.support.file_servers import catalogue_model, files_of, serve_index, serve_mirror, serving_files
 from tests.support.sentence_encoders import write_encoder

@@ -19,7 +19,7 @@ from kept.embedding.multilingual.piece_table import PieceTable, pack_table
 from kept.embedding.multilingual.sentence_encoder import DIMS, SentenceEncoder
 from kept.embedding.multilingual.unigram import SPACE, UnigramEncoder
 from kept.embedding.static import StaticEmbedder
-from kept.errors import EmbedderUnavailable
+from kept.remote_errors import EmbedderUnavailable
 from tests.support.embedding_models import rows
 from tests.support.sentence_encoders import MARKS, PIECES, SCORES, write_encoder
 

@@ -13,7 +13,7 @@ from onnx import TensorProto
 from kept.config import LocalModelSettings
 from kept.embedding.local_model import open_local_model
 from kept.embedding.onnx.embedder import OnnxEmbedder
-from kept.errors import EmbedderUnavailable
+from kept.remote_errors import EmbedderUnavailable
 from tests.support.embedding_models import DIMS, rows, token_table, tokens_of, unit, write_folder, write_onnx
 from tests.support.workspaces import open_memory, paths, write_note
 

@@ -16,7 +16,8 @@ from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.registry import choose_chain, make_embedder
 from kept.embedding.static import StaticEmbedder
 from kept.embedding.voyage import VoyageEmbedder
-from kept.errors import AccessRefused, ConfigError, EmbedderUnavailable, UnknownProvider
+from kept.errors import ConfigError
+from kept.remote_errors import AccessRefused, EmbedderUnavailable, UnknownProvider
 from tests.support import embedding_servers as servers
 
 ENVIRONMENT = {

@@ -17,9 +17,9 @@ from kept.embedding.ollama import OllamaEmbedder, host_url
 from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import BatchText, RemoteEmbedder, iter_batches, token_bound
 from kept.embedding.voyage import VoyageEmbedder
-from kept.errors import AccessRefused, EmbedderUnavailable, EmbeddingError, EmbeddingFailed
 from kept.net import DOCUMENT_TIMEOUTS, ProviderAccount, Timeouts
 from kept.records import Matrix
+from kept.remote_errors import AccessRefused, EmbedderUnavailable, EmbeddingError, EmbeddingFailed
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY
 from tests.support.fake_time import FakePace

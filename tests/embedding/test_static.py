@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kept.embedding.static import DIMS, MODEL_FOLDER, TOKENIZER_FILE, WEIGHTS_FILE, StaticEmbedder
-from kept.errors import EmbedderUnavailable
+from kept.remote_errors import EmbedderUnavailable
 
 SHA256 = {
     WEIGHTS_FILE: "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",

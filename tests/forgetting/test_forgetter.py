@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kept import Memory
-from kept.durable import claimed, locked
 from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
+from kept.file_lock import claimed, locked
 from kept.forgetting.history_places import iter_versions
 from kept.history.history_check import check_history
 from kept.indexing.index_handle import IndexLimits
@@ -52,9 +52,9 @@ def test_a_word_in_any_kind_of_place_is_nowhere_afterwards(planted):
     count = len(planted.sessions.load(planted.session_id))
     for kind, word in words.items():
         assert planted.left(word), kind
-        plan = planted.memory.plan_forget(word)
+        plan = planted.memory.forgetting.plan(word)
         assert plan.places, kind
-        receipt = planted.memory.forget(plan)
+        receipt = planted.memory.forgetting.apply(plan)
         assert receipt.left == (), kind
         assert receipt.is_finished, kind
         assert planted.left(word) == [], kind
@@ -71,7 +71,7 @@ def test_a_line_of_a_transcript_keeps_its_id_its_place_and_its_length(planted):
     planted.say("Noted.", role="assistant")
     (record,) = planted.sessions.recent()
     before = Path(record.transcript_path).read_bytes()
-    planted.memory.forget(planted.memory.plan_forget("xylograph-7"))
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan("xylograph-7"))
     after = Path(record.transcript_path).read_bytes()
     assert len(after) == len(before)
     old, new = ([json.loads(line) for line in data.splitlines()] for data in (before, after))
@@ -90,7 +90,7 @@ def test_the_receipt_of_a_compaction_is_still_right_for_the_lines_that_it_covers
     digest = hash_lines(lines_before, [(2, 4)])
     receipt = {"path": record.citation, "lines": [[2, 4]], "sha256": digest, "searchable": True}
     planted.sessions.compact(planted.session_id, "They talked.", receipt=receipt)
-    planted.memory.forget(planted.memory.plan_forget("xylograph-7"))
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan("xylograph-7"))
     entry = planted.sessions.load(planted.session_id).entries[-1]
     renewed = entry.body.receipt["sha256"]
     assert renewed == hash_lines(Transcript(record.transcript_path).iter_raw(), [(2, 4)]) != digest
@@ -98,13 +98,13 @@ def test_the_receipt_of_a_compaction_is_still_right_for_the_lines_that_it_covers
 
 def test_words_are_whole_words_in_any_case_over_line_breaks(planted):
     planted.note("words.md", "planning with Joann\n\nANN was here\n\nblue\n  Ann  \n")
-    plan = planted.memory.plan_forget("ann")
+    plan = planted.memory.forgetting.plan("ann")
     assert [place.text for place in plan.places] == ["ANN was here", "blue\n  Ann  "]
-    receipt = planted.memory.forget(plan)
+    receipt = planted.memory.forgetting.apply(plan)
     assert receipt.left == (), "the letters inside of other words are no trace"
     assert (planted.workspace / "memory" / "words.md").read_text() == "planning with Joann\n\n"
     planted.note("over.md", "- the red\n  house here\n")
-    assert len(planted.memory.plan_forget("red house").places) == 1
+    assert len(planted.memory.forgetting.plan("red house").places) == 1
 
 
 def test_a_citation_goes_with_its_copies_and_with_what_was_made_of_it(planted):
@@ -115,22 +115,22 @@ def test_a_citation_goes_with_its_copies_and_with_what_was_made_of_it(planted):
         "facts.md", f"- Ada: the vault has a code (from {cited})\n- Boats are blue (from {record.citation}#L2)\n"
     )
     planted.note("copy.md", "> The vault opens with the number 8813.\n\nother\n")
-    plan = planted.memory.plan_forget(cited)
+    plan = planted.memory.forgetting.plan(cited)
     assert [(place.kind, place.citation) for place in plan.places] == [
         ("conversation", cited),
         ("note", "memory/facts.md#L1"),
         ("note", "memory/copy.md#L1"),
     ]
-    receipt = planted.memory.forget(plan)
+    receipt = planted.memory.forgetting.apply(plan)
     assert receipt.request == "citation"
     assert planted.left("8813") == []
     assert (planted.workspace / "memory" / "facts.md").read_text().startswith("- Boats are blue")
 
 
 def test_the_lines_of_a_cited_note_go_and_no_others(planted):
-    plan = planted.memory.plan_forget("memory/harbour.md#L4")
+    plan = planted.memory.forgetting.plan("memory/harbour.md#L4")
     assert [place.text for place in plan.places] == ["- Boats leave at seven."]
-    planted.memory.forget(plan)
+    planted.memory.forgetting.apply(plan)
     assert (planted.workspace / "memory" / "harbour.md").read_text() == "# Harbour\n\n- The lighthouse is at Skerry.\n"
 
 
@@ -142,9 +142,9 @@ def test_a_whole_conversation_goes_with_its_facts_and_no_import_brings_it_back(p
     (outcome,) = import_sessions(planted.sessions, "claude-code", source).sessions
     record = planted.sessions.get(outcome.id)
     planted.note("facts.md", f"- the barn has a password (from {record.citation}#L2-L3)\n- another\n")
-    plan = planted.memory.plan_forget(session=outcome.id)
+    plan = planted.memory.forgetting.plan(session=outcome.id)
     assert [place.kind for place in plan.places] == ["session", "note"]
-    receipt = planted.memory.forget(plan)
+    receipt = planted.memory.forgetting.apply(plan)
     assert any(str(source) in reason for reason in receipt.unreachable), "the original is named"
     assert planted.left("hedgehog") == planted.left("the barn has") == []
     (outcome,) = import_sessions(planted.sessions, "claude-code", source).sessions
@@ -153,7 +153,7 @@ def test_a_whole_conversation_goes_with_its_facts_and_no_import_brings_it_back(p
 
 def test_an_import_does_not_bring_a_word_back(planted, tmp_path):
     planted.say("It is hedgehog.")
-    planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
     transcript = lines(cc_user("a", None, "The password is Hedgehog!"), cc_user("b", "a", "Good night then."))
     source = write_file(tmp_path / "claude" / "s.jsonl", transcript)
     (outcome,) = import_sessions(planted.sessions, "claude-code", source).sessions
@@ -167,7 +167,7 @@ def test_a_person_goes_with_what_they_said(planted):
     planted.say("I like herons.", sender="Mallory Quince")
     planted.say("So does Mallory  Quince, I hear.", sender="Bob")
     planted.note("people.md", "- Mallory Quince, Skerry\n- Bob, mainland\n")
-    planted.memory.forget(planted.memory.plan_forget(person="mallory quince"))
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan(person="mallory quince"))
     texts = [message.text for message in planted.sessions.load(planted.session_id).messages]
     assert texts[2:] == ["", ""]
     assert planted.left("mallory") == planted.left("herons") == []
@@ -177,23 +177,23 @@ def test_a_person_goes_with_what_they_said(planted):
 def test_everything_before_a_day_goes_and_what_is_later_stays(planted):
     for day in ("2026-01-05", "2026-01-06"):
         planted.note(f"{day}.md", f"# {day}\n\nIt was {day[-2:]}th, quiet.\n")
-    plan = planted.memory.plan_forget(before="2026-01-06")
+    plan = planted.memory.forgetting.plan(before="2026-01-06")
     assert [place.citation for place in plan.places] == ["memory/2026-01-05.md"]
-    planted.memory.forget(plan)
+    planted.memory.forgetting.apply(plan)
     assert not (planted.workspace / "memory" / "2026-01-05.md").exists()
     assert planted.left("05th") == []
     assert planted.left("06th")
 
 
 def test_a_query_in_other_words_finds_passages_by_meaning(planted):
-    plan = planted.memory.plan_forget("boats leave when seven")
+    plan = planted.memory.forgetting.plan("boats leave when seven")
     assert plan.by_meaning
     assert "- Boats leave at seven." in [place.text for place in plan.places]
 
 
 def test_a_word_that_only_the_inbox_has_is_not_looked_for_by_meaning(planted):
     PLANTS["inbox"](planted, "boats leaving")
-    plan = planted.memory.plan_forget("boats leaving")
+    plan = planted.memory.forgetting.plan("boats leaving")
     assert [place.citation for place in plan.places] == ["inbox.jsonl"]
 
 
@@ -218,18 +218,18 @@ def test_a_word_that_only_the_inbox_has_is_not_looked_for_by_meaning(planted):
 def test_a_hostile_request_changes_nothing(planted, arguments, error):
     planted.note("many.md", "\n".join(f"- thing {number}" for number in range(120)))
     with pytest.raises(error):
-        planted.memory.plan_forget(**arguments)
+        planted.memory.forgetting.plan(**arguments)
     assert not (planted.folder / "forgetting.json").exists()
 
 
 def test_too_much_goes_only_if_all_of_it_should(planted):
     planted.note("many.md", "# Many\n" + "\n".join(f"- thing {number}" for number in range(120)))
-    plan = planted.memory.plan_forget("thing", allow_all=True)
+    plan = planted.memory.forgetting.plan("thing", allow_all=True)
     assert len(plan.places) == 120
-    planted.memory.forget(plan)
+    planted.memory.forgetting.apply(plan)
     assert (planted.workspace / "memory" / "many.md").read_text() == "# Many\n"
     with pytest.raises(ForgetFailed):
-        planted.memory.forget(planted.memory.plan_forget("thing"))
+        planted.memory.forgetting.apply(planted.memory.forgetting.plan("thing"))
 
 
 STEPS = (
@@ -258,8 +258,8 @@ def forget_and_die(tmp_path: Path, word: str, step: str) -> None:
     if not child:
         try:
             memory = open_memory(tmp_path)
-            memory.forget(
-                memory.plan_forget(word),
+            memory.forgetting.apply(
+                memory.forgetting.plan(word),
                 on_step=lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == step else None,
             )
         finally:
@@ -278,13 +278,13 @@ def test_a_forget_that_was_killed_at_any_step_is_finished_by_the_next_run(tmp_pa
             memory.sync()
         forget_and_die(tmp_path, word, step)
         with open_memory(tmp_path) as memory:
-            receipt = memory.finish_forget()
+            receipt = memory.forgetting.finish()
             if step == "journal":
                 assert receipt is None, "nothing had happened"
-                receipt = memory.forget(memory.plan_forget(word))
+                receipt = memory.forgetting.apply(memory.forgetting.plan(word))
             assert receipt is not None
             assert receipt.is_finished, step
-            assert memory.finish_forget() is None
+            assert memory.forgetting.finish() is None
         assert home.left(word) == [], step
         assert not (home.folder / "forgetting.json").exists()
     home.sessions.close()
@@ -293,23 +293,23 @@ def test_a_forget_that_was_killed_at_any_step_is_finished_by_the_next_run(tmp_pa
 def test_a_journal_that_was_being_erased_is_removed(planted):
     journal = planted.folder / "forgetting.json"
     journal.write_bytes(bytes(300) + b'"words"')
-    assert planted.memory.finish_forget() is None
+    assert planted.memory.forgetting.finish() is None
     assert not journal.exists()
 
 
 def test_lines_that_moved_since_a_crash_still_go(planted):
-    plan = planted.memory.plan_forget("memory/harbour.md#L4")
+    plan = planted.memory.forgetting.plan("memory/harbour.md#L4")
     note = planted.workspace / "memory" / "harbour.md"
     note.write_text("new first line\n\n" + note.read_text())
-    planted.memory.forget(plan)
+    planted.memory.forgetting.apply(plan)
     assert "seven" not in note.read_text()
 
 
 def test_a_passage_that_changed_since_it_was_shown_is_left_alone(planted):
-    plan = planted.memory.plan_forget("memory/harbour.md#L4")
+    plan = planted.memory.forgetting.plan("memory/harbour.md#L4")
     note = planted.workspace / "memory" / "harbour.md"
     note.write_text(note.read_text().replace("seven", "eight"))
-    receipt = planted.memory.forget(plan)
+    receipt = planted.memory.forgetting.apply(plan)
     assert receipt.changed == ("memory/harbour.md#L4",)
     assert "eight" in note.read_text()
 
@@ -324,7 +324,7 @@ def test_a_session_that_another_thread_writes_to_loses_no_message(planted):
 
     writer = threading.Thread(target=write)
     writer.start()
-    planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
     writer.join()
     others.close()
     loaded = planted.sessions.load(planted.session_id)
@@ -338,14 +338,14 @@ def test_the_inbox_of_a_running_gateway_is_left_until_it_stops(planted):
     PLANTS["inbox"](planted, "hedgehog")
     planted.note("a.md", "- hedgehog\n")
     with claimed(str(planted.home / "gateway.lock")):
-        receipt = planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+        receipt = planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
         assert not receipt.is_finished
         assert "gateway" in receipt.unreachable[0]
         assert [Path(path).name for path in planted.left("hedgehog")] == ["forgetting.json", "inbox.jsonl"]
-        again = planted.memory.finish_forget()
+        again = planted.memory.forgetting.finish()
         assert again is not None
         assert not again.is_finished
-    finished = planted.memory.finish_forget()
+    finished = planted.memory.forgetting.finish()
     assert finished is not None
     assert finished.is_finished
     assert planted.left("hedgehog") == []
@@ -357,9 +357,9 @@ def test_an_index_that_another_process_writes_is_scrubbed_by_the_next_run(tmp_pa
         home.note("a.md", "- hedgehog\n")
         memory.sync()
         with locked(f"{memory.index_service.path}.lock", wait_s=5, purpose="indexing"):
-            receipt = memory.forget(memory.plan_forget("hedgehog"))
+            receipt = memory.forgetting.apply(memory.forgetting.plan("hedgehog"))
         assert not receipt.is_finished
-        finished = memory.finish_forget()
+        finished = memory.forgetting.finish()
         assert finished is not None
         assert finished.is_finished
         assert home.left("hedgehog") == []
@@ -373,9 +373,9 @@ def test_no_old_version_of_a_note_has_it(planted):
     planted.memory.sync()
     (planted.workspace / "memory" / "pets.md").write_text("- another line\n")
     planted.memory.sync()
-    plan = planted.memory.plan_forget("hedgehog")
+    plan = planted.memory.forgetting.plan("hedgehog")
     assert {place.kind for place in plan.places} == {"history"}
-    receipt = planted.memory.forget(plan)
+    receipt = planted.memory.forgetting.apply(plan)
     assert receipt.left == ()
     texts = [data for _, _, data in iter_versions(planted.memory.history.log)]
     assert not any(b"hedgehog" in data for data in texts)
@@ -387,7 +387,7 @@ def test_no_old_version_of_a_note_has_it(planted):
 def test_a_receipt_has_no_word_of_what_was_forgotten(planted):
     planted.note("hedgehog.md", "It lives here.\n")
     planted.note("a.md", "- the hedgehog\n")
-    receipt = planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    receipt = planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
     assert ("note", "(a name that was forgotten)") in receipt.places
     assert "hedgehog" not in (planted.folder / "forget-receipts.jsonl").read_text()
     assert len(receipt.sha256) == 64
@@ -397,18 +397,18 @@ def test_notes_in_extra_paths_are_named_and_stay(tmp_path):
     note = write_note(tmp_path / "vault", "lock.md", "The hedgehog is mine.\n")
     with open_memory(tmp_path, settings={"memory_search.extra_paths": [str(note.parent)]}) as memory:
         write_note(tmp_path / "workspace", "memory/a.md", "- hedgehog\n")
-        plan = memory.plan_forget("hedgehog")
+        plan = memory.forgetting.plan("hedgehog")
         assert plan.unreachable == (f"{note}#L1",)
-        memory.forget(plan)
+        memory.forgetting.apply(plan)
         assert note.read_text() == "The hedgehog is mine.\n"
 
 
 def test_a_tool_leaves_the_files_of_the_person_alone(planted: PlantedHome):
     write_file(planted.workspace / "SOUL.md", "You are hedgehog.\n")
     planted.note("a.md", "- hedgehog\n")
-    plan = planted.memory.plan_forget("hedgehog", by_tool=True)
+    plan = planted.memory.forgetting.plan("hedgehog", by_tool=True)
     assert plan.unreachable == ("SOUL.md#L1",)
-    receipt = planted.memory.forget(plan)
+    receipt = planted.memory.forgetting.apply(plan)
     assert [Path(file.path).name for file in receipt.left] == ["SOUL.md"]
 
 
@@ -427,11 +427,11 @@ def test_an_interrupted_forget_is_not_finished_in_another_workspace(tmp_path):
     forget_and_die(tmp_path, "dentist", "notes")
     with Memory.open(tmp_path / "other", home=tmp_path / "home", embedder=FakeEmbedder()) as memory:
         with pytest.raises(ForgetFailed, match="was interrupted"):
-            memory.finish_forget()
+            memory.forgetting.finish()
         with pytest.raises(ForgetFailed, match="was interrupted"):
-            memory.forget(memory.plan_forget("Friday"))
+            memory.forgetting.apply(memory.forgetting.plan("Friday"))
     assert other.read_text() == "The dentist is on Friday.\n"
     with open_memory(tmp_path) as memory:
-        receipt = memory.finish_forget()
+        receipt = memory.forgetting.finish()
         assert receipt is not None
         assert receipt.is_finished

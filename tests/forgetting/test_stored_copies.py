@@ -42,9 +42,9 @@ def test_an_archive_below_the_home_goes_if_a_note_or_an_old_version_has_it(plant
     (planted.workspace / "memory" / "pets.md").unlink()
     planted.memory.sync()
     old_version = export(planted, planted.workspace / f"old-{name}")
-    plan = planted.memory.plan_forget("hedgehog")
+    plan = planted.memory.forgetting.plan("hedgehog")
     assert {place.citation for place in plan.places if place.kind == "export"} == {f"exports/now-{name}", f"old-{name}"}
-    receipt = planted.memory.forget(plan)
+    receipt = planted.memory.forgetting.apply(plan)
     assert receipt.is_finished
     assert before.exists()
     assert not now.exists()
@@ -54,7 +54,7 @@ def test_an_archive_below_the_home_goes_if_a_note_or_an_old_version_has_it(plant
 def test_a_tool_does_not_delete_an_archive(planted):
     planted.note("a.md", "- hedgehog\n")
     archive = export(planted, planted.home / "exports" / "a.tar.gz")
-    receipt = planted.memory.forget(planted.memory.plan_forget("hedgehog", by_tool=True))
+    receipt = planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog", by_tool=True))
     assert archive.exists()
     assert any(str(archive) in reason for reason in receipt.unreachable)
 
@@ -65,7 +65,7 @@ def test_a_temporary_file_of_a_killed_process_goes_and_one_that_is_being_written
     with replacing(str(planted.home / "other.txt")) as file:
         file.write(b"still at it")
         file.flush()
-        receipt = planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+        receipt = planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
         assert receipt.is_finished
     assert not left.exists()
     assert (planted.home / "other.txt").read_bytes() == b"still at it"
@@ -77,11 +77,11 @@ def test_a_short_line_stays_in_old_versions_of_other_notes(planted):
     planted.memory.sync()
     planted.note("b.md", "- three\n")
     planted.memory.sync()
-    planted.memory.forget(planted.memory.plan_forget("memory/a.md#L1"))
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan("memory/a.md#L1"))
     versions = {path: data for _, path, data in iter_versions(planted.memory.history.log)}
     assert b"- two\n" in [data for _, _, data in iter_versions(planted.memory.history.log)]
     assert b"- two" not in versions["memory/a.md"]
-    changes = list(planted.memory.changes("memory/b.md"))
+    changes = list(planted.memory.history.changes("memory/b.md"))
     assert planted.memory.history.read_version(changes[0].before) == b"- two\n"
 
 
@@ -91,8 +91,8 @@ def test_old_versions_of_a_note_that_goes_as_a_whole_go_too(planted):
     (planted.workspace / "memory" / "hedgehog.md").rename(planted.workspace / "memory" / "pet.md")
     planted.memory.sync()
     archive = export(planted, planted.home / "exports" / "a.tar")
-    planted.memory.forget(planted.memory.plan_forget("memory/pet.md"))
-    planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan("memory/pet.md"))
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
     assert not any(b"says it all" in data for _, _, data in iter_versions(planted.memory.history.log))
     assert planted.left("hedgehog") == []
     assert not archive.exists(), "the history in it has the name"
@@ -104,7 +104,7 @@ def test_a_damaged_line_of_the_history_that_was_set_aside_goes(planted):
     log.write_text(log.read_text() + '{"broken hedgehog line\n')
     repair_history(planted.memory.history)
     assert log.with_name(f"{log.name}.damaged").exists()
-    receipt = planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    receipt = planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
     assert receipt.left == ()
     assert planted.left("hedgehog") == []
 
@@ -114,15 +114,15 @@ def test_an_undo_of_what_was_forgotten_says_so_and_brings_nothing_back(planted):
     planted.memory.add("The hedgehog has 99.", to="memory/pets.md")
     planted.memory.add("- hedgehog\n\nThe owl has 98.", to="memory/pets.md")
     planted.memory.add("The fox has 97.", to="memory/pets.md")
-    fox, both, hedgehog = planted.memory.changes("memory/pets.md")
-    planted.memory.forget(planted.memory.plan_forget("hedgehog"))
-    changes = {change.id: change for change in planted.memory.changes()}
+    fox, both, hedgehog = planted.memory.history.changes("memory/pets.md")
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
+    changes = {change.id: change for change in planted.memory.history.changes()}
     assert not changes[fox.id].forgotten, "only other lines of the note went"
     assert changes[both.id].forgotten == "part"
     assert changes[hedgehog.id].forgotten == "all"
-    assert "hedgehog" not in planted.memory.diff(changes[both.id])
-    assert planted.memory.diff(changes[hedgehog.id]).endswith("(text of this change was forgotten)\n")
-    result = planted.memory.undo(both.id)
+    assert "hedgehog" not in planted.memory.history.diff(changes[both.id])
+    assert planted.memory.history.diff(changes[hedgehog.id]).endswith("(text of this change was forgotten)\n")
+    result = planted.memory.history.undo(both.id)
     assert "was forgotten" in result.degraded[0]
     text = (planted.workspace / "memory" / "pets.md").read_text()
     assert "owl" not in text
@@ -134,10 +134,10 @@ def test_a_change_that_is_forgotten_as_a_whole_is_not_taken_back(planted):
     planted.note("pets.md", "- owl\n")
     planted.memory.sync()
     planted.memory.add("- hedgehog", to="memory/pets.md")
-    change = next(iter(planted.memory.changes()))
-    planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    change = next(iter(planted.memory.history.changes()))
+    planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
     with pytest.raises(UndoConflict, match="was forgotten"):
-        planted.memory.undo(change.id)
+        planted.memory.history.undo(change.id)
     assert planted.left("hedgehog") == []
 
 

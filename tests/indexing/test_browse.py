@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,9 @@ from kept.testing import FrozenClock
 from kept.tools.tool_definitions import get_tool
 from tests.support.workspaces import open_memory, paths, write_note
 
+pytestmark = pytest.mark.usefixtures("store")
+
 MONDAY = dt.datetime(2026, 11, 16, 3, 41)
-
-
-@pytest.fixture
-def time_zone(monkeypatch):
-    def use(name: str) -> None:
-        monkeypatch.setenv("TZ", name)
-        time.tzset()
-
-    yield use
-    monkeypatch.undo()
-    time.tzset()
 
 
 def write_diary(workspace: Path) -> None:

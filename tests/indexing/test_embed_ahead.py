@@ -19,6 +19,8 @@ from tests.support.embedding_models import write_folder
 from tests.support.file_servers import catalogue_model, files_of
 from tests.support.files import write_file
 
+pytestmark = pytest.mark.usefixtures("store")
+
 TEXTS = ["the cat sat on the mat", "bread in the oven", "the king and the queen", "money in the bank"]
 
 

@@ -17,7 +17,7 @@ from kept.indexing.note_rows import PreparedFile
 from kept.indexing.sources import scan_transcripts
 from kept.indexing.sync_planner import _LEAST_MESSAGE_BYTES
 from kept.indexing.transcripts import read_chunks
-from kept.records import SeenTail
+from kept.records import Filter, SeenTail
 from kept.sessions.entries import (
     Attachment,
     CompactionEntry,
@@ -32,12 +32,13 @@ from kept.sessions.entries import (
 )
 from kept.sessions.session_key import SessionKey
 from kept.sessions.transcript import Transcript
-from kept.store.integrity import check_index
 from kept.testing import FakeEmbedder, FrozenClock
 from kept.tools.record_json import hit_json
 from tests.support.index_dump import dump_index
 from tests.support.read_counter import ReadCounter
 from tests.support.workspaces import index_path, open_memory, write_note
+
+pytestmark = pytest.mark.usefixtures("store")
 
 KEY = "sk-proj-abcDEF1234567890abcdefGHIJ"
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=1)))
@@ -61,12 +62,14 @@ def cited(record) -> str:
 
 def texts_of(memory) -> list[tuple[int, int, str]]:
     with memory.index_service.inspecting() as (index, _), index.reading():
-        query = "SELECT start_line, end_line, text FROM chunks WHERE source = 'sessions' ORDER BY path, start_line, row"
-        return list(index.db.execute(query))
+        rows = [row for row, *_ in index.live.lists.entry_rows(Filter(sources=("sessions",)))]
+        chunks = index.live.get_chunks(rows)
+        return [(chunks[row].start_line, chunks[row].end_line, chunks[row].text) for row in rows]
 
 
 def equals_a_fresh_index(tmp_path, memory) -> bool:
-    fresh = open_memory(tmp_path, settings={"memory_search.store.path": str(tmp_path / "fresh.sqlite")})
+    path = str(tmp_path / "fresh.sqlite")
+    fresh = open_memory(tmp_path, settings={"memory_search.store.driver": "sqlite", "memory_search.store.path": path})
     with fresh:
         fresh.sync(force=True)
         return dump_index(memory) == dump_index(fresh)
@@ -458,7 +461,7 @@ def test_a_long_transcript_is_taken_in_piece_by_piece_and_goes_on_after_a_kill(t
         memory.sync()
         assert len(embedder.texts) == embedded + 400 - taken
         with memory.index_service.inspecting() as (index, _):
-            assert check_index(index) == []
+            assert index.find_damage() == []
         assert equals_a_fresh_index(tmp_path, memory)
 
 

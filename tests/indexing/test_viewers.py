@@ -13,6 +13,8 @@ from kept.sessions.entries import Message
 from kept.tools.toolbox import Toolbox
 from tests.support.workspaces import open_memory, write_note
 
+pytestmark = pytest.mark.usefixtures("store")
+
 SECRET = "The vault combination is heliotrope."
 LINKS = {"session.identity_links": {"ada": ["telegram:5054", "http:ada"]}}
 
@@ -160,16 +162,16 @@ def test_lists_tags_and_links_leave_out_what_is_private(home):
     ada, bob = home.memory.as_person("http:ada"), home.memory.as_person("http:bob")
     assert {file.path for file in bob.list(source=None)} == {"MEMORY.md", "memory/plan.md", home.transcripts["bob"]}
     assert bob.list(source=None, order="change").total == 3
-    assert [tag.tag for tag in bob.tags()] == ["plan"]
-    assert [tag.tag for tag in ada.tags()] == ["plan", "teapot"]
-    links = bob.links("Shared plan")
+    assert [tag.tag for tag in bob.notes.tags()] == ["plan"]
+    assert [tag.tag for tag in ada.notes.tags()] == ["plan", "teapot"]
+    links = bob.notes.links("Shared plan")
     assert [link.resolved for link in links.outgoing] == [None]
     assert links.incoming == ()
-    assert [link.path for link in ada.links("Shared plan").incoming] == ["memory/private/ada@http/2026-03-14.md"]
-    assert [link.target for link in bob.broken_links()] == ["2026-03-14"]
+    assert [link.path for link in ada.notes.links("Shared plan").incoming] == ["memory/private/ada@http/2026-03-14.md"]
+    assert [link.target for link in bob.notes.broken_links()] == ["2026-03-14"]
     for name in ("Lock", "memory/private/ada@http/2026-03-14.md"):
         with pytest.raises(NoteNotFound):
-            bob.links(name)
+            bob.notes.links(name)
 
 
 def test_hints_about_filters_name_nothing_of_others(home):
@@ -226,15 +228,15 @@ def test_what_is_private_stays_so_after_a_rebuild_of_the_index(home):
 
 def test_a_person_forgets_only_what_they_see(home):
     bob, ada = home.memory.as_person("http:bob"), home.memory.as_person("http:ada")
-    plan = bob.plan_forget("combination")
+    plan = bob.forgetting.plan("combination")
     assert {place.path for place in plan.choices} == {"MEMORY.md", "memory/plan.md", home.transcripts["bob"]}
     note = "memory/private/ada@http/2026-03-14.md"
-    assert not [place for place in bob.plan_forget(note).choices if "teapot" in place.text]
+    assert not [place for place in bob.forgetting.plan(note).choices if "teapot" in place.text]
     for query in (home.transcripts["ada"], f"{note}#L3", "memory//private/./ada@http/2026-03-14.md#L3"):
         with pytest.raises((SessionNotFound, NoteNotFound)):
-            bob.plan_forget(query)
-    assert not [place for place in bob.plan_forget("heliotrope").choices if "heliotrope" in place.text]
-    ada.forget(ada.plan_forget("heliotrope"))
+            bob.forgetting.plan(query)
+    assert not [place for place in bob.forgetting.plan("heliotrope").choices if "heliotrope" in place.text]
+    ada.forgetting.apply(ada.forgetting.plan("heliotrope"))
     assert "heliotrope" not in home.texts(None)
     assert "teapot" in home.texts("http:ada")
     assert "teapot" not in home.texts("http:bob")
@@ -267,11 +269,11 @@ def test_forgetting_a_person_removes_their_private_notes_too(tmp_path):
     household = Household(tmp_path, **LINKS)
     with household.memory as memory:
         memory.as_person("ada").add("Mine alone.")
-        plan = memory.plan_forget(person="ada")
+        plan = memory.forgetting.plan(person="ada")
         paths = {place.path for place in plan.choices}
         assert household.transcripts["ada"] in paths
         assert "memory/private/ada@http/2026-03-14.md" in paths
         assert any(path.startswith("memory/private/ada/") for path in paths)
-        memory.forget(plan)
+        memory.forgetting.apply(plan)
         assert not any(words in household.texts(None) for words in ("heliotrope", "teapot", "Mine alone"))
         assert "blue" in household.texts("http:bob")

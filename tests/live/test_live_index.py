@@ -12,7 +12,7 @@ import pytest
 
 from kept.indexing.index_handle import IndexLimits
 from kept.live import LiveIndex, find_watcher
-from kept.live.schedule import LiveTiming
+from kept.live.sync_timing import LiveTiming
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from kept.testing import FakeEmbedder

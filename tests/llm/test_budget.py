@@ -15,10 +15,10 @@ import pytest
 
 from kept.app import open_model
 from kept.config import load_config
-from kept.errors import BudgetExhausted, ModelFailed, ModelUnavailable
 from kept.ledger import Ledger
 from kept.llm.base import Finished, ModelUsage
 from kept.llm.metered import MeteredChat
+from kept.remote_errors import BudgetExhausted, ModelFailed, ModelUnavailable
 from kept.reports import ModelSpending
 from kept.testing import FrozenClock, ScriptedChat, Stall
 from tests.support.chat_requests import ask, request, text_of
@@ -102,7 +102,7 @@ ASKING = """
 import sys
 from kept.app import open_model
 from kept.config import load_config
-from kept.errors import BudgetExhausted
+from kept.remote_errors import BudgetExhausted
 from tests.support.chat_requests import ask, text_of
 settings = {"model.provider": "openai", "model.name": "m", "model.base_url": sys.argv[1],
             "model.daily_budget_tokens": 100}

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from kept.app import open_model
 from kept.config import load_config
-from kept.errors import ContextOverflow, ModelFailed, ModelUnavailable
 from kept.llm.base import ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.claude_cli import CLOSING, TOOLS, ClaudeCli, OutputLimits, render_conversation
+from kept.remote_errors import ContextOverflow, ModelFailed, ModelUnavailable
 from kept.tools.tool_definitions import TOOLS as CATALOGUE
 from tests.support.chat_requests import ask, end_of, request, text_of
 from tests.support.chat_server import Call, Fails, ModelServer, Says, Stalls, anthropic_error

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kept.config import load_config
-from kept.errors import ContextOverflow, ModelFailed, ModelRefused, ModelUnavailable
 from kept.llm.base import MALFORMED, ChatModel, ChatRequest, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.registry import make_model
 from kept.llm.streaming import AnswerLimits, bound_pieces, with_idle_timeout
+from kept.remote_errors import ContextOverflow, ModelFailed, ModelRefused, ModelUnavailable
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
 from tests.support.chat_server import (
     Breaks,

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kept.errors import ContextOverflow, ModelFailed
 from kept.llm.base import Finished, ModelUsage, TextDelta, ToolUse
+from kept.remote_errors import ContextOverflow, ModelFailed
 from kept.testing import ScriptedChat, Stall
 from tests.support.chat_requests import ask, end_of, request, text_of, tools_of
 

@@ -9,8 +9,9 @@ from email.utils import formatdate
 
 import pytest
 
-from kept.errors import BadAnswer, ConfigError, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
+from kept.errors import ConfigError
 from kept.net import CircuitBreaker, HttpClient, RetryPolicy, Timeouts, parse_endpoint
+from kept.remote_errors import BadAnswer, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
 from tests.support import embedding_servers as servers
 from tests.support.fake_time import FakePace
 

@@ -153,7 +153,7 @@ NOTE = """\
 
 ## Bicycle
 
-The bicycle lock opens with 4711.
+The bicycle lock opens with kestrel.
 """
 
 
@@ -176,19 +176,21 @@ def bytes_below(harness: ResponderHarness) -> bytes:
 def test_what_is_forgotten_leaves_the_note_and_every_other_file(harness):
     """Also the inbox, in which the command and the reply with the passage are."""
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    reply = say(harness, "/forget bicycle lock 4711", "/forget yes")[1]
+    reply = say(harness, "/forget bicycle lock kestrel", "/forget yes")[1]
     assert reply.startswith("Forgotten: 1 passage. Searched ")
     assert "nothing of it is left" in reply
-    assert note.read_text() == NOTE.replace("The bicycle lock opens with 4711.\n", "")
-    assert b"4711" not in bytes_below(harness)
-    assert "4711" not in " ".join(hit.snippet for hit in harness.memory.search("bicycle lock 4711", source="memory"))
+    assert note.read_text() == NOTE.replace("The bicycle lock opens with kestrel.\n", "")
+    assert b"kestrel" not in bytes_below(harness)
+    assert "kestrel" not in " ".join(
+        hit.snippet for hit in harness.memory.search("bicycle lock kestrel", source="memory")
+    )
     assert [message.inbound.text for message in harness.inbox().messages()] == ["", "/forget yes"]
 
 
 def test_a_passage_that_changed_since_is_left_alone(harness):
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    say(harness, "/forget bicycle lock 4711")
-    note.write_text(NOTE.replace("4711", "0815"))
+    say(harness, "/forget bicycle lock kestrel")
+    note.write_text(NOTE.replace("kestrel", "0815"))
     assert "changed since then" in say(harness, "/forget yes")[0]
     assert "0815" in note.read_text()
 
@@ -206,7 +208,7 @@ def test_only_what_is_chosen_goes(harness):
 @pytest.mark.parametrize("words", [",", ", ,", "²", "①", "٣ apples", "1²", "9" * 5_000])
 def test_what_is_no_choice_is_answered_in_words_and_withdraws_nothing(harness, words):
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    say(harness, "/forget bicycle lock 4711")
+    say(harness, "/forget bicycle lock kestrel")
     (reply,) = say(harness, f"/forget {words}")
     assert reply
     assert "went wrong" not in reply
@@ -215,12 +217,12 @@ def test_what_is_no_choice_is_answered_in_words_and_withdraws_nothing(harness, w
 
 
 def test_what_was_said_in_a_conversation_is_forgotten_too(harness):
-    say(harness, "My bicycle lock opens with 4711, you know.", "Anything else?")
-    shown, forgotten = say(harness, "/forget 4711", "/forget yes")
+    say(harness, "My bicycle lock opens with kestrel, you know.", "Anything else?")
+    shown, forgotten = say(harness, "/forget kestrel", "/forget yes")
     assert "1. sessions/" in shown
-    assert "My bicycle lock opens with 4711, you know." in shown
+    assert "My bicycle lock opens with kestrel, you know." in shown
     assert forgotten.startswith("Forgotten: 1 passage")
-    assert b"4711" not in bytes_below(harness)
+    assert b"kestrel" not in bytes_below(harness)
     (record,) = harness.sessions.recent()
     texts = [message.text for message in harness.sessions.load(record.id).messages]
     assert texts == ["", "A reply.", "Anything else?", "A reply."]
@@ -229,9 +231,9 @@ def test_what_was_said_in_a_conversation_is_forgotten_too(harness):
 def test_the_running_agent_no_longer_tells_the_model_what_was_forgotten(tmp_path):
     requests = []
     harness = ResponderHarness(tmp_path, ScriptedChat(lambda request: requests.append(request) or "A reply."))
-    say(harness, "My bicycle lock opens with 4711, you know.", "/forget 4711", "/forget yes", "And now?")
-    assert "4711" in str(requests[0])
-    assert "4711" not in str(requests[-1])
+    say(harness, "My bicycle lock opens with kestrel, you know.", "/forget kestrel", "/forget yes", "And now?")
+    assert "kestrel" in str(requests[0])
+    assert "kestrel" not in str(requests[-1])
     harness.close()
 
 
@@ -243,21 +245,21 @@ def test_too_much_is_not_forgotten_in_a_chat(harness):
 
 def test_only_what_can_be_removed_is_offered(tmp_path):
     """Passages in extra paths are named, not offered."""
-    other = write_note(tmp_path / "journal", "lock.md", "The bicycle lock opens with 4711.\n")
+    other = write_note(tmp_path / "journal", "lock.md", "The bicycle lock opens with kestrel.\n")
     setting = json.dumps({"agents": {"defaults": {"memory_search": {"extra_paths": [str(other.parent)]}}}})
     write_note(tmp_path / "home", "config.yaml", setting)
     harness = ResponderHarness(tmp_path, ScriptedChat(lambda request: "A reply."))
-    (reply,) = say(harness, "/forget bicycle lock 4711")
+    (reply,) = say(harness, "/forget bicycle lock kestrel")
     assert reply.startswith("No note and no conversation says that.")
     assert f"Edit these yourself: {other}#L1" in reply
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    shown, forgotten = say(harness, "/forget bicycle lock 4711", "/forget yes")
+    shown, forgotten = say(harness, "/forget bicycle lock kestrel", "/forget yes")
     assert shown.startswith("This would go:\n\n1. MEMORY.md")
     assert "2. " not in shown
     assert f"Extra paths are searched, never written. Edit these yourself: {other}#L1." in shown
     assert forgotten.startswith("Forgotten: 1 passage")
     assert "bicycle" not in note.read_text()
-    assert other.read_text() == "The bicycle lock opens with 4711.\n"
+    assert other.read_text() == "The bicycle lock opens with kestrel.\n"
     harness.close()
 
 

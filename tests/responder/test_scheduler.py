@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from kept.channels.gateway import only_gateway
-from kept.errors import BudgetExhausted, LockBusy, ScheduleInvalid
+from kept.errors import LockBusy, ScheduleInvalid
 from kept.llm.base import ChatRequest
+from kept.remote_errors import BudgetExhausted
 from kept.responder.channel import PullChannel
 from kept.responder.responder import Responder
 from kept.responder.scheduler import OWN_CHANNEL, Scheduler, has_entries, target_key

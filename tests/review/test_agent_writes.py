@@ -47,7 +47,7 @@ def test_an_accepted_proposal_is_a_change_with_its_author(memory, workspace):
     result = opened.review.accept(written.review, author=Author(person="ines", tool="kept review"))
     assert result.action == "accepted"
     assert (workspace / "memory/tea.md").read_text() == "Ada likes tea.\n"
-    (change,) = opened.changes()
+    (change,) = opened.history.changes()
     assert (change.by.session, change.by.tool, change.by.person) == ("5054abcd", "memory_write", "ines")
     assert change.why == "accepted by a person: she said so"
     assert opened.review.count() == 0
@@ -63,7 +63,7 @@ def test_a_proposal_can_be_edited_or_rejected(memory, workspace):
     assert opened.review.accept(first.review, text="Ada likes green tea.\n").action == "edited"
     assert opened.review.reject(second.review).action == "rejected"
     assert (workspace / "memory/tea.md").read_text() == "Ada likes green tea.\n"
-    assert opened.changes()[0].why == "edited and accepted by a person"
+    assert opened.history.changes()[0].why == "edited and accepted by a person"
     assert opened.review.count() == 0
 
 
@@ -198,11 +198,11 @@ def test_a_listed_write_is_written_and_waits(memory, workspace):
     assert not written.is_proposed
     assert (workspace / "memory/tea.md").read_text() == "Ada likes tea.\n"
     item = opened.review.get(written.review)
-    assert (item.state, item.path, item.changes) == ("written", "memory/tea.md", (opened.changes()[0].id,))
+    assert (item.state, item.path, item.changes) == ("written", "memory/tea.md", (opened.history.changes()[0].id,))
     assert "+Ada likes tea." in opened.review.preview(item).diff
     assert opened.review.accept(item.id).changes == ()
     assert opened.review.count() == 0
-    assert len(list(opened.changes())) == 1
+    assert len(list(opened.history.changes())) == 1
 
 
 def test_a_rejected_write_is_taken_back_and_others_stay(memory, workspace):
@@ -210,9 +210,9 @@ def test_a_rejected_write_is_taken_back_and_others_stay(memory, workspace):
     first, second = propose(opened, "- One"), propose(opened, "- Two")
     opened.review.reject(first.review, author=Author(person="ines"))
     assert (workspace / "memory/tea.md").read_text() == "- Two\n"
-    undo = opened.changes()[0]
+    undo = opened.history.changes()[0]
     assert (undo.kind, undo.by.person, undo.why) == ("undo", "ines", "rejected by a person")
-    opened.undo(opened.review.get(second.review).changes[0])
+    opened.history.undo(opened.review.get(second.review).changes[0])
     assert "taken back already" in opened.review.preview(opened.review.get(second.review)).notice
     assert opened.review.reject(second.review).changes == ()
 
@@ -225,7 +225,7 @@ def test_a_listed_write_can_be_edited_where_it_is(memory, workspace):
     assert opened.review.text_to_edit(item) == "- One"
     assert opened.review.accept(item.id, text="- Eins").action == "edited"
     assert (workspace / "memory/tea.md").read_text() == "- Eins\n- Two\n"
-    assert opened.changes()[0].kind == "review"
+    assert opened.history.changes()[0].kind == "review"
 
 
 def test_a_listed_write_that_was_edited_since_is_a_conflict(memory, workspace):

@@ -17,7 +17,7 @@ from kept.search.keywords import KeywordHit
 from kept.search.scores import FusionWeights, fuse_rrf, fuse_weighted
 from kept.search.selection import MAX_CHARS, Windows
 from kept.search.weights import NOTES, UTTERANCES
-from kept.store.generation import ChunkRow
+from kept.store.rows import ChunkRow
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, write_note
 
@@ -158,6 +158,20 @@ def test_what_is_shown_is_exactly_the_lines_that_are_cited(tmp_path):
             seen |= lines
         assert os.path.basename(session.transcript_path) in best.path
         assert {dropped.reason for dropped in result.dropped} & {"shown with a better hit", "beyond max_results"}
+
+
+def test_messages_that_fit_much_less_do_not_push_out_one_that_nearly_repeats_the_best(tmp_path):
+    same = "The green parrot sits on the fence near the old barn every single morning before the others wake up"
+    others = [f"A green parrot {place}" for place in ("in Bern ate seeds", "left for an attic", "of a cousin sings")]
+    with SessionStore.open(home=tmp_path / "home", clock=FrozenClock(NOW)) as store:
+        for number, text in enumerate(
+            [f"{same}.", f"{same}!", *others, *(f"Remark {at} on weather." for at in range(20))]
+        ):
+            store.append(store.get_or_create("telegram", str(number)).id, Message.of("user", text))
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        hits = memory.search("green parrot fence barn neighbour lighthouse ferry", max_results=3).hits
+    assert {hit.grade for hit in hits} == {"likely"}
+    assert all("fence near the old barn" in hit.snippet for hit in hits[:2])
 
 
 # small data

@@ -16,9 +16,12 @@ from kept.search.candidates import Candidate, Evidence, QueryVector
 from kept.search.keywords import WeightedTerm
 from kept.search.query import Term, parse_query
 from kept.search.scores import FusionWeights, fuse_pool, fuse_weighted
-from kept.search.weights import WHOLE_NOTE_SHARE
-from kept.search.whole_notes import judge_whole_notes
+from kept.search.weights import BESIDE_BETTER_SHARE, WHOLE_NOTE_SHARE
+from kept.search.whole_notes import judge_whole_notes, lift_neighbours
+from kept.store.rows import ChunkRow
 from tests.support.workspaces import open_memory, write_note
+
+pytestmark = pytest.mark.usefixtures("store")
 
 
 def note(row: int, *, words: float = 0.0, coverage: float = 0.0, meaning: float = 0.0) -> Candidate:
@@ -77,6 +80,38 @@ def test_only_the_best_passage_of_a_note_gains_and_parts_add_up(drawn):
             assert before.score <= after.score <= max(before.score, min(1.0, before.score + WHOLE_NOTE_SHARE))
             assert sum(part.value for part in after.parts()) == pytest.approx(after.score)
             seen.add(name)
+
+
+def chunk(row: int, lines: tuple[int, int]) -> ChunkRow:
+    return ChunkRow(row, "memory", "notes.md", *lines, hash=b"", heading="", text="", timestamp_ms=0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.booleans()), max_size=12), st.integers(1, 4))
+def test_a_passage_comes_nearer_to_a_better_one_beside_it_and_the_order_of_notes_stays(drawn, lines_between):
+    candidates = [passage(row, *fields) for row, fields in enumerate(drawn)]
+    ranked = fuse_weighted(candidates, FusionWeights(0.0, 1.0))
+    chunks = {row: chunk(row, (row * lines_between, row * lines_between)) for row in range(len(drawn))}
+    lifted = lift_neighbours(ranked, chunks)
+    best = {scored.candidate.position[0]: scored.score for scored in reversed(ranked)}
+    before = {scored.candidate.row: scored.score for scored in ranked}
+    for scored in lifted:
+        assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
+        assert before[scored.candidate.row] <= scored.score <= best[scored.candidate.position[0]] + 1e-9
+        assert not scored.candidate.is_utterance or scored.score == before[scored.candidate.row]
+    notes = [dict.fromkeys(scored.candidate.position[0] for scored in order) for order in (ranked, lifted)]
+    assert [best[name] for name in notes[1]] == pytest.approx([best[name] for name in notes[0]])
+
+
+def test_only_passages_that_touch_lift_each_other_and_by_a_share_of_the_distance():
+    ranked = fuse_weighted(
+        [passage(row, words, 0, False) for row, words in enumerate((0.8, 0.2, 0.1))], FusionWeights(0.0, 1.0)
+    )
+    chunks = {0: chunk(0, (1, 9)), 1: chunk(1, (11, 20)), 2: chunk(2, (30, 40))}
+    scores = [scored.score for scored in ranked]
+    lifted = lift_neighbours(ranked, chunks)
+    expected = [scores[0], scores[1] + BESIDE_BETTER_SHARE * (scores[0] - scores[1]), scores[2]]
+    assert [scored.score for scored in lifted] == pytest.approx(expected)
+    assert [scored.relevance for scored in lifted] == [scored.relevance for scored in ranked], "grades stay"
 
 
 def test_words_in_other_passages_count_by_rarity_and_only_if_the_best_passage_lacks_them():

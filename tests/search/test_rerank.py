@@ -9,8 +9,9 @@ from itertools import count
 import pytest
 
 from kept.config import RerankSettings, load_config
-from kept.errors import ConfigError, EmbeddingFailed
+from kept.errors import ConfigError
 from kept.records import ScorePart
+from kept.remote_errors import EmbeddingFailed
 from kept.search.candidates import Candidate, Evidence
 from kept.search.rerank import rerank
 from kept.search.scores import Scored

@@ -13,8 +13,10 @@ from kept.config import load_config
 from kept.indexing.index_handle import IndexLimits
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
-from kept.store.vectors import VectorLimits
+from kept.store.vector_scan import VectorLimits
 from kept.testing import FakeEmbedder, FrozenClock
+
+pytestmark = pytest.mark.usefixtures("store")
 
 WORDS = ["parrot", "zeppelin", "silver", "harbour", "seed", "engine"]
 QUERIES = ["parrot", "silver zeppelin", "harbour engine seed", '"parrot seed"', "what about the engine last week"]

@@ -9,6 +9,9 @@ from kept.listings import TagCount
 from kept.testing import FakeEmbedder
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
+pytestmark = pytest.mark.usefixtures("store")
+SQLITE_ONLY = pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+
 ADA = (
     "---\ntitle: Ada Lovelace\naliases: [Countess]\ntags: [person, vip/close]\nstatus: retired\n---\n\n"
     "# Dinner\n\nWe met at the engine. #area/home See [[garden#Shed|the shed]] and [[Nowhere]].\n\n"
@@ -71,6 +74,7 @@ def test_front_matter_that_cannot_be_read_is_reported_and_found(tmp_path, memory
     assert memory.search("zebra").hits[0].start_line == 1
 
 
+@SQLITE_ONLY
 def test_an_index_of_another_schema_is_rebuilt_without_embedding_again(tmp_path, memory):
     memory.sync()
     with memory.index_service.inspecting() as (index, _), index.writing():
@@ -80,7 +84,7 @@ def test_an_index_of_another_schema_is_rebuilt_without_embedding_again(tmp_path,
     with open_memory(tmp_path, embedder=embedder) as reopened:
         report = reopened.sync()
         assert (report.embedded, report.indexed) == (0, 6)
-        assert len(reopened.tags()) == 8
+        assert len(reopened.notes.tags()) == 8
     assert embedder.calls == 0
     assert index_path(tmp_path).exists()
 
@@ -89,7 +93,7 @@ def test_an_index_of_another_schema_is_rebuilt_without_embedding_again(tmp_path,
 
 
 def test_tags_are_counted_by_note_and_a_nested_one_counts_for_those_above_it(memory):
-    assert memory.tags().tags == (
+    assert memory.notes.tags().tags == (
         TagCount("animals", 1),
         TagCount("AREA", 2),
         TagCount("area/home", 1),
@@ -135,17 +139,17 @@ def test_tags_and_links_follow_edits_and_deletions(tmp_path, memory):
     memory.sync()
     (tmp_path / "workspace/memory/ada.md").unlink()
     write_note(tmp_path / "workspace", "memory/sub/the plan.md", "#plans for [[garden]]\n")
-    assert "person" not in {count.tag for count in memory.tags()}
-    assert "plans" in {count.tag for count in memory.tags()}
-    assert [link.path for link in memory.links("memory/sub/garden.md").incoming] == ["memory/sub/the plan.md"]
-    assert memory.links("memory/garden.md").outgoing[0].is_broken
+    assert "person" not in {count.tag for count in memory.notes.tags()}
+    assert "plans" in {count.tag for count in memory.notes.tags()}
+    assert [link.path for link in memory.notes.links("memory/sub/garden.md").incoming] == ["memory/sub/the plan.md"]
+    assert memory.notes.links("memory/garden.md").outgoing[0].is_broken
 
 
 # links
 
 
 def test_links_to_and_from_a_note_have_lines_and_broken_ones_are_marked(memory):
-    links = memory.links("ada")
+    links = memory.notes.links("ada")
     assert (links.path, links.title) == ("memory/ada.md", "Ada Lovelace")
     assert [(link.line, link.target, link.resolved) for link in links.outgoing] == [
         (10, "garden", "memory/garden.md"),
@@ -159,24 +163,24 @@ def test_links_to_and_from_a_note_have_lines_and_broken_ones_are_marked(memory):
 
 
 def test_of_two_files_of_one_name_the_nearer_is_meant_and_a_path_is_exact(memory):
-    links = memory.links("memory/sub/garden.md")
+    links = memory.notes.links("memory/sub/garden.md")
     assert [link.resolved for link in links.outgoing] == ["memory/sub/garden.md", "memory/garden.md"]
 
 
 @pytest.mark.parametrize("name", ["memory/ada.md", "ada", "ADA.md", "Ada Lovelace", "countess", "memory/ada"])
 def test_a_note_is_named_by_path_title_alias_or_file(memory, name):
-    assert memory.links(name).path == "memory/ada.md"
+    assert memory.notes.links(name).path == "memory/ada.md"
 
 
 def test_a_path_may_be_absolute(memory, tmp_path):
-    assert memory.links(tmp_path / "workspace/memory/ada.md").path == "memory/ada.md"
+    assert memory.notes.links(tmp_path / "workspace/memory/ada.md").path == "memory/ada.md"
 
 
 def test_a_name_of_no_note_or_of_several_is_an_error(memory):
     with pytest.raises(NoteNotFound, match="no note called 'nobody'"):
-        memory.links("nobody")
+        memory.notes.links("nobody")
     with pytest.raises(UsageError, match=r"2 notes are called 'garden': memory/garden\.md"):
-        memory.links("garden")
+        memory.notes.links("garden")
 
 
 def test_a_memory_of_a_project_names_no_links_and_tags_of_another(tmp_path):
@@ -184,9 +188,9 @@ def test_a_memory_of_a_project_names_no_links_and_tags_of_another(tmp_path):
     write_note(notes, "memory/projects/otter/plan.md", "See [[heron-plan]] and [[nowhere]]. #ottertag\n")
     write_note(notes, "memory/projects/heron/heron-plan.md", "See [[gone]]. #secrettag\n")
     with open_memory(tmp_path) as everything:
-        assert {link.target for link in everything.broken_links()} == {"nowhere", "gone"}
+        assert {link.target for link in everything.notes.broken_links()} == {"nowhere", "gone"}
         near = "No note has the tag 'secrettg'. Did you mean 'secrettag'?"
         assert everything.list(tags="secrettg").degraded == (near,)
     with open_memory(tmp_path, project="otter") as bound:
-        assert [link.target for link in bound.broken_links()] == ["heron-plan", "nowhere"]
+        assert [link.target for link in bound.notes.broken_links()] == ["heron-plan", "nowhere"]
         assert bound.list(tags="secrettg").degraded == ("No note has the tag 'secrettg'.",)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 
 import pytest
 
@@ -16,17 +15,6 @@ from kept.search.query_dates import may_name_time, read_time_query
 from tests.support.time_expressions import NOW, TIME_EXPRESSIONS
 
 LOCALE = DateLocale()
-
-
-@pytest.fixture
-def time_zone(monkeypatch):
-    def use(name: str) -> None:
-        monkeypatch.setenv("TZ", name)
-        time.tzset()
-
-    yield use
-    monkeypatch.undo()
-    time.tzset()
 
 
 def interval(text: str, now: dt.datetime = NOW, locale: DateLocale = LOCALE) -> tuple[dt.datetime, dt.datetime] | None:

@@ -11,7 +11,7 @@ import pytest
 
 from kept.store.index import Index
 from kept.store.vector_codes import quantise, sign_bits
-from kept.store.vectors import VectorLimits
+from kept.store.vector_scan import VectorLimits
 
 DIMS = 64
 

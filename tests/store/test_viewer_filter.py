@@ -10,7 +10,7 @@ from kept.config import load_config
 from kept.records import Filter
 from kept.sessions.people import HOME_CHANNELS, Account, People, thread_id
 from kept.sessions.session_key import SessionKey
-from kept.store.generation import filter_sql
+from kept.store.filter_sql import filter_sql
 
 NAMES = st.sampled_from(["ada", "ada2", "Ada", "a", "a:b", "a%3Ab", "7", "7:3", "-7", "%", "direct", "ada@http", "ü"])
 CHANNELS = st.sampled_from(["http", "telegram", "tele", "people", "shared", "terminal", "codex"])

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from kept.records import Filter
-from kept.store.generation import FileRow, FileWrite, NewChunk
 from kept.store.index import Index
-from kept.store.phrase_search import PhraseSearch, QueryPhrase, either
-from kept.store.word_lists import ListedPhraseSearch, PostingCache, Postings, decode_sizes
+from kept.store.listed_search import ListedPhraseSearch, best_with_all
+from kept.store.phrase_search import PhraseSearch
+from kept.store.phrases import AllOf, CountedPhrase, Phrase
+from kept.store.posting_lists import PostingCache, Postings
+from kept.store.rows import FileRow, FileWrite, NewChunk
+from kept.store.word_lists import decode_sizes
 
 WORDS = [f"{start}{end}" for start in "baker calm delta ember frost".split() for end in ("", "ade", "ish", "um")]
 HOUR_MS = 3_600_000
@@ -34,12 +37,12 @@ def write_file(index: Index, rng: random.Random, path: str, chunks: int) -> None
     index.live.replace_file(FileWrite(file, tuple(make_chunk(rng, path, line) for line in range(1, chunks + 1))))
 
 
-def phrase(index: Index, text: str, *, is_prefix: bool = False) -> QueryPhrase:
-    expression = f'"{text}" *' if is_prefix else f'"{text}"'
-    return QueryPhrase(expression, index.words.phrase_frequency(expression, cap=10_000), is_prefix)
+def phrase(index: Index, text: str, *, is_prefix: bool = False) -> CountedPhrase:
+    looked_up = Phrase(text, is_prefix)
+    return CountedPhrase(looked_up, index.words.phrase_frequency(looked_up, cap=10_000))
 
 
-def random_phrases(index: Index, rng: random.Random) -> list[QueryPhrase]:
+def random_phrases(index: Index, rng: random.Random) -> list[CountedPhrase]:
     texts = [" ".join(rng.sample(WORDS, rng.choice((1, 1, 1, 2)))) for _ in range(rng.randint(1, 4))]
     phrases = [phrase(index, text) for text in dict.fromkeys(texts)]
     if rng.random() < 0.5:
@@ -60,8 +63,8 @@ def assert_same(index: Index, rng: random.Random, filters: Filter, *, searches: 
         if not (phrases := random_phrases(index, rng)):
             continue
         budget = rng.choice((0, 50, 1000))
-        by_sqlite = PhraseSearch(index.words, phrases, either(phrases), rows_budget=budget)
-        in_memory = ListedPhraseSearch(index.words.lists, phrases, rows_budget=budget)
+        by_sqlite = PhraseSearch(index.words, [phrases], rows_budget=budget)
+        in_memory = ListedPhraseSearch(index.words.lists, [phrases], rows_budget=budget)
         limit = rng.choice((1, 5, 20, 1000))
         best = by_sqlite.find_best(limit, filters)
         assert sorted(in_memory.find_best(limit, filters)) == sorted(best), phrases
@@ -86,6 +89,32 @@ def test_lists_in_memory_find_and_count_the_same_as_sqlite(index, filters):
         assert_same(index, rng, filters, searches=8)
 
 
+@pytest.mark.parametrize("filters", [Filter(), Filter(path="b")])
+def test_lists_in_memory_find_the_chunks_with_all_phrases_like_sqlite(index, filters):
+    rng = random.Random(9)
+    with index.writing():
+        for number in range(60):
+            write_file(index, rng, f"{'ab'[number % 2]}/{number}.md", rng.randint(1, 6))
+    lists = index.words.lists
+    for _ in range(40):
+        groups = [group for _ in range(rng.randint(1, 3)) if (group := random_phrases(index, rng))]
+        if not groups:
+            continue
+        limit = rng.choice((1, 5, 1000))
+        by_sqlite = PhraseSearch(index.words, groups, match_all=True)
+        in_memory = ListedPhraseSearch(lists, groups, match_all=True)
+        best = by_sqlite.find_best(limit, filters)
+        assert sorted(in_memory.find_best(limit, filters)) == sorted(best)
+        others = [row for row in range(1, 60) if row not in best]
+        (expected, mean), (matches, other_mean) = by_sqlite.count(best, others), in_memory.count(best, others)
+        assert sorted(matches, key=lambda match: match.row) == sorted(expected, key=lambda match: match.row)
+        assert not expected or other_mean == mean
+        query = AllOf(tuple(group[0].phrase for group in groups), in_context=rng.random() < 0.5)
+        expected_rows = index.words.best_with_all(query, weights=(1.0, 1.0), limit=limit, filters=filters)
+        rows = best_with_all(lists, query, weights=(1.0, 1.0), limit=limit, filters=filters)
+        assert sorted(rows) == sorted(expected_rows)
+
+
 def test_a_rebuild_begins_with_new_rows_and_new_lengths(index):
     rng = random.Random(8)
     with index.writing():
@@ -107,7 +136,7 @@ def test_with_too_many_rows_those_with_a_rarer_phrase_are_ranked_by_all_phrases(
             FileWrite(file, tuple(chunk_of(text, "trees.md", at) for at, text in enumerate(texts, 1)))
         )
     phrases = [phrase(index, "linden"), phrase(index, "maple")]
-    search = ListedPhraseSearch(index.words.lists, phrases, rows_budget=10, listed_budget=10)
+    search = ListedPhraseSearch(index.words.lists, [phrases], rows_budget=10, listed_budget=10)
     assert search.find_best(1, Filter()) == [5]
     assert sorted(search.find_best(100, Filter())) == [1, 2, 3, 4, 5]
     matches, _ = search.count([5, 1], [6])

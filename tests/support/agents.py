@@ -44,7 +44,7 @@ class AgentHarness:
     def say(self, text: str, *, as_id: str | None = None, session: str | None = None, **more: Any) -> list[AgentEvent]:
         """Send one message and return all its events."""
         session_id = session or self.session().id
-        inbound = Inbound(as_id or f"in-{len(self.messages(session_id))}", text, **more.pop("inbound", {}))
+        inbound = Inbound(as_id or f"in-{self.sessions.get(session_id).messages}", text, **more.pop("inbound", {}))
         return asyncio.run(self.collect(session_id, [inbound], **more))
 
     async def collect(self, session_id: str, messages: list[Inbound], **more: Any) -> list[AgentEvent]:

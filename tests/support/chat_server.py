@@ -12,14 +12,14 @@ Other requests (lists of models, token counts) get the documented answer and are
 from __future__ import annotations
 
 import json
-import socket
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.loopback_http import LoopbackHandler, LoopbackHttp
 
 ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"
 
@@ -179,23 +179,11 @@ class ModelServer:
             self._http.server_close()
 
 
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
+class _Http(LoopbackHttp):
     model: ModelServer
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        import sys
 
-        kind = sys.exc_info()[0]
-        # Clients may hang up early. Any other error is a bug in this server.
-        if kind is None or not issubclass(kind, OSError | ValueError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(LoopbackHandler, BaseHTTPRequestHandler):
     server: _Http
 
     def do_HEAD(self) -> None:
@@ -260,11 +248,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream([*wire.start(Says()), *wire.content(Says(text))], end=False)
                 while not self.server.model.stopped.wait(0.02 if pings else 10):
                     self._chunk(wire.ping() if pings else "")
-                self._reset()
+                self.break_off()
             case Breaks(text, in_order):
                 self._stream([*wire.start(Says()), *wire.content(Says(text))], end=in_order)
                 if not in_order:
-                    self._reset()
+                    self.break_off()
 
     def _stream_raw(self, answer: Raw) -> None:
         if not answer.endless:
@@ -299,14 +287,6 @@ class _Handler(BaseHTTPRequestHandler):
         data = event.encode("utf-8", "surrogatepass")
         if data:
             self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-
-    def _reset(self) -> None:
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.close_connection = True
-        self.connection.close()
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 def _pieces(text: str, size: int) -> Iterator[str]:

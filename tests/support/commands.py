@@ -1,16 +1,19 @@
-"""Run the real `kept` command in a process of its own."""
+"""Run the real `kept` command in a process of its own: a fork of one that has imported it, or a new interpreter."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-KEPT = str(Path(sys.executable).with_name("kept"))
+from tests.support.command_forks import KEPT, Fork, start_fork
+
+TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
@@ -28,15 +31,35 @@ class Outcome:
 
 def run_kept(*args: str | Path, stdin: str | bytes = b"", env: dict[str, str], cwd: Path) -> Outcome:
     """Run the command to its end."""
-    finished = subprocess.run(
-        [KEPT, *args],
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
-        env=env,
-        cwd=cwd,
-        timeout=60,
-    )
-    return Outcome(finished.returncode, finished.stdout.decode(), finished.stderr.decode())
+    (stdin_end, our_input), (our_output, stdout_end), (our_errors, stderr_end) = os.pipe(), os.pipe(), os.pipe()
+    streams = stdin_end, stdout_end, stderr_end
+    run = start_on(streams, *args, env=env, cwd=cwd)
+    for stream in streams:
+        os.close(stream)
+    with ThreadPoolExecutor(2) as pool:
+        output, errors = pool.submit(_read, our_output), pool.submit(_read, our_errors)
+        with contextlib.suppress(BrokenPipeError), open(our_input, "wb") as file:
+            file.write(stdin.encode() if isinstance(stdin, str) else stdin)
+        code = run.wait(TIMEOUT_S)
+        return Outcome(code, output.result().decode(), errors.result().decode())
+
+
+def start_on(
+    streams: tuple[int, int, int], *args: str | Path, env: dict[str, str], cwd: Path
+) -> Fork | subprocess.Popen[bytes]:
+    """Start the command with these standard streams. Its interpreter is a new one only if the environment has variables
+    for an interpreter that starts."""
+    arguments = [str(argument) for argument in args]
+    fork = start_fork(arguments, env=env, cwd=cwd, streams=streams)
+    if fork is not None:
+        return fork
+    stdin, stdout, stderr = streams
+    return subprocess.Popen([KEPT, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd)
+
+
+def _read(stream: int) -> bytes:
+    with open(stream, "rb") as file:
+        return file.read()
 
 
 def start_kept(tmp_path: Path, *args: str, **options: Any) -> subprocess.Popen[str]:

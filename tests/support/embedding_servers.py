@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import socket
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.loopback_http import LoopbackHandler, LoopbackHttp
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -58,9 +58,7 @@ class Refused(Exception):
 Fault = Callable[["Handler", Request], None]
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # headers and body are two packets; send the second at once
+class Handler(LoopbackHandler, BaseHTTPRequestHandler):
     server: _Http
 
     def do_GET(self) -> None:
@@ -91,28 +89,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def break_off(self) -> None:
-        """Reset the connection instead of closing it."""
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.close_connection = True
-        self.connection.close()
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
+class _Http(LoopbackHttp):
     provider: Provider
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        import sys
-
-        kind = sys.exc_info()[0]
-        # Clients may hang up early. Any other error is a bug in this server.
-        if kind is None or not issubclass(kind, OSError | ValueError):
-            super().handle_error(request, client_address)
 
 
 class Provider:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 
 import httpx
 
-from kept import Memory, SessionStore
+from kept import Memory
 from kept.channels.gateway import Gateway
-from kept.testing import FakeEmbedder, ScriptedChat
-from tests.support.responders import asked
-from tests.support.waiting import PATIENCE_S, wait_until_async
+from kept.testing import FakeEmbedder
+from tests.support.running_gateway import running_gateway
+from tests.support.waiting import PATIENCE_S
 
 
 class Service:
@@ -54,23 +53,8 @@ async def serving(tmp_path, model=None, *, headers=None, limits=None, agent_sett
             **(agent_settings or {}),
         },
     )
-    sessions = SessionStore(memory.config)
-    lines: list[str] = []
-    model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
-    gateway = Gateway(memory, sessions, model, report=lines.append, limits=limits)
-    running = asyncio.create_task(gateway.run())
-    try:
-        await wait_until_async(lambda: bool(lines) or running.done())
-        if running.done():
-            running.result()
+    async with running_gateway(memory, model, limits=limits) as (gateway, _, lines):
         url = lines[0].split()[1].removesuffix("/v1/messages").rstrip(",").removesuffix("/v1/messages")
         async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, headers=headers) as client:
             yield Service(gateway, url, client)
-    finally:
-        gateway.stop()
-        if not running.done():
-            await asyncio.wait([running])
-        memory.close()
-        sessions.close()
-    running.result()
     assert lines[-1].startswith("Stopped."), lines

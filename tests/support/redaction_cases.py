@@ -62,6 +62,7 @@ def _keys() -> list[Secret]:
         "xai": ["xai-" + _made(80)],
         "nvidia": ["nvapi-" + _made(64, _URLSAFE)],
         "voyage": ["pa-" + _made(43)],
+        "kept": ["kept_" + _made(43, _URLSAFE)],
         "tavily": ["tvly-" + _made(32)],
         "langsmith": ["lsv2_" + "pt_" + _made(32, _HEX) + "_" + _made(10, _HEX)],
         "pinecone": ["pcsk_" + _made(6) + "_" + _made(60)],

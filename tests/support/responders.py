@@ -13,9 +13,10 @@ from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import ApprovalAsked, Inbound
 from kept.llm.base import ChatRequest
+from kept.responder.answer_run import AnswerRun
 from kept.responder.channel import Channel, PullChannel, ResponderTiming, WholeReplies, approval_question
 from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
-from kept.responder.inbox import AnswerRun, Inbox
+from kept.responder.file_inbox import FileInbox
 from kept.responder.responder import Responder
 from kept.sessions.entries import Message
 from kept.sessions.session_key import SessionKey
@@ -107,8 +108,8 @@ class ResponderHarness:
         responder = Responder(dispatcher, self.inbox(), settings, channels, timing=timing)
         return responder
 
-    def inbox(self) -> Inbox:
-        return Inbox(self.journal, clock=self.memory.clock)
+    def inbox(self) -> FileInbox:
+        return FileInbox(self.journal, clock=self.memory.clock)
 
     def key(self, user: str = "ada", *, channel: str = "http", chat_type: str = "direct") -> SessionKey:
         return self.sessions.key(channel, user, chat_type=chat_type)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 
 from kept import Memory, SessionStore
 from kept.channels.gateway import Gateway
 from kept.responder.channel import ResponderTiming
-from kept.testing import ScriptedChat
-from tests.support.responders import asked
+from tests.support.running_gateway import running_gateway
 from tests.support.telegram_server import TOKEN, BotApi
-from tests.support.waiting import wait_until_async
 from tests.support.workspaces import open_memory
 
 
@@ -41,19 +38,6 @@ async def bot(
         **(agent_settings or {}),
     }
     memory = open_memory(tmp_path, settings=settings)
-    sessions = SessionStore(memory.config)
     timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0, preview_after_s=preview_after_s)
-    lines: list[str] = []
-    model = model or ScriptedChat(lambda request: f"You lines: {asked(request)}")
-    gateway = Gateway(memory, sessions, model, report=lines.append, timing=timing)
-    running = asyncio.create_task(gateway.run())
-    try:
-        await wait_until_async(lambda: bool(lines) or running.done())
+    async with running_gateway(memory, model, timing=timing) as (gateway, sessions, lines):
         yield Bot(gateway, memory, sessions, lines)
-    finally:
-        gateway.stop()
-        if not running.done():
-            await asyncio.wait([running])
-        memory.close()
-        sessions.close()
-    running.result()

@@ -7,10 +7,10 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import termios
+from pathlib import Path
 
-from tests.support.commands import KEPT
+from tests.support.commands import TIMEOUT_S, start_on
 
 SEQUENCE = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[^\x1b\x07]*\x1b\\")
 """Colours and links: all that Kept writes to a terminal besides text."""
@@ -21,18 +21,19 @@ def run_on_terminal(args: list[str], environment: dict[str, str], *, columns: in
     control, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     env = {"TERM": "xterm-256color", **environment}
-    with subprocess.Popen([KEPT, *args], stdout=terminal, stderr=terminal, stdin=terminal, env=env):
-        os.close(terminal)
-        os.write(control, typed)
-        output = b""
-        while True:
-            try:
-                part = os.read(control, 65536)
-            except OSError:  # Linux reports the end of a terminal so
-                break
-            if not part:
-                break
-            output += part
+    run = start_on((terminal, terminal, terminal), *args, env=env, cwd=Path.cwd())
+    os.close(terminal)
+    os.write(control, typed)
+    output = b""
+    while True:
+        try:
+            part = os.read(control, 65536)
+        except OSError:  # Linux reports the end of a terminal so
+            break
+        if not part:
+            break
+        output += part
+    run.wait(TIMEOUT_S)
     os.close(control)
     return output.decode().replace("\r\n", "\n")
 

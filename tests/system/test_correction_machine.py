@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import signal
 import tarfile
 import tempfile
 from pathlib import Path
@@ -18,29 +16,27 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from kept import Memory
 from kept.app import open_sessions
 from kept.archive.packing import export_archive
 from kept.archive.unpacking import restore_archive
 from kept.config import load_config
-from kept.errors import CitationMismatch, KeptError, NoteNotFound, UndoConflict
+from kept.errors import CitationMismatch, NoteNotFound, UndoConflict
 from kept.forgetting.history_places import iter_versions
-from kept.history.history_check import check_history
 from kept.history.note_history import NoteHistory
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
-from kept.testing import FakeEmbedder
 from kept.tools.toolbox import Toolbox
 from kept.workspace.workspace import Workspace
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
+from tests.support.note_machine import NAMES, NoteMachine
 from tests.support.planted_words import places_of
 
 pytestmark = [pytest.mark.kills, pytest.mark.slow]
 
-NAMES = st.sampled_from(["MEMORY.md", "memory/a.md", "memory/b.md", "memory/x/c.md"])
 COMMON = ["- one", "- two", "# Heading", "", "A plain sentence that several notes have.", "long " * 500]
 LINES = st.lists(st.sampled_from(COMMON), max_size=4)
 STEPS = st.sampled_from(["fsync", "write", "replace", "unlink", "close", "pwrite"])
@@ -51,14 +47,9 @@ SHAPES = st.sampled_from(
 SESSION = "0123456789abcdef"
 
 
-class Correction(RuleBasedStateMachine):
+class Correction(NoteMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="kept-correction-"))
-        self.workspace, self.home = self.folder / "workspace", self.folder / "home"
-        (self.workspace / "memory" / "x").mkdir(parents=True)
-        self.memory = self.open()
-        self.is_synced = False
         self.words: list[str] = []
         """Words that were planted and are not forgotten."""
         self.forgotten: dict[str, str] = {}
@@ -69,8 +60,8 @@ class Correction(RuleBasedStateMachine):
 
     def open(self) -> Memory:
         """Open the memory as a command does, which finishes an interrupted forget."""
-        memory = Memory.open(self.workspace, home=self.home, embedder=FakeEmbedder())
-        memory.finish_forget()
+        memory = super().open()
+        memory.forgetting.finish()
         return memory
 
     def reopen(self) -> None:
@@ -80,10 +71,6 @@ class Correction(RuleBasedStateMachine):
     @property
     def loaded(self):
         return load_config(workspace=str(self.workspace), home=str(self.home), trust_workspace=True)
-
-    def notes(self) -> dict[str, bytes]:
-        paths = [self.workspace / "MEMORY.md", *(self.workspace / "memory").rglob("*.md")]
-        return {str(path.relative_to(self.workspace)): path.read_bytes() for path in paths if path.exists()}
 
     def number(self) -> int:
         self.count += 1
@@ -136,20 +123,7 @@ class Correction(RuleBasedStateMachine):
 
     @rule(name=NAMES, texts=LINES)
     def rewrite_by_hand(self, name, texts):
-        (self.workspace / name).write_text("\n".join(texts))
-        self.is_synced = False
-
-    @rule(name=NAMES)
-    def remove_by_hand(self, name):
-        if (self.workspace / name).exists():
-            (self.workspace / name).unlink()
-            self.is_synced = False
-
-    @rule(name=NAMES, other=NAMES)
-    def rename_by_hand(self, name, other):
-        if (self.workspace / name).exists() and not (self.workspace / other).exists():
-            (self.workspace / name).rename(self.workspace / other)
-            self.is_synced = False
+        self.rewrite(name, texts)
 
     @rule()
     def write_a_note_with_a_name(self):
@@ -167,12 +141,12 @@ class Correction(RuleBasedStateMachine):
     @rule()
     def undo_the_last_change(self):
         self.sync()
-        change = next(iter(self.memory.changes()), None)
+        change = next(iter(self.memory.history.changes()), None)
         if change is None or change.is_undone:
             return
         before = self.memory.history.read_version(change.before)
         try:
-            self.memory.undo(change.id)
+            self.memory.history.undo(change.id)
         except UndoConflict:
             assert change.is_forgotten
         else:
@@ -180,7 +154,7 @@ class Correction(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 8))
     def undo_an_earlier_change(self, number):
-        changes = [change for change in self.memory.changes() if not change.is_undone]
+        changes = [change for change in self.memory.history.changes() if not change.is_undone]
         if number < len(changes):
             self.undo(changes[number].id)
 
@@ -191,7 +165,7 @@ class Correction(RuleBasedStateMachine):
     def undo(self, *changes, **options):
         before = self.notes()
         try:
-            self.memory.undo(*changes, **options)
+            self.memory.history.undo(*changes, **options)
         except UndoConflict:
             assert self.notes() == before
 
@@ -237,7 +211,7 @@ class Correction(RuleBasedStateMachine):
                         if change.path not in names and change.after
                     }
                     kept = {digest: self.memory.history.read_version(digest) for digest in versions}
-                    receipt = self.memory.forget(self.memory.plan_forget(f"{path}#L{number}"))
+                    receipt = self.memory.forgetting.apply(self.memory.forgetting.plan(f"{path}#L{number}"))
                     assert receipt.is_finished
                     del texts[number - 1]
                     left = self.notes()[path].decode().split("\n")
@@ -254,14 +228,14 @@ class Correction(RuleBasedStateMachine):
         self.memory.sync()
         self.words.remove(word)
         number = next(at for at, text in enumerate(self.notes()["memory/a.md"].decode().split("\n"), 1) if word in text)
-        receipt = self.memory.forget(self.memory.plan_forget(f"memory/a.md#L{number}"))
+        receipt = self.memory.forgetting.apply(self.memory.forgetting.plan(f"memory/a.md#L{number}"))
         assert receipt.left == ()
         self.forgotten[word] = text
         self.is_synced = False
         self.check_forgotten([word])
 
     def forget(self, word, *, another=False):
-        plan = self.memory.plan_forget(word)
+        plan = self.memory.forgetting.plan(word)
         if plan.by_meaning:  # the word was only in a write that was killed
             assert self.places(word) == []
             self.words.remove(word)
@@ -270,7 +244,7 @@ class Correction(RuleBasedStateMachine):
             with self.open() as other:
                 receipt = other.forget(plan)
         else:
-            receipt = self.memory.forget(plan)
+            receipt = self.memory.forgetting.apply(plan)
         assert receipt.is_finished
         assert receipt.left == ()
         self.is_synced = False
@@ -317,7 +291,7 @@ class Correction(RuleBasedStateMachine):
 
     @rule(step=STEPS, count=COUNTS)
     def kill_an_undo(self, step, count):
-        self.kill(lambda memory: memory.undo(), step, count)
+        self.kill(lambda memory: memory.history.undo(), step, count)
 
     @rule(name=NAMES, texts=LINES, step=STEPS, count=COUNTS)
     def kill_a_sync(self, name, texts, step, count):
@@ -329,10 +303,10 @@ class Correction(RuleBasedStateMachine):
         if not self.words:
             return
         word = data.draw(st.sampled_from(self.words[-4:]))
-        plan = self.memory.plan_forget(word)
+        plan = self.memory.forgetting.plan(word)
         if plan.by_meaning:
             return
-        is_done = self.kill(lambda memory: memory.forget(plan), step, count)
+        is_done = self.kill(lambda memory: memory.forgetting.apply(plan), step, count)
         if is_done:
             self.words.remove(word)
             self.forgotten[word] = f"It is {word}!"
@@ -347,39 +321,12 @@ class Correction(RuleBasedStateMachine):
     def kill(self, action, step, count) -> bool:
         """Run an action in a process that is killed when it makes a system call for the ``count``-th time. Return
         whether a forget had begun or was done."""
-        self.memory.close()
         receipts = self.home / "agents" / "main" / "forget-receipts.jsonl"
         size = receipts.stat().st_size if receipts.exists() else 0
-        child = os.fork()
-        if child == 0:
-            calls = iter(range(count - 1))
-            original = getattr(os, step)
-
-            def call(*args, **kwargs):
-                if next(calls, None) is None:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return original(*args, **kwargs)
-
-            try:
-                memory = self.open()
-                setattr(os, step, call)
-                action(memory)
-            except KeptError:
-                pass
-            finally:
-                os.kill(os.getpid(), signal.SIGKILL)
-        os.waitpid(child, 0)
-        self.memory = self.open()
-        self.is_synced = False
+        super().kill(action, step, count)
         return receipts.exists() and receipts.stat().st_size > size
 
     # checks
-
-    @rule()
-    def sync(self):
-        report = self.memory.sync()
-        assert not report.problems
-        self.is_synced = True
 
     def places(self, word: str) -> list[str]:
         return places_of(word, self.home, self.workspace)
@@ -391,7 +338,7 @@ class Correction(RuleBasedStateMachine):
         """Search for words in every way there is."""
         with self.open() as memory:  # as a new process would
             versions = b"\0".join(self.versions(memory.history).values()).decode()
-            shown = "".join(memory.diff(change) for change in memory.changes())
+            shown = "".join(memory.history.diff(change) for change in memory.history.changes())
             for word in words:
                 assert all(word not in hit.snippet + hit.path for hit in memory.search(word)), word
                 assert word not in versions
@@ -421,29 +368,12 @@ class Correction(RuleBasedStateMachine):
             assert self.places(word) == [], word
             assert word not in names
 
-    @invariant()
-    def notes_are_what_the_history_says(self):
-        if not self.is_synced:
-            return
-        states: dict[str, str | None] = {}
-        for change in reversed(list(self.memory.history.log.iter_newest())):
-            states |= {change.was: None} if change.was else {}
-            states[change.path] = change.after
-        present = {path: hashlib.sha256(content).hexdigest() for path, content in self.notes().items()}
-        assert {path: digest for path, digest in states.items() if digest} == present
-
-    def teardown(self):
-        self.sync()
-        self.notes_are_what_the_history_says()
+    def check_at_the_end(self) -> None:
         self.no_file_has_what_was_forgotten()
         self.check_forgotten(list(self.forgotten))
-        faults = [fault for fault in check_history(self.memory.history).faults if not fault.is_repairable]
-        assert faults == []
         receipts = self.home / "agents" / "main" / "forget-receipts.jsonl"
         for line in receipts.read_text().splitlines() if receipts.exists() else ():
             assert json.loads(line)["finished"]
-        self.memory.close()
-        shutil.rmtree(self.folder)
 
 
 EXAMPLES = int(os.environ.get("KEPT_MACHINE_EXAMPLES", "0"))

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from kept.agent.agent import GAVE_UP
 from kept.agent.events import Inbound
-from kept.errors import ModelFailed
+from kept.agent.turn import GAVE_UP
 from kept.llm.base import ToolUse
+from kept.remote_errors import ModelFailed
 from kept.responder.channel import MAX_PARTS, TOO_LONG
 from kept.sessions.entries import ToolCall, ToolResult
 from kept.testing import ScriptedChat

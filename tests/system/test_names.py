@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.repository import SOURCE
@@ -24,6 +26,15 @@ SAME_ROLE = {
     "status",
     "undo",
     "watch",
+    # a part of the index, in each of its stores
+    "file_list",
+    "filter_sql",
+    "generation",
+    "integrity",
+    "note_tables",
+    "repair",
+    "scrub",
+    "vectors",
 }
 """Module names that may repeat: the same role in parallel packages."""
 
@@ -55,3 +66,63 @@ def test_classes_of_settings_say_that_they_are():
     tree = ast.parse((SOURCE / "config" / "schema.py").read_text(encoding="utf-8"))
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
     assert [name for name in classes if not name.endswith("Settings")] == ["Config"]
+
+
+VAGUE = {"begun", "drawn", "found", "given", "gone", "got", "kept", "made", "one", "said", "thing", "told"}
+"""Names that say how a value came about, and not what it is."""
+
+
+def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the variables and arguments of functions, with their lines. Fields of a class are not variables."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id, node.lineno
+                elif isinstance(node, ast.arg):
+                    yield node.arg, node.lineno
+
+
+def test_variables_are_named_by_what_they_are():
+    vague = [
+        f"{path.relative_to(SOURCE)}:{line} {name}"
+        for path in MODULES
+        for name, line in bound_names(ast.parse(path.read_text(encoding="utf-8")))
+        if name in VAGUE
+    ]
+    assert vague == []
+
+
+NOT_VERBS = {"A", "All", "An", "How", "That", "The", "These", "This", "What", "Where", "Whether", "Which", "Who"}
+
+
+def test_docstrings_of_functions_begin_with_a_verb():
+    wrong = []
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_property(node):
+                first = (ast.get_docstring(node) or "Return").split()[0].strip(".,:;")
+                if first in NOT_VERBS or (first.endswith("s") and not first.endswith("ss") and first.isalpha()):
+                    wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}: {first}")
+    assert wrong == []
+
+
+def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+WITHOUT_MAP = {".", "cli", "web/screens", "sessions/importers", "embedding/multilingual"}
+"""Packages whose docstring lists no modules: these are named after commands, pages, programs and parts of a model."""
+
+
+def test_the_docstring_of_a_package_names_its_modules():
+    missing = {}
+    for init in SOURCE.rglob("__init__.py"):
+        text = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+        folder = init.parent
+        modules = [path.stem for path in folder.glob("*.py") if path != init]
+        modules += [path.parent.name for path in folder.glob("*/__init__.py")]
+        left_out = [name for name in modules if not re.search(rf"\b{name}\b", text)]
+        if left_out and str(folder.relative_to(SOURCE)) not in WITHOUT_MAP:
+            missing[str(folder.relative_to(SOURCE))] = left_out
+    assert missing == {}, "name these modules in the docstring of their package, where a newcomer looks for them"

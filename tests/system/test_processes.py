@@ -68,7 +68,7 @@ def test_threads_share_a_memory(tmp_path):
 def test_a_search_during_a_long_sync_answers_from_what_is_there_and_says_so(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/a.md", "The parrot is green.\n")
-    from kept.durable import locked
+    from kept.file_lock import locked
 
     with open_memory(tmp_path, limits=IndexLimits(search_wait_s=0.05)) as memory:
         memory.sync()

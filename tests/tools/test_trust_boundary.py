@@ -177,9 +177,9 @@ def test_nothing_writes_to_an_extra_path(memory, kept, home, workspace, tmp_path
 def test_forget_and_remember_leave_extra_paths_as_they_are(memory, home, tmp_path):
     note = write_file(tmp_path / "vault/note.md", "The heron is mine.\n")
     opened = memory(settings={EXTRA: [str(note.parent)]})
-    assert opened.plan_forget("heron").places == ()
+    assert opened.forgetting.plan("heron").places == ()
     with pytest.raises(PathRefused):
-        opened.plan_forget(f"{note}#L1")
+        opened.forgetting.plan(f"{note}#L1")
     assert opened.add("Remember the heron.", to="memory").path == "MEMORY.md"
     assert note.read_text() == "The heron is mine.\n"
 

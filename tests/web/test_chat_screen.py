@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kept.errors import ModelUnavailable, UsageError
+from kept.errors import UsageError
 from kept.llm.base import ToolUse
 from kept.llm.scripted import Stall
+from kept.remote_errors import ModelUnavailable
 from kept.sessions.entries import Message
 from kept.testing import ScriptedChat
 from kept.web.web_chat import WebChat
@@ -155,7 +156,7 @@ def test_a_person_decides_about_a_call_on_the_page(tmp_path, workspace, allow, r
         async for event in answer.follow():
             if event["type"] == "approval":
                 site.chat.decide(event["id"], allow=allow)
-                with pytest.raises(UsageError, match="does not wait"):
+                with pytest.raises(UsageError, match="no longer waits"):
                     site.chat.decide("another", allow=True)
         outcome = str(model.requests[-1].turns[-1])
         await site.close_chat()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page
 
 from kept.testing import FrozenClock
 from kept.web.screens import SCREENS
@@ -52,38 +52,53 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def signed_in(browser: Browser, site: tuple[str, str]) -> Iterator[Page]:
+    """A tab that is signed in. Axe is in each of its pages."""
     page = browser.new_page()
     page.goto(site[0])
     page.wait_for_url("**/")
+    page.add_init_script(path=AXE)
     yield page
     page.close()
 
 
+@pytest.fixture
+def faults(signed_in: Page) -> Iterator[list[str]]:
+    """What the tab reports as errors."""
+    faults: list[str] = []
+
+    def note_message(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            faults.append(message.text)
+
+    def note_error(error: Error) -> None:
+        faults.append(str(error))
+
+    signed_in.on("console", note_message)
+    signed_in.on("pageerror", note_error)
+    yield faults
+    signed_in.remove_listener("console", note_message)
+    signed_in.remove_listener("pageerror", note_error)
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_a_screen_is_whole_and_accessible_at_every_width_and_in_every_theme(browser, site, signed_in, name):
+def test_a_screen_is_whole_and_accessible_at_every_width_and_in_every_theme(site, signed_in, faults, name):
+    """Themes differ in their style sheet only, so a page is not loaded again for the other one."""
     home = site[0].partition("open?")[0].rstrip("/")
     address = home + PAGES[name].replace("SESSION", site[1])
-    state = signed_in.context.storage_state()
-    faults: list[str] = []
-    for theme in ("light", "dark"):
-        context = browser.new_context(storage_state=state, color_scheme=theme)
-        page = context.new_page()
-        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        for kind, width in WIDTHS.items():
-            page.set_viewport_size({"width": width, "height": 860})
-            page.goto(address)
-            page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, (theme, kind)
-            assert violations(page) == [], (theme, kind)
-        context.close()
+    for width in WIDTHS.values():
+        signed_in.set_viewport_size({"width": width, "height": 860})
+        signed_in.goto(address)
+        signed_in.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+        for theme in ("light", "dark"):
+            signed_in.emulate_media(color_scheme=theme)
+            assert signed_in.evaluate("document.documentElement.scrollWidth") <= width, (theme, width)
+            assert violations(signed_in) == [], (theme, width)
     allowed = ["404"] if name == "missing" else []
     assert [fault for fault in faults if not any(code in fault for code in allowed)] == []
 
 
 def violations(page: Page) -> list[str]:
     """Return what axe finds that is serious."""
-    page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     return [
         f"{entry['id']}: {entry['nodes'][0]['html'][:200]} {entry['nodes'][0]['failureSummary'][:300]}"

@@ -49,37 +49,37 @@ def test_forged_links_and_cookies_are_refused():
     for text in ("", ".", "..", "zz.nonce.signature", access.make_cookie(), "ü.ü", access.make_link_key() + "0"):
         assert not access.take_link_key(text)
     for text in ("", ".", "zz.nonce.signature", access.make_link_key(), "ü.ü", access.make_cookie()[1:]):
-        assert not access.knows_cookie(text)
+        assert not access.grant_of(text)
 
 
 def test_a_cookie_outlives_the_server_and_ends_after_a_month():
     clock = FrozenClock()
     cookie = WebAccess(KEY, clock).make_cookie()
     clock.move(days=29)
-    assert WebAccess(KEY, clock).knows_cookie(cookie)
+    assert WebAccess(KEY, clock).grant_of(cookie)
     clock.move(days=2)
-    assert not WebAccess(KEY, clock).knows_cookie(cookie)
+    assert not WebAccess(KEY, clock).grant_of(cookie)
 
 
 def test_a_changed_token_ends_every_visit():
     clock = FrozenClock()
     cookie = WebAccess(KEY, clock, token="old").make_cookie()
-    assert not WebAccess(KEY, clock, token="new").knows_cookie(cookie)
+    assert not WebAccess(KEY, clock, token="new").grant_of(cookie)
 
 
 def test_after_ten_wrong_tokens_even_the_right_one_has_to_wait_a_minute():
     clock = FrozenClock()
     access = WebAccess(KEY, clock, token="secret")
-    assert access.accepts_token("secret")
-    assert not any(access.accepts_token("guess") for _ in range(10))
-    assert not access.accepts_token("secret")
+    assert access.find_grant("secret")
+    assert not any(access.find_grant("guess") for _ in range(10))
+    assert not access.find_grant("secret")
     clock.move(minutes=1)
-    assert access.accepts_token("secret")
+    assert access.find_grant("secret")
 
 
 def test_without_a_token_none_is_accepted():
     access = WebAccess(KEY, FrozenClock())
-    assert not access.accepts_token("")
+    assert not access.find_grant("")
     assert not access.has_token
 
 

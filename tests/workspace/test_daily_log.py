@@ -76,7 +76,7 @@ def test_a_new_session_is_told_the_end_of_the_day(full, home):
 
 def test_what_stands_in_a_further_part_can_be_forgotten(full, home, workspace):
     hit = full.search("badger").hits[0]
-    full.forget(full.plan_forget(f"{hit.path}#L5"))
+    full.forgetting.apply(full.forgetting.plan(f"{hit.path}#L5"))
     assert "badger" not in (workspace / THIRD).read_text()
 
 

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kept import Memory
-from kept.durable import locked
 from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
+from kept.file_lock import locked
 from kept.forgetting.note_places import NoteStore
 from kept.forgetting.order import LineCut
 from kept.forgetting.places import digest_of

@@ -23,8 +23,8 @@ def clone(tmp_path, workspace, memory):
 
 def test_a_memory_can_be_bound_to_a_project_by_name_or_folder(memory, clone):
     assert memory(project="otter").project == memory(project=clone / "src").project == "otter"
-    assert memory().find_project(clone / "src") == "otter"
-    assert memory().find_project(clone.parent) is None
+    assert memory().notes.find_project(clone / "src") == "otter"
+    assert memory().notes.find_project(clone.parent) is None
     with pytest.raises(ProjectNotFound, match=r"There is no project 'nobody'\. There are: badger, otter\."):
         memory(project="nobody")
 
@@ -35,7 +35,7 @@ def test_a_bound_memory_shows_nothing_of_another_project(memory, clone):
     assert paths(hits) == ["memory/projects/otter/launch.md", "memory/launch.md"]
     assert [hit.project for hit in hits] == ["otter", None]
     assert "memory/projects/badger/launch.md" not in paths(bound.list())
-    assert [count.tag for count in bound.tags()] == ["ours"]
+    assert [count.tag for count in bound.notes.tags()] == ["ours"]
     for action in (bound.read, bound.links, lambda path: bound.add("x", to=path)):
         with pytest.raises((NoteNotFound, PathRefused)):
             action("memory/projects/badger/launch.md")

@@ -96,7 +96,7 @@ def test_several_lines_and_earlier_days_are_refused(notes, workspace):
         with pytest.raises(KeptError):
             notes.add(text, replaces="MEMORY.md#L3")
     notes.add("Staging is on port 6000", replaces="MEMORY.md#L3")
-    with pytest.raises(UsageError, match="holds since 2026-11-03"):
+    with pytest.raises(UsageError, match="has held since 2026-11-03"):
         notes.add("Staging is on port 1 (since 2020-01-01)", replaces="MEMORY.md#L3")
 
 

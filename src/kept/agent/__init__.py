@@ -1,6 +1,17 @@
 """The agent: from inbound messages to a reply that is recorded.
 
-``agent`` accepts messages (``events``) and runs a turn on the session's ``session_log``: gather memories, call the
-model, run tools, record the reply. A conversation that outgrows the model's window goes through ``compaction``: facts
-are written to a note (``flush``), older messages are replaced by a summary. ``services`` are shared by all of these.
+``agent`` accepts messages (``events``), and ``turn`` answers them on the session's ``session_log``: gather memories,
+call the model, run tools, record the reply. A conversation that outgrows the model's window goes through
+``compaction``: facts are written to a note (``flush``), older messages are replaced by a summary. ``services`` are
+shared by all of these.
+
+answer, tool_step                one answer of the model as it arrives; its tool calls
+approvals                        tool calls that wait for a person's decision
+turn_context, material, day_notes
+                                 the request of a turn; workspace files and memories; notes of today and yesterday
+fact_list, fact_review           facts in the answer to a flush; what to do about pairs of facts
+room                             compaction and flush between turns, when no one waits
+extra_tools, function_tool, mcp_tools
+                                 tools besides those of the memory: Python functions, MCP servers
+session_models                   model and thinking level of each session
 """

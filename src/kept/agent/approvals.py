@@ -1,4 +1,4 @@
-"""Calls of tools that wait for a person's decision.
+"""Tool calls that wait for a person's decision.
 
 A call is recorded in the transcript before anybody is asked, and so is the decision. If the program ends in between,
 the next turn finds a call that was asked about and not decided: it was not carried out, and counts as denied.
@@ -60,7 +60,7 @@ class ApprovalDesk:
         self._waiting: dict[str, tuple[ApprovalAsked, asyncio.Future[tuple[bool, str]]]] = {}
 
     def open(self, session_id: str, use: ToolUse) -> ApprovalAsked:
-        """Add a call. Whoever shows it to a person calls `decide` with its id."""
+        """Add a call. The code that shows it to a person calls `decide` with its id."""
         asked = ApprovalAsked(new_id(), session_id, use.name, use.arguments, self._timeout_s)
         self._waiting[asked.id] = (asked, asyncio.get_running_loop().create_future())
         return asked

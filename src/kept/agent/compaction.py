@@ -29,12 +29,13 @@ from kept.context.compaction_plan import (
 from kept.context.fence import make_fence
 from kept.context.shortening import shorten
 from kept.context.view import DEFERRED, ConversationView, LoggedMessage
-from kept.durable import claimed
-from kept.errors import KeptError, ModelError, ModelFailed
+from kept.errors import KeptError
+from kept.file_lock import claimed
 from kept.limits import estimate_tokens
 from kept.llm.base import ChatRequest, ModelUsage, Turn
 from kept.memory import Memory
 from kept.prompts import get_prompt
+from kept.remote_errors import ModelError, ModelFailed
 from kept.sessions.entries import CompactionEntry, Entry
 from kept.sessions.receipt_lines import hash_lines, is_receipt, ranges_of
 from kept.sessions.transcript import Transcript

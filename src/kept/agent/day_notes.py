@@ -11,26 +11,30 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 
+from kept.agent.services import AgentServices
 from kept.context.context import DayExcerpt
 from kept.context.view import DAY_NOTES, ConversationView
 from kept.errors import KeptError
 from kept.limits import CHARS_PER_TOKEN, weigh
 from kept.memory import Memory
-from kept.workspace.daily import daily_parts, get_daily_notes, notes_folder_log
+from kept.workspace.daily import daily_notes_in, daily_parts, get_daily_notes
 from kept.workspace.opened import OpenWorkspace
 
 _DAY = "day"
 _LINES = "lines"
 
 
-def plan_day_notes(memory: Memory, view: ConversationView, *, limit_tokens: int) -> dict[str, object] | None:
+def plan_day_notes(services: AgentServices, view: ConversationView) -> dict[str, object] | None:
     """Return the metadata of a message that the notes of these days go before.
 
     Return None if there are no notes, or if they were shown today. If they are too long, the last lines are shown, of
     today first.
     """
+    if not services.model.writes:
+        return None
+    memory, limit_tokens = services.memory, services.budget.days
     today = memory.clock.now().date()
-    records = [logged.message.metadata.get(DAY_NOTES) for logged in view.messages]
+    records = [logged.message.metadata[DAY_NOTES] for logged in view.messages if DAY_NOTES in logged.message.metadata]
     if limit_tokens == 0 or any(isinstance(record, dict) and record.get(_DAY) == str(today) for record in records):
         return None
     shown = {path: last for record in records for path, _, last in _read_lines(record)}
@@ -48,7 +52,7 @@ def plan_day_notes(memory: Memory, view: ConversationView, *, limit_tokens: int)
 def _parts_of(memory: Memory, day: dt.date) -> list[str]:
     """Return the shared notes of a day, and then those of the person that the memory is for."""
     own = memory.visible.own_folders if memory.viewer else []
-    logs = (None, *map(notes_folder_log, own))
+    logs = (None, *map(daily_notes_in, own))
     return [path for log in logs for path in daily_parts(memory.workspace, day, log)]
 
 
@@ -56,9 +60,10 @@ def read_day_notes(memory: Memory, view: ConversationView) -> Mapping[str, tuple
     """Return the lines that were shown before messages, as the notes have them now, by the ids of these messages."""
     excerpts = {}
     for logged in view.messages:
-        shown = tuple(_iter_excerpts(memory, _read_lines(logged.message.metadata.get(DAY_NOTES))))
-        if shown:
-            excerpts[logged.entry.id] = shown
+        if DAY_NOTES in logged.message.metadata:
+            shown = tuple(_iter_excerpts(memory, _read_lines(logged.message.metadata[DAY_NOTES])))
+            if shown:
+                excerpts[logged.entry.id] = shown
     return excerpts
 
 

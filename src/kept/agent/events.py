@@ -54,7 +54,7 @@ class ToolEnded:
 
 @frozen
 class ApprovalAsked:
-    """Call of a tool that waits for a person's decision: `Agent.decide`. Without one in time, it counts as denied."""
+    """Tool call that waits for a person's decision: `Agent.decide`. Without one in time, it counts as denied."""
 
     id: str
     session_id: str
@@ -90,7 +90,7 @@ class Reply:
     """True if the model answered NO_REPLY: nothing is sent."""
     tokens_in: int = 0
     tokens_out: int = 0
-    """Tokens of all calls of the model in this turn."""
+    """Tokens of all calls to the model in this turn."""
     context: Mapping[str, Any] | None = None
     """Memories that were recalled, and the size of each part of the last request. None for a command."""
 
@@ -131,7 +131,7 @@ class AnsweringAgent(Protocol):
     async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult: ...
 
     async def stop(self, session_id: str, message_ids: Sequence[str]) -> None:
-        """Record that messages are not to be answered any more."""
+        """Record that messages are no longer to be answered."""
         ...
 
     async def flush_ended(self, session_id: str) -> None:
@@ -144,7 +144,7 @@ class AnsweringAgent(Protocol):
         ...
 
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
-        """Decide about a call of a tool that waits. Return False if it does not wait any more."""
+        """Decide about a tool call that waits. Return False if it no longer waits."""
         ...
 
     def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:

@@ -48,11 +48,6 @@ class ExtraTools:
     def find(self, name: str) -> AgentTool | None:
         return self._tools().get(name)
 
-    def needs_permission(self, name: str) -> bool:
-        """Return whether a person decides about each call of a tool."""
-        tool = self.find(name)
-        return tool is not None and tool.permission == "ask"
-
     async def call(self, tool: AgentTool, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run a tool, and bound what it returns: it is stored, and becomes part of the context."""
         answer = await tool.call(arguments)

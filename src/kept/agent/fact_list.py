@@ -1,7 +1,8 @@
 """Facts in an answer to the flush prompt. Pure.
 
 Models answer in many ways: with a list, nested lists, numbers in one line, JSON, or in words that there is nothing.
-Each fact becomes one line that stands by itself; headings, introductions, questions and courtesies are left out.
+Each fact becomes one line that makes sense without the others. Headings, introductions, questions and courtesies are
+left out.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def parse_facts(text: str, piece: TranscriptPiece) -> list[Fact]:
 
 
 def facts_from_call(use: ToolUse, piece: TranscriptPiece) -> list[Fact]:
-    """Return the facts of a call of memory_write, one or a list of them."""
+    """Return the facts of a call to memory_write, one or a list of them."""
     text, lines = use.arguments.get("text"), use.arguments.get("lines")
     if use.name != "memory_write" or not isinstance(text, str):
         return []

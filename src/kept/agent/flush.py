@@ -23,16 +23,18 @@ from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import TranscriptPiece
 from kept.context.fence import make_fence
 from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
-from kept.errors import KeptError, ModelError
+from kept.errors import KeptError
 from kept.indexing.near_facts import match_hits
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
 from kept.memory import Memory
 from kept.prompts import get_prompt
-from kept.records import Hit, Written, cite, private_folder_of
+from kept.records import Hit, Written, cite
+from kept.remote_errors import ModelError
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
+from kept.visibility import private_folder_of
 from kept.workspace.change_recorder import Author
 
 MAX_STEPS = 12
@@ -260,9 +262,9 @@ def _author(services: AgentServices, path: str) -> Author:
     return Author(services.memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
 
 
-def _note_lines(path: str, fact: Fact, said: dt.date, today: dt.date) -> str:
+def _note_lines(path: str, fact: Fact, said_on: dt.date, today: dt.date) -> str:
     """Return a fact with its source. The note is that of today; what was said on another day has its date."""
-    date = "" if said == today else f" (said {said})"
+    date = "" if said_on == today else f" (said {said_on})"
     line = f"- {fact.text}{date} (from {cite(path, fact.first_line, fact.last_line)})"
     return f"{line}\n  - Looks like it changes {fact.changes}." if fact.changes else line
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain, zip_longest
 
-from kept.agent.day_notes import plan_day_notes, read_day_notes
+from kept.agent.day_notes import read_day_notes
 from kept.agent.events import Inbound
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
@@ -16,7 +16,7 @@ from kept.context.context_parts import read_recalled
 from kept.context.prompt_files import ShownFile, WorkspaceFile, choose_shown, is_long_term
 from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError
-from kept.indexing.viewpoint import show_problems
+from kept.indexing.viewers import show_problems
 from kept.limits import clip
 from kept.memory import Memory
 from kept.memory_search import MOST_RESULTS
@@ -77,13 +77,6 @@ class KnownText:
         )
 
 
-def find_day_notes(services: AgentServices, view: ConversationView) -> dict[str, object] | None:
-    """Return which lines of daily notes to show before the next message, or None."""
-    if not services.model.writes:
-        return None
-    return plan_day_notes(services.memory, view, limit_tokens=services.budget.days)
-
-
 def gather_material(services: AgentServices, log: SessionLog, messages: Sequence[Inbound]) -> TurnMaterial:
     memory, view = services.memory, log.view()
     problems: list[str] = []
@@ -106,8 +99,9 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     queries = plan_queries(question, previous)
     memories = recall(memory, queries, known, seen=seen, limit=limit)
     recalled = memories.recalled
-    if limit:
-        recalled += _recall_rest(memory, queries, known, recalled)
+    cut = next((file.name for file in shown if file.cut and is_long_term(file.name)), None)
+    if limit and cut:
+        recalled += _recall_rest(memory, queries, known, recalled, cut)
     if len(queries) > 1 and limit:
         recalled += tuple(_carry_over(memory, view, {passage.citation for passage in recalled}))
     return TurnMaterial(loaded.files, days, recalled, (*problems, *loaded.problems, *memories.problems))
@@ -189,17 +183,16 @@ def _passage(hit: Hit) -> RecalledPassage:
 
 
 def _recall_rest(
-    memory: Memory, queries: Sequence[str], known: KnownText, recalled: Iterable[RecalledPassage]
+    memory: Memory, queries: Sequence[str], known: KnownText, recalled: Iterable[RecalledPassage], path: str
 ) -> tuple[RecalledPassage, ...]:
     """Return the passages of long-term memory that fit the message best, from the part that the prompt leaves out."""
-    citations = {passage.citation for passage in recalled}
-    cut = next((file for file in known.files if is_long_term(file.name) and file.cut), None)
-    if cut is None or not memory.settings.enabled:
+    if not memory.settings.enabled:
         return ()
+    citations = {passage.citation for passage in recalled}
     hits: dict[str, Hit] = {}
     for query in queries:
         try:
-            result = memory.search(query, path=cut.name, max_results=_SPARE_HITS)
+            result = memory.search(query, path=path, max_results=_SPARE_HITS)
         except KeptError:
             continue  # the search before this one has reported it
         hits |= {hit.citation: hit for hit in result.passages if hit.citation not in hits}

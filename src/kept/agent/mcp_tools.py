@@ -128,7 +128,7 @@ class McpServer:
         """Return a connection that is alive. Several turns at once share it."""
         loop = asyncio.get_running_loop()
         if self._lock is None or self._lock[0] is not loop:
-            self._lock, self._connection = (loop, asyncio.Lock()), None  # what belonged to another loop ended with it
+            self._lock, self._connection = (loop, asyncio.Lock()), None  # connections of another loop ended with it
         async with self._lock[1]:
             if self._connection is not None and self._connection.is_alive:
                 return self._connection

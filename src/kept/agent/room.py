@@ -37,7 +37,7 @@ async def prune(services: AgentServices, log: SessionLog) -> bool:
 async def flush_backlog(services: AgentServices, log: SessionLog) -> bool:
     """Flush the oldest piece of the messages that a compaction left without a flush. Return whether there was one."""
     view = await asyncio.to_thread(log.view)
-    pieces = split_transcript(view.backlog, services.budget.window // 2)
+    pieces = split_transcript(view.backlog, services.budget.window // 2) if view.backlog else []
     if not pieces or not services.flushes:
         return False
     first = pieces[0]
@@ -54,8 +54,8 @@ async def flush_ended(services: AgentServices, log: SessionLog) -> None:
         return
     view = await asyncio.to_thread(log.view)
     new = [logged for logged in view.messages if logged.line > view.flushed_line]
-    said = [logged.message.text for logged in new if logged.message.role in ("user", "assistant")]
-    if not services.model.writes or sum(map(estimate_tokens, said)) < _MIN_ENDED_TOKENS:
+    texts = [logged.message.text for logged in new if logged.message.role in ("user", "assistant")]
+    if not services.model.writes or sum(map(estimate_tokens, texts)) < _MIN_ENDED_TOKENS:
         return
     pieces = split_transcript(new, services.budget.window // 2)[-2:]
     messages = [logged for logged in new if logged.line >= pieces[0].first_line]

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import field
+from functools import cache
 from typing import TypeVar
 
 from kept.agent.answer import ModelAnswer
@@ -23,7 +24,8 @@ from kept.context.compaction_plan import TranscriptPiece, split_transcript
 from kept.context.context import Budget, plan_budget
 from kept.context.view import LoggedMessage
 from kept.durable import make_private_folder, write_atomic
-from kept.errors import ContextOverflow, KeptError
+from kept.errors import KeptError
+from kept.indexing.viewers import ViewerFinder
 from kept.llm.base import (
     ChatModel,
     ChatRequest,
@@ -31,6 +33,8 @@ from kept.llm.base import (
     ToolSpec,
 )
 from kept.memory import Memory
+from kept.remote_errors import ContextOverflow
+from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import TokenUsage
 from kept.sessions.store import SessionStore
 from kept.tools.tool_definitions import get_tool
@@ -132,7 +136,10 @@ class AgentServices:
     toolbox: Toolbox
     clock: Clock
     limits: ModelLimits
-    extra: ExtraTools
+    viewers: ViewerFinder
+    attachments: AttachmentFolder
+    extra: ExtraTools | None
+    """Tools besides those of the memory. None if neither the program nor the settings add one."""
     approvals: ApprovalDesk
     retry_wait_s: float
     """Delay before a failed call is retried; it doubles with each attempt."""
@@ -164,9 +171,14 @@ class AgentServices:
         """Return the tools that a request offers to the model."""
         if not self.model.runs_tools or self.config.agent.tools.max_steps == 0:
             return ()
-        tools = (get_tool(name) for name in (OFFERED_TOOLS if self.memory.settings.enabled else ()))
-        own = (ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools)
-        return (*own, *self.extra.specs())
+        own = _memory_specs() if self.memory.settings.enabled else ()
+        return own if self.extra is None else (*own, *self.extra.specs())
+
+
+@cache
+def _memory_specs() -> tuple[ToolSpec, ...]:
+    tools = map(get_tool, OFFERED_TOOLS)
+    return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools)
 
 
 # calls outside of a reply

@@ -11,6 +11,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -18,7 +19,7 @@ from kept.agent.approvals import UNDECIDED
 from kept.agent.events import GroupLine, Inbound
 from kept.context.model_turns import NO_RESULT
 from kept.context.view import ANSWERS, DAY_NOTES, GROUP, INBOUND, ConversationView, build_view
-from kept.durable import claimed
+from kept.file_lock import claimed
 from kept.sessions.attachments import ATTACHMENTS, read_attachments
 from kept.sessions.entries import (
     CHANNEL,
@@ -78,7 +79,7 @@ class SessionLog:
         """Path by which a search cites it."""
         self.futile_tokens = 0
         """Size of the context when a summary turned out not to be shorter. It is not tried again soon."""
-        self.services: AgentServices | None = None
+        self._services: AgentServices | None = None
         """Services for the viewer of the last turn, if they are not the agent's own."""
         self._notices: set[str] = set()
         self._lock = threading.Lock()
@@ -93,11 +94,26 @@ class SessionLog:
             if self._lines and (state.st_size < self._view.end.offset or state.st_ino != self._inode):
                 self._lines, self._view = [], build_view(())  # replaced: lines may have lost their text
             self._inode = state.st_ino
+            if state.st_size == self._view.end.offset:
+                return self._view
             new = list(Transcript(self.absolute).iter_lines(self._view.end))
             if new:
                 self._lines += new
                 self._view = build_view(self._lines)
             return self._view
+
+    def services_for(self, services: AgentServices) -> AgentServices:
+        """Return the services of an agent, with memory and tools as the person or group in this conversation sees them.
+
+        Everything that its model recalls, reads or writes goes through them.
+        """
+        viewer = services.viewers.find(self.key)
+        if viewer == services.memory.viewer:
+            return services
+        if self._services is None or self._services.memory.viewer is not viewer:
+            view = services.memory.as_person(viewer)
+            self._services = replace(services, memory=view, toolbox=services.toolbox.seen_by(view))
+        return self._services
 
     def is_new_notice(self, text: str) -> bool:
         """Return whether a notice has not been given in this session yet, and remember it."""
@@ -112,8 +128,9 @@ class SessionLog:
 
     def call_claim(self, call_id: str) -> str:
         """Return the name that the process which carries out a tool call claims."""
-        digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:16]
-        return f"{self.absolute}.call-{digest}"
+        call = f"{self.session_id}:{call_id}".encode("utf-8", "replace")
+        # Not among the transcripts: each change of their folder has all of them compared with the catalogue.
+        return os.path.join(os.path.dirname(self.sessions.folder), f"call-{hashlib.sha256(call).hexdigest()[:32]}")
 
     def _is_being_called(self, call: ToolCall) -> bool:
         """Return whether another process is carrying out a call."""
@@ -156,7 +173,9 @@ class SessionLog:
                     {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)}
                     for line in group
                 ]
-            content: tuple[Block, ...] = (Text(message.text), *read_attachments(metadata.pop(ATTACHMENTS, None)))
+            content: tuple[Block, ...] = (Text(message.text),)
+            if ATTACHMENTS in metadata:
+                content += tuple(read_attachments(metadata.pop(ATTACHMENTS)))
             messages.append(Message("user", content, sender=message.sender, metadata=metadata))
         # Another process may add the same messages between the read and the append, so append only to what was read.
         while True:

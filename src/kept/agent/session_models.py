@@ -6,7 +6,6 @@ import logging
 from dataclasses import replace
 from typing import get_args
 
-from kept.agent.audience import services_for
 from kept.agent.services import AgentServices, ModelLimits
 from kept.agent.session_log import SessionLog
 from kept.config.schema import ThinkingLevel
@@ -33,21 +32,27 @@ class SessionModels:
 
     def equip(self, services: AgentServices, log: SessionLog) -> AgentServices:
         """Return the services for a conversation: its memory, its model and its thinking level."""
-        return self._choose(services_for(services, log), log.sessions.get(log.session_id))
+        return self._choose(log.services_for(services), log.sessions.get(log.session_id))
 
     def _choose(self, services: AgentServices, record: SessionRecord) -> AgentServices:
-        """Return the services with the model of a session. A model that the settings do not offer, as in an imported
-        session, or that cannot be opened, is not used."""
-        model = services.model
-        try:
-            model = (self._family.find(record.model_override) if self._family else None) or model
-        except KeptError as exc:
-            logger.warning("session %s: its model cannot be used: %s", record.id, exc.message)
-        equipped = replace(services, model=model, limits=self._limits_of(model), thinking=self._level_of(record))
+        level = self._level_of(record)
+        if self._family is None:
+            return services if level == services.thinking else replace(services, thinking=level)
+        model = self._find_model(self._family, record) or services.model
+        equipped = replace(services, model=model, limits=self._limits_of(model), thinking=level)
         if self._background is None:
             return equipped
         writer = replace(services, model=self._background, limits=self._limits_of(self._background), thinking=None)
         return replace(equipped, background=writer)
+
+    def _find_model(self, family: ModelFamily, record: SessionRecord) -> ChatModel | None:
+        """Return the model that a session has chosen. One that the settings do not offer, as in an imported session,
+        or that cannot be opened, is not used."""
+        try:
+            return family.find(record.model_override)
+        except KeptError as exc:
+            logger.warning("session %s: its model cannot be used: %s", record.id, exc.message)
+            return None
 
     def _limits_of(self, model: ChatModel) -> ModelLimits:
         return self._limits.setdefault(id(model), ModelLimits(model, clock=self._main.clock))

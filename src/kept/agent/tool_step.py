@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import ExitStack
 
 from kept.agent.approvals import UNDECIDED, asked_state, decided_state, denied_text
 from kept.agent.events import AgentEvent, ApprovalAsked, ToolEnded, ToolStarted
+from kept.agent.function_tool import ToolAnswer
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.model_turns import NO_RESULT
-from kept.durable import claimed
+from kept.file_lock import claimed
 from kept.llm.base import ToolUse
 from kept.records import SeenTail
 from kept.sessions.entries import Message, ToolResult
+from kept.spans import span
+from kept.tools.tool_definitions import TOOLS
+
+log = logging.getLogger(__name__)
 
 LAST_STEP = "(No more tools can be used in this turn. Answer now with what you have.)"
+_MEMORY_TOOLS = frozenset(tool.name for tool in TOOLS)
 
 
 class ToolStep:
@@ -43,7 +50,9 @@ class ToolStep:
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
         try:
             for use in self._uses:
-                if self._services.extra.needs_permission(use.name):
+                extra = self._services.extra
+                tool = None if extra is None else extra.find(use.name)
+                if tool is not None and tool.permission == "ask":
                     self._asked = self._services.approvals.open(self._log.session_id, use)
                     await run_to_end(self._log.add, asked_state(use))
                     yield self._asked
@@ -55,9 +64,15 @@ class ToolStep:
                         self._add(use, denied_text(decided), is_error=True)
                         continue
                 yield ToolStarted(use.name, use.arguments)
-                text, is_error = await self._call(use)
-                self._add(use, text, is_error=is_error)
-                yield ToolEnded(use.name, not is_error)
+                is_known = tool is not None or use.name in _MEMORY_TOOLS  # a model may make up any name
+                with span("tool_call", tool=use.name if is_known else "unknown") as measured:
+                    if extra is not None and tool is not None:
+                        answer = await extra.call(tool, use.arguments)
+                    else:
+                        answer = await asyncio.to_thread(self._call_memory, use)
+                    measured.set(ok=not answer.is_error)
+                self._add(use, answer.text, is_error=answer.is_error)
+                yield ToolEnded(use.name, not answer.is_error)
         finally:  # even if the turn is cancelled, no call stays without a result
             await run_to_end(self._record_results)
 
@@ -78,22 +93,15 @@ class ToolStep:
             self._add(use, NO_RESULT, is_error=True)
         self._log.add(Message("tool", tuple(self._results)))
 
-    async def _call(self, use: ToolUse) -> tuple[str, bool]:
-        """Return the result of a call, and whether it failed."""
-        tool = self._services.extra.find(use.name)
-        if tool is not None:
-            answer = await self._services.extra.call(tool, use.arguments)
-            return answer.text, answer.is_error
-        return await asyncio.to_thread(self._call_memory, use)
-
-    def _call_memory(self, use: ToolUse) -> tuple[str, bool]:
+    def _call_memory(self, use: ToolUse) -> ToolAnswer:
         names = [spec.name for spec in self._services.tool_specs()]
         if use.name not in names:
-            return f"There is no tool '{use.name}'. There are: {', '.join(names)}.", True
+            return ToolAnswer(f"There is no tool '{use.name}'. There are: {', '.join(names)}.", is_error=True)
         lines = (logged.line for logged in self._log.view().inbound if logged.inbound_id in self._ids)
         seen = SeenTail(self._log.path, min(lines, default=1))
         try:
             outcome = self._services.toolbox.run(use.name, use.arguments, seen=seen, session=self._log.session_id)
-        except Exception as exc:  # noqa: BLE001 - a defect of a tool must not end the turn
-            return f"{use.name} failed: {type(exc).__name__}: {exc}", True
-        return outcome.text, outcome.is_error
+        except Exception as exc:  # a defect of a tool must not end the turn
+            log.exception("tool %s failed", use.name)
+            return ToolAnswer(f"{use.name} failed: {type(exc).__name__}: {exc}", is_error=True)
+        return ToolAnswer(outcome.text, outcome.is_error)

@@ -6,16 +6,15 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from kept.agent.audience import services_for
+from kept.agent.day_notes import plan_day_notes
 from kept.agent.events import Inbound
-from kept.agent.material import TurnMaterial, find_day_notes, gather_material
+from kept.agent.material import TurnMaterial, gather_material
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
 from kept.clock import new_id
 from kept.context.context import Context, ContextMaterial, build_context
 from kept.context.view import DAY_NOTES, INBOUND, ConversationView, build_view
 from kept.llm.base import media_of
-from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import SENT, Entry, Message, Text, format_time
 from kept.sessions.session_key import DEFAULT_CHAT_TYPE
 from kept.sessions.store import SessionStore
@@ -49,7 +48,7 @@ def build_turn_context(
             view=view,
             path=log.path,
             media=media_of(services.model),
-            load_file=AttachmentFolder(services.config.paths.attachments).load,
+            load_file=services.attachments.load,
             agent=services.config.agent_id,
             now=services.clock.now(),
             files=material.files,
@@ -94,7 +93,7 @@ class DraftLog(SessionLog):
             lines = list(Transcript(self.absolute).iter_lines())
         self.message = Inbound(new_id(), text, timestamp=services.clock.now())
         metadata: dict[str, Any] = {INBOUND: self.message.id, SENT: format_time(services.clock.now())}
-        if (day_notes := find_day_notes(services, build_view(lines))) is not None:
+        if (day_notes := plan_day_notes(services, build_view(lines))) is not None:
             metadata[DAY_NOTES] = dict(day_notes)
         last = lines[-1] if lines else None
         parents = [line.content.id for line in lines if isinstance(line.content, Entry)]
@@ -113,7 +112,7 @@ def preview_context(services: AgentServices, session_id: str | None, text: str) 
     """Return what the model would be sent for a message now, in a conversation or a new one. Nothing is written and
     the model is not called."""
     if session_id is not None:
-        services = services_for(services, SessionLog(services.sessions, session_id))
+        services = SessionLog(services.sessions, session_id).services_for(services)
     log = DraftLog(services.sessions, session_id, services, text)
     material = gather_material(services, log, [log.message])
     context = build_turn_context(services, log, material, [log.message.id])

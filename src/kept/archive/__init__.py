@@ -10,5 +10,6 @@ examination    check an archive, and the archives that it builds on
 staging        write many files, each atomically
 comparison     compare an archive with the files that are here
 restore_places where files go, and which settings they need there
+forgotten_files  files with something that was forgotten since: a restore leaves them out
 unpacking      plan a restore, and apply it
 """

@@ -1,6 +1,6 @@
 """Files of an archive with something that was forgotten here after it was made. A restore leaves them out.
 
-The hashes of what was forgotten tell which notes and conversations have it. Old versions of notes are compressed and
+The hashes of forgotten texts show which notes and conversations contain them. Old versions of notes are compressed and
 depend on each other, so the history of notes from before a forget is left out as a whole.
 """
 
@@ -85,7 +85,7 @@ def _text_of(member: TarMember) -> str:
     if not member.name.endswith((".json", ".jsonl")) or "\\" not in text:
         return text
     lines = [text] if member.name.endswith(".json") else text.split("\n")
-    return "\n".join(found for line in lines for found in _texts_in(line))
+    return "\n".join(text_inside for line in lines for text_inside in _texts_in(line))
 
 
 def _texts_in(line: str) -> Iterator[str]:

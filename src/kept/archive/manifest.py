@@ -1,4 +1,4 @@
-"""What an archive says about itself: the header, which is its first member, and the manifest, which is its last.
+"""Description of an archive: the header, which is its first member, and the manifest, which is its last.
 
     archive.json    {"format": "kept-archive", "version": 1, "id": …, "created": …, "agents": […], "base": …}
     manifest.jsonl  {"path": "notes/main/MEMORY.md", "size": 120, "sha256": …, "mtimeNs": …, "stored": true}
@@ -97,7 +97,7 @@ def header_bytes(header: ArchiveHeader) -> bytes:
 
 
 class ManifestWriter:
-    """Writes the records of files into a file, and at last the line that closes the list."""
+    """Writes the records of files into a file, and finally the line that closes the list."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out

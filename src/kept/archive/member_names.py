@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import re
 
-from kept.config.layers import check_agent_id
-from kept.errors import ConfigError
+from kept.config.agents import is_agent_id
 from kept.limits import is_utf8
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.values import frozen
@@ -61,7 +60,7 @@ def parse_member_name(name: str) -> MemberPath | str:
     root, _, rest = name.partition("/")
     agent, _, below = rest.partition("/")
     parts = tuple(below.split("/"))
-    if root not in (NOTES, AGENTS, REMOVED) or not _is_agent_name(agent) or not below:
+    if root not in (NOTES, AGENTS, REMOVED) or not is_agent_id(agent) or not below:
         return "is not a name that 'kept export' gives"
     is_right = is_note_member(parts) if root == NOTES else is_agent_record(parts)
     return MemberPath(root, agent, parts) if is_right else "is not a file that 'kept export' packs"
@@ -83,14 +82,6 @@ def _find_fault(name: str) -> str | None:
 def is_short(name: str) -> bool:
     encoded = name.encode()
     return len(encoded) <= MAX_PATH_BYTES and all(len(part) <= MAX_NAME_BYTES for part in encoded.split(b"/"))
-
-
-def _is_agent_name(text: str) -> bool:
-    try:
-        check_agent_id(text)
-    except ConfigError:
-        return False
-    return True
 
 
 def is_note_member(parts: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Where the files of an archive go on this machine, and which settings they need there.
+"""Places of the files of an archive on this machine, and the settings that they need there.
 
 An archive names folders of the machine that it was made on. They are used only on request (``same_folders``): an
 archive from a stranger must not choose where its files go.
@@ -17,7 +17,7 @@ from kept.archive.member_names import AGENTS, NOTES, SETTINGS, MemberPath
 from kept.config.agent_entry import plan_entry
 from kept.config.layers import check_agent_id, default_workspace, expand, is_same_folder, layers_of_tree, user_layers
 from kept.config.settings_file import parse_settings
-from kept.durable import write_atomic
+from kept.durable import read_or_empty, write_atomic
 from kept.errors import ArchiveRefused, ConfigError, UsageError
 from kept.settings_change import HEADER as SETTINGS_HEADER
 from kept.values import frozen
@@ -108,7 +108,7 @@ def plan_settings(places: RestorePlaces, user_file: str, archived: bytes | None)
     if archived is not None:
         for agent in places.agents:
             layers_of_tree(parse_settings(user_file, archived), user_file, agent.name)
-    before = archived if archived is not None else _read(user_file)
+    before = archived if archived is not None else read_or_empty(user_file)
     content = before
     with tempfile.TemporaryDirectory() as folder:
         draft = os.path.join(folder, "config.yaml")
@@ -118,14 +118,6 @@ def plan_settings(places: RestorePlaces, user_file: str, archived: bytes | None)
                 write_atomic(draft, content or SETTINGS_HEADER.encode())
                 content = plan_entry(draft, agent.name, values)
     return content if archived is not None or content != before else None
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
 
 
 def _missing_values(places: RestorePlaces, agent: ArchivedAgent, content: bytes) -> dict[str, str]:

@@ -28,8 +28,8 @@ from kept.archive.member_names import (
 )
 from kept.archive.tar_stream import CHUNK_BYTES
 from kept.config import Config
-from kept.durable import locked
 from kept.errors import LockBusy, LockMissing
+from kept.file_lock import locked
 from kept.limits import int64, is_utf8, utf8_safe
 from kept.values import frozen
 from kept.workspace.opened import FolderTree
@@ -184,14 +184,14 @@ class FileCopier:
 
 
 def _copy_record(handle: int, spool: IO[bytes], path: str) -> FileCopy:
-    """Copy what a file has when it is opened. If that ends within a line, wait for the process that writes it."""
+    """Copy the content of a file as it was opened. If it ends within a line, wait for the process that writes it."""
     state = os.fstat(handle)
     if path.endswith(".jsonl") and state.st_size and os.pread(handle, 1, state.st_size - 1) != b"\n":
         try:
             with locked(path, wait_s=_LOCK_WAIT_S, purpose="writing to this file", create=False, shared=True):
                 state = os.fstat(handle)
         except (LockBusy, LockMissing):
-            pass  # whoever reads the copy sets a torn line aside
+            pass  # a reader of the copy sets a torn line aside
     size, sha256 = _fill(spool, handle, state.st_size)
     return FileCopy(spool, size, sha256, int64(state.st_mtime_ns), size != state.st_size)
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from kept.archive.comparison import FileAction
 from kept.archive.tar_stream import TarMember
-from kept.durable import create_file, locked
+from kept.durable import create_file
 from kept.errors import ArchiveDamaged, WriteFailed
+from kept.file_lock import locked
 from kept.limits import utf8_safe
 from kept.records import Problem
 from kept.values import frozen

@@ -7,7 +7,6 @@ shell, with limits of time and output, and no processes of it are left over.
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import os
@@ -24,11 +23,13 @@ from typing import Any
 
 from kept.clock import Clock
 from kept.config import Config, QuerySettings
-from kept.durable import locked, make_private_folder, write_atomic
+from kept.durable import make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
+from kept.file_lock import locked
+from kept.grades import grade_of
 from kept.indexing.note_rows import note_timestamp_ms
-from kept.limits import is_amount, one_line, utf8_safe
-from kept.records import Dropped, Filter, Hit, ScorePart, SearchResult, SourceFile, grade_of
+from kept.limits import is_amount, one_line, time_from_ms, utf8_safe
+from kept.records import Dropped, Filter, Hit, ScorePart, SearchResult, SourceFile
 from kept.search.query import parse_query
 from kept.search.selection import make_snippet
 from kept.values import frozen
@@ -192,7 +193,7 @@ class QmdBackend:
             text_score=None,
             snippet=make_snippet(text, ()),
             source="memory",
-            timestamp=_local_time(note_timestamp_ms(path, state.st_mtime_ns, get_daily_notes(self.workspace))),
+            timestamp=time_from_ms(note_timestamp_ms(path, state.st_mtime_ns, get_daily_notes(self.workspace))),
             parts=(part,),
             grade=grade_of(answer.score),
         )
@@ -251,10 +252,6 @@ def _trim_blank_lines(start: int, text: str) -> tuple[int, int, str]:
     while len(lines) > 1 and not lines[-1].strip():
         lines.pop()
     return start, start + len(lines) - 1, "\n".join(lines)
-
-
-def _local_time(timestamp_ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
 
 
 # falling back

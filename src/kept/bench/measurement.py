@@ -1,22 +1,16 @@
-"""Measures sets: write the documents, index them, ask the queries in every variant, compute the figures.
-
-Several sets are measured each in its own process.
-"""
+"""Measures a set: write the documents, index them, ask the queries in every variant, compute the figures."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import queue
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
 
 from kept.bench.curves import JudgedAnswer, ScoreBin, TokenRecall, calibration_curve, is_right, recall_by_tokens
-from kept.bench.dataset import BenchQuery, BenchSet, Relevance, read_set
+from kept.bench.dataset import BenchQuery, BenchSet, Relevance
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.metrics import Figures, evaluate, evaluate_sessions, mean_figures, percentile
 from kept.bench.query_runner import (
@@ -36,17 +30,15 @@ from kept.bench.threshold import (
     Probe,
     ProbeSet,
     ThresholdPoint,
-    make_foreign_queries,
     make_random_queries,
     measure_curve,
     thresholds,
 )
 from kept.config import Config
 from kept.embedding.base import Embedder
-from kept.errors import BenchSetInvalid
+from kept.grades import GRADES, LIKELY_FROM, Grade
 from kept.limits import estimate_tokens
 from kept.memory import Memory
-from kept.records import GRADES, LIKELY_FROM, Grade
 from kept.reports import Status
 from kept.values import frozen
 
@@ -147,8 +139,21 @@ def measure_set(
     progress: Progress | None = None,
 ) -> SetMeasurement:
     """Measure a set in a temporary folder, which is gone when this returns."""
-    with tempfile.TemporaryDirectory(prefix="kept-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix=_folder_prefix()) as folder:
         return _SetRun(bench, config, plan, embedder, progress).run(folder)
+
+
+def remove_folders() -> bool:
+    """Remove the temporary folders of this process, and return whether there were any."""
+    parent, prefix = tempfile.gettempdir(), _folder_prefix()
+    folders = [name for name in os.listdir(parent) if name.startswith(prefix)]
+    for name in folders:
+        shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+    return bool(folders)
+
+
+def _folder_prefix() -> str:
+    return f"kept-bench-{os.getpid()}-"
 
 
 class _SetRun:
@@ -358,102 +363,3 @@ def grade_figures(judged: Sequence[JudgedAnswer]) -> dict[Grade, GradeFigures]:
         )
         for grade in GRADES
     }
-
-
-# several sets
-
-Report = Callable[[str, int, int, str], None]
-"""Called with the name of a set, the steps done, the steps in total, and a label of the current one."""
-
-_POLL_S = 0.2
-_progress_queue: Any = None
-"""Queue for the progress of a worker process; None in any other process.
-
-A queue can only be inherited when a process starts, not sent with a task. A manager's queue could, but the manager
-listens on a socket below TMPDIR, whose path may be too long for one.
-"""
-
-
-def read_sets(folders: Sequence[str]) -> list[BenchSet]:
-    sets = [read_set(folder) for folder in folders]
-    names = [bench.name for bench in sets]
-    duplicate = next((name for name in names if names.count(name) > 1), None)
-    if duplicate is not None:
-        raise BenchSetInvalid(f"Two of the sets are called '{duplicate}'.", hint="Rename one of the folders.")
-    return sets
-
-
-def default_jobs() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def measure_sets(
-    sets: Sequence[BenchSet], config: Config, plan: MeasurePlan, *, jobs: int, report: Report | None = None
-) -> list[SetMeasurement]:
-    """Measure the sets and return the results in their order."""
-    plans = [
-        replace(plan, foreign=tuple(make_foreign_queries(bench, [other for other in sets if other is not bench])))
-        for bench in sets
-    ]
-    if jobs == 1 or len(sets) == 1:
-        return [
-            measure_set(bench, config, set_plan, progress=_report_for(bench.name, report))
-            for bench, set_plan in zip(sets, plans, strict=True)
-        ]
-    return _measure_together(sets, config, plans, jobs=min(jobs, len(sets)), report=report)
-
-
-def _report_for(name: str, report: Report | None) -> Callable[[int, int, str], None] | None:
-    return None if report is None else lambda done, total, label: report(name, done, total, label)
-
-
-def _measure_together(
-    sets: Sequence[BenchSet], config: Config, plans: Sequence[MeasurePlan], *, jobs: int, report: Report | None
-) -> list[SetMeasurement]:
-    # A spawned process inherits no threads and no locks of this one.
-    context = multiprocessing.get_context("spawn")
-    measurements: dict[str, SetMeasurement] = {}
-    progress = context.Queue()
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(progress,)) as pool:
-        # The longest first, so that no process waits for a long one that was started last.
-        work = sorted(zip(sets, plans, strict=True), key=lambda pair: -_effort(pair[0]))
-        running: set[Future[SetMeasurement]] = {
-            pool.submit(_measure_in_worker, bench, config, set_plan) for bench, set_plan in work
-        }
-        try:
-            while running:
-                done, running = wait(running, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-                for steps in _drain(progress):
-                    if report is not None:
-                        report(*steps)
-                for future in done:
-                    measurement = future.result()
-                    measurements[measurement.name] = measurement
-        except BaseException:  # also KeyboardInterrupt: start none of the sets that are left
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-    return [measurements[bench.name] for bench in sets]
-
-
-def _effort(bench: BenchSet) -> int:
-    return sum(len(document.text) for document in bench.documents) + 5_000 * len(bench.queries)
-
-
-def _start_worker(progress: Any) -> None:
-    global _progress_queue
-    _progress_queue = progress
-
-
-def _measure_in_worker(bench: BenchSet, config: Config, plan: MeasurePlan) -> SetMeasurement:
-    def report(done: int, total: int, label: str) -> None:
-        _progress_queue.put((bench.name, done, total, label))
-
-    return measure_set(bench, config, plan, progress=report)
-
-
-def _drain(progress: Any) -> Iterator[tuple[str, int, int, str]]:
-    while True:
-        try:
-            yield progress.get_nowait()
-        except queue.Empty:
-            return

@@ -122,8 +122,8 @@ def make_random_queries(bench: BenchSet, count: int = NONSENSE_QUERIES) -> dict[
     queries: dict[str, list[str]] = {}
     for number in range(count if ordered else 0):
         group = [*ordered][number % len(ordered)]
-        drawn = (rng.choice(ordered[group]) for _ in range(rng.randint(3, 6)))
-        queries.setdefault(group, []).append(" ".join(_short_word(word, rng) for word in drawn))
+        picks = (rng.choice(ordered[group]) for _ in range(rng.randint(3, 6)))
+        queries.setdefault(group, []).append(" ".join(_short_word(word, rng) for word in picks))
     return queries
 
 
@@ -151,5 +151,5 @@ def make_foreign_queries(bench: BenchSet, others: Sequence[BenchSet], count: int
     if not unrelated:
         return [*FOREIGN]
     rng = random.Random(_SEED)
-    drawn = (rng.choice(unrelated) for _ in range(count))
-    return list(dict.fromkeys(rng.choice(other.queries).text for other in drawn))
+    picks = (rng.choice(unrelated) for _ in range(count))
+    return list(dict.fromkeys(rng.choice(other.queries).text for other in picks))

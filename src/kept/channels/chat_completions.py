@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kept.agent.agent import read_reply
 from kept.agent.events import GroupLine, Inbound, ReplyDelta
 from kept.agent.session_log import AFTER, SessionLog
+from kept.agent.turn import read_reply
 from kept.channels.chat_request import (
     MODEL_PREFIX,
     ChatCall,
@@ -31,6 +31,7 @@ from kept.channels.http_messages import (
     HEARTBEAT_S,
     ID,
     RETRY_AFTER_S,
+    grant_of,
     json_response,
     own_name,
     read_body,
@@ -40,8 +41,9 @@ from kept.channels.switchboard import Switchboard
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
 from kept.error_statuses import status_of
-from kept.errors import KeptError, MessageRefused, ModelUnknown
-from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
+from kept.errors import KeptError
+from kept.remote_errors import MessageRefused, ModelUnknown
+from kept.responder.answer_run import AcceptedMessage, AnswerRun, message_status
 from kept.sessions.people import THREAD, thread_id
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.sessions.store import SessionStore
@@ -82,22 +84,26 @@ class ChatCompletions:
     # models
 
     async def list_models(self, request: Request) -> Response:
-        return json_response({"object": "list", "data": [_model_json(name) for name in self._models()]})
+        return json_response({"object": "list", "data": [_model_json(name) for name in self._models(request)]})
 
     async def get_model(self, request: Request) -> Response:
         try:
             name = request.path_params["name"]
-            self._require_agent(find_agent_name(name), name)
+            self._require_agent(request, find_agent_name(name), name)
             return json_response(_model_json(name))
         except KeptError as exc:
             return _refuse(exc)
 
-    def _models(self) -> tuple[str, ...]:
-        return (MODEL_PREFIX, *(f"{MODEL_PREFIX}/{name}" for name in self._front.responders))
+    def _models(self, request: Request) -> tuple[str, ...]:
+        """Return the names of the agents that the token of a request may talk to."""
+        grant = grant_of(request)
+        names = [name for name in self._front.responders if grant is None or grant.agent in (None, name)]
+        return (MODEL_PREFIX, *(f"{MODEL_PREFIX}/{name}" for name in names))
 
-    def _require_agent(self, agent: str | None, model: str) -> None:
-        if agent is not None and agent not in self._front.responders:
-            raise ModelUnknown(f"There is no model '{model}'.", hint=f"There are: {', '.join(self._models())}.")
+    def _require_agent(self, request: Request, agent: str | None, model: str) -> None:
+        names = self._models(request)
+        if agent is not None and f"{MODEL_PREFIX}/{agent}" not in names:
+            raise ModelUnknown(f"There is no model '{model}'.", hint=f"There are: {', '.join(names)}.")
 
     # completions
 
@@ -108,7 +114,7 @@ class ChatCompletions:
         try:
             call = read_call(await read_body(request, self._settings.max_body_bytes), request.headers)
             call = replace(call, user=own_name(request, call.user))
-            self._require_agent(call.agent, call.model)
+            self._require_agent(request, call.agent, call.model)
             key = route_own(self._front, request, _chat_key(call), call.agent)
             message = await self._accept(call, key, request.headers)
             if call.stream:
@@ -144,7 +150,7 @@ class ChatCompletions:
     def _find_earlier(
         self, call: ChatCall, key: SessionKey, message_id: str | None, *, is_retry: bool
     ) -> AcceptedMessage | None:
-        inbox = self._front.of(key).inbox
+        inbox = self._front.responder_for(key).inbox
         if message_id is not None:
             known = inbox.find(NAME, message_id)
             return known if known is not None and known.key == str(key) else None

@@ -1,4 +1,4 @@
-"""What chat services have in common: a message is addressed to the bot, overheard, or from a stranger, and what is
+"""Intake of messages from chat services: a message is addressed to the bot, overheard, or from a stranger, and what is
 addressed to it goes to the responder, with a sign for the sender."""
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 
 from kept.agent.events import GroupLine, Inbound
 from kept.channels.media import MediaItem
-from kept.channels.switchboard import ResponderFront
+from kept.channels.switchboard import ResponderInterface
 from kept.config import Config
 from kept.config.agent_paths import AgentPaths
-from kept.errors import MessageConflict, MessageNotFound, QueueFull
+from kept.errors import ConfigError
+from kept.remote_errors import MessageConflict, MessageNotFound, QueueFull
 from kept.sessions.attachments import ATTACHMENTS, STORED_TYPES, AttachmentFolder
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
@@ -51,6 +52,17 @@ class Allowed:
         entries = [user.strip().lower() for user in users if user.strip("@ ")]
         ids = frozenset(int(user) for user in entries if user.isascii() and user.isdigit())
         return cls(ids, frozenset(user.lstrip("@") for user in entries if not (user.isascii() and user.isdigit())))
+
+    @classmethod
+    def require(cls, users: Iterable[str], *, channel: str) -> Allowed:
+        """Read the list of users of a channel. Raise ConfigError if it is empty."""
+        allowed = cls.of(users)
+        if not allowed:
+            raise ConfigError(
+                f"gateway.{channel}.allow_users is empty: the bot would answer no one.",
+                hint="List the numeric ids of the people that it answers.",
+            )
+        return allowed
 
     def __len__(self) -> int:
         return len(self.ids) + len(self.names)
@@ -101,7 +113,7 @@ class ChatIntake:
         self._fetch = fetch
         self._tasks: set[asyncio.Future[None]] = set()
 
-    async def take(self, responder: ResponderFront, content: AddressedMessage | OverheardMessage) -> None:
+    async def take(self, responder: ResponderInterface, content: AddressedMessage | OverheardMessage) -> None:
         """Return when an addressed message is on disk."""
         if isinstance(content, OverheardMessage):
             if content.line.timestamp:  # a library may not require one
@@ -111,7 +123,7 @@ class ChatIntake:
         else:
             await self._accept_edit(responder, content, content.edited_at)
 
-    async def _accept(self, responder: ResponderFront, addressed: AddressedMessage) -> None:
+    async def _accept(self, responder: ResponderInterface, addressed: AddressedMessage) -> None:
         key, message = addressed.key, addressed.message
         if files := await self._store_files(responder, addressed):
             message = replace(message, metadata={**(message.metadata or {}), ATTACHMENTS: files})
@@ -129,7 +141,7 @@ class ChatIntake:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _store_files(self, responder: ResponderFront, addressed: AddressedMessage) -> list[dict[str, Any]]:
+    async def _store_files(self, responder: ResponderInterface, addressed: AddressedMessage) -> list[dict[str, Any]]:
         """Fetch and store the files of a message, and return what the transcript says about them."""
         agent = responder.route(addressed.key).agent_id
         folder = AttachmentFolder(AgentPaths(os.path.join(self._agents, agent)).attachments)
@@ -148,7 +160,7 @@ class ChatIntake:
         return files
 
     async def _accept_edit(
-        self, responder: ResponderFront, addressed: AddressedMessage, edited_at: dt.datetime
+        self, responder: ResponderInterface, addressed: AddressedMessage, edited_at: dt.datetime
     ) -> None:
         """Replace a message that is not answered yet. Otherwise accept the new version as a correction."""
         message = addressed.message

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kept.errors import MessageRefused, ModelUnknown
-from kept.limits import utf8_safe
+from kept.limits import one_line, utf8_safe
+from kept.remote_errors import MessageRefused, ModelUnknown
 from kept.values import frozen
 
 MODEL_PREFIX = "kept"
@@ -245,14 +245,10 @@ def _find_last_match(history: Sequence[ChatLine], answers: Sequence[KnownAnswer]
     for index in range(len(history) - 1, -1, -1):
         if history[index].role != "assistant":
             continue
-        reply = _comparable(history[index].text)
-        same = [answer for answer in answers if _comparable(answer.reply) == reply]
+        reply = one_line(history[index].text)
+        same = [answer for answer in answers if one_line(answer.reply) == reply]
         if same:
             question = history[index - 1].text if index and history[index - 1].role == "user" else ""
-            exact = [answer for answer in same if _comparable(answer.question) == _comparable(question)]
+            exact = [answer for answer in same if one_line(answer.question) == one_line(question)]
             return index, (exact or same)[-1]
     return None
-
-
-def _comparable(text: str) -> str:
-    return " ".join(text.split())

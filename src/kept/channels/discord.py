@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from kept.agent.events import ApprovalAsked
 from kept.channels.chat_intake import PLACEHOLDER, Allowed, ChatIntake, Person
 from kept.channels.discord_messages import NAME, read_message
-from kept.channels.switchboard import ResponderFront
+from kept.channels.switchboard import ResponderInterface
 from kept.clock import new_id
 from kept.config import Config
-from kept.errors import ChannelUnavailable, ConfigError, DeliveryRefused, NotSent, ScheduleInvalid
+from kept.errors import ConfigError, ScheduleInvalid
+from kept.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
 from kept.responder.channel import ResponderTiming, approval_question
 
 if TYPE_CHECKING:
@@ -52,12 +53,7 @@ class DiscordChannel:
         self._settings = config.gateway.discord
         self._agent_id = config.agent_id
         self.debounce_ms = config.gateway.auto_responder.debounce_ms
-        self.allowed = Allowed.of(self._settings.allow_users)
-        if not self.allowed:
-            raise ConfigError(
-                "gateway.discord.allow_users is empty: the bot would answer no one.",
-                hint="List the numeric ids of the people that it answers.",
-            )
+        self.allowed = Allowed.require(self._settings.allow_users, channel="discord")
         self._timing = timing or ResponderTiming()
         self._me = Person(0, "")
         self._intake = ChatIntake(NAME, config, self._acknowledge, self._fetch)
@@ -102,7 +98,7 @@ class DiscordChannel:
     async def _on_ready(self, event: hikari.ShardReadyEvent) -> None:
         await self._events.put(None)
 
-    async def serve(self, responder: ResponderFront) -> None:
+    async def serve(self, responder: ResponderInterface) -> None:
         """Hand messages to the responder until cancelled."""
         while True:
             message = await self._events.get()
@@ -111,7 +107,7 @@ class DiscordChannel:
             else:
                 await self._take(responder, message)
 
-    async def _take(self, responder: ResponderFront, message: hikari.PartialMessage) -> None:
+    async def _take(self, responder: ResponderInterface, message: hikari.PartialMessage) -> None:
         try:
             content = read_message(message, me=self._me, agent_id=self._agent_id, allowed=self.allowed)
         except (AttributeError, TypeError, ValueError, LookupError) as exc:
@@ -122,7 +118,7 @@ class DiscordChannel:
         elif content is not None:
             await self._intake.take(responder, content)
 
-    async def _catch_up(self, responder: ResponderFront) -> None:
+    async def _catch_up(self, responder: ResponderInterface) -> None:
         """Fetch what the known channels have since the last accepted message."""
         import hikari
 
@@ -138,9 +134,9 @@ class DiscordChannel:
             except hikari.HikariError as exc:
                 log.warning("discord: missed messages cannot be fetched (%s)", type(exc).__name__)
                 continue
-            for found in sorted(missed, key=lambda message: message.id):
-                found.guild_id = found.guild_id or await self._find_server(chat)
-                await self._take(responder, found)
+            for missed_message in sorted(missed, key=lambda message: message.id):
+                missed_message.guild_id = missed_message.guild_id or await self._find_server(chat)
+                await self._take(responder, missed_message)
 
     async def _find_server(self, chat: int) -> hikari.Snowflake | None:
         """Return the server of a channel. Messages that are fetched do not say."""

@@ -16,19 +16,22 @@ from kept.agent.material import read_checklist
 from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import chat_completions, http, http_messages
 from kept.channels.discord import DiscordChannel, find_discord_token
+from kept.channels.service_lease import ServiceLease
 from kept.channels.switchboard import ChatSwitchboard, Switchboard
 from kept.channels.telegram import TelegramChannel, bot_tokens
-from kept.config import LoadedConfig
+from kept.config import Config, LoadedConfig
 from kept.config.agent_paths import GATEWAY_LOCK
 from kept.config.agents import settings_by_agent
-from kept.durable import claimed, make_private_folder
+from kept.durable import make_private_folder
 from kept.errors import AgentNotFound, ConfigError, LockBusy, WriteFailed
+from kept.file_lock import claimed
 from kept.memory import Memory
-from kept.net.serving import ServerLimits
+from kept.net.serving import App, ServerLimits
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
-from kept.responder.inbox import Inbox
+from kept.responder.open_inbox import open_inbox
 from kept.responder.responder import Responder
 from kept.responder.scheduler import OWN_CHANNEL, Scheduler
+from kept.sessions.people import People
 from kept.sessions.session_key import DEFAULT_ACCOUNT
 from kept.sessions.store import SessionStore
 from kept.values import frozen
@@ -49,6 +52,7 @@ log = logging.getLogger(__name__)
 
 def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) -> None:
     """Serve until SIGTERM or Ctrl-C."""
+    from kept.git_sync.sync_loop import automatic_sync
     from kept.live import LiveIndex
 
     config = loaded.config
@@ -56,10 +60,7 @@ def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) 
         hint = "No message would be answered. Set it to true."
         raise ConfigError("gateway.auto_responder.enabled is false.", hint=hint)
     served = [with_session_age(agent) for agent in served_agents(loaded)]
-    for agent in served:
-        if os.path.exists(agent.config.paths.forgetting):
-            with open_memory(agent) as memory:
-                memory.finish_forget()  # before the inbox is open: only then may it be changed
+    finish_forgets(served)
     with only_gateway(config.home), ExitStack() as opened:
         agents: list[ServedAgent] = []
         for agent in served:
@@ -67,6 +68,7 @@ def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) 
             memory = opened.enter_context(open_memory(agent))
             # The live index takes in notes that are edited meanwhile, before a message needs them.
             opened.enter_context(LiveIndex(memory))
+            opened.enter_context(automatic_sync(agent.config, memory.workspace, memory.clock))
             agents.append(ServedAgent(memory, opened.enter_context(open_sessions(agent)), model))
 
         async def serve() -> None:
@@ -78,6 +80,14 @@ def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) 
                 await asyncio.gather(*(agent.model.close() for agent in agents))
 
         asyncio.run(serve())
+
+
+def finish_forgets(served: Sequence[LoadedConfig]) -> None:
+    """Finish what was being forgotten, before the inbox is open: only then may it be changed."""
+    for agent in served:
+        if os.path.exists(agent.config.paths.forgetting):
+            with open_memory(agent) as memory:
+                memory.forgetting.finish()
 
 
 def served_agents(loaded: LoadedConfig) -> list[LoadedConfig]:
@@ -151,6 +161,7 @@ class Gateway:
         self._sessions = {agent.memory.config.agent_id: agent.sessions for agent in agents}
         self._limits = limits or ServerLimits()
         self._settings = config.gateway
+        self._people = People(config)
         self._report = report
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
@@ -160,6 +171,9 @@ class Gateway:
             self._services[name] = TelegramChannel(config, timing, account_id=account)
         if find_discord_token(config):
             self._services["discord"] = DiscordChannel(config, timing)
+        self._connected: set[str] = set()
+        """Services that are connected. Another gateway of the team may serve them."""
+        self._leases = self._open_leases(config)
         channels: dict[str, Channel] = {}
         if self._settings.http.enabled:
             for name in (http_messages.NAME, chat_completions.NAME):
@@ -195,14 +209,28 @@ class Gateway:
         config = agent.memory.config
         status = lambda: self.responders[config.agent_id].status_lines()  # noqa: E731
         dispatcher = open_dispatcher(agent.memory, agent.sessions, agent.model, more_status=status)
-        inbox = Inbox(config.paths.inbox, clock=agent.memory.clock)
-        return Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots)
+        inbox = open_inbox(config, agent.memory.clock)
+        return Responder(
+            dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots, serves=self._serves
+        )
 
     async def run(self) -> None:
+        """Answer until `stop` is called, or a signal arrives."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
-        server, serving = self._start_http()
+        await self._run(*self._start_http())
+
+    async def run_embedded(self) -> None:
+        """Answer until `stop` is called, inside a program that serves `make_endpoints` itself."""
+        await self._run(None, None)
+
+    def make_endpoints(self) -> App:
+        """Return the routes of the HTTP channel, without a guard."""
+        clock = self.responder.inbox.clock
+        return http.make_endpoints(self._front, self._sessions, self._settings.http, clock=clock, people=self._people)
+
+    async def _run(self, server: uvicorn.Server | None, serving: asyncio.Task[None] | None) -> None:
         tasks = [serving] if serving else []
         try:
             if len(self.responders) > 1:
@@ -226,7 +254,7 @@ class Gateway:
         if not settings.enabled:
             return None, None
         clock = self.responder.inbox.clock
-        app = http.make_app(self._front, self._sessions, settings, clock=clock)
+        app = http.make_app(self._front, self._sessions, settings, clock=clock, people=self._people)
         server = http.make_server(app, self._limits)
         bound = http.listen(settings)
         host, port = bound.getsockname()[:2]
@@ -235,9 +263,37 @@ class Gateway:
         return server, asyncio.create_task(server.serve(sockets=[bound]))
 
     async def _serve(self, service: str, channel: TelegramChannel | DiscordChannel) -> None:
-        name = await channel.connect()
-        self._report(f"{service.capitalize()}: {name}, for {len(channel.allowed)} people")
+        if service in self._leases:
+            await self._leases[service].run()
+        else:
+            await self._serve_here(service, channel)
+
+    async def _serve_here(self, service: str, channel: TelegramChannel | DiscordChannel) -> None:
+        if service not in self._connected:
+            name = await channel.connect()
+            self._connected.add(service)
+            self._report(f"{service.capitalize()}: {name}, for {len(channel.allowed)} people")
         await channel.serve(self._chats)
+
+    def _open_leases(self, config: Config) -> dict[str, ServiceLease]:
+        """Return a lease for each service, if gateways of several hosts have the same settings."""
+        store = config.memory_search.store
+        if not store.is_shared:
+            return {}
+        from kept.postgres.leases import Lease
+        from kept.postgres.open_database import open_database
+
+        database = open_database(store)
+        return {
+            name: ServiceLease(
+                Lease(database, f"channel {name}", seconds=self._settings.lease_seconds),
+                partial(self._serve_here, name, service),
+            )
+            for name, service in self._services.items()
+        }
+
+    def _serves(self, channel: str) -> bool:
+        return channel not in self._leases or self._leases[channel].is_held
 
     async def _wait_for_stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """Return when the gateway is stopped. Raise the error of a channel that failed."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kept.channels import chat_completions
 from kept.channels.chat_completions import ChatCompletions
 from kept.channels.http_messages import HttpEndpoints, json_response
+from kept.channels.http_scopes import ScopedRoutes
 from kept.channels.switchboard import Switchboard
 from kept.clock import Clock
 from kept.config import HttpSettings
-from kept.errors import ChannelUnavailable
+from kept.error_statuses import status_of
+from kept.errors import KeptError
 from kept.net import serving
-from kept.net.serving import App, Guard, ServerLimits
+from kept.net.serving import App, Guard, ServerLimits, TokenGate
+from kept.remote_errors import ChannelUnavailable
+from kept.sessions.people import People
 from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
@@ -28,34 +32,51 @@ _PATHS_HINT = (
 )
 
 
-def make_app(front: Switchboard, sessions: Mapping[str, SessionStore], settings: HttpSettings, *, clock: Clock) -> App:
-    """Return the application. ``sessions`` has those of each agent, by its name."""
+def make_app(
+    front: Switchboard, sessions: Mapping[str, SessionStore], settings: HttpSettings, *, clock: Clock, people: People
+) -> App:
+    """Return the application behind its guard. ``sessions`` has those of each agent, by its name."""
+    hosts = () if settings.host in ("0.0.0.0", "::") else (settings.host,)
+    app = make_endpoints(front, sessions, settings, clock=clock, people=people)
+    return guard_endpoints(app, settings, hosts=(*hosts, *settings.allowed_hosts))
+
+
+def make_endpoints(
+    front: Switchboard, sessions: Mapping[str, SessionStore], settings: HttpSettings, *, clock: Clock, people: People
+) -> App:
+    """Return the application without a guard."""
     try:
         from starlette.applications import Starlette
-        from starlette.routing import Route
     except ImportError as exc:
         raise _not_installed() from exc
 
     endpoints = HttpEndpoints(front, settings, clock)
     chat = ChatCompletions(front, sessions, settings, clock)
+    scoped = ScopedRoutes(people, _show_error)
     routes = [
-        Route("/v1/messages", endpoints.post, methods=["POST"]),
-        Route("/v1/messages/{id}", endpoints.get, methods=["GET"]),
-        Route("/v1/messages/{id}", endpoints.delete, methods=["DELETE"]),
-        Route("/v1/chat/completions", chat.complete, methods=["POST"]),
-        Route("/v1/models", chat.list_models, methods=["GET"]),
-        Route("/v1/models/{name:path}", chat.get_model, methods=["GET"]),
-        Route("/v1/approvals/{id}", endpoints.decide, methods=["POST"]),
-        Route("/healthz", endpoints.health, methods=["GET"]),
+        scoped.make("POST", "/v1/messages", endpoints.post, "write"),
+        scoped.make("GET", "/v1/messages/{id}", endpoints.get, "read"),
+        scoped.make("DELETE", "/v1/messages/{id}", endpoints.delete, "write"),
+        scoped.make("POST", "/v1/chat/completions", chat.complete, "write"),
+        scoped.make("GET", "/v1/models", chat.list_models, "read"),
+        scoped.make("GET", "/v1/models/{name:path}", chat.get_model, "read"),
+        scoped.make("POST", "/v1/approvals/{id}", endpoints.decide, "write"),
+        scoped.make("GET", "/healthz", endpoints.health, None),
     ]
-    hosts = () if settings.host in ("0.0.0.0", "::") else (settings.host,)
+    return Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _wrong_method})
+
+
+def guard_endpoints(app: App, settings: HttpSettings, *, hosts: Iterable[str], gate: TokenGate | None = None) -> Guard:
+    """Return the application behind a guard. ``gate`` has tokens besides those of the settings."""
     return Guard(
-        Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _wrong_method}),
+        app,
         token=settings.token,
         user_tokens=settings.user_tokens,
-        hosts=(*hosts, *settings.allowed_hosts),
+        hosts=hosts,
         open_paths=("/healthz",),
         describe=_describe_refusal,
+        gate=gate,
+        token_name="gateway.http.token",
     )
 
 
@@ -81,6 +102,10 @@ def _not_installed() -> ChannelUnavailable:
         "The HTTP channel needs starlette and uvicorn.",
         hint="pip install 'kept[gateway]', or set gateway.http.enabled to false.",
     )
+
+
+def _show_error(request: Request, error: KeptError) -> Response:
+    return _refusal(request, status_of(error).http, error.code, f"{error.message} {error.hint}".strip())
 
 
 async def _no_such_path(request: Request, _: Exception) -> Response:

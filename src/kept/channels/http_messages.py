@@ -23,10 +23,12 @@ from kept.channels.switchboard import Switchboard
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
 from kept.error_statuses import status_of
-from kept.errors import AgentNotFound, KeptError, MessageNotFound, MessageRefused
+from kept.errors import AgentNotFound, KeptError
+from kept.grants import Grant
 from kept.limits import utf8_safe
-from kept.net.serving import TOKEN_USER
-from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
+from kept.net.serving import GRANT, TOKEN_USER
+from kept.remote_errors import MessageNotFound, MessageRefused
+from kept.responder.answer_run import AcceptedMessage, AnswerRun, message_status
 from kept.sessions.people import GROUP, Account, account_of, private_chat
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey, parse_key
 from kept.values import frozen
@@ -96,7 +98,7 @@ class HttpEndpoints:
             return _error(exc)
 
     async def decide(self, request: Request) -> Response:
-        """Allow or deny a call of a tool that waits for a person."""
+        """Allow or deny a tool call that waits for a person."""
         approval_id = request.path_params["id"]
         try:
             self._require_own_approval(request, approval_id)
@@ -112,13 +114,16 @@ class HttpEndpoints:
         return json_response({"id": approval_id, "allowed": body["allow"]})
 
     def _require_own_approval(self, request: Request, approval_id: str) -> None:
-        """Raise MessageNotFound if the token of a user was sent, and the call is not in a session of that user."""
-        user = request.scope.get(TOKEN_USER)
-        if user is None:
+        """Raise MessageNotFound if the token of a user or of an agent was sent, and the call is not in a session of
+        theirs. Raise ScopeMissing if a token that is for nobody in particular may not review."""
+        user, grant = request.scope.get(TOKEN_USER), grant_of(request)
+        if user is None and grant is not None:
+            grant.require("review")
+        if user is None and (grant is None or grant.agent is None):
             return
         asked = next((asked for asked in self._responder.waiting_approvals() if asked.id == approval_id), None)
         key = self._responder.find_chat(asked.session_id) if asked else None
-        if key is None or account_of(key) != Account(NAME, user):
+        if key is None or not is_own(request, key):
             raise MessageNotFound(f"No call waits for permission under '{approval_id}'.")
 
     async def health(self, request: Request) -> Response:
@@ -155,16 +160,17 @@ class HttpEndpoints:
             raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
         if TOKEN_USER in request.scope:
             raise MessageRefused("The token of a user is for private conversations.", hint="Leave out 'group'.")
-        return self._responder.route(SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation), agent)
+        return route_own(
+            self._responder, request, SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation), agent
+        )
 
     def _own_id(self, request: Request) -> str:
-        """Return the id of the message that a request names. For the token of a user, those of others do not exist."""
+        """Return the id of the message that a request names. For the token of a user or of an agent, those of others do
+        not exist."""
         message_id: str = request.path_params["id"]
-        user = request.scope.get(TOKEN_USER)
-        if user is not None:
-            message, _ = self._responder.get(NAME, message_id)
-            if account_of(parse_key(message.key, agent_id="")) != Account(NAME, user):
-                raise MessageNotFound(f"There is no message '{message_id}'.")
+        message, _ = self._responder.get(NAME, message_id)
+        if not is_own(request, parse_key(message.key, agent_id="")):
+            raise MessageNotFound(f"There is no message '{message_id}'.")
         return message_id
 
     def _state(self, message_id: str) -> dict[str, Any]:
@@ -190,8 +196,27 @@ def own_name(request: Request, user: str | None) -> str | None:
     return owner or user
 
 
+def grant_of(request: Request) -> Grant | None:
+    """Return what the token of a request allows, or None if it needs none."""
+    grant: Grant | None = request.scope.get(GRANT)
+    return grant
+
+
+def is_own(request: Request, key: SessionKey) -> bool:
+    """Return whether a conversation is of the user and of the agent that the token of a request is for."""
+    user, grant = request.scope.get(TOKEN_USER), grant_of(request)
+    if grant is not None and grant.agent not in (None, key.agent_id):
+        return False
+    return user is None or account_of(key) == Account(NAME, user)
+
+
 def route_own(front: Switchboard, request: Request, key: SessionKey, agent: str | None) -> SessionKey:
-    """Return a key with the agent that a request names. The token of a user reaches only the agent of its chat."""
+    """Return a key with the agent that a request names. The token of a user reaches only the agent of its chat, and
+    that of an agent only this one."""
+    grant = grant_of(request)
+    if grant is not None and grant.agent is not None:
+        grant.require_agent(agent or grant.agent)
+        return front.route(key, grant.agent)
     routed = front.route(key)
     if TOKEN_USER in request.scope and agent not in (None, routed.agent_id):
         raise AgentNotFound(f"This gateway does not serve an agent '{agent}' for you.", hint="Leave it out.")

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
 from kept.config.gateway_settings import RouteSettings
-from kept.errors import AgentNotFound, MessageNotFound
-from kept.responder.inbox import AcceptedMessage, AnswerRun, check_same
+from kept.errors import AgentNotFound
+from kept.remote_errors import MessageNotFound
+from kept.responder.answer_run import AcceptedMessage, AnswerRun, check_same
 from kept.responder.responder import Responder
 from kept.sessions.people import account_of
 from kept.sessions.session_key import SessionKey, parse_key
@@ -26,7 +27,7 @@ class QueueSpace(Protocol):
     async def wait_for_space(self, key: str) -> None: ...
 
 
-class ResponderFront(Protocol):
+class ResponderInterface(Protocol):
     """The side of a responder that channels use. A switchboard has it too, in front of several responders."""
 
     @property
@@ -73,7 +74,7 @@ def _fits(route: RouteSettings, key: SessionKey) -> bool:
 
 
 class Switchboard:
-    """Responders of several agents, by their names, in front of which is one set of channels."""
+    """Routes one set of channels to the responders of several agents."""
 
     def __init__(self, responders: Mapping[str, Responder], routes: Iterable[RouteSettings], *, default: str) -> None:
         self.responders = responders
@@ -91,13 +92,13 @@ class Switchboard:
     def limits(self) -> QueueSpace:
         return _RoutedLimits(self)
 
-    def of(self, key: SessionKey) -> Responder:
+    def responder_for(self, key: SessionKey) -> Responder:
         """Return the responder of the agent in a key."""
         return self.responders[key.agent_id]
 
     async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
-        """Accept a message for the agent of its key. Ids are those of one channel, whichever agent answers."""
-        own = self.of(key)
+        """Accept a message for the agent of its key. Message ids are unique per channel, across agents."""
+        own = self.responder_for(key)
         for responder in self.responders.values():
             known = responder.inbox.find(key.channel, message.id)
             if known is not None and responder is not own:
@@ -111,7 +112,7 @@ class Switchboard:
         return [message for each in self.responders.values() for message in each.messages_of(channel)]
 
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
-        self.of(key).add_group_line(key, line)
+        self.responder_for(key).add_group_line(key, line)
 
     def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
         return self._holder(channel, message_id).get(channel, message_id)
@@ -147,8 +148,8 @@ class Switchboard:
 class ChatSwitchboard(Switchboard):
     """Switchboard for channels that know nothing of agents: it routes every key."""
 
-    def of(self, key: SessionKey) -> Responder:
-        return super().of(self.route(key))
+    def responder_for(self, key: SessionKey) -> Responder:
+        return super().responder_for(self.route(key))
 
     async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
         return await super().accept(self.route(key), message)
@@ -162,7 +163,7 @@ class _RoutedLimits:
         self._switchboard = switchboard
 
     def check(self, key: str) -> None:
-        self._switchboard.of(parse_key(key, agent_id="")).limits.check(key)
+        self._switchboard.responder_for(parse_key(key, agent_id="")).limits.check(key)
 
     async def wait_for_space(self, key: str) -> None:
-        await self._switchboard.of(parse_key(key, agent_id="")).limits.wait_for_space(key)
+        await self._switchboard.responder_for(parse_key(key, agent_id="")).limits.wait_for_space(key)

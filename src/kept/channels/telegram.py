@@ -21,21 +21,15 @@ from kept.channels.chat_intake import (
     OverheardMessage,
     Person,
 )
-from kept.channels.switchboard import ResponderFront
+from kept.channels.switchboard import ResponderInterface
 from kept.channels.telegram_approvals import read_press, send_question
 from kept.channels.telegram_bot import make_bot
 from kept.channels.telegram_html import render_reply
 from kept.channels.telegram_messages import read_message
 from kept.config import Config
-from kept.durable import set_aside
-from kept.errors import (
-    ChannelUnavailable,
-    ConfigError,
-    DeliveryRefused,
-    KeptError,
-    NotSent,
-    ScheduleInvalid,
-)
+from kept.damaged_records import set_aside
+from kept.errors import ConfigError, KeptError, ScheduleInvalid
+from kept.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
 from kept.responder.channel import ResponderTiming, utf16_length
 from kept.sessions.session_key import DEFAULT_ACCOUNT
 
@@ -85,12 +79,7 @@ class TelegramChannel:
         self._agent_id = config.agent_id
         self._account_id = account_id
         self.debounce_ms = config.gateway.auto_responder.debounce_ms
-        self.allowed = Allowed.of(self._settings.allow_users)
-        if not self.allowed:
-            raise ConfigError(
-                "gateway.telegram.allow_users is empty: the bot would answer no one.",
-                hint="List the numeric ids of the people that it answers.",
-            )
+        self.allowed = Allowed.require(self._settings.allow_users, channel="telegram")
         self._timing = timing or ResponderTiming()
         self._damaged = os.path.join(config.paths.folder, "telegram")
         self._bot = make_bot(
@@ -122,7 +111,7 @@ class TelegramChannel:
                 log.warning("telegram: cannot be reached (%s); trying again", type(exc).__name__)
                 await asyncio.sleep(backoff.next_s())
 
-    async def serve(self, responder: ResponderFront) -> None:
+    async def serve(self, responder: ResponderInterface) -> None:
         """Hand messages to the responder until cancelled."""
         from telegram.error import Conflict, InvalidToken, RetryAfter
 
@@ -134,7 +123,7 @@ class TelegramChannel:
                     offset=offset, timeout=self._settings.poll_timeout_s, allowed_updates=_UPDATES
                 )
             except InvalidToken as exc:
-                raise ChannelUnavailable("Telegram does not accept this token any more.") from exc
+                raise ChannelUnavailable("Telegram no longer accepts this token.") from exc
             except RetryAfter as exc:
                 await asyncio.sleep(_seconds(exc))
                 continue
@@ -172,7 +161,7 @@ class TelegramChannel:
         else:
             log.warning("telegram: an update could not be read; it is kept in %s", beside)
 
-    async def _handle(self, responder: ResponderFront, update: telegram.Update) -> None:
+    async def _handle(self, responder: ResponderInterface, update: telegram.Update) -> None:
         if update.callback_query is not None:
             await self._read_press(responder, update.callback_query)
             return
@@ -182,7 +171,7 @@ class TelegramChannel:
         elif content is not None:
             await self._intake.take(responder, content)
 
-    async def _read_press(self, responder: ResponderFront, query: telegram.CallbackQuery) -> None:
+    async def _read_press(self, responder: ResponderInterface, query: telegram.CallbackQuery) -> None:
         try:
             await read_press(query, self.allowed, lambda name, allow, by: responder.decide(name, allow=allow, by=by))
         except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it

@@ -19,7 +19,7 @@ _DATA = re.compile(r"(allow|deny):([0-9a-f]{8,64})")
 _TOO_LATE = "It was decided already, or nobody answered in time."
 
 Decide = Callable[[str, bool, str], bool]
-"""Decides about a call, by its id: allow or not, and by whom. Returns False if it does not wait any more."""
+"""Decides about a call, by its id: allow or not, and by whom. Returns False if it no longer waits."""
 
 log = logging.getLogger(__name__)
 

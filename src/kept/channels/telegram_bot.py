@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kept.errors import ChannelUnavailable
 from kept.limits import is_count
+from kept.remote_errors import ChannelUnavailable
 
 if TYPE_CHECKING:
     import telegram
+
+log = logging.getLogger(__name__)
 
 OnUnreadable = Callable[[bytes], None]
 """Receives the JSON of an update that the library cannot read."""
@@ -91,6 +94,7 @@ def _is_readable(update: dict[str, Any]) -> bool:
 
     try:
         telegram.Update.de_json(update, None)
-    except Exception:  # noqa: BLE001 - the library does not validate, so it may raise anything
+    except Exception as exc:  # noqa: BLE001 - the library does not validate, so it may raise anything
+        log.warning("telegram: the library cannot read an update (%s)", type(exc).__name__)
         return False
     return True

@@ -48,7 +48,7 @@ def talk(
 
 
 async def answer_on_screen(conversation: LocalConversation, screen: TerminalScreen, text: str) -> None:
-    """Answer a message, with a sign of life wherever the answer takes time."""
+    """Answer a message, with a sign that it is being worked on wherever the answer takes time."""
 
     async def keep_waiting() -> None:
         while True:

@@ -8,11 +8,11 @@ import click
 
 from kept.cli.command_arguments import TextCommand
 from kept.cli.command_author import command_author
-from kept.cli.output import echo, json_option, person_option, print_json, printable, style, warn
+from kept.cli.output import echo, json_option, person_option, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
-from kept.limits import is_utf8
+from kept.limits import clip, is_utf8, one_line
 from kept.records import Written
 
 _SHOWN_CHARS = 100
@@ -78,10 +78,9 @@ def command(
 def _show_written(written: Written, folder: str) -> None:
     citation = style(printable(written.citation), fg="cyan")
     if not written.is_new:
-        echo(f"Not written again: {citation} says the same. --again writes it nevertheless.")
+        echo(f"Not written again: {citation} says the same. --again writes it anyway.")
         return
-    for reason in written.degraded:
-        warn(reason)
+    warn_all(written.degraded)
     echo(f"Kept in {citation} (folder {folder}).")
     if written.notice:
         warn(written.notice)
@@ -89,11 +88,7 @@ def _show_written(written: Written, folder: str) -> None:
         echo(f"Struck through: {style(printable(written.replaced), fg='cyan')}.")
     for fact in written.near:
         relation = _RELATIONS[fact.relation]
-        echo(f"{relation} {style(printable(fact.citation), fg='cyan')}: {printable(cut_text(fact.text))}")
+        text = printable(clip(one_line(fact.text), _SHOWN_CHARS))
+        echo(f"{relation} {style(printable(fact.citation), fg='cyan')}: {text}")
         if fact.relation == "changes":
             echo(style(f"To replace that line, add --replaces {printable(fact.citation)}", dim=True))
-
-
-def cut_text(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

@@ -15,14 +15,15 @@ from kept.cli.command_arguments import setting_pairs
 from kept.cli.output import bars, console, echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
-from kept.records import GRADES, LIKELY_FROM
+from kept.grades import GRADES, LIKELY_FROM
 from kept.tools.record_json import to_json
 from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kept.bench.measurement import Report, SetMeasurement
+    from kept.bench.measurement import SetMeasurement
+    from kept.bench.set_workers import Report
 
 _SHOWN_CATEGORIES = 12
 """Sets with more categories are shown without them."""
@@ -67,15 +68,18 @@ def command(
         make_starter(options, folders, as_json=as_json)
         return
     from kept.bench.json_report import sets_shape
-    from kept.bench.measurement import MeasurePlan, default_jobs, measure_sets, read_sets
+    from kept.bench.measurement import MeasurePlan
     from kept.bench.report_page import check_folder
+    from kept.bench.set_workers import measure_sets, read_sets, stop_on_sigterm
+    from kept.embedding.local_model import count_cores
 
     changed = setting_pairs(settings) | ({"memory_search.provider": provider} if provider else {})
     config = options.load(settings=changed).config
     plan = MeasurePlan(baselines=(), sample=sample) if no_baselines else MeasurePlan(sample=sample)
     sets = read_sets(folders)
     report_folder = None if report_folder is None else check_folder(report_folder)
-    jobs = min(jobs or default_jobs(), len(sets))
+    jobs = min(jobs or count_cores(), len(sets))
+    stop_on_sigterm()
     with progress_of_sets() as report:
         measured = measure_sets(sets, config, plan, jobs=jobs, report=report)
     if not as_json:

@@ -137,7 +137,7 @@ def _talk(options: Globals, conversation: LocalConversation, runner: asyncio.Run
 
 @contextmanager
 def _line_history(path: str) -> Iterator[None]:
-    """Let lines be edited, with the lines of earlier conversations on the arrow keys."""
+    """Enable line editing, with the lines of earlier conversations on the arrow keys."""
     try:
         import readline
     except ImportError:  # this Python was built without it

@@ -53,8 +53,8 @@ class GlobalOption:
         if self.field == "as_json" and not isinstance(ctx.command, click.Group):
             _refuse_json(ctx, is_given=value)  # a command with JSON has an option of its own
         elif value and ctx.obj is not None:
-            given = ctx.obj.settings | setting_pairs(value) if self.multiple else value
-            ctx.obj = replace(ctx.obj, **{self.field: given})
+            chosen = ctx.obj.settings | setting_pairs(value) if self.multiple else value
+            ctx.obj = replace(ctx.obj, **{self.field: chosen})
 
 
 GLOBAL_OPTIONS = (

@@ -83,12 +83,12 @@ def command(
             raise UsageError(
                 "There is nothing to forget.", hint="Name words or a citation: kept forget 'old gate code'"
             )
-        plan = memory.plan_forget(words, session=session, person=person, before=before, allow_all=allow_all)
+        plan = memory.forgetting.plan(words, session=session, person=person, before=before, allow_all=allow_all)
         if dry_run or not plan.places:
             _show_plan(plan, as_json=as_json)
             return
         _require_consent(plan, yes=yes, as_json=as_json)
-        receipt = memory.forget(plan)
+        receipt = memory.forgetting.apply(plan)
     if as_json:
         from kept.forgetting.receipt import receipt_json
 
@@ -117,7 +117,7 @@ def finish_interrupted(loaded: LoadedConfig) -> None:
 
     try:
         with open_memory(loaded) as memory:
-            receipt = memory.finish_forget()
+            receipt = memory.forgetting.finish()
     except KeptError as exc:
         warn(f"{exc.message} {exc.hint}")
         return

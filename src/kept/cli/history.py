@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kept.cli.change_text import SHORT_ID, author_text, change_lines, colour_diff, kind_text, written_line
-from kept.cli.output import echo, json_option, local_time, max_results_option, print_json, style, warn
+from kept.cli.output import echo, json_option, local_time, max_results_option, print_json, style, warn_all
 from kept.cli.root import Globals
 from kept.history.note_change import NoteChange
 from kept.history.note_diff import diff_change
@@ -72,7 +72,7 @@ def _read(
     """Return the changes to show, and their number if these are all."""
     if note and _is_id(note):
         return [memory.history.get_change(note)], 1
-    changes = list(memory.changes(note, since=since, by=by, session=session, max_results=limit + 1))
+    changes = list(memory.history.changes(note, since=since, by=by, session=session, max_results=limit + 1))
     return changes[:limit], len(changes) if len(changes) <= limit else None
 
 
@@ -108,6 +108,5 @@ def _commit(memory: Memory, *, as_json: bool) -> None:
     if as_json:
         print_json({"commits": list(result.commits), "degraded": list(result.degraded)})
         return
-    for reason in result.degraded:
-        warn(reason)
+    warn_all(result.degraded)
     echo(f"{plural(len(result.commits), 'commit')}." if result.commits else "Everything is committed.")

@@ -77,10 +77,10 @@ def _find_programs(loaded: LoadedConfig) -> list[FoundProgram]:
     return [program for program in programs if program.plan.sessions]
 
 
-def _import(loaded: LoadedConfig, found: FoundProgram) -> tuple[ImportReport, list[NotesAdopted]]:
-    report = import_folders(loaded, found.program, found.folders, dry_run=False, label=f"Importing {found.name}")
-    is_openclaw = found.program == "openclaw"
-    return report, adopt_workspaces(loaded, found.folders, dry_run=False, instructions=False) if is_openclaw else []
+def _import(loaded: LoadedConfig, program: FoundProgram) -> tuple[ImportReport, list[NotesAdopted]]:
+    report = import_folders(loaded, program.program, program.folders, dry_run=False, label=f"Importing {program.name}")
+    is_openclaw = program.program == "openclaw"
+    return report, adopt_workspaces(loaded, program.folders, dry_run=False, instructions=False) if is_openclaw else []
 
 
 def _import_shown(loaded: LoadedConfig, wanted: list[FoundProgram]) -> list[tuple[ImportReport, list[NotesAdopted]]]:

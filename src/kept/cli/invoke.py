@@ -61,8 +61,9 @@ def run() -> NoReturn:
 def _fail_unexpectedly(exc: Exception, *, as_json: bool) -> NoReturn:
     if isinstance(exc, OSError) and exc.errno in _OUTPUT_ERRORS:
         # Errors of files are KeptErrors by now: this one is of standard output.
+        _discard_output()
         message = f"The output could not be written ({exc.strerror})."
-        fail("write_failed", message, "Check the disk that it is redirected to.", _WRITE_FAILED, as_json=as_json)
+        fail("write_failed", message, "Check the disk that it is redirected to.", _WRITE_FAILED, as_json=False)
     message = f"Unexpected error: {type(exc).__name__}: {exc}".rstrip(".: ") + "."
     hint = "Run the command again with --debug and report what it prints."
     fail("internal", message, hint, UNEXPECTED, as_json=as_json)
@@ -105,7 +106,7 @@ def _prepare_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Redirect standard output to nothing after its reader is gone. Else Python reports a broken pipe at exit."""
+    """Redirect standard output to nothing after a write failed. Else Python tries again at exit, and reports that."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

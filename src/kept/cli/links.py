@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn
+from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn_all
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.limits import one_line
@@ -33,25 +33,23 @@ def command(options: Globals, note: str | None, broken: bool, as_json: bool) -> 
         return
     name, _, _ = from_citation(note, None, None)
     with options.memory() as memory, progress_bar("Indexing") as progress:
-        links = memory.links(name, progress=progress)
+        links = memory.notes.links(name, progress=progress)
     if broken:
         links = replace(links, outgoing=tuple(link for link in links.outgoing if link.is_broken), incoming=())
     if as_json:
         print_json(links_json(links))
         return
-    for reason in links.degraded:
-        warn(reason)
+    warn_all(links.degraded)
     _show(links)
 
 
 def _list_broken(options: Globals, *, as_json: bool) -> None:
     with options.memory() as memory, progress_bar("Indexing") as progress:
-        links = memory.broken_links(progress=progress)
+        links = memory.notes.broken_links(progress=progress)
     if as_json:
         print_json(broken_links_json(links))
         return
-    for reason in links.degraded:
-        warn(reason)
+    warn_all(links.degraded)
     for link in links:
         echo(f"{style(one_line(link.citation), fg='cyan')}  {_target_text(link)}")
     if not links:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import click
 
 from kept.cli.file_table import file_lines
-from kept.cli.output import echo, json_option, max_results_option, person_option, print_json, progress_bar, style, warn
+from kept.cli.output import (
+    echo,
+    json_option,
+    max_results_option,
+    person_option,
+    print_json,
+    progress_bar,
+    style,
+    warn_all,
+)
 from kept.cli.root import Globals
 from kept.records import SOURCES
 from kept.tools.record_json import listing_json
@@ -52,8 +61,7 @@ def command(
     if as_json:
         print_json(listing_json(listing))
         return
-    for reason in listing.degraded:
-        warn(reason)
+    warn_all(listing.degraded)
     for line in file_lines(listing.files, dates=True):
         echo(line)
     noun = "note" if source == "memory" else "conversation" if source == "sessions" else "file"

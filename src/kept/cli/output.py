@@ -118,6 +118,12 @@ def warn(message: str) -> None:
     echo(style("Note: ", err=True, fg="yellow") + " ".join(printable(message).splitlines()), err=True)
 
 
+def warn_all(reasons: Iterable[str]) -> None:
+    """Print why a result may be incomplete."""
+    for reason in reasons:
+        warn(reason)
+
+
 @cache
 def _console_type() -> type[Console]:
     from rich.console import Console, ConsoleOptions, RenderableType

@@ -11,7 +11,7 @@ from kept.cli.command_author import command_recorder
 from kept.cli.output import console, echo, json_option, print_json, printable, style
 from kept.cli.root import Globals
 from kept.config import Config
-from kept.records import PROJECT_MARKER, project_of_path
+from kept.visibility import PROJECT_MARKER, project_of_path
 from kept.workspace.projects import (
     Project,
     add_project,

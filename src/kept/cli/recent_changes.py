@@ -8,7 +8,7 @@ from itertools import groupby
 import click
 
 from kept.cli.file_table import file_lines
-from kept.cli.output import echo, json_option, max_results_option, print_json, progress_bar, style, warn
+from kept.cli.output import echo, json_option, max_results_option, print_json, progress_bar, style, warn_all
 from kept.cli.root import Globals
 from kept.tools.record_json import listing_json
 
@@ -26,8 +26,7 @@ def command(options: Globals, max_results: int, since: str | None, as_json: bool
     if as_json:
         print_json(listing_json(listing))
         return
-    for reason in listing.degraded:
-        warn(reason)
+    warn_all(listing.degraded)
     lines = iter(file_lines(listing.files, dates=False))
     for day, files in groupby(listing.files, key=lambda file: file.timestamp.date()):
         echo(style(_day_text(day, today), bold=True))

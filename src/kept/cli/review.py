@@ -10,7 +10,7 @@ import click
 
 from kept.cli.change_text import SHORT_ID, colour_diff
 from kept.cli.command_author import command_author
-from kept.cli.output import echo, json_option, local_time, print_json, printable, style, warn
+from kept.cli.output import echo, json_option, local_time, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
 from kept.errors import KeptError, NoteTooLarge, ReviewConflict, ReviewItemNotFound, UndoConflict, UsageError
@@ -62,8 +62,7 @@ def list_waiting(options: Globals, session: str | None = None, diff: bool = Fals
             shapes = [review_item_json(item, memory.review.preview(item)) for item in waiting.items]
             print_json({"waiting": shapes, "degraded": list(waiting.degraded)})
             return
-        for reason in waiting.degraded:
-            warn(reason)
+        warn_all(waiting.degraded)
         for item in waiting.items:
             echo(_item_line(item))
             if diff:
@@ -165,8 +164,7 @@ def _report(decided: tuple[list[ReviewResult], list[tuple[str, KeptError]]], *, 
 
 
 def _show_result(result: ReviewResult) -> None:
-    for reason in result.degraded:
-        warn(reason)
+    warn_all(result.degraded)
     echo(f"{result.action.capitalize()} {result.item.id[:SHORT_ID]}: {style(printable(result.item.path), fg='cyan')}")
 
 
@@ -202,8 +200,7 @@ def _show_preview(queue: ReviewQueue, item: ReviewItem) -> bool:
 def _ask_about_all(memory: Memory) -> None:
     queue, author = memory.review, command_author(memory.config.agent_id, "review")
     waiting = queue.list()
-    for reason in waiting.degraded:
-        warn(reason)
+    warn_all(waiting.degraded)
     if not waiting.items:
         echo("Nothing waits for review.")
         return

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,14 @@ import click
 
 from kept.cli.output import console, echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
-from kept.clock import SystemClock, new_id
+from kept.clock import SystemClock, new_id, utc_now
 from kept.errors import EmptyNote, ScheduleInvalid
+from kept.limits import one_line
 
 if TYPE_CHECKING:
     from kept.config import Config
-    from kept.schedules.schedule_book import Schedule, ScheduleBookFile
+    from kept.schedules.open_schedules import ScheduleStore
+    from kept.schedules.schedule_book import Schedule
 
 _ID_CHARS = 6
 
@@ -28,6 +30,16 @@ def command() -> None:
     The gateway does the asking ('kept gateway') and sends the reply to a conversation. What it missed while it was not
     running is asked once when it starts, unless it is too late.
     """
+
+
+def command_with_id(name: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Return the decorator of a subcommand for one schedule."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        takes_id = click.argument("schedule_id", metavar="ID")
+        return command.command(name)(takes_id(json_option(click.pass_obj(function))))
+
+    return decorate
 
 
 @command.command("add")
@@ -60,14 +72,13 @@ def add(options: Globals, when: str, text: str, to: str, timezone: str | None, a
     if len(text) > MAX_TEXT_CHARS:
         raise ScheduleInvalid(f"The text has more than {MAX_TEXT_CHARS:,} characters.", hint="Put it into a note.")
     zone = get_zone(timezone or find_local_zone())
-    now = SystemClock().now().astimezone(dt.UTC).replace(microsecond=0)
+    now = utc_now(SystemClock(), to_the_second=True)
     parse_rule(when, zone, now=now)
     schedule = Schedule(new_id()[:_ID_CHARS], when, zone.key, text, to, now)
     target_key(to, config.agent_id, own_id=schedule.id)
     _book(config).change(lambda book: book.with_schedule(schedule))
-    _report(schedule, as_json)
+    _report(schedule, f"Added {style(schedule.id, fg='cyan')}: {_next_text(schedule)}.", as_json=as_json)
     if not as_json:
-        echo(f"Added {style(schedule.id, fg='cyan')}: {_next_text(schedule)}.")
         _warn_about_target(config, to)
 
 
@@ -92,16 +103,13 @@ def list_schedules(options: Globals, as_json: bool) -> None:
             table.add_column(name, overflow="fold")
         for schedule in book.schedules:
             cells = (schedule.id, schedule.when, _next_text(schedule), schedule.to or "nobody", schedule.text)
-            table.add_row(*(Text(printable(" ".join(cell.split()))) for cell in cells))
+            table.add_row(*(Text(printable(one_line(cell))) for cell in cells))
         console().print(table)
     for fault in file.faults:
         warn(f"{fault}. 'kept doctor --fix' moves it away.")
 
 
-@command.command("remove")
-@click.argument("schedule_id", metavar="ID")
-@json_option
-@click.pass_obj
+@command_with_id("remove")
 def remove(options: Globals, schedule_id: str, as_json: bool) -> None:
     """Remove the schedule ID. What it asked and was answered stays in its conversation."""
     file = _book(options.load().config)
@@ -118,53 +126,35 @@ def remove(options: Globals, schedule_id: str, as_json: bool) -> None:
         echo(f"Removed {removed[0].id}: {printable(removed[0].when)}.")
 
 
-@command.command("pause")
-@click.argument("schedule_id", metavar="ID")
-@json_option
-@click.pass_obj
+@command_with_id("pause")
 def pause(options: Globals, schedule_id: str, as_json: bool) -> None:
     """Stop the schedule ID until it is resumed."""
     schedule = _change(options, schedule_id, paused=True)
-    _report(schedule, as_json)
-    if not as_json:
-        echo(f"Paused {schedule.id}. 'kept schedule resume {schedule.id}' goes on with it.")
+    _report(schedule, f"Paused {schedule.id}. 'kept schedule resume {schedule.id}' goes on with it.", as_json=as_json)
 
 
-@command.command("resume")
-@click.argument("schedule_id", metavar="ID")
-@json_option
-@click.pass_obj
+@command_with_id("resume")
 def resume(options: Globals, schedule_id: str, as_json: bool) -> None:
     """Resume the schedule ID, which was paused. What it missed meanwhile is not caught up."""
-    now = SystemClock().now().astimezone(dt.UTC).replace(microsecond=0)
-    schedule = _change(options, schedule_id, paused=False, last_due=now)
-    _report(schedule, as_json)
-    if not as_json:
-        echo(f"Resumed {schedule.id}: {_next_text(schedule)}.")
+    schedule = _change(options, schedule_id, paused=False, last_due=utc_now(SystemClock(), to_the_second=True))
+    _report(schedule, f"Resumed {schedule.id}: {_next_text(schedule)}.", as_json=as_json)
 
 
-@command.command("run")
-@click.argument("schedule_id", metavar="ID")
-@json_option
-@click.pass_obj
+@command_with_id("run")
 def run(options: Globals, schedule_id: str, as_json: bool) -> None:
     """Run the schedule ID now, out of turn: within some seconds, or when a gateway starts."""
-    now = SystemClock().now().astimezone(dt.UTC).replace(microsecond=0)
-    schedule = _change(options, schedule_id, asked_for=now)
-    config = options.load().config
-    _report(schedule, as_json)
-    if as_json:
-        return
-    if is_gateway_running(config):
-        echo(f"{schedule.id} is asked within {_poll_s():.0f} seconds.")
+    schedule = _change(options, schedule_id, asked_for=utc_now(SystemClock(), to_the_second=True))
+    if is_gateway_running(options.load().config):
+        text = f"{schedule.id} is asked within {_poll_s():.0f} seconds."
     else:
-        echo(f"No gateway is running. {schedule.id} is asked when one starts: kept gateway")
+        text = f"No gateway is running. {schedule.id} is asked when one starts: kept gateway"
+    _report(schedule, text, as_json=as_json)
 
 
-def _book(config: Config) -> ScheduleBookFile:
-    from kept.schedules.schedule_book import ScheduleBookFile
+def _book(config: Config) -> ScheduleStore:
+    from kept.schedules.open_schedules import open_schedules
 
-    return ScheduleBookFile(config.paths.schedules)
+    return open_schedules(config)
 
 
 def _change(options: Globals, schedule_id: str, **fields: Any) -> Schedule:
@@ -179,14 +169,17 @@ def _change(options: Globals, schedule_id: str, **fields: Any) -> Schedule:
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    from kept.schedules.schedule_book import schedule_fields, time_text
+    from kept.book_file import format_moment
+    from kept.schedules.schedule_book import schedule_fields
 
-    return {**schedule_fields(schedule), "next": time_text(schedule.find_next(SystemClock().now()))}
+    return {**schedule_fields(schedule), "next": format_moment(schedule.find_next(SystemClock().now()))}
 
 
-def _report(schedule: Schedule, as_json: bool) -> None:
+def _report(schedule: Schedule, text: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"schedule": schedule_json(schedule)})
+    else:
+        echo(text)
 
 
 def _next_text(schedule: Schedule) -> str:
@@ -218,7 +211,7 @@ def _warn_about_target(config: Config, to: str) -> None:
 def is_gateway_running(config: Config) -> bool:
     """Return whether a gateway holds its lock."""
     from kept.config.agent_paths import GATEWAY_LOCK
-    from kept.durable import claimed
+    from kept.file_lock import claimed
 
     path = os.path.join(config.home, GATEWAY_LOCK)
     if not os.path.exists(path):

@@ -18,13 +18,14 @@ from kept.cli.output import (
     progress_bar,
     style,
     use_colour,
-    warn,
+    warn_all,
 )
 from kept.cli.root import Globals
 from kept.config import Config
 from kept.records import SOURCES, Hit, ListedPeriod, SearchResult
 from kept.tools.record_json import result_json
 from kept.wording import plural
+from kept.workspace.workspace import has_projects
 
 _DROPPED_SHOWN = 20
 _NOTICEABLE_S = 1.0
@@ -88,6 +89,10 @@ def command(
     words = " ".join(query)
     started = time.perf_counter()
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
+        if not project and has_projects(memory.workspace):
+            from kept.workspace.projects import find_project
+
+            project = find_project(memory.workspace, ".")
         result = memory.search(
             words,
             max_results=max_results,
@@ -100,7 +105,7 @@ def command(
             until=until,
             as_of=as_of,
             tags=tags,
-            project=project or memory.find_project(),
+            project=project,
             progress=progress,
         )
     if as_json:
@@ -111,8 +116,7 @@ def command(
 
 
 def show_result(result: SearchResult, query: str, config: Config, *, explain: bool, took_s: float) -> None:
-    for reason in result.degraded:
-        warn(reason)
+    warn_all(result.degraded)
     if result.period:
         echo(style(printable(result.period.text), bold=True))
     if not result.hits:

@@ -26,6 +26,7 @@ from kept.cli.service_units import (
 )
 from kept.durable import write_atomic
 from kept.errors import ServiceError, UsageError
+from kept.limits import one_line
 from kept.values import frozen
 
 _TIMEOUT_S = 60
@@ -45,7 +46,7 @@ class ServiceFile:
 
 
 @click.command("service")
-@click.argument("program", type=click.Choice(["gateway", "watch"]), required=False)
+@click.argument("program", type=click.Choice(["gateway", "serve", "watch"]), required=False)
 @click.option("--install", is_flag=True, help="Write the definition where it belongs, and start the service.")
 @click.option("--uninstall", is_flag=True, help="Stop the service and remove its definition.")
 @click.option("--status", is_flag=True, help="Show whether it is installed and running.")
@@ -63,8 +64,9 @@ def command(
 ) -> None:
     """Print the definition of a background service, or install it.
 
-    PROGRAM is gateway, which answers messages and keeps the index current, or watch, which only keeps the index current
-    (default: gateway if a chat model is set, otherwise watch).
+    PROGRAM is gateway, which answers messages and keeps the index current, serve, which does the same and serves
+    everything on one port, or watch, which only keeps the index current (default: gateway if a chat model is set,
+    otherwise watch).
     """
     if install + uninstall + status > 1:
         raise UsageError("--install, --uninstall and --status exclude each other.", hint="Use one of them.")
@@ -160,7 +162,7 @@ def _run(line: Sequence[str], hint: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise ServiceError(f"{line[0]} could not be run.", hint=hint) from exc
     if done.returncode:
-        reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        reason = one_line(done.stderr) or f"exit code {done.returncode}"
         raise ServiceError(f"'{shlex.join(line)}' failed: {reason.rstrip('.')}.", hint=hint)
 
 

@@ -7,21 +7,23 @@ import re
 from typing import Literal
 
 from kept.config import LoadedConfig
+from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import MAIN_AGENT
 from kept.server_command import client_command
 from kept.values import frozen
 
-Program = Literal["gateway", "watch"]
+Program = Literal["gateway", "serve", "watch"]
 
 WRITTEN_BY = "Written by 'kept service"
 """Marks a file that may be replaced and removed again."""
 ENV_FILE = "service.env"
 _DESCRIPTIONS: dict[Program, str] = {
     "gateway": "Kept: answer messages over HTTP and Telegram",
+    "serve": "Kept: serve MCP, HTTP and the pages on one port",
     "watch": "Kept: keep the index of the notes current",
 }
 _SPARE_STOP_S = 15
-"""Seconds on top of the gateway's own time for stopping."""
+"""Seconds on top of the time that a program takes to stop by itself."""
 _RESTART_S = 5
 _SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
@@ -53,8 +55,18 @@ def plan_service(loaded: LoadedConfig, program: Program, settings: dict[str, str
         command=(start.program, *start.options, *overrides, program),
         env_file=os.path.join(config.home, ENV_FILE),
         search_path=os.environ.get("PATH") if runs_programs else None,
-        stop_timeout_s=int(config.gateway.shutdown_timeout_s if program == "gateway" else 0) + _SPARE_STOP_S,
+        stop_timeout_s=int(_stopping_s(program, config.gateway)) + _SPARE_STOP_S,
     )
+
+
+def _stopping_s(program: Program, settings: GatewaySettings) -> float:
+    match program:
+        case "gateway":
+            return settings.shutdown_timeout_s
+        case "serve":
+            return settings.shutdown_timeout_s + settings.serve.drain_s
+        case "watch":
+            return 0.0
 
 
 def _unit_name(program: Program, home: str, agent_id: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kept.cli.output import style
 from kept.limits import clip, one_line
-from kept.sessions.client_markup import strip_markup
+from kept.sessions.client_markup import is_hidden, strip_markup
 from kept.sessions.entries import (
     AnyEntry,
     Attachment,
@@ -31,15 +31,12 @@ from kept.sessions.entries import (
     UnknownEntry,
 )
 from kept.sessions.record import SessionRecord
-from kept.sessions.spoken import call_text, result_text
+from kept.sessions.spoken import SHOWN_SPEAKERS, call_text, result_text
 from kept.sessions.transcript import Damage, TranscriptLine
 from kept.wording import plural
 
 _SHORT = 100
-_SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
 _COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
-_MARKUP_FLAG = "isMeta"
-"""Metadata of messages that Claude Code wrote for the model and does not show."""
 
 
 def time_text(when: dt.datetime) -> str:
@@ -66,7 +63,7 @@ def is_talk(line: TranscriptLine) -> bool:
 
 
 def show_lines(lines: Iterable[TranscriptLine], *, everything: bool, with_context: bool = False) -> Iterator[str]:
-    """Yield the lines to print. ``everything`` shows each entry, with thinking and the results of tools.
+    """Yield the lines to print. ``everything`` shows each entry, with thinking and the tool results.
     ``with_context`` shows below each answer what the model was sent."""
     for line in lines:
         yield from _show_content(line.content, line.number, everything=everything)
@@ -102,7 +99,7 @@ def _show_message(message: Message, when: dt.datetime, *, everything: bool) -> I
 
 def _talk_blocks(message: Message) -> Sequence[Block]:
     """Return the blocks of a message that are worth reading, without the client's markup."""
-    if message.role == "system" and message.metadata.get(_MARKUP_FLAG):
+    if is_hidden(message):
         return ()
     blocks: list[Block] = []
     for block in message.content:
@@ -183,14 +180,14 @@ def _shorten(text: str) -> str:
 
 
 def _speaker(message: Message) -> str:
-    return " ".join((message.sender or "").split()) or _SPEAKERS[message.role]
+    return one_line(message.sender or "") or SHOWN_SPEAKERS[message.role]
 
 
 # Markdown
 
 
 def markdown_text(entry: AnyEntry) -> str:
-    """Return an entry as Markdown, with the results of tools. Empty for a message without content."""
+    """Return an entry as Markdown, with the tool results. Empty for a message without content."""
     match entry:
         case Entry(body=Message() as message, timestamp=when):
             text = "\n\n".join(filter(None, (_markdown_block(block, message) for block in message.content)))

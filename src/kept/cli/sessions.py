@@ -103,12 +103,12 @@ def _list_deleted(sessions: Sequence[DeletedSession], *, as_json: bool) -> None:
 @command.command("show")
 @click.argument("reference", metavar="ID")
 @click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
-@click.option("--tools", is_flag=True, help="Show results of tools, thinking, reminders and commands too.")
+@click.option("--tools", is_flag=True, help="Show tool results, thinking, reminders and commands too.")
 @click.option("--context", is_flag=True, help="Show what the model was sent for each answer, and its size.")
 @json_option
 @click.pass_obj
 def show(options: Globals, reference: str, tail: int | None, tools: bool, context: bool, as_json: bool) -> None:
-    """Read the session ID: who said what and when. A call of a tool is one line."""
+    """Read the session ID: who said what and when. A tool call is one line."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
         lines = _read_lines(sessions, record, tail, only_talk=not (tools or as_json))

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn
+from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn_all
 from kept.cli.root import Globals
 from kept.listings import TagCount, TagList
 from kept.tools.record_json import tags_json
@@ -19,12 +19,11 @@ from kept.wording import plural
 def command(options: Globals, as_json: bool) -> None:
     """List the tags of your notes, with how many notes have each. A note with #area/home counts for #area too."""
     with options.memory() as memory, progress_bar("Indexing") as progress:
-        tags = memory.tags(progress=progress)
+        tags = memory.notes.tags(progress=progress)
     if as_json:
         print_json(tags_json(tags))
         return
-    for reason in tags.degraded:
-        warn(reason)
+    warn_all(tags.degraded)
     if not tags.tags:
         echo("No tags yet. Write #tag in a note, or 'tags: [tag]' in its front matter.")
         return

@@ -11,7 +11,8 @@ import click
 from kept.cli.command_author import command_recorder
 from kept.cli.output import echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
-from kept.errors import KeptError, ModelError, UsageError
+from kept.errors import KeptError, UsageError
+from kept.remote_errors import ModelError
 from kept.wording import plural
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 
 from kept.cli.change_text import SHORT_ID, change_lines, colour_diff
 from kept.cli.command_author import command_author
-from kept.cli.output import echo, json_option, print_json, require_consent, style, warn
+from kept.cli.output import echo, json_option, print_json, require_consent, style, warn_all
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.history.note_diff import diff_versions
@@ -44,18 +44,17 @@ def command(
         raise UsageError("A change and options were given.", hint="Name changes, or use --session, --since or --by.")
     with options.memory() as memory:
         author = command_author(memory.config.agent_id, "undo")
-        plan = memory.undo(changes or None, session=session, since=since, by=by, author=author, dry_run=True)
+        plan = memory.history.undo(changes or None, session=session, since=since, by=by, author=author, dry_run=True)
         if plan.changes and not dry_run and not yes:
             _ask(plan)
         is_final = dry_run or not plan.changes
-        result = plan if is_final else memory.undo([entry.id for entry in plan.changes], author=author)
+        result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
     if as_json:
         from kept.tools.change_json import undo_json
 
         print_json(undo_json(result, dry_run=dry_run))
         return
-    for reason in result.degraded:
-        warn(reason)
+    warn_all(result.degraded)
     if not result.changes:
         echo("There is nothing to take back.")
     elif dry_run:

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +19,8 @@ from kept.tools.record_json import to_json
 from kept.wording import plural
 
 if TYPE_CHECKING:
+    from kept.errors import KeptError
+    from kept.git_sync.sync_report import GitSyncReport
     from kept.live import LiveEvent, LiveIndex, LiveState
     from kept.memory import Memory
 
@@ -42,12 +44,28 @@ def command(options: Globals, as_json: bool) -> None:
         signal.signal(number, lambda *_: events.put(None))
     with options.memory() as memory:
         memory.index_service.require_usable()
-        with LiveIndex(memory, watch=True, listener=events.put) as live:
+        with LiveIndex(memory, watch=True, listener=events.put) as live, _git_sync(memory, live, events):
             if as_json:
                 for event in _until_stopped(events):
                     echo(json_text(event_json(event)))
             else:
                 _show(memory, live, events)
+
+
+def _git_sync(
+    memory: Memory, live: LiveIndex, events: queue.SimpleQueue[LiveEvent | None]
+) -> AbstractContextManager[object]:
+    """Synchronise with the team meanwhile, if the settings say so. The index notices what that brings."""
+    if not memory.config.agent.sync.git.enabled:
+        return nullcontext()
+    from kept.cli.sync_command import event_line
+    from kept.git_sync.sync_loop import automatic_sync
+    from kept.live import LiveEvent
+
+    def report(event: GitSyncReport | KeptError) -> None:
+        events.put(LiveEvent("notice", live.state(), event_line(event)))
+
+    return automatic_sync(memory.config, memory.workspace, memory.clock, report)
 
 
 def _until_stopped(events: queue.SimpleQueue[LiveEvent | None]) -> Iterator[LiveEvent]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kept.config.read import snake
@@ -77,10 +78,19 @@ class _NotEditable(Exception):
     pass
 
 
+@contextmanager
+def _refusing_other_shapes() -> Iterator[None]:
+    """Raise _NotEditable for a file whose lists and mappings are not those of settings."""
+    try:
+        yield
+    except (TypeError, AttributeError, LookupError):
+        raise _NotEditable from None
+
+
 def _put(tree: Any, agent_id: str, values: Mapping[str, str]) -> Any:
     """Return the settings with the values. Of several entries for an agent, the last one counts."""
     changed = copy.deepcopy(tree) or {}
-    try:
+    with _refusing_other_shapes():
         changed["agents"] = changed.get("agents") or {}
         changed["agents"]["list"] = entries = changed["agents"].get("list") or []
         entry = next((entry for entry in reversed(entries) if str(entry["id"]) == agent_id), None)
@@ -89,22 +99,18 @@ def _put(tree: Any, agent_id: str, values: Mapping[str, str]) -> Any:
             entries.append(entry)
         for key, value in values.items():
             entry[next((name for name in entry if snake(str(name)) == key), key)] = value
-    except (TypeError, AttributeError, LookupError):  # not the shape of settings
-        raise _NotEditable from None
     return changed
 
 
 def _without(tree: Any, agent_id: str) -> Any:
     """Return the settings without the agent's entries, or None if there are none."""
     changed = copy.deepcopy(tree) or {}
-    try:
+    with _refusing_other_shapes():
         entries = (changed.get("agents") or {}).get("list") or []
         rest = [entry for entry in entries if str(entry["id"]) != agent_id]
         if len(rest) == len(entries):
             return None
         changed["agents"]["list"] = rest or None
-    except (TypeError, AttributeError, LookupError):  # not the shape of settings
-        raise _NotEditable from None
     return changed
 
 

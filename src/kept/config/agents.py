@@ -26,7 +26,7 @@ _MAX_NAMES = 10
 
 def agent_names(home: str, user_file: str) -> list[str]:
     """Return the names of all agents, the main one first."""
-    others = {*filter(_is_name, (*_listed(user_file), *_used(home)))} - {MAIN_AGENT}
+    others = {*filter(is_agent_id, (*_listed(user_file), *_used(home)))} - {MAIN_AGENT}
     return [MAIN_AGENT, *sorted(others)]
 
 
@@ -90,7 +90,8 @@ def _used(home: str) -> list[str]:
         return []
 
 
-def _is_name(text: str) -> bool:
+def is_agent_id(text: str) -> bool:
+    """Return whether a text can be the id of an agent."""
     try:
         check_agent_id(text)
     except ConfigError:

@@ -97,6 +97,30 @@ class WebSettings:
 
 
 @frozen
+class ServeSettings:
+    """`kept serve`: everything behind one port."""
+
+    host: str = "127.0.0.1"
+    port: int = bounded(8750, 0, 65_535)
+    allowed_hosts: tuple[str, ...] = ()
+    """Further host names under which the server is reached, as in the Host header."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of balancers, whose X-Forwarded-For is believed."""
+    token_rate_per_s: float = bounded(20.0, 0, 1_000_000)
+    """Requests a second with one token, in the long run; 0 is unlimited."""
+    token_burst: int = bounded(100, 1, 1_000_000)
+    """Requests with one token that may come at once."""
+    address_rate_per_s: float = bounded(50.0, 0, 1_000_000)
+    """Requests a second from one address, in the long run; 0 is unlimited."""
+    address_burst: int = bounded(250, 1, 1_000_000)
+    """Requests from one address that may come at once."""
+    ready_timeout_s: float = bounded(2.0, 0.1, 60)
+    """Time within which the index has to open for /readyz."""
+    drain_s: float = bounded(0.0, 0, 600)
+    """How long to accept requests after SIGTERM, while /readyz says no, so that a balancer can take notice."""
+
+
+@frozen
 class RouteSettings:
     """An agent, and the messages that it answers. What is left out fits any message."""
 
@@ -117,8 +141,13 @@ class GatewaySettings:
     mcp: McpSettings = McpSettings()
     http: HttpSettings = HttpSettings()
     web: WebSettings = WebSettings()
+    serve: ServeSettings = ServeSettings()
     telegram: TelegramSettings = TelegramSettings()
     discord: DiscordSettings = DiscordSettings()
     max_attachment_bytes: int = bounded(5_000_000, 0, 100_000_000)
     """Largest picture or document of a message that is stored and handed to the model."""
+    lease_seconds: float = bounded(15.0, 1, 600)
+    """How long the other gateways of a team wait for a sign of life of this one before they take over its work."""
     shutdown_timeout_s: float = bounded(30.0, 0, 3_600)
+    tracing_endpoint: str | None = None
+    """Address that spans are sent to as OpenTelemetry over HTTP, such as http://127.0.0.1:4318/v1/traces."""

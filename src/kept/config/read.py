@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast
 
 from kept.config.old_names import OldName, find_old_name
-from kept.config.schema import RETIRED
 from kept.errors import ConfigError
 
 T = TypeVar("T")
@@ -41,8 +40,6 @@ def normalise(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
         key = snake(str(raw_key))
         where = f"{at}.{key}" if at else key
         if key not in known:
-            if key in (retired := RETIRED.get(kind, {})) and value == retired[key]:
-                continue
             if old := find_old_name(kind, key):
                 old_names.append((old, value))
                 continue
@@ -163,7 +160,7 @@ def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:
         # The value is not shown: headers carry keys.
         raise ConfigError(f"{where}: expected names and values, got {describe(value, hide=True)}.")
     if typing.get_origin(item) in (tuple, Literal):
-        return {str(key): coerce(item, given, f"{where}.{key}") for key, given in value.items()}
+        return {str(key): coerce(item, inner, f"{where}.{key}") for key, inner in value.items()}
     if not dataclasses.is_dataclass(item):
         return {str(key): str(text) for key, text in value.items()}
     return {str(key): _group(item, group, f"{where}.{key}") for key, group in value.items()}

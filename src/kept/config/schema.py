@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import field, fields, replace
-from typing import Any, Literal
+from typing import Literal
 
 from kept.config.agent_paths import AgentPaths
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import ProviderKeys
-from kept.config.search_settings import MemorySearchSettings, StoreSettings
+from kept.config.search_settings import MemorySearchSettings
 from kept.config.setting_fields import bounded, secret
 from kept.errors import ConfigError
 from kept.values import frozen
@@ -80,11 +80,11 @@ class ModelSettings:
     def choose(self, choice: ModelChoiceSettings) -> ModelSettings:
         """Return the settings of another model. A key goes only to the provider and the address that it is for."""
         is_same_place = choice.provider in (None, self.provider) and choice.base_url in (None, self.base_url)
-        given = {spec.name: value for spec in fields(choice) if (value := getattr(choice, spec.name)) is not None}
+        values = {spec.name: value for spec in fields(choice) if (value := getattr(choice, spec.name)) is not None}
         if is_same_place:
-            return replace(self, **given)
+            return replace(self, **values)
         base = ModelSettings(provider=self.provider, timeout_s=self.timeout_s, program=self.program, tools=self.tools)
-        return replace(base, daily_budget_tokens=self.daily_budget_tokens, **given)
+        return replace(base, daily_budget_tokens=self.daily_budget_tokens, **values)
 
 
 @frozen
@@ -243,6 +243,31 @@ class HistorySettings:
     """Size from which the oldest changes are dropped; 0 is unlimited."""
 
 
+@frozen
+class GitSyncSettings:
+    """Synchronisation of the workspace with a team, by `kept sync`."""
+
+    enabled: bool = False
+    """True to let `kept watch`, `kept gateway` and `kept serve` synchronise regularly."""
+    interval_s: float = bounded(300.0, 5, 86_400)
+    remote: str = "origin"
+    """A remote of the repository by its name, or an address."""
+    branch: str = "main"
+    host: str | None = None
+    """Name of this machine in commits and merged notes; null is its host name."""
+    private: bool = False
+    """True to take `memory/private` along."""
+    max_file_bytes: int = bounded(50_000_000, 1_000, 1 << 40)
+    """Larger files stay where they are."""
+    timeout_s: float = bounded(120.0, 1, 86_400)
+    """Longest time that a fetch or a push may take."""
+
+
+@frozen
+class TeamSyncSettings:
+    git: GitSyncSettings = GitSyncSettings()
+
+
 AgentWrites = Literal["at_once", "listed", "proposed"]
 
 
@@ -293,6 +318,7 @@ class AgentSettings:
     """MCP servers whose tools the model may call, by a name of your choice."""
     session: SessionSettings = SessionSettings()
     history: HistorySettings = HistorySettings()
+    sync: TeamSyncSettings = TeamSyncSettings()
     review: ReviewSettings = ReviewSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     schedules: ScheduleSettings = ScheduleSettings()
@@ -329,7 +355,3 @@ class Config:
     @property
     def paths(self) -> AgentPaths:
         return AgentPaths(os.path.join(self.home, "agents", self.agent_id))
-
-
-RETIRED: dict[type, dict[str, Any]] = {StoreSettings: {"driver": "sqlite"}}
-"""Settings that are gone, with the only value they could have. Files that still contain them keep working."""

@@ -18,7 +18,7 @@ def secrets_of(config: Config) -> Iterator[str]:
         for name, value, is_secret in settings_of(part):
             if is_secret and value:
                 yield from value.values() if isinstance(value, dict) else (str(value),)
-            elif name.endswith(("_url", ".url")) and value:
+            if name.endswith(("_url", ".url")) and value:
                 yield from _secrets_in_url(str(value))
     for provider in KEY_VARIABLES:
         yield config.keys.find(provider) or ""
@@ -31,4 +31,5 @@ def _secrets_in_url(url: str) -> Iterator[str]:
     except ValueError:
         return
     yield unquote(parts.netloc.rpartition("@")[0].rpartition(":")[2])
-    yield from (value for _, value in parse_qsl(parts.query))
+    is_database = parts.scheme in ("postgres", "postgresql")  # sslmode=require must not hide "require" everywhere
+    yield from (value for name, value in parse_qsl(parts.query) if name == "password" or not is_database)

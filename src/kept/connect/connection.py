@@ -20,8 +20,10 @@ from kept.connect.clients import SERVER, Client, ClientEnvironment, Scope, entry
 from kept.connect.json_editor import JsonSyntaxError, as_parsed, parse, remove_entry, set_entry, syntax_error
 from kept.connect.plugin import plugin_files, plugin_folder, settings_entries
 from kept.connect.toml_editor import remove_table, set_table
-from kept.durable import locked, make_private_folder, set_file_aside, sync_folder, write_atomic
+from kept.damaged_records import set_file_aside
+from kept.durable import make_private_folder, sync_folder, write_atomic
 from kept.errors import ConfigError, LockBusy, WriteFailed
+from kept.file_lock import locked
 from kept.server_command import ServerCommand
 from kept.values import frozen
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kept.context.fence import clean_lines
 from kept.errors import KeptError
-from kept.indexing.project_scope import bound_scope
+from kept.indexing.memory_view import bound_scope
 from kept.memory import Memory
 from kept.tools.tool_text import quote, show_name
 from kept.workspace.daily import DailyNotes, daily_parts, project_daily_notes

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from kept.limits import is_count
+from kept.limits import as_dict, as_list, is_count
 from kept.sessions.echoes import RECALLED
 from kept.sessions.entries import Message
 from kept.values import frozen
@@ -75,16 +75,12 @@ def read_context(message: Message) -> dict[str, Any] | None:
 def read_recalled(message: Message) -> list[dict[str, Any]]:
     """Return the memories that were recalled for an answer. Older transcripts have their citations alone."""
     items = message.metadata.get(RECALLED)
-    passages = ({"citation": item} if isinstance(item, str) else item for item in _list(items))
+    passages = ({"citation": item} if isinstance(item, str) else item for item in as_list(items))
     return [item for item in passages if isinstance(item, dict) and isinstance(item.get("citation"), str)]
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _read_tokens(tokens: Any) -> dict[str, Any]:
-    counts = tokens if isinstance(tokens, dict) else {}
+    counts = as_dict(tokens)
     files = counts.get("files")
     known: dict[str, Any] = {name: counts[name] for name in (*PARTS, "total") if is_count(counts.get(name))}
     known["files"] = {name: size for name, size in files.items() if is_count(size)} if isinstance(files, dict) else {}

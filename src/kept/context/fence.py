@@ -28,6 +28,9 @@ _JOINERS = "\u200c\u200d"
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | frozenset(map(chr, range(0xE0100, 0xE01F0)))
 """Invisible characters whose Unicode category does not show it."""
 
+_NO_OTHERS = dict.fromkeys(code for code in range(128) if not chr(code).isalnum())
+"""Table for `str.translate` that removes what is neither letter nor digit."""
+
 _ROLES = (
     "system|assistant|user|human|ai|model|developer|tools?|function|invoke|parameter|antml|result|think|instructions?"
 )
@@ -85,9 +88,10 @@ def clean_lines(text: str) -> list[str]:
     """Return the lines of a text without invisible characters, and with tokens of chat templates escaped."""
     lines = []
     for line in _LINE_END.split(text):
-        is_plain = line.isascii() and line.isprintable()
+        is_plain = line.isprintable() and (line.isascii() or _INVISIBLE.isdisjoint(line))
         visible = line if is_plain else "".join(map(_visible_char, line))
-        lines.append(_TEMPLATE.sub(r"\g<0>\\", visible))
+        may_be_template = "<" in visible or "[" in visible or "|>" in visible
+        lines.append(_TEMPLATE.sub(r"\g<0>\\", visible) if may_be_template else visible)
     return lines
 
 
@@ -98,9 +102,9 @@ def clean_line(text: str, max_chars: int) -> str:
 
 def skeleton(text: str) -> str:
     """Return the letters and digits of a text in lower case and normal width, to find a disguised marker."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    return re.sub(r"[^0-9a-z]+", "", text.lower())
+    if text.isascii():
+        return text.lower().translate(_NO_OTHERS)
+    return re.sub(r"[^0-9a-z]+", "", unicodedata.normalize("NFKC", text).lower())
 
 
 @cache

@@ -72,26 +72,30 @@ class TurnOptions:
     """Files to hand over with a message, by the id of its entry."""
 
 
-def make_turns(messages: Sequence[LoggedMessage], options: TurnOptions, leads: Mapping[str, str]) -> tuple[Turn, ...]:
-    """Return the turns of a conversation. ``leads`` has text to put before a message, by the id of its entry."""
+def make_turns(messages: Sequence[LoggedMessage], options: TurnOptions, leads: Mapping[str, str]) -> list[list[Turn]]:
+    """Return the turns of each message of a conversation, for `merge_turns`.
+
+    ``leads`` has text to put before a message, by the id of its entry.
+    """
     results: _Results = {}
     for index, logged in enumerate(messages):
         for block in logged.message.content:
             if isinstance(block, ToolResult):
                 results.setdefault(block.call_id, []).append((index, block, logged))
-    turns: list[Turn] = []
+    turns: list[list[Turn]] = []
     for index, logged in enumerate(messages):
         match logged.message.role:
             case "assistant":
-                turns += _answer_turns(logged, index, results, options)
+                turns.append(_answer_turns(logged, index, results, options))
             case "user":
-                turns.append(Turn("user", tuple(iter_user_parts(logged, options, leads.get(logged.entry.id, "")))))
+                parts = iter_user_parts(logged, options, leads.get(logged.entry.id, ""))
+                turns.append([Turn("user", tuple(parts))])
             case "system":
                 text = _message_text(logged, options)
-                turns += [Turn.of("user", options.fence.block("remark", text))] if text.strip() else []
+                turns.append([Turn.of("user", options.fence.block("remark", text))] if text.strip() else [])
             case "tool":
-                pass  # rendered with its call; a result without a call is dropped
-    return merge_turns(turns)
+                turns.append([])  # rendered with its call; a result without a call is dropped
+    return turns
 
 
 def merge_turns(turns: Iterable[Turn]) -> tuple[Turn, ...]:
@@ -109,7 +113,7 @@ def merge_turns(turns: Iterable[Turn]) -> tuple[Turn, ...]:
     return tuple(merged)
 
 
-def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options: TurnOptions) -> tuple[Turn, Turn]:
+def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options: TurnOptions) -> list[Turn]:
     """Return an answer with its tool calls, and their results."""
     text = _message_text(logged, options)
     parts: list[Part] = [*_iter_thoughts(logged, options)]
@@ -141,7 +145,7 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
         text = shorten(result.text, options.message_tokens, f"the full text is in {place}")
         block = options.fence.block("result", text, tool=result.name)
         outputs.append(ToolOutput(call_id, block, is_error=result.is_error))
-    return Turn("assistant", tuple(parts)), Turn("user", tuple(outputs))
+    return [Turn("assistant", tuple(parts)), Turn("user", tuple(outputs))]
 
 
 def _iter_thoughts(logged: LoggedMessage, options: TurnOptions) -> Iterator[Part]:
@@ -170,7 +174,7 @@ def _shorten_arguments(arguments: Mapping[str, Any], logged: LoggedMessage, opti
 
 def iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> Iterator[Part]:
     message, fence = logged.message, options.fence
-    group = group_block(message.metadata.get(GROUP), fence)
+    group = group_block(message.metadata[GROUP], fence) if GROUP in message.metadata else ""
     quoted, quote = "", message.metadata.get(QUOTED)
     if isinstance(quote, dict) and str(quote.get("text", "")).strip():
         quoted = fence.block("quoted", str(quote["text"]), **{"from": str(quote.get("from") or "somebody")})

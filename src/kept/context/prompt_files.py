@@ -30,10 +30,6 @@ class ShownFile:
         return self.cut is None or (self.cut.from_line is not None and line < self.cut.from_line)
 
 
-def is_instruction(name: str) -> bool:
-    return name in INSTRUCTING
-
-
 def is_long_term(name: str) -> bool:
     """Return whether a file is a long-term memory: that of all, or that of a person."""
     return name.rpartition("/")[2] in LONG_TERM
@@ -51,12 +47,12 @@ def choose_shown(files: Sequence[WorkspaceFile], *, file_tokens: int, files_toke
         key=lambda file: order.index(file.name) if file.name in order else len(order),
     )
     sizes = {file.name: min(file_tokens, estimate_tokens(file.text)) for file in ordered}
-    facts = sum(size for name, size in sizes.items() if not is_instruction(name))
+    facts = sum(size for name, size in sizes.items() if name not in INSTRUCTING)
     reserved = min(facts, files_tokens // 2)
     left = files_tokens - reserved
     shown_files = []
     for file in ordered:
-        if reserved and not is_instruction(file.name):
+        if reserved and file.name not in INSTRUCTING:
             left, reserved = left + reserved, 0
         shorten_file = keep_head if is_long_term(file.name) else shorten_lines
         text, cut = shorten_file(file.name, file.text.strip("\n"), min(file_tokens, left))

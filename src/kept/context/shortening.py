@@ -56,11 +56,11 @@ def shorten_lines(name: str, text: str, limit_tokens: int) -> tuple[str, Trimmed
     tail = _count_fitting(lines[head:][::-1], limit_tokens - round(limit_tokens * _HEAD_SHARE))
     shown = (*lines[:head], *(lines[-tail:] if tail else ()))
     if not shown:  # not even one line fits
-        kept = shorten(text, limit_tokens, f"the full text is in {name}")
-        return kept, TrimmedText(name, min(limit_tokens, estimate_tokens(kept)), total)
+        shortened = shorten(text, limit_tokens, f"the full text is in {name}")
+        return shortened, TrimmedText(name, min(limit_tokens, estimate_tokens(shortened)), total)
     remark = f"[… lines {head + 1} to {len(lines) - tail} of {name} are left out here …]"
-    kept = "\n".join((*shown[:head], remark, *shown[head:]))
-    return kept, TrimmedText(name, estimate_tokens("\n".join(shown)), total, head + 1)
+    shortened = "\n".join((*shown[:head], remark, *shown[head:]))
+    return shortened, TrimmedText(name, estimate_tokens("\n".join(shown)), total, head + 1)
 
 
 def keep_head(name: str, text: str, limit_tokens: int) -> tuple[str, TrimmedText | None]:

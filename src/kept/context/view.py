@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kept.limits import is_count
@@ -27,7 +27,7 @@ DEFERRED = "deferred"
 BACKLOG = "backlog"
 """Field of a flush that has read such messages."""
 APPROVAL, ASKED = "approval", "asked"
-"""Name of the states about calls of tools that need permission, and the decision before there is one."""
+"""Name of the states about tool calls that need permission, and the decision before there is one."""
 
 
 @frozen
@@ -98,11 +98,8 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
         LoggedMessage(numbers[id(entry)], entry, entry.body) for entry in entries if isinstance(entry.body, Message)
     ]
     from_line = numbers[id(entries[first])] if first < len(entries) else 0
-    flushes = [
-        (index, entry.body)
-        for index, entry in enumerate(entries)
-        if isinstance(entry.body, StateEntry) and entry.body.name == FLUSH and not _field(entry.body, BACKLOG)
-    ]
+    states = [(index, entry.body) for index, entry in enumerate(entries) if isinstance(entry.body, StateEntry)]
+    flushes = [(index, state) for index, state in states if state.name == FLUSH and not _field(state, BACKLOG)]
     return ConversationView(
         messages=tuple(logged for logged in messages if first < len(entries) and logged.line >= from_line),
         compaction=compaction,
@@ -111,16 +108,12 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
         flushed_line=max((_flushed_line(flush) for _, flush in flushes), default=0),
         answers=tuple(logged for logged in messages if logged.message.role == "assistant" and logged.answered_ids),
         inbound=tuple(logged for logged in messages if logged.message.role == "user" and logged.inbound_id is not None),
-        pruned_line=max((_line(entry.body) for entry in entries if _is_state(entry, PRUNED)), default=0),
-        backlog=tuple(_find_backlog(entries, messages)),
-        undecided=_find_undecided(entries),
+        pruned_line=max((_line(state) for _, state in states if state.name == PRUNED), default=0),
+        backlog=tuple(_find_backlog(entries, messages)) if compactions else (),
+        undecided=_find_undecided(state for _, state in states) if states else frozenset(),
         summary=compaction.body.summary if compaction and isinstance(compaction.body, CompactionEntry) else "",
         end=Position(lines[-1].end, lines[-1].number) if lines else Position(),
     )
-
-
-def _is_state(entry: Entry, name: str) -> bool:
-    return isinstance(entry.body, StateEntry) and entry.body.name == name
 
 
 def _field(body: object, name: str) -> Any:
@@ -142,7 +135,8 @@ def _find_backlog(entries: Sequence[Entry], messages: Sequence[LoggedMessage]) -
     ]
     if not ranges:
         return
-    done = (_line(entry.body) for entry in entries if _is_state(entry, FLUSH) and _field(entry.body, BACKLOG))
+    states = (entry.body for entry in entries if isinstance(entry.body, StateEntry))
+    done = (_line(state) for state in states if state.name == FLUSH and _field(state, BACKLOG))
     flushed = max(done, default=0)
     for logged in messages:
         if logged.line > flushed and any(first <= logged.line <= last for first, last in ranges):
@@ -153,11 +147,11 @@ def _is_range(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(is_count, value))
 
 
-def _find_undecided(entries: Sequence[Entry]) -> frozenset[str]:
+def _find_undecided(states: Iterable[StateEntry]) -> frozenset[str]:
     decisions: dict[str, object] = {}
-    for entry in entries:
-        if isinstance(entry.body, StateEntry) and entry.body.name == APPROVAL and isinstance(entry.body.value, dict):
-            decisions[str(entry.body.value.get("call"))] = entry.body.value.get("decision")
+    for state in states:
+        if state.name == APPROVAL and isinstance(state.value, dict):
+            decisions[str(state.value.get("call"))] = state.value.get("decision")
     return frozenset(call for call, decision in decisions.items() if decision == ASKED)
 
 

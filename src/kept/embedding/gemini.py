@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import RemoteEmbedder, get_list
-from kept.errors import BadAnswer
+from kept.remote_errors import BadAnswer
 
 _TASKS: dict[Role, str] = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
 

@@ -22,8 +22,8 @@ from typing import Any, BinaryIO
 from kept.config import LocalModelSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.local_model import encodable, measure_calibration, require_packages, sample_digest
-from kept.errors import EmbedderUnavailable, EmbeddingFailed
 from kept.records import Matrix
+from kept.remote_errors import EmbedderUnavailable, EmbeddingFailed
 from kept.values import frozen
 
 _BATCH_TEXTS = 16

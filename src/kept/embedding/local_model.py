@@ -12,9 +12,9 @@ from typing import Protocol
 
 from kept.config import LocalModelSettings
 from kept.embedding.base import Calibration, Embedder, Role
-from kept.errors import EmbedderUnavailable
 from kept.limits import utf8_safe
 from kept.records import Matrix
+from kept.remote_errors import EmbedderUnavailable
 from kept.values import frozen
 
 _SAMPLE_BYTES = 1 << 20
@@ -212,3 +212,8 @@ def measure_calibration(embedder: TextEmbedder) -> Calibration:
 
 def _rows(matrix: Matrix) -> list[tuple[float, ...]]:
     return [struct.unpack(f"<{matrix.dims}f", row) for row in matrix]
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

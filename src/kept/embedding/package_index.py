@@ -15,9 +15,11 @@ from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from urllib.parse import unquote, urljoin, urlsplit
 
-from kept.errors import KeptError, RemoteError
+from kept.durable import read_if_possible
+from kept.errors import KeptError
 from kept.net import RetryPolicy
 from kept.net.file_download import download_page
+from kept.remote_errors import RemoteError
 from kept.values import frozen
 
 PYPI = "https://pypi.org/simple"
@@ -110,16 +112,8 @@ def _read_page(page: str, policy: RetryPolicy | None) -> list[str]:
     if path is None:
         content = download_page(page, accept=_ACCEPT, policy=policy)
     else:
-        page, content = f"file://{path}", _read_local(os.path.join(path, "index.html"))
+        page, content = f"file://{path}", read_if_possible(os.path.join(path, "index.html"))
     return [urljoin(page, link) for link in _links_in(content)]
-
-
-def _read_local(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
 
 
 def _links_in(content: bytes) -> Iterator[str]:

@@ -18,7 +18,7 @@ from kept.embedding.model_catalogue import (
     model_folder,
 )
 from kept.embedding.static import StaticEmbedder
-from kept.errors import EmbedderUnavailable, EmbeddingError
+from kept.remote_errors import EmbedderUnavailable, EmbeddingError
 
 
 def open_chosen(models_folder: str, settings: MemorySearchSettings) -> Embedder:

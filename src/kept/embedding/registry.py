@@ -1,7 +1,7 @@
 """The table of embedding providers. A provider's code is imported when it is chosen, not before.
 
 Another package adds a provider with an entry point in the group `kept.embedders`: its name is that of the provider,
-and it is called with the settings (a MemorySearch) and returns an Embedder.
+and it is called with the settings (`MemorySearchSettings`) and returns an Embedder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kept.config import MemorySearchSettings, ProviderKeys, RemoteSettings
 from kept.embedding.base import Embedder
-from kept.errors import EmbedderUnavailable, EmbeddingError, UnknownProvider
+from kept.remote_errors import EmbedderUnavailable, EmbeddingError, UnknownProvider
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ PROVIDERS = {
 
 
 def find_price(provider: str, model: str, settings: MemorySearchSettings) -> float | None:
-    """Return US dollars per million tokens, or None if unknown: an unlisted model, or another endpoint."""
+    """Return US dollars per million tokens, or None if unknown: an unlisted model, or a custom base_url."""
     entry = PROVIDERS.get(provider)
     if entry is not None and entry.usd_per_million_tokens is None:
         return 0.0
@@ -251,14 +251,14 @@ def _make_from_entry_point(name: str, settings: MemorySearchSettings) -> Embedde
         embedder: Any = points[name].load()(settings)
     except EmbeddingError:
         raise
-    except Exception as exc:  # a stranger's code may raise anything
+    except Exception as exc:  # code of another package may raise anything
         raise EmbedderUnavailable(
             f"The embedding provider '{name}' could not be started ({type(exc).__name__}).",
             hint=f"It comes from {points[name].value}; see its documentation.",
         ) from exc
     if not isinstance(embedder, Embedder):
         raise EmbedderUnavailable(
-            f"The embedding provider '{name}' does not give an embedder.",
+            f"The embedding provider '{name}' did not return an embedder.",
             hint=f"{points[name].value} has to return an object with identity, calibration and embed.",
         )
     return embedder

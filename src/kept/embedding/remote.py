@@ -17,16 +17,6 @@ from typing import Any, ClassVar, Self
 
 from kept.config import KEY_VARIABLES, MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.errors import (
-    AccessRefused,
-    BadAnswer,
-    EmbedderUnavailable,
-    EmbeddingError,
-    EmbeddingFailed,
-    QuotaExhausted,
-    RemoteError,
-    RequestRefused,
-)
 from kept.limits import MAX_TOKENS, is_count
 from kept.net import (
     DOCUMENT_TIMEOUTS,
@@ -41,6 +31,16 @@ from kept.net import (
     is_auth_header,
 )
 from kept.records import Gap, Matrix
+from kept.remote_errors import (
+    AccessRefused,
+    BadAnswer,
+    EmbedderUnavailable,
+    EmbeddingError,
+    EmbeddingFailed,
+    QuotaExhausted,
+    RemoteError,
+    RequestRefused,
+)
 from kept.reports import Usage
 from kept.values import frozen
 

@@ -24,8 +24,8 @@ from itertools import pairwise
 from typing import Any
 
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.errors import EmbedderUnavailable
 from kept.records import Matrix
+from kept.remote_errors import EmbedderUnavailable
 
 MODEL = "wordllama-l2-256"
 DIMS = 256

@@ -4,8 +4,10 @@ places             the request, the places, and the plan that a person confirms
 needles            the texts to look for, and the forms in which they may be stored
 planner            finds the places; reads only
 order              what a forget does, as a value, and the journal that survives a crash
-note_places, transcript_places, history_places, record_files, archive_places, derived_files, leftover_files
+note_places, transcript_places, history_places, proposal_places, record_files, attachment_files, archive_places,
+derived_files, leftover_files, team_records
                    the stores to scrub; a new store needs a class with a name and `scrub`
+memory_forgetting  `Memory.forgetting`: opens what a forget needs
 forgetter          carries a plan out, or finishes one that was interrupted
 byte_scan          searches all bytes afterwards
 receipt            what was done, without a word of what was forgotten

@@ -1,4 +1,4 @@
-"""Files that came with messages: those that no message mentions any more are erased."""
+"""Files that came with messages: those that no message mentions are erased."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import re
 import time
 
 from kept.config import Config
-from kept.durable import erase_file
-from kept.errors import WriteFailed
-from kept.forgetting.order import ForgetOrder, ScrubResult
+from kept.forgetting.order import ForgetOrder, ScrubResult, erase_files
 from kept.forgetting.transcript_places import iter_transcript_files
 from kept.sessions.attachments import AttachmentFolder
 
@@ -30,18 +28,8 @@ class AttachmentStore:
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         folder = AttachmentFolder(self.config.paths.attachments)
         mentioned = find_mentioned(self.config)
-        result = ScrubResult()
-        for name in folder.names():
-            path = os.path.join(folder.path, name)
-            if name[:64].encode() in mentioned or time.time() - os.stat(path).st_mtime < _GRACE_S:
-                continue
-            try:
-                erase_file(path)
-            except WriteFailed as exc:
-                result += ScrubResult(unreachable=(exc.message,), is_complete=False)
-            else:
-                result += ScrubResult(removed=1)
-        return result
+        paths = (os.path.join(folder.path, name) for name in folder.names() if name[:64].encode() not in mentioned)
+        return erase_files(path for path in paths if time.time() - os.stat(path).st_mtime >= _GRACE_S)
 
 
 def find_mentioned(config: Config) -> frozenset[bytes]:

@@ -1,7 +1,7 @@
-"""Carry a forget out: the journal first, then store by store, then the search through all bytes, then the receipt.
+"""Carries a forget out: the journal first, then store by store, then the search through all bytes, then the receipt.
 
 1. write the journal                      a crash from now on is finished by the next run
-2. record the hashes of what goes         an import that runs meanwhile leaves it out
+2. record the hashes of these texts       an import that runs meanwhile leaves it out
 3. scrub each store, and note that it is done
 4. search all bytes, and save the receipt
 5. overwrite and remove the journal       unless a store was busy: then the next run goes on
@@ -16,8 +16,9 @@ from dataclasses import replace
 
 from kept.clock import Clock, new_id
 from kept.config import Config
-from kept.durable import locked, make_private_folder
+from kept.durable import make_private_folder
 from kept.errors import ForgetFailed, KeptError, LockBusy
+from kept.file_lock import locked
 from kept.forgetting.archive_places import ArchiveStore
 from kept.forgetting.attachment_files import AttachmentStore
 from kept.forgetting.byte_scan import ByteScan, scan_bytes
@@ -41,13 +42,15 @@ from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.forgetting.proposal_places import ProposalStore
 from kept.forgetting.receipt import ForgetReceipt, hash_removed, list_unreachable, make_receipt_of, save_receipt
 from kept.forgetting.record_files import ExportStore, InboxStore, RecordStore
+from kept.forgetting.team_records import TeamRecordStore
 from kept.forgetting.transcript_places import TranscriptStore
 from kept.history.note_history import open_history
 from kept.indexing.service import IndexService
-from kept.records import PRIVATE_FOLDER, PROJECTS_FOLDER, parse_citation
-from kept.sessions.forgotten_text import LEAST_LINE_CHARS, ForgottenText, normalise_line
+from kept.records import parse_citation
+from kept.sessions.forgotten_text import MIN_LINE_CHARS, ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
 from kept.values import frozen
+from kept.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 from kept.workspace.workspace import Workspace
 
 _LOCK_WAIT_S = 30.0
@@ -80,6 +83,7 @@ class Forgetter:
             RecordStore(self.config),
             ProposalStore(self.workspace),
             self.inbox or InboxStore(self.config),
+            *((TeamRecordStore(self.config),) if self.config.memory_search.store.is_shared else ()),
             AttachmentStore(self.config),
             ExportStore(self.config, self.workspace.root),
             ArchiveStore(self.config, self.workspace.root),
@@ -225,7 +229,7 @@ def _short_lines(whole: Iterable[Place]) -> list[LineCut]:
         for place in whole
         if place.kind == "note"
         for number, line in enumerate(place.text.split("\n"), 1)
-        if line.strip() and len(normalise_line(line)) < LEAST_LINE_CHARS
+        if line.strip() and len(normalise_line(line)) < MIN_LINE_CHARS
     ]
 
 

@@ -6,8 +6,9 @@ import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
 
-from kept.durable import DAMAGED_ENDING, locked
+from kept.damaged_records import DAMAGED_ENDING
 from kept.errors import KeptError
+from kept.file_lock import locked
 from kept.forgetting.needles import Matcher
 from kept.forgetting.note_places import NoteHunt, find_cuts, matching_passages, name_words
 from kept.forgetting.order import ForgetOrder, LineCut, ScrubResult
@@ -47,7 +48,7 @@ def iter_versions(log: ChangeLog) -> Iterator[tuple[str, str, bytes]]:
 
 
 def find_in_history(history: NoteHistory, matcher: Matcher) -> list[Place]:
-    """Return the changes whose note had what is looked for."""
+    """Return the changes whose note contained the words."""
     places: dict[str, Place] = {}
     for number, (change, path, data) in enumerate(iter_versions(history.log)):
         if number >= _MOST_READ and places:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 
 from kept.config import Config
-from kept.durable import erase_file, is_abandoned, is_temporary, locked
-from kept.errors import WriteFailed
+from kept.durable import is_abandoned, is_temporary
+from kept.file_lock import locked
 from kept.forgetting.byte_scan import iter_all_files
 from kept.forgetting.needles import Matcher
-from kept.forgetting.order import ForgetOrder, ScrubResult
+from kept.forgetting.order import ForgetOrder, ScrubResult, erase_files
 from kept.forgetting.places import Place, digest_of
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.workspace import Workspace
@@ -35,7 +35,7 @@ def find_in_leftovers(config: Config, workspace: str, matcher: Matcher) -> list[
 
 
 class LeftoverStore:
-    """Erases temporary files that no process will rename any more, whatever they have."""
+    """Erases temporary files that no process will rename, whatever they contain."""
 
     name = "leftovers"
 
@@ -44,13 +44,5 @@ class LeftoverStore:
         self.workspace = workspace
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
-        result = ScrubResult()
         with locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
-            for path in iter_leftovers(self.config, self.workspace.root):
-                try:
-                    erase_file(path)
-                except WriteFailed as exc:
-                    result += ScrubResult(unreachable=(exc.message,), is_complete=False)
-                else:
-                    result += ScrubResult(removed=1)
-        return result
+            return erase_files(iter_leftovers(self.config, self.workspace.root))

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cached_property
 
-from kept.sessions.forgotten_text import LEAST_LINE_CHARS, iter_long_lines, normalise_line
+from kept.sessions.forgotten_text import MIN_LINE_CHARS, iter_long_lines, normalise_line
 from kept.values import frozen
 
 SEARCHED_LINES = 200
@@ -31,7 +31,7 @@ class Needles:
     @classmethod
     def of_texts(cls, texts: Iterable[str], words: tuple[str, ...] = ()) -> Needles:
         lines = dict.fromkeys(line.strip().lstrip("-*+>#•| ") for text in texts for line in text.splitlines())
-        return cls(words, tuple(line for line in lines if len(normalise_line(line)) >= LEAST_LINE_CHARS))
+        return cls(words, tuple(line for line in lines if len(normalise_line(line)) >= MIN_LINE_CHARS))
 
     def __bool__(self) -> bool:
         return bool(self.words or self.lines)
@@ -69,7 +69,7 @@ class Matcher:
         return self._words is not None and self._words.search(text) is not None
 
     def has_line(self, text: str) -> bool:
-        if not self._lines or len(text) < LEAST_LINE_CHARS:
+        if not self._lines or len(text) < MIN_LINE_CHARS:
             return False
         if any(line in self._lines for line in iter_long_lines(text)):
             return True

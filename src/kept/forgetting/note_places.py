@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from kept.durable import erase_file, locked, replace_erasing
+from kept.durable import erase_file, replace_erasing
 from kept.errors import KeptError, NoteNotFound, PathRefused
+from kept.file_lock import locked
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.order import ForgetOrder, LineCut, ScrubResult
 from kept.forgetting.places import Place, digest_of
@@ -119,8 +120,8 @@ def find_in_note(path: str, text: str, matcher: Matcher) -> list[Place]:
 def matching_passages(text: str, matcher: Matcher) -> list[NotePassage]:
     passages = [passage for passage in split_passages(text) if matcher.matches(passage.text)]
     lines = text.split("\n")
-    gone = {number for passage in passages for number in range(passage.start_line, passage.end_line + 1)}
-    rest = "\n".join("" if number in gone else line for number, line in enumerate(lines, 1))
+    removed = {number for passage in passages for number in range(passage.start_line, passage.end_line + 1)}
+    rest = "\n".join("" if number in removed else line for number, line in enumerate(lines, 1))
     if matcher.matches(rest):  # the words run over two passages
         passages += _passages_between(rest, matcher)
     return sorted(passages, key=lambda passage: passage.start_line)
@@ -242,7 +243,7 @@ def _each(scrub: Callable[[], ScrubResult]) -> ScrubResult:
 
 
 def find_cuts(text: str, cuts: Iterable[LineCut]) -> tuple[list[tuple[int, int]], list[str]]:
-    """Return the lines to cut, as first and last line, and citations of those whose text is not there any more.
+    """Return the lines to cut, as first and last line, and citations of those whose text is no longer there.
 
     A text is looked for near the line where it was: lines above it may have been added or removed since.
     """

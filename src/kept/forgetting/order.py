@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from kept.durable import erase_file, replace_erasing
-from kept.errors import ForgetFailed
+from kept.errors import ForgetFailed, WriteFailed
 from kept.forgetting.needles import Needles
 from kept.forgetting.places import ForgetPlan, Place
 from kept.limits import strict_json
@@ -98,6 +98,19 @@ class ScrubResult:
             self.unreachable + other.unreachable,
             self.is_complete and other.is_complete,
         )
+
+
+def erase_files(paths: Iterable[str]) -> ScrubResult:
+    """Erase files, and report those that cannot be erased."""
+    result = ScrubResult()
+    for path in paths:
+        try:
+            erase_file(path)
+        except WriteFailed as exc:
+            result += ScrubResult(unreachable=(exc.message,), is_complete=False)
+        else:
+            result += ScrubResult(removed=1)
+    return result
 
 
 class ForgetStore(Protocol):

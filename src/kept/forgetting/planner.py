@@ -32,7 +32,8 @@ from kept.forgetting.transcript_places import (
     spoken_texts,
 )
 from kept.history.note_history import open_history
-from kept.records import Hit, SearchResult, Viewer, parse_citation, private_folder_of
+from kept.records import Hit, SearchResult, parse_citation
+from kept.search.periods import to_ms
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
 from kept.sessions.people import People, find_account
 from kept.sessions.record import SessionRecord
@@ -41,6 +42,7 @@ from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import is_transcript_citation
 from kept.sessions.visible import get_visible
 from kept.values import frozen
+from kept.visibility import Viewer, private_folder_of
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace
@@ -379,10 +381,10 @@ def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> 
     for record in scope.sessions.recent() if os.path.isdir(scope.sessions.folder) else ():
         if not scope.is_visible(record.citation):
             continue
-        if _ms(record.updated) < before_ms:
+        if to_ms(record.updated) < before_ms:
             places.append(session_place(record))
             paths.append(record.transcript_path)
-        elif _ms(record.created) < before_ms:
+        elif to_ms(record.created) < before_ms:
             matches, _ = find_in_transcript(
                 record.transcript_path, Matcher(Needles()), lambda entry: _is_before(entry, before_ms)
             )
@@ -392,7 +394,7 @@ def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> 
         day = (daily.find_day(path) or (None, 0))[0]
         if (
             day is not None
-            and _day_ms(day + dt.timedelta(days=1)) <= before_ms
+            and to_ms(dt.datetime.combine(day, dt.time()) + dt.timedelta(days=1)) <= before_ms
             and scope.notes.is_writable(absolute, path)
         ):
             places.append(whole_note(path, note.text))
@@ -400,12 +402,4 @@ def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> 
 
 
 def _is_before(entry: AnyEntry, before_ms: int) -> bool:
-    return isinstance(entry, Entry) and not isinstance(entry.body, SessionStart) and _ms(entry.timestamp) < before_ms
-
-
-def _ms(when: dt.datetime) -> int:
-    return int(when.timestamp() * 1000)
-
-
-def _day_ms(day: dt.date) -> int:
-    return _ms(dt.datetime(day.year, day.month, day.day).astimezone())
+    return isinstance(entry, Entry) and not isinstance(entry.body, SessionStart) and to_ms(entry.timestamp) < before_ms

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kept.config import Config
-from kept.durable import append_durably, make_private_folder, mend_end
+from kept.damaged_records import mend_end
+from kept.durable import append_durably, make_private_folder
 from kept.forgetting.byte_scan import ByteScan, LeftOver
 from kept.forgetting.needles import Matcher
 from kept.forgetting.order import ForgetOrder

@@ -13,8 +13,10 @@ from typing import Any
 
 from kept.config import Config
 from kept.config.agent_paths import GATEWAY_LOCK
-from kept.durable import DAMAGED_ENDING, TORN_ENDING, claimed, locked, replace_erasing
+from kept.damaged_records import DAMAGED_ENDING, TORN_ENDING
+from kept.durable import read_if_possible, replace_erasing
 from kept.errors import KeptError
+from kept.file_lock import claimed, locked
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.note_places import matching_passages
 from kept.forgetting.order import ForgetOrder, ScrubResult
@@ -34,19 +36,19 @@ INBOX = "inbox.jsonl"
 def scrub_text(data: bytes, matcher: Matcher, name: str) -> bytes:
     """Return a file without what matches."""
     if name.endswith(".json"):
-        return _scrub_json(data, matcher)
+        return scrub_json(data, matcher)
     if name.endswith((".md", ".txt")):
         return _scrub_prose(data, matcher)
     lines = []
     for line in data.splitlines(keepends=True):
         if not matcher.may_match_raw(line):
             lines.append(line)
-        elif (scrubbed := _scrub_line(line, matcher, name)) is not None:
+        elif (scrubbed := scrub_line(line, matcher, name)) is not None:
             lines.append(scrubbed)
     return b"".join(lines)
 
 
-def _scrub_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
+def scrub_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
     """Return a line of JSON with empty texts, or None for any other line that matches and for a copy of a passage."""
     try:
         tree = strict_json.decode(line.decode("utf-8"))
@@ -64,7 +66,7 @@ def _scrub_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
     return json.dumps(blanked, separators=(",", ":")).encode() + b"\n"
 
 
-def _scrub_json(data: bytes, matcher: Matcher) -> bytes:
+def scrub_json(data: bytes, matcher: Matcher) -> bytes:
     try:
         tree = strict_json.decode(data.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -116,7 +118,7 @@ def _iter_files(root: str, leave_out: tuple[str, ...] = ()) -> Iterator[str]:
 
 def find_in_file(path: str, matcher: Matcher, kind: Kind, shown: str) -> list[Place]:
     """Return a place for a file that has something to scrub, with the number of lines that change."""
-    data = _read(path)
+    data = read_if_possible(path)
     scrubbed = scrub_text(data, matcher, os.path.basename(path))
     if scrubbed == data:
         return []
@@ -128,8 +130,8 @@ def find_in_file(path: str, matcher: Matcher, kind: Kind, shown: str) -> list[Pl
 def is_only_asked(path: str, needles: Needles) -> bool:
     """Return whether all that matches in an inbox are /forget commands: the request itself is not what it is about."""
     matcher = Matcher(needles)
-    for line in _read(path).splitlines():
-        if matcher.may_match_raw(line) and _scrub_line(line, matcher, INBOX) != line and not _is_forget_command(line):
+    for line in read_if_possible(path).splitlines():
+        if matcher.may_match_raw(line) and scrub_line(line, matcher, INBOX) != line and not _is_forget_command(line):
             return False
     return True
 
@@ -140,14 +142,6 @@ def _is_forget_command(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(record, dict) and str(record.get("text", "")).lstrip().lower().startswith("/forget")
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
 
 
 class RecordStore:
@@ -218,13 +212,13 @@ def scrub_file(path: str, matcher: Matcher) -> ScrubResult:
 
 
 def _needs_scrub(path: str, matcher: Matcher) -> bool:
-    data = _read(path)
+    data = read_if_possible(path)
     return scrub_text(data, matcher, os.path.basename(path)) != data
 
 
 def replace_file(path: str, matcher: Matcher) -> ScrubResult:
     """Scrub a file that no other process writes now."""
-    data = _read(path)
+    data = read_if_possible(path)
     scrubbed = scrub_text(data, matcher, os.path.basename(path))
     if scrubbed == data:
         return ScrubResult()

@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kept.durable import TORN_ENDING, locked, replace_erasing
+from kept.damaged_records import TORN_ENDING
+from kept.durable import replace_erasing
 from kept.errors import SessionError, SessionNotFound
+from kept.file_lock import locked
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.order import EntryCut, ForgetOrder, ScrubResult
 from kept.forgetting.places import Kind, Place, digest_of
@@ -88,7 +90,7 @@ def find_lines(path: str, first: int, last: int) -> list[Place]:
 
 
 def spoken_texts(path: str) -> list[str]:
-    """Return what people and the agent say in a transcript, without results of tools, which quote the notes."""
+    """Return what people and the agent say in a transcript, without tool results, which quote the notes."""
     texts = []
     for raw in _iter_raw(path):
         content = parse_line(raw).content
@@ -153,10 +155,10 @@ class TranscriptStore:
     def _drop_torn(self, path: str, matcher: Matcher) -> ScrubResult:
         with open(path, "rb") as file:
             lines = file.read().splitlines(keepends=True)
-        kept = [line for line in lines if not matcher.matches(line.decode("utf-8", "replace"))]
-        if len(kept) < len(lines):
-            replace_erasing(path, b"".join(kept))
-        return ScrubResult(removed=len(lines) - len(kept))
+        remaining = [line for line in lines if not matcher.matches(line.decode("utf-8", "replace"))]
+        if len(remaining) < len(lines):
+            replace_erasing(path, b"".join(remaining))
+        return ScrubResult(removed=len(lines) - len(remaining))
 
 
 def _blank_lines(

@@ -7,12 +7,13 @@ reason in the result, never an error: the note and the history are written alrea
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kept.errors import UsageError
+from kept.git_command import GitFailed, run_git
 from kept.history.note_change import NoteChange
+from kept.limits import one_line
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -27,10 +28,6 @@ class CommitResult:
     commits: tuple[str, ...] = ()
     """Notes that were committed."""
     degraded: tuple[str, ...] = ()
-
-
-class GitFailed(Exception):
-    """A call of git failed. The text is its last line."""
 
 
 def is_repository(root: str) -> bool:
@@ -54,7 +51,7 @@ def commit_changes(history: NoteHistory) -> CommitResult:
         paths = [path for path in _differing(root) if history.workspace.is_own_note(os.path.join(root, path))]
     except GitFailed as exc:
         return CommitResult(degraded=(f"git failed: {exc}",))
-    changes = _changes_by_path(history, set(paths)) if paths else {}
+    changes = changes_by_path(history, set(paths)) if paths else {}
     commits: list[str] = []
     degraded: list[str] = []
     for path in paths:
@@ -92,19 +89,19 @@ def commit_note(root: str, path: str, changes: Sequence[NoteChange]) -> str | No
 
 def _message(path: str, changes: Sequence[NoteChange]) -> str:
     kind = changes[0].kind if changes else ""
-    lines = [f"{_VERBS.get(kind, 'Change')} {_one_line(path)}", ""]
+    lines = [f"{_VERBS.get(kind, 'Change')} {one_line(path)}", ""]
     if changes and changes[0].why:
-        lines += [_one_line(changes[0].why), ""]
+        lines += [one_line(changes[0].why), ""]
     for change in reversed(changes):
-        by = change.by
-        names = {"agent": by.agent, "tool": by.tool, "person": by.person, "client": by.client, "session": by.session}
-        author = ", ".join(f"{name} {_one_line(value)}" for name, value in names.items() if value)
-        lines += [f"Kept-Change: {change.id}", f"Kept-By: {author or 'another program'}"]
+        lines += [f"Kept-Change: {change.id}", f"Kept-By: {author_line(change)}"]
     return "\n".join(lines)
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def author_line(change: NoteChange) -> str:
+    """Return who made a change, for a line of a commit."""
+    by = change.by
+    names = {"agent": by.agent, "tool": by.tool, "person": by.person, "client": by.client, "session": by.session}
+    return ", ".join(f"{name} {one_line(value)}" for name, value in names.items() if value) or "another program"
 
 
 def _differing(root: str) -> list[str]:
@@ -115,7 +112,7 @@ def _differing(root: str) -> list[str]:
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
 
-def _changes_by_path(history: NoteHistory, paths: set[str]) -> dict[str, list[NoteChange]]:
+def changes_by_path(history: NoteHistory, paths: set[str]) -> dict[str, list[NoteChange]]:
     """Return the changes of each note since its last commit, as far as the commit names them, newest first."""
     committed = _committed_ids(history.workspace.root)
     changes: dict[str, list[NoteChange]] = {}
@@ -138,17 +135,4 @@ def _committed_ids(root: str) -> set[str]:
 
 
 def _git(root: str, *arguments: str) -> str:
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "LC_ALL": "C"}
-    command = ["git", "--literal-pathspecs", *arguments]
-    try:
-        process = subprocess.run(
-            command, cwd=root, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S
-        )
-    except OSError as exc:
-        raise GitFailed(f"git cannot be run ({exc.strerror})") from exc
-    except subprocess.TimeoutExpired as exc:
-        raise GitFailed(f"git took longer than {_TIMEOUT_S:.0f} seconds") from exc
-    if process.returncode:
-        message = (process.stderr or process.stdout).decode("utf-8", "replace").strip()
-        raise GitFailed(message.rpartition("\n")[2] or f"exit code {process.returncode}")
-    return process.stdout.decode("utf-8", "surrogateescape")
+    return run_git(root, "--literal-pathspecs", *arguments, timeout_s=_TIMEOUT_S).decode("utf-8", "surrogateescape")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kept.durable import locked, set_aside
+from kept.damaged_records import set_aside
 from kept.errors import HistoryDamaged
+from kept.file_lock import locked
 from kept.history.change_log import LogPosition
 from kept.history.history_folder import CHANGES
 from kept.history.note_change import NoteChange

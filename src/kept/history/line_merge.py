@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Sequence
 
 from kept.values import frozen
+from kept.workspace.common_ends import count_common_ends
 
 _SHOWN_CHARS = 60
 
@@ -43,12 +44,7 @@ def split_lines(text: bytes) -> list[bytes]:
 
 def plan_hunks(old: Sequence[bytes], new: Sequence[bytes]) -> list[LineHunk]:
     """Return the differences between two texts, as hunks of the old one."""
-    first = 0
-    while first < min(len(old), len(new)) and old[first] == new[first]:
-        first += 1
-    last = 0
-    while last < min(len(old), len(new)) - first and old[-1 - last] == new[-1 - last]:
-        last += 1
+    first, last = count_common_ends(old, new)
     middle, other = old[first : len(old) - last], new[first : len(new) - last]
     matcher = difflib.SequenceMatcher(None, middle, other, autojunk=False)
     return [
@@ -71,7 +67,7 @@ def take_back(before: bytes, after: bytes, current: bytes) -> bytes:
     later = [hunk for hunk in later if hunk not in backward]  # taken back by hand already
     for hunk in backward:
         for other in later:
-            if _overlap(hunk, other):
+            if overlap(hunk, other):
                 line = max(hunk.start, other.start)
                 raise LinesOverlap(line + 1, _show(lines[line : line + 1] or hunk.lines[:1]))
     hunks = [(hunk.start, hunk.end, 0, hunk) for hunk in backward] + [(hunk.start, hunk.end, 1, hunk) for hunk in later]
@@ -84,7 +80,9 @@ def take_back(before: bytes, after: bytes, current: bytes) -> bytes:
     return b"".join(result + lines[position:])
 
 
-def _overlap(hunk: LineHunk, other: LineHunk) -> bool:
+def overlap(hunk: LineHunk, other: LineHunk) -> bool:
+    """Return whether two changes touch the same lines. An insertion touches those that it stands between."""
+    """Return whether two changes touch the same lines. An insertion touches only lines that surround it."""
     if hunk.start == hunk.end:
         return other.start < hunk.start < other.end
     if other.start == other.end:

@@ -7,7 +7,7 @@ import json
 from dataclasses import field
 from typing import Any, Literal
 
-from kept.limits import utf8_safe
+from kept.limits import text_value, utf8_safe
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
 
@@ -128,16 +128,16 @@ def _to_change(fields: dict[str, Any], machine: str) -> NoteChange:
     stored = fields.get("stored")
     undoes = fields.get("undoes")
     return NoteChange(
-        id=_text(fields["id"]),
+        id=text_value(fields["id"]),
         time=_time(fields["time"]),
-        path=_text(fields["path"]),
-        kind=_text(fields["kind"]),
+        path=text_value(fields["path"]),
+        kind=text_value(fields["kind"]),
         before=_hash(fields["before"]),
         after=_hash(fields["after"]),
-        by=Author(*(_text(value) if (value := author.get(name)) else None for name in _AUTHOR_FIELDS)),
-        why=_text(fields.get("why", "")),
-        was=None if (was := fields.get("was")) is None else _text(was),
-        undoes=tuple(map(_text, undoes)) if undoes else (),
+        by=Author(*(text_value(value) if (value := author.get(name)) else None for name in _AUTHOR_FIELDS)),
+        why=text_value(fields.get("why", "")),
+        was=None if (was := fields.get("was")) is None else text_value(was),
+        undoes=tuple(map(text_value, undoes)) if undoes else (),
         stored=None if stored is None else _to_stored(stored),
         forgotten=forgotten if (forgotten := fields.get("forgotten")) in ("part", "all") else None,
         machine=machine,
@@ -148,7 +148,7 @@ def _to_stored(shape: dict[str, Any]) -> StoredText:
     start, end = map(_count, shape["at"])
     base, depth = _hash(shape["base"]), _count(shape["depth"])
     if "pack" not in shape:
-        return StoredText(base, start, end, depth, text=_text(shape["text"]))
+        return StoredText(base, start, end, depth, text=text_value(shape["text"]))
     offset, length = map(_count, shape["from"])
     piece = shape.get("piece")
     first, last = map(_count, piece) if piece else (0, 0)
@@ -157,27 +157,21 @@ def _to_stored(shape: dict[str, Any]) -> StoredText:
         start,
         end,
         depth,
-        pack=_text(shape["pack"]),
+        pack=text_value(shape["pack"]),
         offset=offset,
         length=length,
         piece=(first, last) if piece else None,
     )
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value
-
-
 def _time(value: Any) -> str:
     if len(value) != 24 or value[-1] != "Z" or value[10] != "T":
         raise ValueError("not a time")
-    return _text(value)
+    return text_value(value)
 
 
 def _hash(value: Any) -> str | None:
-    if value is not None and len(_text(value)) != _HASH_CHARS:
+    if value is not None and len(text_value(value)) != _HASH_CHARS:
         raise ValueError("not a hash")
     checked: str | None = value
     return checked

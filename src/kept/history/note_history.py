@@ -151,7 +151,7 @@ class NoteHistory:
         If the history does not know this content, another program has written the note, or the note is older than
         the history: that is recorded first.
         """
-        own, others = self.log.find_last(path)
+        own, others = self.find_last(path)
         digest = None if content is None else digest_bytes(content)
         known = [change for change in (own, *others) if change is not None]
         if not known and content is None:
@@ -166,6 +166,10 @@ class NoteHistory:
             change = replace(change, stored=self.store(content, base=own if last is own else None))
         self.append([change])
         return change
+
+    def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
+        """Return the last change of a note on this machine, and the last on each other machine."""
+        return self.log.find_last(path)
 
     def append(self, changes: list[NoteChange]) -> None:
         """Append the lines of changes. The caller holds the lock of the workspace."""
@@ -205,6 +209,11 @@ def open_recorder(
     if not config.agent.history.enabled:
         return None
     return open_history(config, workspace, clock).recorder(author, why=why)
+
+
+def python_author(config: Config) -> Author:
+    """Return the author of changes by a program that names none."""
+    return Author(config.agent_id, tool="python")
 
 
 def open_history(config: Config, workspace: Workspace, clock: Clock) -> NoteHistory:

@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kept.durable import locked
 from kept.errors import HistoryDamaged
+from kept.file_lock import locked
 from kept.history.change_log import ENDING, state_after
 from kept.history.digest import digest_bytes
 from kept.history.history_folder import CHANGES, OBJECTS
@@ -93,8 +93,10 @@ def _states(changes: Sequence[NoteChange]) -> list[NoteChange]:
         if change.was is not None:
             last.pop(change.was, None)
         last[change.path] = change
-    kept = (change for path, change in last.items() if state_after(change, path) is not None)
-    return [replace(change, kind="baseline", before=None, was=None, undoes=(), by=Author(), why="") for change in kept]
+    current = (change for path, change in last.items() if state_after(change, path) is not None)
+    return [
+        replace(change, kind="baseline", before=None, was=None, undoes=(), by=Author(), why="") for change in current
+    ]
 
 
 # forgetting

@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from kept.durable import locked, sync_folder, write_atomic
+from kept.durable import sync_folder, write_atomic
 from kept.errors import ChangeNotFound, NoteNotFound, UndoConflict, WriteFailed
+from kept.file_lock import locked
 from kept.history.line_merge import LinesOverlap, take_back
 from kept.history.note_change import NoteChange
 from kept.history.note_history import NoteHistory
@@ -80,7 +81,7 @@ def _can_undo(change: NoteChange) -> bool:
 
 def _is_by_kept(change: NoteChange) -> bool:
     """Return whether Kept made a change that can be taken back. Another program's edits and renames have no author."""
-    return change.kind not in ("undo", "by_hand", "forget") and change.by != Author()
+    return change.kind not in ("undo", "by_hand", "forget", "merge") and change.by != Author()
 
 
 # planning

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
-from kept.durable import locked
 from kept.errors import KeptError, NoteNotFound
+from kept.file_lock import locked
 from kept.history.change_log import ENDING, state_after
 from kept.history.digest import digest_bytes
 from kept.history.history_folder import CHANGES
@@ -98,8 +98,8 @@ class UnseenChanges:
         ``is_first``: a note that the history does not know is older than the history, not new. ``present`` are all
         notes there are; every other one that this machine has recorded is gone.
         """
-        gone = list(removed)
-        self._loaded = self._loaded or is_first or present is not None or len(notes) + len(gone) > _FEW
+        removed_paths = list(removed)
+        self._loaded = self._loaded or is_first or present is not None or len(notes) + len(removed_paths) > _FEW
         workspace = self.history.workspace
         with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
             if self._loaded:
@@ -108,13 +108,13 @@ class UnseenChanges:
             if present is not None:
                 self.compared_bytes = size
             if present is not None:
-                gone += [path for path in self._last.own_notes() if path not in present]
+                removed_paths += [path for path in self._last.own_notes() if path not in present]
             changed = [path for path, digest in notes.items() if not self._is_known(path, digest)]
-            if not changed and not gone:
+            if not changed and not removed_paths:
                 return 0
             with OpenWorkspace(workspace) as opened:
                 contents = {path: content for path in changed if (content := self._read(opened, path)) is not None}
-                missing = [path for path in gone if self._is_gone(opened, path)]
+                missing = [path for path in removed_paths if self._is_gone(opened, path)]
             changes = self._plan(contents, missing, is_first=is_first)
             if changes:
                 self.history.append(changes)
@@ -138,7 +138,7 @@ class UnseenChanges:
             return None  # the sync reports it, or it is gone again
 
     def _is_gone(self, opened: OpenWorkspace, path: str) -> bool:
-        """Return whether a note does not exist any more, and the history does not know that."""
+        """Return whether a note no longer exists, and the history does not know that."""
         own, others = self._find(path)
         if (own is None and not others) or self._is_known(path, None):
             return False
@@ -154,12 +154,12 @@ class UnseenChanges:
 
     # recording
 
-    def _plan(self, contents: dict[str, bytes], gone: list[str], *, is_first: bool) -> list[NoteChange]:
+    def _plan(self, contents: dict[str, bytes], removed_paths: list[str], *, is_first: bool) -> list[NoteChange]:
         """Store the new versions, and return the changes."""
         packs = self.history.packs
         whole: list[tuple[NoteChange, bytes]] = []
         changes: list[NoteChange] = []
-        vanished = {state: path for path in gone if (state := self._last_state(path)) is not None}
+        vanished = {state: path for path in removed_paths if (state := self._last_state(path)) is not None}
         for path, content in contents.items():
             digest = digest_bytes(content)
             own, others = self._find(path)
@@ -169,7 +169,7 @@ class UnseenChanges:
             is_new = own is None and not others
             if is_new and digest in vanished:
                 old = vanished.pop(digest)
-                gone.remove(old)
+                removed_paths.remove(old)
                 renamed = self.history.new_change(path, digest, digest, kind="rename")
                 base = self._find(old)[0]
                 stored = base.stored if base else self.history.store(content, base=None, packs=packs)
@@ -184,7 +184,9 @@ class UnseenChanges:
         stored_together = store_together(packs, [content for _, content in whole])
         packs.flush()
         changes += [replace(change, stored=stored) for (change, _), stored in zip(whole, stored_together, strict=True)]
-        changes += [self.history.new_change(path, self._last_state(path), None, kind="by_hand") for path in gone]
+        changes += [
+            self.history.new_change(path, self._last_state(path), None, kind="by_hand") for path in removed_paths
+        ]
         return changes
 
     def _last_state(self, path: str) -> str | None:

@@ -3,5 +3,16 @@
 `service` is the entry: it locks, heals, syncs and searches the index that `index_handle` opens. A sync passes through
 `sources` (lists and reads files), `note_rows` and `transcripts` (texts to rows), `vectorise` (chunks to vectors;
 `batch_runner` and `batch_book` for a provider's batch API), `sync_planner` (compares) and `sync` (writes).
-`browse` lists what is there without a query, `status` reports.
+`browse` lists what is there without a query, `status` reports, `heal` replaces a damaged index,
+`copy_index` copies one to another store, and `replica` keeps one for outages of a team's database.
+
+Two processes: `sync` writes under a lock on the index. The second process waits for it, and then plans again; a search
+that waits too long answers from the index as it is.
+
+Who sees what: `viewers` finds the person or group of a conversation, and `memory_view` has what they, or a memory that
+is bound to a project, may find and read. Private notes are in memory/private.
+
+`reference` reads what a path, citation, day or title means. `near_facts` finds lines that a new fact repeats or
+changes. `history_sync` records changes by other programs before they are indexed. `embed_ahead` prepares a switch of
+models.
 """

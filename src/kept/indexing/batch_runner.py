@@ -18,7 +18,7 @@ from kept.embedding.base import Embedder
 from kept.embedding.batch_api.base import CALL_TIMEOUTS, SHORT_TIMEOUTS, BatchApi, BatchStatus
 from kept.embedding.registry import find_batch_api
 from kept.embedding.remote import token_bound
-from kept.errors import EmbeddingError, EndpointDown, QuotaExhausted, RemoteError, RequestRefused, WorkspaceError
+from kept.errors import WorkspaceError
 from kept.indexing.batch_book import (
     MAX_FAILURES,
     BatchBook,
@@ -28,6 +28,7 @@ from kept.indexing.batch_book import (
     request_id,
 )
 from kept.records import Progress
+from kept.remote_errors import EmbeddingError, EndpointDown, QuotaExhausted, RemoteError, RequestRefused
 from kept.values import frozen
 
 log = logging.getLogger(__name__)

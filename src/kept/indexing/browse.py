@@ -11,28 +11,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from kept.errors import NoteNotFound, UsageError
+from kept.limits import time_from_ms
 from kept.listings import BrokenLinks, FileSummary, Listing, NoteLinks, TagCount, TagList
 from kept.records import Filter, ListedPeriod, Progress, SearchResult
 from kept.search.tag_hints import explain_unknown_tags
-from kept.store.file_list import (
-    ListedRow,
-    Opening,
-    channels,
-    find_opening,
-    has_file,
-    list_by_change,
-    list_by_time,
-    note_headings,
-    note_paths,
-)
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
-from kept.workspace.daily import daily_name, daily_parts, notes_folder_log
+from kept.workspace.daily import daily_name, daily_notes_in, daily_parts
 
 if TYPE_CHECKING:
-    from kept.indexing.project_scope import MemoryView
+    from kept.indexing.memory_view import MemoryView
     from kept.indexing.service import IndexService
-    from kept.store.generation import Generation
+    from kept.store.file_list import ListedRow, Opening
+    from kept.store.protocol import StoredGeneration
 
 Order = Literal["time", "change"]
 _EXCERPT_CHARS = 160
@@ -74,11 +65,7 @@ def _local(timestamp_ms: int | None) -> dt.datetime | None:
 
 
 def _zoned(timestamp_ms: int | None) -> dt.datetime | None:
-    return None if timestamp_ms is None else _local_time(timestamp_ms)
-
-
-def _local_time(timestamp_ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
+    return None if timestamp_ms is None else time_from_ms(timestamp_ms)
 
 
 def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
@@ -86,11 +73,11 @@ def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
     with service.inspecting() as (index, _), index.reading():
         if filters.tags and (reasons := explain_unknown_tags(index.live, filters)):
             return reasons
-        if filters.path and not has_file(index.live, filters):
-            count = sum(map(filters.sees_note, note_paths(index.live)))
+        if filters.path and not index.live.lists.has_file(filters):
+            count = sum(map(filters.sees_note, index.live.lists.note_paths()))
             notes = "1 note is" if count == 1 else f"{count:,} notes are"
             return (f"No note matches '{filters.path}'; {notes} indexed.",)
-        if filters.channel is not None and filters.channel not in (names := channels(index.live, filters)):
+        if filters.channel is not None and filters.channel not in (names := index.live.lists.channels(filters)):
             others = f"There are: {', '.join(names)}." if names else "No conversation is indexed."
             return (f"No conversation is on channel '{filters.channel}'. {others}",)
     return ()
@@ -112,12 +99,12 @@ def list_files(
     if order not in ("time", "change"):
         raise UsageError(f"order is {order!r:.80}.", hint="Use 'time' or 'change'.")
 
-    def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
-        select = list_by_change if order == "change" else list_by_time
-        rows, total = select(live, filters, max_results, offset)
+    def read(live: StoredGeneration) -> tuple[tuple[FileSummary, ...], int]:
+        select = live.lists.by_change if order == "change" else live.lists.by_time
+        rows, total = select(filters, max_results, offset)
         titles = live.conversation_titles([row.path for row in rows if row.source == "sessions"])
         summaries = (
-            _summary(row, find_opening(live, row), titles.get(row.path) or live.notes.find_title(row.path))
+            _summary(row, live.lists.find_opening(row), titles.get(row.path) or live.notes.find_title(row.path))
             for row in rows
         )
         return tuple(summaries), total
@@ -138,8 +125,8 @@ def _summary(row: ListedRow, opening: Opening | None, own_title: str | None) -> 
         source=row.source,
         title=title,
         excerpt=_excerpt(lines, "" if row.source == "sessions" else title),
-        timestamp=_local_time(row.timestamp_ms),
-        changed=_local_time(row.mtime_ns // 1_000_000),
+        timestamp=time_from_ms(row.timestamp_ms),
+        changed=time_from_ms(row.mtime_ns // 1_000_000),
         size=row.size,
         session_key=opening.session_key if opening else None,
         channel=opening.channel if opening else None,
@@ -198,14 +185,14 @@ def find_note(service: IndexService, name: str, now: dt.datetime, visible: Filte
     Raise UsageError if several notes have the name, and NoteNotFound if nothing was written on the day.
     """
     day = _find_day(name, now)
-    logs = [notes_folder_log(folder) for folder in visible.own_folders]
+    logs = [daily_notes_in(folder) for folder in visible.own_folders]
     if day:
         for daily in (*logs, None):
             if parts := daily_parts(service.workspace, day, daily):
                 return parts[0]
     plain_name = _plain(f"{day:%Y-%m-%d}" if day else name)
     (paths, headings, named), _ = service.read(
-        lambda live: (note_paths(live), note_headings(live), live.notes.paths_named(name_key(name)))
+        lambda live: (live.lists.note_paths(), live.lists.note_headings(), live.notes.paths_named(name_key(name)))
     )
     if visible:
         paths = [path for path in paths if visible.sees_note(path)]

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kept.errors import EmbeddingFailed
 from kept.indexing.service import IndexService
 from kept.indexing.sync_planner import SyncPlanner
+from kept.remote_errors import EmbeddingFailed
 from kept.values import frozen
 
 _SLICE_CHARS = 24_000

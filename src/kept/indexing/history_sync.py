@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from kept.config import Config
 from kept.errors import KeptError
 from kept.records import Problem
-from kept.store.index import Index
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.clock import Clock
     from kept.history.unseen_changes import UnseenChanges
     from kept.indexing.sources import FileBatch
+    from kept.store.protocol import StoredIndex
     from kept.workspace.scan import Scan
 
 META_HISTORY = "history"
@@ -34,7 +34,7 @@ _NEVER = False
 class HistorySync:
     """Records changes by other programs, in one sync. A failure is a problem in the report, and stops nothing."""
 
-    def __init__(self, index: Index, config: Config, workspace: Workspace, clock: Clock) -> None:
+    def __init__(self, index: StoredIndex, config: Config, workspace: Workspace, clock: Clock) -> None:
         self._index = index
         self._config = config
         self._workspace = workspace
@@ -120,8 +120,8 @@ class HistorySync:
 
     def _record(self, notes: dict[str, str], removed: list[str], *, present: set[str] | None = None) -> None:
         own = {path: digest for path, digest in notes.items() if not os.path.isabs(path)}
-        gone = [path for path in removed if not os.path.isabs(path)]
-        self._attempt(lambda unseen: unseen.record(own, gone, is_first=self._is_first, present=present))
+        removed_paths = [path for path in removed if not os.path.isabs(path)]
+        self._attempt(lambda unseen: unseen.record(own, removed_paths, is_first=self._is_first, present=present))
 
     def _attempt(self, action: Callable[[UnseenChanges], object]) -> None:
         try:

@@ -21,10 +21,10 @@ from kept.forking import forget_connection
 from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.indexing.sync import META_EMBEDDER_SINCE
 from kept.indexing.sync_planner import SEEN_BYTES, SyncPlanner
-from kept.indexing.vectorise import Vectoriser
+from kept.indexing.vectorise import FindVectors, Vectoriser
 from kept.records import Dropped, Hit, SourceFile
 from kept.store.index import Index, find_index_path, open_index
-from kept.store.vectors import VectorLimits
+from kept.store.vector_scan import VectorLimits
 from kept.values import frozen
 from kept.workspace.notes import read_passage
 from kept.workspace.scan import ANY_FILE, ChangeSignal, Scan
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
     from kept.net.client import RetryPolicy
     from kept.search.pipeline import IndexSearchResult
+    from kept.store.postgres.index import PostgresIndex
+    from kept.store.protocol import StoredIndex
 
 
 RESCAN_AFTER_S = 5.0
@@ -80,8 +82,10 @@ class IndexHandle:
         self.own_embedder = own_embedder
         self.notices: list[str] = []
         """Events to report to the user once."""
-        self.opened_index: Index | None = None
+        self.opened_index: StoredIndex | None = None
         """The index if it is open; `index` opens it."""
+        self.find_shared: FindVectors | None = None
+        """Where else vectors may be found, besides the cache of the index."""
         self._settings_ns = clock.time_ns()
         self._formers: dict[str, Embedder] = {}
         """Models of vectors that the index held when it was opened, by identity."""
@@ -194,26 +198,50 @@ class IndexHandle:
         index = self.opened_index
         if index is not None:
             return index.path
+        if self.settings.store.is_shared:
+            return f"postgresql:{self.settings.store.schema}/{self.shared_name()}"
         if self.settings.store.path:
             return os.path.abspath(os.path.expanduser(self.settings.store.path))
         return find_index_path(self.config.paths, self.workspace.root)
 
-    def index(self) -> Index:
+    def index(self) -> StoredIndex:
         """Return the index. It is opened again if its file was deleted meanwhile."""
-        if self.opened_index is not None and not self.opened_index.is_current_file():
+        if self.opened_index is not None and not self.opened_index.is_current():
             self.close()
             self.notices.append("The index was deleted; it has been rebuilt from the notes.")
         if self.opened_index is None:
-            if self.settings.store.path:
+            if self.settings.store.is_shared:
+                self.opened_index = self.open_shared()
+            elif self.settings.store.path:
                 self.opened_index = Index(self.path, self.limits.vectors)
             else:
                 self.opened_index = open_index(self.config.paths, self.workspace.root, self.limits.vectors)
         return self.opened_index
 
+    def open_shared(self) -> PostgresIndex:
+        """Open the index in the database of the team."""
+        from kept.postgres.open_database import open_database
+
+        database = open_database(self.settings.store)
+        from kept.store.postgres.index import PostgresIndex
+
+        return PostgresIndex(database, self.shared_name(), self.limits.vectors)
+
+    def shared_name(self) -> str:
+        """Return the name of the workspace in the team's database.
+
+        Unless the settings have one, it is that of a workspace that only this host has: another host may have other
+        notes in a folder of the same name.
+        """
+        import socket  # 2 ms that a search in SQLite does not need
+
+        own = f"{socket.gethostname()}:{self.config.agent_id}:{self.workspace.root}"
+        return self.settings.store.workspace or own
+
     def retry_writable(self) -> None:
         """Close an index that could only be read: its disk may be writable now, or another process may have written."""
-        if self.opened_index is not None and self.opened_index.why_read_only:
-            self.close()
+        if isinstance(self.opened_index, Index) and self.opened_index.why_read_only:
+            self.close()  # one in a database reads its rights again, and keeps what it has in memory
 
     def close(self) -> None:
         if self.opened_index is not None:
@@ -234,7 +262,9 @@ class IndexHandle:
         index, embedder = self.index(), self.embedder
         if self._vectors is None and embedder is not None:
             rest_s = self.limits.embedder_rest_s
-            self._vectors = Vectoriser(index, embedder, self.settings.cache, self.clock, rest_s=rest_s)
+            self._vectors = Vectoriser(
+                index, embedder, self.settings.cache, self.clock, rest_s=rest_s, find_shared=self.find_shared
+            )
         reader = SourceReader(
             self.workspace,
             self.clock,
@@ -334,12 +364,12 @@ def drop_outdated(result: IndexSearchResult, workspace: Workspace, config: Confi
     outdated: list[Dropped] = []
     for hit in result.hits:
         passages = [replace(hit, further=()), *hit.further] if hit.further else [hit]
-        gone = [passage for passage in passages if not _is_current(passage, workspace, config)]
-        outdated += [Dropped(passage.citation, passage.score, "gone from disk") for passage in gone]
-        if not gone:
+        stale = [passage for passage in passages if not _is_current(passage, workspace, config)]
+        outdated += [Dropped(passage.citation, passage.score, "gone from disk") for passage in stale]
+        if not stale:
             current.append(hit)
-        elif kept := [passage for passage in passages if passage not in gone]:
-            current.append(replace(kept[0], further=tuple(kept[1:])))
+        elif valid := [passage for passage in passages if passage not in stale]:
+            current.append(replace(valid[0], further=tuple(valid[1:])))
     if not outdated:
         return result
     reason = f"{len(outdated)} outdated {'hit was' if len(outdated) == 1 else 'hits were'} left out."

@@ -18,13 +18,14 @@ from kept.chunking.markdown import (
     note_name,
 )
 from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
-from kept.records import PROJECT_MARKER, Chunk, SourceFile, is_fact_list, project_of_path
+from kept.records import Chunk, SourceFile, is_fact_list
 from kept.redact import REDACTION_VERSION
-from kept.store.generation import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
 from kept.store.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, LinkRow, NoteRow, TagRow
+from kept.store.rows import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
 from kept.values import frozen
+from kept.visibility import PROJECT_MARKER, project_of_path
 from kept.words.segment import SEGMENTER_VERSION, name_key, segment, segment_context, tag_key, tag_levels
-from kept.workspace.daily import KEPTS_OWN, DailyNotes
+from kept.workspace.daily import DEFAULT_DAILY_NOTES, DailyNotes
 from kept.workspace.opened import NoteText
 
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
@@ -42,11 +43,13 @@ class Recipe:
     size: ChunkSize
     identity: str | None
     model: str | None
-    daily: DailyNotes = KEPTS_OWN
+    daily: DailyNotes = DEFAULT_DAILY_NOTES
 
     def fingerprint(self) -> dict[str, object]:
         # Only if it differs: an index that was built before vaults could be adopted stays as it is.
-        daily = {} if self.daily.format == KEPTS_OWN.format else {"daily": [self.daily.folder, self.daily.format]}
+        daily = (
+            {} if self.daily.format == DEFAULT_DAILY_NOTES.format else {"daily": [self.daily.folder, self.daily.format]}
+        )
         return {
             **daily,
             "schema": SCHEMA_VERSION,
@@ -83,6 +86,10 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
         from kept.workspace.conflict_copies import find_merge_marks
 
         warning = warning or find_merge_marks(note.text)
+    if "version of " in note.text:
+        from kept.workspace.conflict_marks import find_versions
+
+        warning = warning or find_versions(note.text)
     row = replace(file_row(file, note, checked_ns=checked_ns), warning=warning)
     file_ms = note_timestamp_ms(file.path, note.mtime_ns, recipe.daily)
     about = make_note_row(file.path, cut, day=day, file_timestamp_ms=file_ms)
@@ -238,13 +245,13 @@ def _begins_entry(chunk: Chunk) -> bool:
 # times
 
 
-def daily_date(path: str, daily: DailyNotes = KEPTS_OWN) -> dt.date | None:
+def daily_date(path: str, daily: DailyNotes = DEFAULT_DAILY_NOTES) -> dt.date | None:
     """Return the day of a daily note, or None. ``daily`` is where the workspace has them."""
-    found = daily.find_day(path)
-    return found[0] if found else None
+    day = daily.find_day(path)
+    return day[0] if day else None
 
 
-def note_timestamp_ms(path: str, mtime_ns: int, daily: DailyNotes = KEPTS_OWN) -> int:
+def note_timestamp_ms(path: str, mtime_ns: int, daily: DailyNotes = DEFAULT_DAILY_NOTES) -> int:
     """Return when a note was written as far as its file tells: the day it is named after, else its last change."""
     day = daily_date(path, daily)
     timestamp_ms = None if day is None else to_timestamp_ms(dt.datetime(day.year, day.month, day.day))

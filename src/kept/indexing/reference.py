@@ -12,7 +12,7 @@ from kept.workspace.workspace import Workspace, is_markdown, may_be_title
 
 if TYPE_CHECKING:
     from kept.config import Config
-    from kept.indexing.project_scope import MemoryView
+    from kept.indexing.memory_view import MemoryView
 
 
 def read_reference(

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kept.clock import Clock
 from kept.config import Config, QuerySettings
-from kept.durable import locked
 from kept.embedding.base import Embedder, usage_of
-from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError, WriteFailed
+from kept.errors import ConfigError, LockBusy, StoreDamaged, StoreError, WriteFailed
 from kept.forking import DatabaseLock, register_forkable
 from kept.indexing.history_sync import HistorySync
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
@@ -22,10 +21,9 @@ from kept.indexing.sync_planner import SyncPlanner
 from kept.indexing.vectorise import measure_spending
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.records import Filter, Progress, SearchResult, SourceFile
+from kept.remote_errors import EmbeddingError
 from kept.reports import Preview, Status, SyncReport, Usage
-from kept.sqlite import file_number, heal_and_retry
-from kept.store.generation import Generation
-from kept.store.index import Index
+from kept.sqlite import heal_and_retry
 from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
 
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from kept.search.candidates import QueryVector
     from kept.search.pipeline import IndexSearchResult
     from kept.search.query import ParsedQuery
+    from kept.store.protocol import StoredGeneration, StoredIndex
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -77,7 +76,7 @@ class IndexService:
 
         It is for a thread that keeps the index current: searches do not wait for its syncs. The caller closes it.
         """
-        clone = IndexService(
+        clone = type(self)(
             self.config,
             self.workspace,
             self.clock,
@@ -121,6 +120,11 @@ class IndexService:
         return self._handle.path
 
     @property
+    def shared_name(self) -> str:
+        """Name of the workspace in the database of a team."""
+        return self._handle.shared_name()
+
+    @property
     def embedder(self) -> Embedder | None:
         """The embedder in use: the preferred one, or its fallback while the index holds the fallback's vectors."""
         with self._lock:
@@ -133,7 +137,7 @@ class IndexService:
             return self._handle.embedder_warnings()
 
     @contextmanager
-    def inspecting(self) -> Iterator[tuple[Index, SyncPlanner]]:
+    def inspecting(self) -> Iterator[tuple[StoredIndex, SyncPlanner]]:
         """Give the open index and a planner on it, as they are: nothing is synced or healed. Holds the lock."""
         with self._lock:
             yield self._handle.index(), self._handle.planner()
@@ -166,7 +170,7 @@ class IndexService:
         self.require_usable()
         with self._lock:
             warnings, is_fresh = self._healing(self._sync_for_search, progress, growing)
-            started = time.perf_counter()  # how long the index took says nothing about the search
+            started = time.perf_counter()  # the time for the index is not that of the search
             embedder, reasons = self._handle.embedder_for_search(settings)
             usage = usage_of(embedder)
         # Outside the lock: a provider on the network may be slow, and other threads need not wait for it.
@@ -186,7 +190,9 @@ class IndexService:
             dropped=result.dropped,
         )
 
-    def read(self, action: Callable[[Generation], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
+    def read(
+        self, action: Callable[[StoredGeneration], T], *, progress: Progress | None = None
+    ) -> tuple[T, tuple[str, ...]]:
         """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
         value, reasons, _ = self._sync_and_read(lambda index: action(index.live), progress)
         return value, reasons
@@ -208,7 +214,7 @@ class IndexService:
         return replace(result, degraded=tuple(dict.fromkeys((*reasons, *result.degraded)))), total
 
     def _sync_and_read(
-        self, action: Callable[[Index], T], progress: Progress | None
+        self, action: Callable[[StoredIndex], T], progress: Progress | None
     ) -> tuple[T, tuple[str, ...], bool]:
         """Return the value of an action, what did not work, and whether the index is as new as the files."""
         self.require_usable()
@@ -217,7 +223,7 @@ class IndexService:
             value = self._healing(self._read, action)
             return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings))), is_fresh
 
-    def _read(self, action: Callable[[Index], T]) -> T:
+    def _read(self, action: Callable[[StoredIndex], T]) -> T:
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
             self._sync_for_search(None)
         index = self._handle.index()
@@ -336,9 +342,7 @@ class IndexService:
         )
 
     def _sync_by_request(self, *, force: bool, progress: Progress | None) -> SyncReport:
-        from kept.store.integrity import check_pages_if_quick
-
-        check_pages_if_quick(self._handle.index())
+        self._handle.index().check_if_quick()
         return self._sync_with_fallback(force=force, progress=progress, retry=True)
 
     def _sync_with_fallback(
@@ -466,19 +470,10 @@ class IndexService:
         return heal_and_retry(partial(action, *args, **kwargs), self._heal)
 
     def _heal(self, damage: StoreDamaged, *, is_certain: bool = False) -> None:
-        from kept.store.repair import describe_heal, heal_index
+        from kept.indexing.heal import describe_heal, heal_index
 
-        index, path = self._handle.opened_index, self.path
-        opened = index.opened_file if index else None
-        self._close_index()
-        if index is not None and index.why_read_only:
-            if is_certain:
-                raise damage
-            return  # an immutable connection does not notice a writer: a new one does
-        with locked(f"{path}.lock", wait_s=self.limits.sync_wait_s, purpose="indexing"):
-            is_certain = is_certain and opened is not None and file_number(path) == opened
-            owner = None if self.settings.store.path else self.workspace.root
-            heal = heal_index(path, damage, workspace=owner, is_certain=is_certain)
+        heal = heal_index(self._handle, damage, is_certain=is_certain)
+        self._freshness.in_step = False
         if heal is not None:
             self._handle.notices.append(f"{damage.message} {describe_heal(heal)}")
             if problem := open_heal_ledger(self.config.paths.folder, self.clock).record(heal):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kept.clock import Clock
 from kept.config import MemorySearchSettings
@@ -17,11 +18,14 @@ from kept.indexing.note_rows import PreparedFile, Recipe, file_row, prepare_file
 from kept.limits import int64, utf8_safe
 from kept.records import Problem, SourceFile
 from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript, iter_transcripts
-from kept.store.generation import FileRow, Generation
+from kept.store.rows import FileRow
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.scan import Scan, may_be_copy, scan_workspace
 from kept.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from kept.store.protocol import StoredGeneration
 
 BATCH_FILES = 200
 BATCH_CHARS = 400_000
@@ -96,7 +100,7 @@ def scan_transcripts(folder: str) -> Scan:
 class SyncTarget:
     """Files to bring into a generation of the index."""
 
-    generation: Generation
+    generation: StoredGeneration
     files: tuple[SourceFile, ...]
     removed: tuple[tuple[str, str], ...]
     known: dict[tuple[str, str], FileRow]

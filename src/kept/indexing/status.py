@@ -17,7 +17,6 @@ from kept.indexing.sync_planner import SyncPlanner
 from kept.ledger import open_embedding_ledger, open_heal_ledger, open_model_ledger, tokens_of_day
 from kept.records import Problem
 from kept.reports import BatchUnderWay, ModelSpending, Status
-from kept.store.integrity import check_pages_if_quick
 
 
 def status_without_index(
@@ -51,7 +50,7 @@ def status_without_index(
 def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock: Clock) -> Status:
     """Add the state of the index. Raise StoreDamaged if a page of a small index is damaged."""
     index = planner.index
-    check_pages_if_quick(index)
+    index.check_if_quick()
     scan, rebuild = planner.scan(), planner.why_rebuild()
     changed = planner.count_changed(scan)
     with index.reading():
@@ -89,13 +88,13 @@ def _model_usage(config: Config, clock: Clock) -> dict[str, Any]:
     days = tuple(ledger.by_day())
     return {
         "model_spending": days,
-        "model_costs": tuple(_cost(spent, config.agent.model.prices.get(spent.model)) for spent in days),
+        "model_costs": tuple(model_cost(spent, config.agent.model.prices.get(spent.model)) for spent in days),
         "model_budget_tokens": config.agent.model.daily_budget_tokens,
         "model_tokens_today": tokens_of_day(days, ledger.today()),
     }
 
 
-def _cost(spent: ModelSpending, price: ModelPriceSettings | None) -> float | None:
+def model_cost(spent: ModelSpending, price: ModelPriceSettings | None) -> float | None:
     """Return what tokens cost in US dollars, or None if their price is not known."""
     if price is None:
         return None

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock
-from kept.durable import locked
-from kept.errors import EmbeddingError, EmbeddingFailed, StoreDamaged
+from kept.errors import StoreDamaged
 from kept.indexing.note_rows import PreparedFile, note_timestamp_ms
 from kept.indexing.sources import FileBatch, SyncTarget, find_copies
 from kept.indexing.sync_planner import SyncPlanner
 from kept.indexing.vectorise import Vectors
 from kept.records import Problem, Progress
+from kept.remote_errors import EmbeddingError, EmbeddingFailed
 from kept.reports import SyncReport
-from kept.store.index import META_RECIPE
-from kept.store.vector_codes import quantise
+from kept.spans import span
+from kept.store.rows import META_RECIPE
 from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
@@ -93,8 +93,10 @@ class SyncRun:
             or self.planner.has_changes(self.scan, growing=self.growing)
         )
         if has_work and not self._can_only_read(is_unbuilt=is_unbuilt):
-            with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
-                self._run_locked()
+            with span("sync", files=len(self.scan.files)) as measured:
+                with self.index.indexing(wait_s=wait_s):
+                    self._run_locked()
+                measured.set(indexed=self.tally.indexed, removed=self.tally.removed, failures=len(self.tally.failures))
         tally, files = self.tally, len(self.scan.files)
         with self.index.reading():
             chunks = self.index.live.count_chunks()
@@ -122,7 +124,7 @@ class SyncRun:
         return reason is not None
 
     def _run_locked(self) -> None:
-        if not self.index.is_current_file():  # writing to a file that was moved away would be lost
+        if not self.index.is_current():  # writing to an index that was moved away would be lost
             raise StoreDamaged(f"{self.index.path}: the index was replaced while this process waited.")
         # Another process may have done the work while this one waited, so the plan is made under the lock.
         if self.force and self.vectors:
@@ -176,6 +178,7 @@ class SyncRun:
                 self.index.put_meta(META_EMBEDDER_SINCE, self.clock.time_ns())
             self.index.put_meta(META_RECIPE, recipe.fingerprint())
             self._finish()
+        self.index.drop_leftovers()
         self.tally.rebuilt = reason
         return True
 
@@ -251,19 +254,11 @@ class SyncRun:
         with self.index.writing():
             if self.vectors and vectors:
                 self.vectors.remember(vectors)
-            for source, path in batch.removed:
-                changed += generation.remove_file(source, path)
+            changed += generation.remove_files(batch.removed)
             for row in batch.touched:
                 is_note = row.source == "memory"
                 daily = target.recipe.daily
                 generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
-            for prepared in batch.prepared:
-                write = prepared.write
-                changed += generation.replace_file(write)
-                if vectors:
-                    waiting = generation.rows_awaiting_vector(
-                        write.file.source, write.file.path, after_line=write.after_line
-                    )
-                    available = ((row, vectors.known.get(key) or vectors.fresh.get(key)) for row, key in waiting)
-                    generation.vectors.put([(row, quantise(vector)) for row, vector in available if vector])
+            writes = [prepared.write for prepared in batch.prepared]
+            changed += generation.replace_files(writes, vectors.find_code if vectors else None)
         return changed

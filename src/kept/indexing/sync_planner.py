@@ -1,4 +1,4 @@
-"""What a sync has to do: `plan_sync` compares files with rows, `SyncPlanner` reads what is compared. Nothing is
+"""Plans a sync: `plan_sync` compares files with rows, `SyncPlanner` reads what is compared. Nothing is
 written, and no provider is asked."""
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from kept.indexing.sources import SourceReader, SyncTarget, scan_sources, scan_t
 from kept.indexing.vectorise import Vectoriser, price_texts
 from kept.records import SourceFile
 from kept.reports import Preview
-from kept.store.generation import FileRow
-from kept.store.index import META_RECIPE, Index
+from kept.store.rows import META_RECIPE, FileRow
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.opened import OpenWorkspace
@@ -25,7 +24,7 @@ from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    pass
+    from kept.store.protocol import StoredIndex
 
 # File systems stamp a change with a clock that ticks, every 10 ms at the slowest common setting. A file that was
 # changed again within the tick in which it was read looks the same, so such a file is read once more.
@@ -106,7 +105,7 @@ class SyncPlanner:
     ``vectors`` is None without an embedder.
     """
 
-    index: Index
+    index: StoredIndex
     workspace: Workspace
     sessions_folder: str
     settings: MemorySearchSettings

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kept.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.errors import SessionError, SessionKeyInvalid
@@ -36,8 +37,11 @@ from kept.sessions.transcript import (
     parse_line,
 )
 from kept.sessions.transcript_paths import find_cited_path
-from kept.store.generation import FileRow, FileWrite, Generation, NewChunk
+from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.words.segment import segment, segment_context
+
+if TYPE_CHECKING:
+    from kept.store.protocol import StoredGeneration
 
 _BEGINNING = TranscriptCheckpoint(ReadEnd(0, 0, 0), final_line=0, resume_at=Position(), running_hash="", key="")
 
@@ -264,7 +268,7 @@ def _parse_key(text: str) -> SessionKey | None:
 
 
 def find_unindexed(
-    generation: Generation, folder: str, citation: str, *, first_line: int, last_line: int
+    generation: StoredGeneration, folder: str, citation: str, *, first_line: int, last_line: int
 ) -> tuple[int, ...]:
     """Return the lines of a transcript that say something and are in no chunk."""
     spans = generation.spans("sessions", citation, first_line, last_line)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kept.clock import Clock
 from kept.config import CacheSettings, MemorySearchSettings
 from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
-from kept.errors import EmbeddingError
 from kept.limits import estimate_tokens
 from kept.redact import redact
+from kept.remote_errors import EmbeddingError
 from kept.reports import Preview, Spending, Usage
-from kept.store.index import Index
+from kept.store.vector_codes import quantise
 from kept.values import frozen
 
+if TYPE_CHECKING:
+    from kept.store.protocol import StoredIndex
+
+FindVectors = Callable[[str, Iterable[bytes], int], Mapping[bytes, bytes]]
+"""Returns vectors by hash, of an embedder's identity and a number of dimensions."""
 MAX_REFUSALS = 10_000
 _META_REFUSED = "refused"
 
@@ -33,16 +39,31 @@ class Vectors:
     pending_reason: str | None = None
     """Reason why some texts have no vector yet."""
 
+    def find_code(self, key: bytes) -> bytes | None:
+        """Return the code of a text's vector by its hash, or None if there is none."""
+        vector = self.known.get(key) or self.fresh.get(key)
+        return quantise(vector) if vector else None
+
 
 class Vectoriser:
     """One embedder over one index. Refused texts are stored in the index; a failure is remembered for ``rest_s``."""
 
-    def __init__(self, index: Index, embedder: Embedder, cache: CacheSettings, clock: Clock, *, rest_s: float) -> None:
+    def __init__(
+        self,
+        index: StoredIndex,
+        embedder: Embedder,
+        cache: CacheSettings,
+        clock: Clock,
+        *,
+        rest_s: float,
+        find_shared: FindVectors | None = None,
+    ) -> None:
         self.index = index
         self.embedder = embedder
         self.cache = cache
         self.clock = clock
         self.rest_s = rest_s
+        self._find_shared = find_shared
         self.refused = self._stored_refusals()
         self._rests_until = 0.0
         """Time up to which a failed embedder is not asked again."""
@@ -99,7 +120,11 @@ class Vectoriser:
     def find_cached(self, texts: Mapping[bytes, str]) -> dict[bytes, bytes]:
         identity = self.embedder.identity
         with self.index.reading():
-            return self.index.cache.find(identity.key, texts, identity.dims)
+            known = dict(self.index.cache.find(identity.key, texts, identity.dims))
+        if self._find_shared is None or getattr(self.embedder, "is_cheap", False):
+            return known
+        missing = [key for key in texts if key not in known]
+        return {**known, **self._find_shared(identity.key, missing, identity.dims)} if missing else known
 
     def find_missing(self, texts: Mapping[bytes, str]) -> dict[bytes, str]:
         known = self.find_cached(texts)

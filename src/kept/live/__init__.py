@@ -1,11 +1,12 @@
 """An index that keeps itself current: `LiveIndex`, for `kept watch` and for every program that stays up.
 
-`live_index` runs a thread. Of all processes with such a thread, one wins a lock and leads: `watcher` notices changes,
-and `schedule` decides when a sync is due.
+`live_index` runs a thread. Of all processes with such a thread, one leads (`leadership`): `watcher` notices changes,
+and `sync_timing` decides when a sync is due.
 """
 
 from __future__ import annotations
 
-from kept.live.live_index import LiveEvent, LiveIndex, LiveState, find_watcher
+from kept.live.leadership import find_watcher
+from kept.live.live_index import LiveEvent, LiveIndex, LiveState
 
 __all__ = ["LiveEvent", "LiveIndex", "LiveState", "find_watcher"]

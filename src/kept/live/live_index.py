@@ -12,22 +12,19 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from threading import Event
 from types import TracebackType
 from typing import Any, Literal
 
-from kept.config import Config
-from kept.durable import locked, make_private_folder
-from kept.errors import KeptError, LockBusy, WorkspaceError
+from kept.errors import KeptError
 from kept.forking import register_forkable
 from kept.indexing.service import IndexService
-from kept.live.schedule import LiveTiming, PendingChanges, SyncSchedule
+from kept.live.leadership import LeaderLock, open_leadership
+from kept.live.sync_timing import LiveTiming, PendingChanges, SyncSchedule
 from kept.live.watcher import Watching, WatchSupervisor
 from kept.memory import Memory
 from kept.reports import SyncReport
-from kept.sqlite import file_number
 from kept.values import frozen
 
 log = logging.getLogger(__name__)
@@ -121,79 +118,6 @@ class LiveReporter:
     ) -> None:
         if self._listener is not None:
             self._listener(LiveEvent(kind, self.state(), message, report, succeeds))
-
-
-# leadership
-
-_MAX_DIGITS = 20
-
-
-def lock_path(config: Config) -> str:
-    """Return the path of the lock. Each index has one, that is each pair of agent and workspace."""
-    return config.paths.watcher_lock(config.workspace)
-
-
-def find_watcher(config: Config) -> int | None:
-    """Return the id of the process that keeps this index current, or None.
-
-    The number in the file counts only while a process holds the lock.
-    """
-    path = lock_path(config)
-    if not os.path.exists(path):
-        return None
-    try:
-        with locked(path, wait_s=0, purpose="watching", create=False):
-            return None
-    except LockBusy:
-        return _read_pid(path)
-    except WorkspaceError:
-        return None
-
-
-def _read_pid(path: str) -> int | None:
-    try:
-        with open(path, "rb") as file:
-            digits = file.read(_MAX_DIGITS).strip()
-    except OSError:
-        return None
-    return int(digits) if digits.isdigit() else None
-
-
-class LeaderLock:
-    """The lock of the leader, held from `take` until `release` or the end of the process."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._lock = ExitStack()
-        self._file: tuple[int, int] | None = None
-
-    def take(self) -> bool:
-        """Try to take the lead. Return whether this process leads now."""
-        try:
-            make_private_folder(os.path.dirname(self.path))
-            handle = self._lock.enter_context(locked(self.path, wait_s=0, purpose="watching"))
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        except LockBusy:
-            return False
-        except OSError as exc:
-            self.release()
-            raise WorkspaceError(f"{self.path}: cannot be locked ({exc.strerror}).") from exc
-        state = os.fstat(handle)
-        self._file = (state.st_dev, state.st_ino)
-        return True
-
-    def is_leader(self) -> bool:
-        """Return whether this process still leads. If the lock file was deleted, another process can create a new
-        one and lead as well, so this one does not any more."""
-        return self._file is not None and file_number(self.path) == self._file
-
-    def find_leader(self) -> int | None:
-        return _read_pid(self.path)
-
-    def release(self) -> None:
-        self._lock.close()
-        self._file = None
 
 
 # the loop of the leader
@@ -336,7 +260,7 @@ class LiveIndex:
     >>> with Memory.open("~/notes") as memory, LiveIndex(memory):
     ...     serve(memory)
 
-    Of all processes that do this for one index, one does the work. The rest stand by; when that one is gone, however
+    Of all processes that do this for one index, one does the work. The others wait; when that one is gone, however
     it ended, one of them takes over within about a second. The thread has its own connection, so searches do not wait
     for it. Nothing here raises: a problem is in `state()`, and is retried.
 
@@ -356,7 +280,7 @@ class LiveIndex:
         self._watches = memory.settings.sync.watch if watch is None else watch
         self._timing = timing or LiveTiming()
         self._reporter = LiveReporter(listener)
-        self._leadership = LeaderLock(lock_path(memory.config))
+        self._leadership = open_leadership(memory.config)
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -367,7 +291,7 @@ class LiveIndex:
         self._reporter.reset()
         self._thread = None
         self._stop, self._ready = threading.Event(), threading.Event()
-        self._leadership = LeaderLock(self._leadership.path)
+        self._leadership = open_leadership(self._memory.config)
 
     def start(self) -> LiveIndex:
         if self._thread is None:

@@ -1,7 +1,7 @@
 """Noticing changes: through the kernel (watchfiles) or, if it refuses, by scanning the folders from time to time.
 
 Only the folders that a sync has listed are watched, each without its subfolders: neither a symbolic link nor a large
-folder of other files can lead the watch astray. When folders come or go, `WatchSupervisor` sets the watch up again.
+folder of other files can make it watch more. When folders come or go, `WatchSupervisor` sets the watch up again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 from kept.indexing.service import IndexService
 from kept.indexing.sources import cite_source
-from kept.live.schedule import LiveTiming, PendingChanges
+from kept.live.sync_timing import LiveTiming, PendingChanges
 from kept.sessions.transcript_paths import is_transcript_citation
 from kept.sqlite import file_number
 from kept.workspace.scan import Scan

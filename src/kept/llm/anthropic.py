@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from kept.config.schema import ThinkingLevel
-from kept.errors import ContextOverflow
 from kept.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.llm.base import (
     REDACTED,
@@ -33,6 +32,7 @@ from kept.llm.streaming import (
     error_fields,
     parse_arguments,
 )
+from kept.remote_errors import ContextOverflow
 
 DEFAULT_MAX_TOKENS = 8_192
 THINKING_TOKENS: Mapping[ThinkingLevel, int] = {"low": 2_048, "medium": 8_192, "high": 24_576}

@@ -142,6 +142,18 @@ PICTURES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
 DOCUMENTS = frozenset(("application/pdf",))
 
 
+class ModelWrapper:
+    """A chat model around another one, whose description it takes over."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self.provider = model.provider
+        self.name = model.name
+        self.context_window = model.context_window
+        self.runs_tools = model.runs_tools
+        self.writes = model.writes
+        self.media = media_of(model)
+
+
 def media_of(model: object) -> frozenset[str]:
     """Return the types of files that a model takes. One that does not say takes none."""
     media: frozenset[str] = getattr(model, "media", frozenset())

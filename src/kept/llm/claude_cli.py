@@ -23,8 +23,7 @@ from typing import Any, Literal
 
 from kept.config import ProviderKeys
 from kept.config.schema import ModelSettings
-from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
-from kept.limits import MAX_TOKENS, clip, count_or_zero, printable_line, utf8_safe
+from kept.limits import MAX_TOKENS, as_dict, clip, count_or_zero, printable_line, utf8_safe
 from kept.llm.base import (
     ChatRequest,
     Finished,
@@ -43,6 +42,7 @@ from kept.llm.streaming import RawEvents, with_idle_timeout
 from kept.net.client import CONTEXT_OVERFLOW
 from kept.net.endpoint import MAX_DETAIL_CHARS
 from kept.redact import redact
+from kept.remote_errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
 from kept.values import frozen
 
 LABEL = "Claude Code"
@@ -271,7 +271,7 @@ class ClaudeCli:
         environment: Mapping[str, str],
         context_window: int,
         timeout_s: float,
-        kept: KeptServer | None = None,
+        kept_server: KeptServer | None = None,
         limits: OutputLimits = OUTPUT_LIMITS,
     ) -> None:
         self.name = name or "claude"
@@ -280,11 +280,13 @@ class ClaudeCli:
         self._model = name
         self._environment = {**_DEFAULT_VARIABLES, **environment, **_FORCED_VARIABLES}
         self._timeout_s = timeout_s
-        self._kept = kept
+        self._kept = kept_server
         self._limits = limits
 
     @classmethod
-    def from_settings(cls, settings: ModelSettings, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ClaudeCli:
+    def from_settings(
+        cls, settings: ModelSettings, keys: ProviderKeys, *, kept_server: KeptServer | None = None
+    ) -> ClaudeCli:
         environment = dict(keys.claude)
         program = shutil.which(os.path.expanduser(settings.program), path=environment.get("PATH"))
         if program is None:
@@ -304,7 +306,7 @@ class ClaudeCli:
             environment=environment,
             context_window=settings.context_window,
             timeout_s=settings.timeout_s,
-            kept=kept if settings.tools else None,
+            kept_server=kept_server if settings.tools else None,
         )
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -397,7 +399,7 @@ class ClaudeStreamReader:
         text = ""
         match event.get("type"):
             case "stream_event":
-                text = self._read_piece(_mapping(event.get("event")))
+                text = self._read_piece(as_dict(event.get("event")))
             case "assistant":
                 text = self._read_message(event)
             case "result":
@@ -417,7 +419,7 @@ class ClaudeStreamReader:
         if piece.get("type") == "message_start":
             self._message_was_streamed = False
             self._starts_paragraph = bool(self._texts)
-        delta = _mapping(piece.get("delta"))
+        delta = as_dict(piece.get("delta"))
         if piece.get("type") != "content_block_delta" or delta.get("type") != "text_delta":
             return ""
         self._message_was_streamed = True
@@ -425,18 +427,18 @@ class ClaudeStreamReader:
 
     def _read_message(self, event: dict[str, Any]) -> str:
         """Return the text of a whole message, unless it was streamed or was written by the program itself."""
-        message = _mapping(event.get("message"))
+        message = as_dict(event.get("message"))
         if message.get("model") == "<synthetic>" or event.get("error") or self._message_was_streamed:
             return ""
         self._starts_paragraph = bool(self._texts)
         blocks = message.get("content")
-        texts = [_mapping(block).get("text") for block in blocks] if isinstance(blocks, list) else []
+        texts = [as_dict(block).get("text") for block in blocks] if isinstance(blocks, list) else []
         return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
     def _read_result(self, event: dict[str, Any]) -> str:
         result = event.get("result")
         text = result if isinstance(result, str) else ""
-        self._usage = _read_usage(_mapping(event.get("usage")))
+        self._usage = _read_usage(as_dict(event.get("usage")))
         self._stop_reason = str(event.get("stop_reason") or "end_turn")
         if self._stop_reason == "refusal":
             return ""
@@ -478,7 +480,3 @@ def _read_usage(counts: dict[str, Any]) -> ModelUsage:
     return ModelUsage(
         count("input_tokens") + cached + count("cache_creation_input_tokens"), count("output_tokens"), cached
     )
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

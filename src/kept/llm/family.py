@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 
-from kept.llm.base import ChatModel, ChatRequest, ModelEvent, media_of
+from kept.llm.base import ChatModel, ChatRequest, ModelEvent, ModelWrapper
 
 DEFAULT_CHOICE = "default"
 
 
-class ModelFamily:
+class ModelFamily(ModelWrapper):
     """Chat model that replies, with its alternatives. A choice is opened when it is first used."""
 
     def __init__(
@@ -20,12 +20,7 @@ class ModelFamily:
         *,
         background: ChatModel | None = None,
     ) -> None:
-        self.provider = main.provider
-        self.name = main.name
-        self.context_window = main.context_window
-        self.runs_tools = main.runs_tools
-        self.writes = main.writes
-        self.media = media_of(main)
+        super().__init__(main)
         self.main = main
         self.background = background
         self._open_choice = choices

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from kept.errors import BudgetExhausted, KeptError
+from kept.errors import KeptError
 from kept.ledger import Ledger, tokens_of_day
 from kept.limits import estimate_tokens
 from kept.llm.base import (
@@ -20,12 +20,14 @@ from kept.llm.base import (
     Finished,
     ModelEvent,
     ModelUsage,
+    ModelWrapper,
     Purpose,
     TextDelta,
     count_tokens,
-    media_of,
 )
+from kept.remote_errors import BudgetExhausted
 from kept.reports import ModelSpending
+from kept.spans import SpanHandle, span
 
 BACKGROUND_SHARE = 0.8
 """Share of a day's budget that flushes and summaries may use; the rest is for replies."""
@@ -33,21 +35,22 @@ BACKGROUND_SHARE = 0.8
 log = logging.getLogger(__name__)
 
 
-class MeteredChat:
+class MeteredChat(ModelWrapper):
     """Chat model that records its spending and refuses calls above the budget."""
 
     def __init__(self, model: ChatModel, ledger: Ledger[ModelSpending], *, budget_tokens: int | None = None) -> None:
-        self.provider = model.provider
-        self.name = model.name
-        self.context_window = model.context_window
-        self.runs_tools = model.runs_tools
-        self.writes = model.writes
-        self.media = media_of(model)
+        super().__init__(model)
         self._model = model
         self._ledger = ledger
         self._budget = budget_tokens
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        with span("model_call", provider=self.provider, model=self.name, purpose=request.purpose) as measured:
+            async with aclosing(self._stream(request, measured)) as events:
+                async for event in events:
+                    yield event
+
+    async def _stream(self, request: ChatRequest, measured: SpanHandle) -> AsyncGenerator[ModelEvent, None]:
         estimate = count_tokens(request)
         day = await asyncio.to_thread(self._begin, request.purpose, estimate)
         usage: ModelUsage | None = None
@@ -63,6 +66,7 @@ class MeteredChat:
         finally:
             # An answer that broke off after some text has been charged for; a call that failed at once has not.
             actual = usage or ModelUsage(estimate if output_tokens else 0, output_tokens)
+            measured.set(input_tokens=actual.input, output_tokens=actual.output, ok=usage is not None)
             spending = ModelSpending(
                 self.provider,
                 self.name,

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, assert_never
 
 from kept.config import ProviderKeys
 from kept.config.schema import ModelSettings
-from kept.errors import ModelUnavailable
 from kept.llm.base import DOCUMENTS, PICTURES, ChatModel
 from kept.llm.streaming import ANTHROPIC, OPENAI, ProviderDefaults, SdkChat, get_service
+from kept.remote_errors import ModelUnavailable
 
 if TYPE_CHECKING:
     from kept.llm.claude_cli import KeptServer
 
 
-def make_model(settings: ModelSettings, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ChatModel:
+def make_model(settings: ModelSettings, keys: ProviderKeys, *, kept_server: KeptServer | None = None) -> ChatModel:
     """Return the configured model. Nothing is sent yet, and SDKs are imported by the first request.
 
     ``kept`` starts Kept's MCP server on the same memory, for a model that runs tools itself.
@@ -38,7 +38,7 @@ def make_model(settings: ModelSettings, keys: ProviderKeys, *, kept: KeptServer 
         case "claude_cli":
             from kept.llm.claude_cli import ClaudeCli
 
-            return ClaudeCli.from_settings(settings, keys, kept=kept)
+            return ClaudeCli.from_settings(settings, keys, kept_server=kept_server)
         case "extractive":
             from kept.llm.extractive import ExtractiveChat
 

@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 
 from kept.config import KEY_VARIABLES, ProviderKeys
 from kept.config.schema import ModelSettings
-from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelSilent, ModelUnavailable
 from kept.limits import utf8_safe
 from kept.llm.base import MALFORMED, ChatRequest, ModelEvent, TextDelta
 from kept.net import ProviderAccount, choose_account
 from kept.net.client import CONTEXT_OVERFLOW
+from kept.remote_errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelSilent, ModelUnavailable
 from kept.values import frozen
 
 # the service, and the meaning of its errors
@@ -148,10 +148,10 @@ async def bound_pieces(pieces: AsyncIterable[bytes], limits: AnswerLimits, *, la
     async for piece in pieces:
         seam = tail + piece  # an event may end between two pieces
         end = max(seam.rfind(ending) + len(ending) if ending in seam else 0 for ending in _EVENT_ENDS)
-        begun = seam[end:] if end else piece
+        last_event = seam[end:] if end else piece
         total += len(piece)
-        event = len(begun) + (0 if end else event)
-        lines = begun.count(b"\n") + begun.count(b"\r") + (0 if end else lines)
+        event = len(last_event) + (0 if end else event)
+        lines = last_event.count(b"\n") + last_event.count(b"\r") + (0 if end else lines)
         tail = seam[-_TAIL_BYTES:]
         if total > limits.total_bytes or event > limits.event_bytes or lines > limits.event_lines:
             raise ModelFailed(f"{label} sent more than can be an answer.", hint=HINT)

@@ -49,10 +49,10 @@ def list_notes(memory: Memory, cursor: str | None) -> tuple[list[NoteResource], 
 
 def _resource(file: SourceFile, daily: DailyNotes) -> NoteResource:
     """Describe a note. Clients show names and titles to people and models, so unusual characters are escaped."""
-    found = daily.find_day(file.path)
+    day = daily.find_day(file.path)
     title = show_name(os.path.basename(file.path))
-    if found:
-        title = f"Daily log {found[0]}" + (f", part {found[1]}" if found[1] > 1 else "")
+    if day:
+        title = f"Daily log {day[0]}" + (f", part {day[1]}" if day[1] > 1 else "")
     modified = dt.datetime.fromtimestamp(file.mtime_ns / 1e9, dt.UTC)
     return NoteResource(uri_of(file.path), show_name(file.path), title, file.size, f"{modified:%Y-%m-%dT%H:%M:%SZ}")
 

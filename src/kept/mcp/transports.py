@@ -14,6 +14,8 @@ from kept.net.serving import ServerLimits
 from kept.values import frozen
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from kept.mcp.server import MemoryServer
     from kept.tools.toolbox import Toolbox
 
@@ -59,7 +61,9 @@ def require_token(address: Address, token: str | None) -> None:
     serving.require_token(address.host, token, hint=hint)
 
 
-def load_server(open_toolbox: Callable[[], Toolbox], *, project: str | None = None) -> MemoryServer:
+def load_server(
+    open_toolbox: Callable[[], Toolbox], *, project: str | None = None, is_shared: bool = False
+) -> MemoryServer:
     """Return the server. Importing the SDK creates very many objects that live until the end: searching them for
     garbage takes a sixth of the time, so collection is off during the import, and skips these objects for good."""
     gc.disable()
@@ -70,7 +74,7 @@ def load_server(open_toolbox: Callable[[], Toolbox], *, project: str | None = No
     finally:
         gc.enable()
     gc.freeze()
-    return MemoryServer(open_toolbox, project=project)
+    return MemoryServer(open_toolbox, project=project, is_shared=is_shared)
 
 
 def run_stdio(server: MemoryServer) -> None:
@@ -94,6 +98,23 @@ def run_stdio(server: MemoryServer) -> None:
         server.close()
 
 
+def make_mcp_app(server: MemoryServer, *, sessions: SessionLimits | None) -> Starlette:
+    """Return the application behind `/mcp`. Without ``sessions``, each request stands for itself, so that any process
+    can answer it."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    limits = sessions or SessionLimits()
+    return server.protocol.streamable_http_app(
+        streamable_http_path=PATH,
+        # The guard checks Host and Origin.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        max_request_body_size=MAX_BODY_BYTES,
+        session_idle_timeout=limits.idle_s,
+        max_sessions=limits.count,
+        stateless_http=sessions is None,
+    )
+
+
 def run_http(
     server: MemoryServer,
     address: Address,
@@ -106,23 +127,14 @@ def run_http(
 ) -> None:
     """Serve until a signal arrives. Call ``ready`` with the address once the socket is listening."""
     import anyio
-    from mcp.server.transport_security import TransportSecuritySettings
 
     from kept.net.serving import Guard
 
     limits, sessions = limits or ServerLimits(), sessions or SessionLimits()
     hint = "Choose another address: --http 127.0.0.1:8739."
     listening = serving.listen(address.host, address.port, error=UsageError, hint=hint)
-    # The guard checks Host and Origin.
-    unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app = server.protocol.streamable_http_app(
-        streamable_http_path=PATH,
-        transport_security=unchecked,
-        max_request_body_size=MAX_BODY_BYTES,
-        session_idle_timeout=sessions.idle_s,
-        max_sessions=sessions.count,
-    )
-    guarded = Guard(app, token=token, hosts=(address.host, *hosts))
+    app = make_mcp_app(server, sessions=sessions)
+    guarded = Guard(app, token=token, hosts=(address.host, *hosts), token_name="gateway.mcp.token")
     http = serving.make_server(guarded, limits, lifespan="on", handles_signals=True)
     ready(Address(address.host, listening.getsockname()[1]))
     try:

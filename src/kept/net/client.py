@@ -18,11 +18,12 @@ from http import HTTPStatus
 from typing import IO, Any
 
 from kept.clock import Backoff
-from kept.errors import BadAnswer, ConfigError, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
+from kept.errors import ConfigError
 from kept.limits import clip, printable_line
 from kept.net.endpoint import MAX_DETAIL_CHARS, parse_endpoint, request_headers, secrets_in
 from kept.net.transport import MAX_ANSWER_BYTES, HttpReply, HttpRequest, NoReply, Transport
 from kept.redact import Redactor
+from kept.remote_errors import BadAnswer, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
 from kept.values import frozen
 
 # timeouts and retries

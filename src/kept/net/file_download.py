@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import IO, cast
 from urllib.parse import urljoin, urlsplit
 
-from kept.errors import BadAnswer, ConfigError
+from kept.errors import ConfigError
 from kept.net.client import CircuitBreaker, HttpClient, RetryPolicy, Timeouts, is_safe_source
+from kept.remote_errors import BadAnswer
 
 FILE_TIMEOUTS = Timeouts(3_600.0, 7_200.0)
 _IDLE_S = 60.0

@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from kept.errors import BadAnswer
 from kept.net.endpoint import Endpoint
+from kept.remote_errors import BadAnswer
 from kept.values import frozen
 
 if TYPE_CHECKING:

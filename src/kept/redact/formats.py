@@ -55,6 +55,7 @@ PREFIXES: dict[str, str] = {
     **_rows(r"[A-Za-z0-9+/=,_-]{20,}+", "fm1_", "fm2_", "fo1_"),
     "ops_eyJ": r"[A-Za-z0-9_-]{40,}+",
     "v1.0-": r"[0-9a-f]{24}-[0-9a-f]{100,}+",
+    "kept_": r"(?=[a-z_]*+[A-Z0-9-])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])",  # `kept token create`; not a name in a program
     # Code and packages
     **_rows(r"[A-Za-z0-9_]{20,}+", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
     **_rows(r"[A-Za-z0-9_.-]{15,}+", "glpat-", "gldt-", "glrt-", "glrtr-", "glcbt-", "glptt-", "glft-", "glsoat-"),

@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 from kept.agent.approvals import NOBODY
 from kept.agent.events import AgentEvent, ApprovalAsked, ApprovalDecided, Notice, Reply, ReplyDelta, ToolEnded
 from kept.clock import Backoff
-from kept.errors import BudgetExhausted, ContextOverflow, KeptError, ModelError, ModelRefused, WriteFailed
+from kept.errors import KeptError, WriteFailed
+from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelError, ModelRefused
+from kept.responder.answer_run import AcceptedMessage, AnswerRun
 from kept.responder.channel import Channel, ResponderTiming, limit_parts, split_reply
 from kept.responder.conversation_queue import AnswerSlot, EventReplay, GroupHistory
 from kept.responder.dispatcher import Command, Dispatcher
-from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox
+from kept.responder.inbox import Inbox
 from kept.responder.reply_preview import ReplyPreview
 from kept.sessions.entries import HEARTBEAT
 from kept.values import frozen
@@ -90,7 +92,7 @@ class AnswerProgress:
             self._replay.add(event)
 
     def withdraw(self) -> bool:
-        """Drop the last pieces of the reply, unless somebody may have seen them for good. Return whether they are
+        """Drop the last pieces of the reply, unless someone may have seen them. Return whether they are
         dropped."""
         if self._replay is not None and not self._replay.withdraw():
             return False
@@ -219,7 +221,8 @@ class AnswerRunner:
                 async for event in events:
                     if not isinstance(event, Reply):
                         progress.add(event)
-                        await self._handle_approval(job, event)
+                        if isinstance(event, ApprovalAsked | ApprovalDecided):
+                            await self._handle_approval(job, event)
                     elif not reply.done():  # it is done if the caller was cancelled
                         reply.set_result(event)
             if job.command is None:
@@ -232,19 +235,19 @@ class AnswerRunner:
             else:
                 reply.set_exception(exc)
 
-    async def _handle_approval(self, job: AnswerJob, event: AgentEvent) -> None:
+    async def _handle_approval(self, job: AnswerJob, event: ApprovalAsked | ApprovalDecided) -> None:
         """Ask the person, who may take minutes. Other conversations are answered meanwhile."""
         if isinstance(event, ApprovalDecided):
             await job.slot.take()
-        elif isinstance(event, ApprovalAsked):
-            job.slot.leave()
-            if job.channel.pushes:
-                to = job.messages[-1].inbound.metadata or {}
-                try:
-                    await job.channel.ask(to, event)
-                except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything; unasked, it is denied
-                    log.warning("%s: a person could not be asked (%s)", job.run.channel, type(exc).__name__)
-                    self._dispatcher.agent.decide(event.id, allow=False, by=NOBODY)
+            return
+        job.slot.leave()
+        if job.channel.pushes:
+            to = job.messages[-1].inbound.metadata or {}
+            try:
+                await job.channel.ask(to, event)
+            except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything; unasked, it is denied
+                log.warning("%s: a person could not be asked (%s)", job.run.channel, type(exc).__name__)
+                self._dispatcher.agent.decide(event.id, allow=False, by=NOBODY)
 
     async def _keep_typing(self, job: AnswerJob) -> None:
         to = job.messages[-1].inbound.metadata or {}

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from kept.agent.approvals import describe_approval
 from kept.agent.events import ApprovalAsked
 from kept.clock import Backoff
-from kept.errors import DeliveryRefused, NotSent
-from kept.responder.inbox import AnswerRun
+from kept.remote_errors import DeliveryRefused, NotSent
+from kept.responder.answer_run import AnswerRun
 from kept.responder.markdown_spans import cut_markdown, plain_text
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.values import frozen

@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from kept.agent.events import AgentEvent, GroupLine, ReplyDelta
 from kept.config import ResponderSettings
-from kept.errors import ConversationFull, QueueFull
+from kept.remote_errors import ConversationFull, QueueFull
+from kept.responder.answer_run import AcceptedMessage, AnswerRun
+from kept.responder.channel import Channel
 from kept.responder.dispatcher import Command, find_command
-from kept.responder.inbox import AcceptedMessage, AnswerRun
+from kept.sessions.session_key import SessionKey
 from kept.values import frozen
 
 
@@ -27,19 +29,23 @@ class ConversationQueue:
     """Messages and interrupted runs of one conversation.
 
     People send a thought in several messages. The queue is debounced: the messages that arrive until there has been a
-    pause of ``debounce_s`` are answered together. Three things end the wait early: a command, since it is complete;
-    ``hurry``, when the gateway starts or stops; and an interrupted run, which has to be answered first.
+    pause, whose length the channel sets, are answered together. Three things end the wait early: a command, since it is
+    complete; ``hurry``, when the gateway starts or stops; and an interrupted run, which has to be answered first.
     """
 
-    def __init__(self, key: str, *, debounce_s: float) -> None:
+    def __init__(self, key: str, chat: SessionKey, channel: Channel) -> None:
         self.key = key
+        self.chat = chat
+        self.channel = channel
         self.waiting: deque[QueuedMessage] = deque()
         self.interrupted: deque[AnswerRun] = deque()
         """Runs that the last process did not finish, oldest first. They precede all waiting messages."""
+        self.seen: set[str] = set()
+        """Ids of all messages that were ever in the queue."""
         self.current: AnswerRun | None = None
         self.answering: asyncio.Task[AnswerRun] | None = None
         """Task that answers ``current``. Cancelled if the answer is no longer wanted."""
-        self._debounce_s = debounce_s
+        self._debounce_s = channel.debounce_ms / 1000
         self._settled_at = 0.0
         """Time of the event loop at which the debounce of the last message ends."""
         self._hurry = asyncio.Event()
@@ -47,6 +53,7 @@ class ConversationQueue:
     def add(self, message: AcceptedMessage) -> QueuedMessage:
         queued = QueuedMessage(message, find_command(message.inbound))
         self.waiting.append(queued)
+        self.seen.add(message.id)
         self._settled_at = asyncio.get_running_loop().time() + self._debounce_s
         if queued.command is not None:
             self.hurry()
@@ -102,13 +109,6 @@ class AnswerSlot:
     def __init__(self, slots: asyncio.Semaphore) -> None:
         self._slots = slots
         self._is_held = False
-
-    async def __aenter__(self) -> AnswerSlot:
-        await self.take()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self.leave()
 
     async def take(self) -> None:
         if not self._is_held:

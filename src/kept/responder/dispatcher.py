@@ -17,10 +17,10 @@ from kept.agent.events import AgentEvent, AnsweringAgent, CompactionResult, Grou
 from kept.error_statuses import status_of
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.order import ForgetStore
-from kept.indexing.viewpoint import find_viewer, visible_status
+from kept.indexing.viewers import ViewerFinder, visible_status
 from kept.limits import clip
 from kept.memory import Memory
-from kept.records import Hit, Viewer
+from kept.records import Hit
 from kept.responder import forget_command as forget
 from kept.responder.inbox import Inbox
 from kept.sessions.entries import FORWARDED
@@ -29,6 +29,7 @@ from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
 from kept.values import frozen
+from kept.visibility import Viewer
 from kept.workspace.change_recorder import Author
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ class Commands:
         self._agent = agent
         self._memory = memory
         self._sessions = sessions
+        self._viewers = ViewerFinder(memory.config, memory.workspace, sessions)
         self._more_status = more_status
         self._inbox: ForgetStore | None = None
         self._decided: dict[str, str] = {}
@@ -170,9 +172,8 @@ class Commands:
 
     def _memory_of(self, session_id: str) -> Memory:
         """Return the memory as the person or group of a session sees it."""
-        record = self._sessions.get(session_id)
-        viewer = find_viewer(self._memory.config, self._memory.workspace, self._sessions, record.key)
-        return self._memory if viewer is None else self._memory.seen_by(viewer)
+        viewer = self._viewers.find(self._sessions.get(session_id).key)
+        return self._memory if viewer is None else self._memory.as_person(viewer)
 
     async def _status(self, call: CommandCall) -> str:
         return "\n".join([*await asyncio.to_thread(self._status_lines, call.session_id), *self._more_status()])
@@ -257,7 +258,7 @@ class Commands:
         forget.drop_proposal(self._sessions, session_id)
         if not plan.places:
             return "\n".join(f"{citation}: changed since then, and left as it is." for citation in changed)
-        receipt = memory.forget(plan, inbox=self._inbox)
+        receipt = memory.forgetting.apply(plan, inbox=self._inbox)
         return forget.describe_receipt(receipt, changed, len(plan.choices), is_private=_has_others(memory.viewer))
 
     def decide_now(self, call: CommandCall, *, by: str) -> None:
@@ -318,6 +319,7 @@ class Dispatcher:
         self.sessions = sessions
         self.commands = commands
         self.indexer = indexer
+        self._people = People(sessions.config)
         self._ended: set[str] = set()
         """Sessions whose last flush was started here."""
         self._flushes: set[asyncio.Task[None]] = set()
@@ -333,7 +335,7 @@ class Dispatcher:
 
     async def current_session_id(self, key: SessionKey) -> str:
         """Return the id of the session that messages of a chat belong to now. Begin one if there is none."""
-        key = People(self.sessions.config).session_key(key)
+        key = self._people.session_key(key)
         record = await asyncio.to_thread(
             self.sessions.get_or_create,
             key.channel,
@@ -344,6 +346,10 @@ class Dispatcher:
         if record.is_new and record.predecessor:
             self.flush_ended(record.predecessor)
         return record.id
+
+    async def has_session(self, session_id: str) -> bool:
+        """Return whether the transcript of a session is on this host."""
+        return await asyncio.to_thread(self.sessions.find_by_id, session_id) is not None
 
     def flush_ended(self, session_id: str) -> None:
         """Start to write down what is new in a session that has ended, once."""

@@ -40,7 +40,7 @@ class ForgetProposal:
 
 def plan_in_chat(memory: Memory, query: str) -> ForgetPlan:
     try:
-        return memory.plan_forget(query)
+        return memory.forgetting.plan(query)
     except ForgetTooMuch as exc:
         raise ForgetTooMuch(exc.message, hint=_NARROWER) from None
 

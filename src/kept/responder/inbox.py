@@ -1,151 +1,93 @@
-"""Accepted messages and what became of them, on disk: a kill at any moment loses no message and repeats no reply.
+"""Accepted messages and what became of them: a kill at any moment loses no message and repeats no reply.
 
-The file has one record per step:
-
-    received    a message was accepted
-    edited      the sender changed its text before it was answered
-    begun       messages of one conversation became an answer run, in a session; again for each further attempt
-    preview     a message in the chat shows the reply as it is written; the first part will replace its text
-    answered    the reply, split into the parts that the channel takes
-    unpreviewed the message of the preview is gone, and the first part is sent like the others
-    sending     a part is about to be sent: from now on it may have arrived
-    unsent      the part was certainly not sent, and will be sent again
-    sent        the part arrived
-    unsure      the part may have arrived, or never will: it is not sent again
-    cancelled   the answer is no longer wanted
-
-Only one process has an inbox open for writing: it holds the gateway's lock.
+An inbox is a list of records (`inbox_records`). `Inbox` has the state that they lead to, in memory; `FileInbox` keeps
+them in a file, for the one gateway of a home, and `SharedInbox` in the database of a team, for all its gateways.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import logging
-import os
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from kept.agent.events import Inbound
-from kept.clock import Clock, SystemClock, new_id
-from kept.config import Config
-from kept.durable import Fault
-from kept.errors import MessageConflict, WriteFailed
+from kept.clock import Clock, new_id
+from kept.damaged_records import Fault
 from kept.limits import is_time
-from kept.responder.inbox_file import InboxFile, Record
-from kept.sessions.blanking import blank_tree
+from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_same
+from kept.responder.inbox_file import Record
+from kept.responder.inbox_records import (
+    advance,
+    begun_record,
+    blank_message,
+    blank_run,
+    read_message,
+    read_run,
+    received_record,
+    run_records,
+    with_text,
+)
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
-
-T = TypeVar("T")
 
 KEPT_RUNS = 2_000
 """Finished runs that are kept: to fetch a reply later, and to recognise a message that is delivered twice."""
 SPARE_RUNS = 500
 """Finished runs beyond `KEPT_RUNS` before the file is rewritten, so that few steps pay for it."""
 
-Name = tuple[str, str]
-"""Channel of a message, and its id there."""
-
-log = logging.getLogger(__name__)
-
 
 @frozen
-class AcceptedMessage:
-    """Message that was accepted. Its channel and id identify it."""
+class BlankedInbox:
+    """Messages and runs of an inbox without the texts that are to be forgotten."""
 
-    channel: str
-    id: str
-    key: str
-    """Full session key of its conversation."""
-    inbound: Inbound
-    accepted_at: dt.datetime
+    messages: Mapping[Name, AcceptedMessage]
+    runs: Mapping[str, AnswerRun]
+    count: int
+    """Number of those that changed."""
 
-
-@frozen
-class AnswerRun:
-    """Messages that are answered together, and the progress of their answer."""
-
-    id: str
-    channel: str
-    key: str
-    message_ids: tuple[str, ...]
-    session_id: str
-    """Chosen when the run began, so that it stays the same after a crash."""
-    attempts: int = 1
-    parts: tuple[str, ...] | None = None
-    """Reply. Empty if there is nothing to send, None until there is a reply."""
-    push: bool = False
-    """True if the parts have to be sent; otherwise they are fetched."""
-    entry_id: str | None = None
-    error: str | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Notices, tools and tokens of the answer, for clients."""
-    cancelled: bool = False
-    sending: bool = False
-    """True if the first part that is not settled is being sent."""
-    settled: int = 0
-    """Number of parts that were sent or given up."""
-    unsure: tuple[tuple[int, str], ...] = ()
-    """Parts that were given up, with the reason."""
-    preview: Mapping[str, Any] | None = None
-    """Message that shows the reply as it is written, as the channel describes it."""
-
-    @property
-    def edits_next(self) -> bool:
-        """True if the next part replaces the text of the preview."""
-        return self.preview is not None and self.settled == 0
-
-    @property
-    def finished(self) -> bool:
-        return self.cancelled or (self.parts is not None and (not self.push or self.settled >= len(self.parts)))
-
-    @property
-    def reply(self) -> str | None:
-        return "\n\n".join(self.parts) if self.parts else None
+    def to_records(self) -> list[Record]:
+        records = [received_record(message) for message in self.messages.values()]
+        records += (record for run in self.runs.values() for record in run_records(run))
+        return records
 
 
-def message_status(run: AnswerRun | None) -> str:
-    """Return the status of a message, given its run if it has one."""
-    if run is None:
-        return "waiting"
-    if run.cancelled:
-        return "cancelled"
-    if run.parts is None:
-        return "answering"
-    return "failed" if run.error else "answered"
+class Inbox(ABC):
+    """Thread-safe. Every change is on disk, or in the database, when its method returns."""
 
+    is_shared = False
+    """True if other gateways answer messages of this inbox too."""
 
-class Inbox:
-    """Thread-safe. Every change is on disk when its method returns.
-
-    ``read_only`` is for processes without the gateway's lock: the file is read and not changed.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        clock: Clock,
-        kept_runs: int = KEPT_RUNS,
-        spare_runs: int = SPARE_RUNS,
-        read_only: bool = False,
-    ) -> None:
+    def __init__(self, clock: Clock, *, kept_runs: int = KEPT_RUNS, spare_runs: int = SPARE_RUNS) -> None:
         self.clock = clock
         self._kept_runs = kept_runs
         self._spare_runs = spare_runs
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._messages: OrderedDict[Name, AcceptedMessage] = OrderedDict()
         self._run_ids: dict[Name, str] = {}
         self._runs: OrderedDict[str, AnswerRun] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
-        self._file = InboxFile(path)
-        for record in self._file.read(repair=not read_only):
-            self._apply(record)
-        if not read_only:
-            self._drop_old_runs(spare=0)
+
+    @property
+    @abstractmethod
+    def faults(self) -> list[Fault]:
+        """Records that were skipped, and the reasons."""
+
+    @abstractmethod
+    def _commit(self, record: Record) -> None:
+        """Store a record, then apply it."""
+
+    # conversations
+
+    def owns(self, key: str) -> bool:
+        """Return whether this process answers a conversation."""
+        return True
+
+    def claim(self, keys: Iterable[str]) -> list[str]:
+        """Take over conversations that no process answers. Return those that this process answers from now on."""
+        return [*keys]
 
     # reading
 
@@ -178,11 +120,6 @@ class Inbox:
         with self._lock:
             return [run for run in self._runs.values() if run.unsure]
 
-    @property
-    def faults(self) -> list[Fault]:
-        """Lines of the file that were skipped, and the reasons."""
-        return self._file.faults
-
     # changing
 
     def receive(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
@@ -194,32 +131,31 @@ class Inbox:
             known = self._messages.get((key.channel, message.id))
             if known is not None:
                 return check_same(known, str(key), message.text)
-            # A time that could not be read back counts as missing. In memory too, so that a restart changes nothing.
-            sent_at = message.timestamp if message.timestamp and is_time(message.timestamp) else None
-            inbound = replace(message, timestamp=sent_at, metadata=dict(message.metadata or {}))
-            accepted = AcceptedMessage(key.channel, message.id, str(key), inbound, self.clock.now())
-            self._file.append(_received_record(accepted))
-            self._messages[key.channel, message.id] = accepted
+            accepted = self._accept(key, message)
+            self._commit(received_record(accepted))
             return accepted
+
+    def _accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
+        # A time that could not be read back counts as missing. In memory too, so that a restart changes nothing.
+        sent_at = message.timestamp if message.timestamp and is_time(message.timestamp) else None
+        inbound = replace(message, timestamp=sent_at, metadata=dict(message.metadata or {}))
+        return AcceptedMessage(key.channel, message.id, str(key), inbound, self.clock.now())
 
     def edit(self, message: AcceptedMessage, text: str) -> AcceptedMessage:
         """Replace the text of a message."""
-        with self._lock:
-            name = (message.channel, message.id)
-            self._file.append({"type": "edited", "channel": message.channel, "id": message.id, "text": text})
-            self._messages[name] = _with_text(self._messages[name], text)
-            return self._messages[name]
+        self._commit({"type": "edited", "channel": message.channel, "id": message.id, "text": text})
+        return self._messages[message.channel, message.id]
 
     def begin(self, messages: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
-        with self._lock:
-            ids = tuple(message.id for message in messages)
-            run = AnswerRun(new_id(), messages[0].channel, messages[0].key, ids, session_id)
-            self._file.append(_begun_record(run))
-            self._add_run(run)
-            return run
+        ids = tuple(message.id for message in messages)
+        run = AnswerRun(new_id(), messages[0].channel, messages[0].key, ids, session_id)
+        self._commit(begun_record(run))
+        return run
 
-    def begin_again(self, run: AnswerRun) -> AnswerRun:
-        return self._change(run, {"type": "begun", "attempts": run.attempts + 1})
+    def begin_again(self, run: AnswerRun, *, session_id: str | None = None) -> AnswerRun:
+        """Record another attempt, in another session if one is named."""
+        other = {"session": session_id} if session_id not in (None, run.session_id) else {}
+        return self._change(run, {"type": "begun", "attempts": run.attempts + 1, **other})
 
     def answer(
         self,
@@ -246,212 +182,59 @@ class Inbox:
         """Record that the first part that is not settled is 'sending', 'unsent', 'sent', 'unsure' or 'unpreviewed'."""
         return self._change(run, {"type": state, "part": run.settled, **({"reason": reason} if reason else {})})
 
+    @abstractmethod
     def blank(self, matches: Callable[[str], bool]) -> int:
-        """Take texts that match out of messages and replies, also on disk. Return how many there were."""
+        """Take texts that match out of messages and replies, also where they are stored. Return how many there were."""
+
+    def _plan_blank(self, matches: Callable[[str], bool]) -> BlankedInbox:
         with self._lock:
-            messages = {name: _blank_message(message, matches) for name, message in self._messages.items()}
-            runs = {run_id: _blank_run(run, matches) for run_id, run in self._runs.items()}
+            messages = {name: blank_message(message, matches) for name, message in self._messages.items()}
+            runs = {run_id: blank_run(run, matches) for run_id, run in self._runs.items()}
             count = sum(messages[name] != message for name, message in self._messages.items())
             count += sum(runs[run_id] != run for run_id, run in self._runs.items())
-            if count:
-                records = [_received_record(message) for message in messages.values()]
-                records += (record for run in runs.values() for record in _run_records(run))
-                self._file.rewrite(records, erase=True)
-                self._messages.update(messages)
-                self._runs.update(runs)
-            return count
+            return BlankedInbox(messages, runs, count)
+
+    def _use_blanked(self, blanked: BlankedInbox) -> None:
+        with self._lock:
+            self._messages.update(blanked.messages)
+            self._runs.update(blanked.runs)
 
     def _change(self, run: AnswerRun, record: Record) -> AnswerRun:
+        record = {**record, "turn": run.id}
         with self._lock:
-            self._file.append({**record, "turn": run.id})
-            changed = self._runs[run.id] = _advance(self._runs[run.id], record)
-            if changed.finished:
-                self._finished[run.id] = None
-                self._drop_old_runs(spare=self._spare_runs)
-            return changed
-
-    def _add_run(self, run: AnswerRun) -> None:
-        self._runs[run.id] = run
-        self._run_ids.update(((run.channel, message_id), run.id) for message_id in run.message_ids)
+            changed = advance(self._runs[run.id], record)
+        self._commit(record)
+        return changed
 
     def _apply(self, record: Record) -> None:
-        """Apply a record that was read from the file."""
+        """Apply a record that is stored."""
         if record["type"] == "received":
-            message = _read_message(record)
+            message = read_message(record)
             self._messages[message.channel, message.id] = message
             return
         if record["type"] == "edited":
             name = (record["channel"], record["id"])
-            self._messages[name] = _with_text(self._messages[name], record["text"])
+            self._messages[name] = with_text(self._messages[name], record["text"])
             return
         run_id = record["turn"]
         if run_id not in self._runs:
-            self._add_run(_read_run(record))
+            run = self._runs[run_id] = read_run(record)
+            self._run_ids.update(((run.channel, message_id), run.id) for message_id in run.message_ids)
         else:
-            self._runs[run_id] = _advance(self._runs[run_id], record)
+            self._runs[run_id] = advance(self._runs[run_id], record)
         if self._runs[run_id].finished:
             self._finished[run_id] = None
 
-    def _drop_old_runs(self, *, spare: int) -> None:
-        """Rewrite the file without the oldest finished runs, once there are more than are kept.
-
-        If that fails, the old runs stay: the step that led here is on disk, and must not be reported as failed.
-        """
+    def _plan_drop(self, *, spare: int) -> tuple[set[str], set[Name]]:
+        """Return the oldest finished runs and their messages, once there are more than are kept."""
         if len(self._finished) <= self._kept_runs + spare:
-            return
+            return set(), set()
         dropped = set(list(self._finished)[: len(self._finished) - self._kept_runs])
-        names = {(self._runs[run_id].channel, name) for run_id in dropped for name in self._runs[run_id].message_ids}
-        records = [_received_record(message) for name, message in self._messages.items() if name not in names]
-        for run_id, run in self._runs.items():
-            if run_id not in dropped:
-                records += _run_records(run)
-        try:
-            self._file.rewrite(records)
-        except WriteFailed as exc:
-            log.warning("old messages stay in the inbox (%s)", exc.message)
-            return
+        runs = [self._runs[run_id] for run_id in dropped]
+        return dropped, {(run.channel, message_id) for run in runs for message_id in run.message_ids}
+
+    def _drop(self, runs: set[str], names: set[Name]) -> None:
         for name in names:
             del self._messages[name], self._run_ids[name]
-        for run_id in dropped:
+        for run_id in runs:
             del self._runs[run_id], self._finished[run_id]
-
-
-def _with_text(message: AcceptedMessage, text: str) -> AcceptedMessage:
-    return replace(message, inbound=replace(message.inbound, text=text))
-
-
-def check_same(message: AcceptedMessage, key: str, text: str) -> AcceptedMessage:
-    """Return the message if it has this key and text. Raise MessageConflict otherwise."""
-    is_same = message.inbound.text in (text, "")  # a text that was forgotten is empty
-    if message.key != key or not is_same:
-        raise MessageConflict(f"Another message has the id '{message.id}' already.")
-    return message
-
-
-def _blank_message(message: AcceptedMessage, matches: Callable[[str], bool]) -> AcceptedMessage:
-    inbound = message.inbound
-    texts = {"text": inbound.text, "sender": inbound.sender, "metadata": dict(inbound.metadata or {})}
-    return replace(message, inbound=replace(inbound, **blank_tree(texts, matches)))
-
-
-def _blank_run(run: AnswerRun, matches: Callable[[str], bool]) -> AnswerRun:
-    parts = None if run.parts is None else tuple("" if matches(part) else part for part in run.parts)
-    return replace(run, parts=parts, details=blank_tree(dict(run.details), matches))
-
-
-# records
-
-
-def _received_record(message: AcceptedMessage) -> Record:
-    inbound = message.inbound
-    return {
-        "type": "received",
-        "channel": message.channel,
-        "id": message.id,
-        "key": message.key,
-        "at": message.accepted_at.isoformat(),
-        "text": inbound.text,
-        "sender": inbound.sender,
-        "timestamp": inbound.timestamp.isoformat() if inbound.timestamp else None,
-        "metadata": inbound.metadata,
-    }
-
-
-def _read_message(record: Record) -> AcceptedMessage:
-    sent_at = dt.datetime.fromisoformat(record["timestamp"]) if record["timestamp"] else None
-    inbound = Inbound(record["id"], record["text"], record["sender"], sent_at, record["metadata"])
-    accepted_at = dt.datetime.fromisoformat(record["at"])
-    return AcceptedMessage(record["channel"], record["id"], record["key"], inbound, accepted_at)
-
-
-def _begun_record(run: AnswerRun) -> Record:
-    return {
-        "type": "begun",
-        "turn": run.id,
-        "channel": run.channel,
-        "key": run.key,
-        "ids": list(run.message_ids),
-        "session": run.session_id,
-    }
-
-
-def _read_run(record: Record) -> AnswerRun:
-    ids, attempts = tuple(record["ids"]), record.get("attempts", 1)
-    return AnswerRun(record["turn"], record["channel"], record["key"], ids, record["session"], attempts)
-
-
-def _advance(run: AnswerRun, record: Record) -> AnswerRun:
-    """Return a run after the step that a record describes."""
-    match record["type"]:
-        case "begun":
-            return replace(run, attempts=record["attempts"])
-        case "answered":
-            return replace(
-                run,
-                parts=tuple(record["parts"]),
-                push=record["push"],
-                entry_id=record["entry"],
-                error=record["error"],
-                details=record.get("details", {}),
-            )
-        case "cancelled":
-            return replace(run, cancelled=True)
-        case "preview":
-            return replace(run, preview=record["message"])
-        case "unpreviewed":
-            return replace(run, sending=False, preview=None)
-        case "sending":
-            return replace(run, sending=True)
-        case "unsent":
-            return replace(run, sending=False)
-        case "sent":
-            return replace(run, sending=False, settled=record["part"] + 1)
-        case "unsure":
-            unsure = (*run.unsure, (record["part"], record.get("reason", "")))
-            return replace(run, sending=False, settled=record["part"] + 1, unsure=unsure)
-        case _:
-            return run
-
-
-def _run_records(run: AnswerRun) -> list[Record]:
-    """Return the fewest records that lead to the present state of a run."""
-    records: list[Record] = [{**_begun_record(run), "attempts": run.attempts}]
-    if run.preview is not None:
-        records.append({"type": "preview", "message": dict(run.preview)})
-    if run.parts is not None:
-        answered = {"parts": list(run.parts), "push": run.push, "entry": run.entry_id, "error": run.error}
-        records.append({"type": "answered", **answered, **({"details": dict(run.details)} if run.details else {})})
-    if run.cancelled:
-        records.append({"type": "cancelled"})
-    records += ({"type": "unsure", "part": part, "reason": reason} for part, reason in run.unsure)
-    if run.settled:
-        records.append({"type": "sent", "part": run.settled - 1})
-    if run.sending:
-        records.append({"type": "sending", "part": run.settled})
-    return [{**record, "turn": run.id} for record in records]
-
-
-@frozen
-class InboxState:
-    """Work that a gateway has left, running or not."""
-
-    waiting: int
-    """Accepted messages without a reply."""
-    undelivered: int
-    """Replies that are still to be sent."""
-    unsure: int
-    """Replies that may not have arrived and are not sent again."""
-    damaged: int = 0
-    """Lines that cannot be read. The gateway moves them away when it starts."""
-
-
-def find_inbox_state(config: Config) -> InboxState | None:
-    """Return the state of the inbox, or None if no gateway ever ran."""
-    path = config.paths.inbox
-    if not os.path.exists(path):
-        return None
-    inbox = Inbox(path, clock=SystemClock(), read_only=True)
-    unfinished = inbox.unfinished()
-    answering = sum(len(run.message_ids) for run in unfinished if run.parts is None)
-    undelivered = sum(run.parts is not None for run in unfinished)
-    return InboxState(len(inbox.waiting()) + answering, undelivered, len(inbox.unsure()), len(inbox.faults))

@@ -13,7 +13,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kept.durable import Fault, append_durably, move_torn_end, replace_erasing, set_aside, write_atomic
+from kept.damaged_records import Fault, move_torn_end, set_aside
+from kept.durable import append_durably, replace_erasing, write_atomic
 from kept.errors import ConfigError, SessionKeyInvalid, WorkspaceError, WriteFailed
 from kept.limits import MAX_TOKENS, is_count, is_deep, is_time, strict_json
 from kept.sessions.session_key import parse_key
@@ -53,7 +54,7 @@ class InboxFile:
         self.faults.clear()
         validator = RecordValidator()
         for number, line in enumerate(data[:end].splitlines(), 1):
-            record, reason = _parse(line, validator)
+            record, reason = parse_record(line, validator)
             if record is None:
                 damaged.append(line)
                 self.faults.append(Fault(self.path, number, reason))
@@ -110,7 +111,7 @@ def _encode(records: Iterable[Record]) -> bytes:
     return b"".join(json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n" for record in records)
 
 
-def _parse(line: bytes, validator: RecordValidator) -> tuple[Record | None, str]:
+def parse_record(line: bytes, validator: RecordValidator) -> tuple[Record | None, str]:
     """Return a record, or None and the fault of the line."""
     try:
         record = strict_json.decode(line.decode("utf-8"))
@@ -211,7 +212,12 @@ _FIELDS: Mapping[str, Mapping[str, IsValid]] = {
     "cancelled": {"turn": _is_name},
 }
 _BEGUN_AGAIN: Mapping[str, IsValid] = {"turn": _is_name, "attempts": _is_attempts}
-_OPTIONAL: Mapping[str, IsValid] = {"attempts": _is_attempts, "reason": _is_text, "details": _is_object}
+_OPTIONAL: Mapping[str, IsValid] = {
+    "attempts": _is_attempts,
+    "reason": _is_text,
+    "details": _is_object,
+    "session": _is_text,
+}
 
 
 class RecordValidator:

@@ -39,7 +39,7 @@ class LocalConversation:
         name: str | None,
         ask: Callable[[ApprovalAsked], Awaitable[bool]] | None = None,
     ) -> None:
-        """``ask`` returns whether the person allows a call of a tool. Without it, nobody can be asked."""
+        """``ask`` returns whether the person allows a tool call. Without it, nobody can be asked."""
         self._dispatcher = dispatcher
         self._ask = ask
         self._clock = clock
@@ -84,7 +84,7 @@ class LocalConversation:
         self._dispatcher.agent.decide(asked.id, allow=allow, by=NAME if self._ask else NOBODY)
 
     async def stop(self) -> None:
-        """Record that the last message is not to be answered any more."""
+        """Record that the last message is no longer to be answered."""
         if self._last is not None:
             session_id, message_id = self._last
             await self._dispatcher.agent.stop(session_id, [message_id])

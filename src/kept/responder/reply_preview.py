@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from kept.errors import DeliveryRefused, NotSent
+from kept.remote_errors import DeliveryRefused, NotSent
+from kept.responder.answer_run import AnswerRun
 from kept.responder.channel import Channel, split_reply
-from kept.responder.inbox import AnswerRun
 
 RecordPreview = Callable[[Mapping[str, Any]], Awaitable[AnswerRun]]
 """Records the message that shows the preview of a run."""
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class ReplyPreview:
-    """Preview of one answer. One that takes less than ``after_s`` after its first word has none, and is sent whole."""
+    """Preview of one answer. An answer finished within ``after_s`` of its first word is sent without a preview."""
 
     def __init__(
         self, channel: Channel, to: Mapping[str, Any], run: AnswerRun, record: RecordPreview, *, after_s: float
@@ -63,7 +63,7 @@ class ReplyPreview:
                 await self._pause(pause_s)
                 await self._changed.wait()
                 self._changed.clear()
-        except Exception:  # the preview is a courtesy: the reply itself is delivered in any case
+        except Exception:  # the preview is optional: the reply itself is delivered in any case
             log.exception("%s: a preview could not be shown", self._to.get("chat"))
 
     async def _show(self) -> float:

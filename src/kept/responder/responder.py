@@ -14,19 +14,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
 from kept.clock import Backoff
 from kept.config import ResponderSettings
-from kept.errors import KeptError, MessageConflict, MessageNotFound
+from kept.errors import KeptError
+from kept.remote_errors import ConversationTaken, MessageConflict, MessageNotFound
+from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_same
 from kept.responder.answer_runner import AnswerJob, AnswerRunner, InboxWriter
 from kept.responder.channel import Channel, ResponderTiming, channel_name, deliver
 from kept.responder.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, GroupHistory, QueueLimits
 from kept.responder.dispatcher import CommandCall, Dispatcher, find_command
-from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox, Name, check_same
+from kept.responder.inbox import Inbox
 from kept.sessions.session_key import SessionKey, parse_key
+
+if TYPE_CHECKING:
+    from kept.responder.team_work import TeamWork
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +49,10 @@ class Responder:
         *,
         timing: ResponderTiming | None = None,
         slots: asyncio.Semaphore | None = None,
+        serves: Callable[[str], bool] = lambda channel: True,
     ) -> None:
-        """``slots`` limits the answers at a time of several responders together."""
+        """``slots`` limits the answers at a time of several responders together. ``serves`` tells whether a channel is
+        served by this process now, and not by another gateway of the team."""
         self.inbox = inbox
         self.limits = QueueLimits(settings)
         self._dispatcher = dispatcher
@@ -63,6 +71,8 @@ class Responder:
         self._arriving: dict[Name, asyncio.Future[AcceptedMessage]] = {}
         """Messages that are being written to the inbox."""
         self._dropping: set[asyncio.Task[None]] = set()
+        self._serves = serves
+        self._team: TeamWork | None = None
 
     # start and stop
 
@@ -73,28 +83,66 @@ class Responder:
         answered it already, and recognises it by its messages. Interrupted runs therefore come before waiting
         messages, and these are not debounced: their pause is long over.
         """
-        for run in self.inbox.unfinished():
-            if self._find_channel(run.key) is not None:
+        if self.inbox.is_shared:
+            from kept.responder.team_work import TeamWork
+
+            self._team = TeamWork(self, self._writer)
+            await self._team.start()
+        await self.take_over()
+
+    async def take_over(self) -> None:
+        """Go on with conversations that have unfinished work and that no process answers."""
+        work = [*(run.key for run in self.inbox.unfinished()), *(message.key for message in self.inbox.waiting())]
+        keys = [key for key in dict.fromkeys(work) if key not in self._queues]
+        for key in await self._writer.write(partial(self.inbox.claim, [key for key in keys if self.is_served(key)])):
+            chat = parse_key(key, agent_id="")
+            self._resume(key, chat)
+            self._queue(key, chat).hurry()
+
+    def _resume(self, key: str, chat: SessionKey) -> None:
+        """Queue what a conversation has left, unless it is in its queue already."""
+        for run in self.inbox.unfinished() if key not in self._queues else ():
+            if run.key == key:
                 for message in self.inbox.messages_of(run):
                     self._expect(message)
-                self._queue(run.key).interrupted.append(run)
+                self._queue(key, chat).interrupted.append(run)
         for message in self.inbox.waiting():
-            if self._find_channel(message.key) is not None:
+            if message.key == key and not self._is_queued(message):
                 self._expect(message)
-                self._queue(message.key).add(message)
-        for queue in self._queues.values():
-            queue.hurry()
+                self._enqueue(message, chat)
 
-    def _find_channel(self, key: str) -> Channel | None:
-        return self._channels.get(channel_name(parse_key(key, agent_id="")))
+    def _is_queued(self, message: AcceptedMessage) -> bool:
+        queue = self._queues.get(message.key)
+        return queue is not None and message.id in queue.seen
 
-    def _channel(self, key: str) -> Channel:
-        """Return the channel of a conversation that is served."""
-        return self._channels[channel_name(parse_key(key, agent_id=""))]
+    def is_served(self, key: str) -> bool:
+        """Return whether this process answers on the channel of a conversation."""
+        name = channel_name(parse_key(key, agent_id=""))
+        return name in self._channels and self._serves(name)
 
     def _expect(self, message: AcceptedMessage) -> None:
-        self.limits.reserve(message.key)
-        self._replays[message.channel, message.id] = EventReplay()
+        if (message.channel, message.id) not in self._replays:
+            self.limits.reserve(message.key)
+            self._replays[message.channel, message.id] = EventReplay()
+
+    def note_changes(self, keys: Iterable[str]) -> None:
+        """Take note of what other gateways did in conversations: messages for this one, and answers of theirs."""
+        for key in keys:
+            if self.inbox.owns(key):
+                self._resume(key, parse_key(key, agent_id=""))
+        for name in [*self._replays]:
+            message = self.inbox.find(*name)
+            run = self.inbox.find_run(message) if message else None
+            if message and run and not self.inbox.owns(message.key) and (run.cancelled or run.parts is not None):
+                self._end_replays([message])
+                self.limits.release(message.key)
+
+    def give_up(self, keys: Iterable[str]) -> None:
+        """Stop working on conversations that another gateway has taken over."""
+        for key in keys:
+            if key in self._workers:
+                log.warning("another gateway has taken over a conversation")
+                self._workers[key].cancel()
 
     async def drain(self, timeout_s: float, *, at_once: asyncio.Event | None = None) -> bool:
         """Accept no more messages, and finish the accepted ones until the timeout or until ``at_once`` is set.
@@ -119,6 +167,8 @@ class Responder:
         self._replays.clear()
         await self._runner.finish(0.0 if left else max(0.0, deadline - loop.time()))
         await self._dispatcher.close()
+        if self._team is not None:
+            await self._team.stop()
         self._writer.close()
         return not left
 
@@ -135,18 +185,31 @@ class Responder:
         self.limits.check(conversation)
         self.limits.reserve(conversation)
         arriving = self._arriving[name] = self._writer.write(partial(self.inbox.receive, key, message))
-        arriving.add_done_callback(partial(self._arrived, name, conversation))
+        arriving.add_done_callback(partial(self._arrived, name, key))
         return await asyncio.shield(arriving)
 
-    def _arrived(self, name: Name, key: str, arriving: asyncio.Future[AcceptedMessage]) -> None:
+    def _arrived(self, name: Name, chat: SessionKey, arriving: asyncio.Future[AcceptedMessage]) -> None:
         """Queue a message that is on disk, even if the caller of `accept` has gone."""
         del self._arriving[name]
         if arriving.cancelled() or arriving.exception() is not None:
-            self.limits.release(key)
+            self.limits.release(str(chat))
             return
         message = arriving.result()
-        self._replays[name] = EventReplay()
-        queue = self._queue(key)
+        run = self.inbox.find_run(message)
+        if name in self._replays or run is not None:  # another gateway had it already
+            self.limits.release(message.key)
+        else:
+            self._replays[name] = EventReplay()
+        if run is not None or not self.inbox.owns(message.key):
+            return
+        if self.inbox.is_shared:
+            # Another gateway may have accepted messages before this one, or begun to answer them.
+            self._resume(message.key, chat)
+        else:
+            self._enqueue(message, chat)
+
+    def _enqueue(self, message: AcceptedMessage, chat: SessionKey) -> None:
+        queue = self._queue(message.key, chat)
         command = queue.add(message).command
         if command is not None and command.name == "stop":
             self._stop_before(queue, message)
@@ -155,7 +218,7 @@ class Responder:
             self._dispatcher.commands.decide_now(call, by=f"{message.channel}:{message.inbound.sender or ''}")
 
     async def replace_text(self, message: AcceptedMessage, text: str) -> bool:
-        """Replace the text of a message that waits for its answer. Return False if it does not wait any more."""
+        """Replace the text of a message that waits for its answer. Return False if it no longer waits."""
         queue = self._queues.get(message.key)
         if queue is None or not queue.replace_text(message, text):
             return False
@@ -187,7 +250,7 @@ class Responder:
 
         Of messages that are answered together, only the last has events. See `EventReplay.follow` for the heartbeat.
         """
-        replay = self._replays.get((channel, message_id))
+        replay = self._find_replay(channel, message_id)
         if replay is None:
             replay = EventReplay()
             replay.end()
@@ -195,10 +258,19 @@ class Responder:
 
     async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
         """Return a message and its run once there is a reply, or there will be none."""
-        replay = self._replays.get((channel, message_id))
+        replay = self._find_replay(channel, message_id)
         if replay is not None:
             await replay.ended.wait()
         return self.get(channel, message_id)
+
+    def _find_replay(self, channel: str, message_id: str) -> EventReplay | None:
+        """Return the events of a message that waits for its answer. If another gateway gives it, they only end."""
+        message = self.inbox.find(channel, message_id)
+        if self.inbox.is_shared and message is not None:
+            run = self.inbox.find_run(message)
+            if run is None or (run.parts is None and not run.cancelled):
+                self._expect(message)
+        return self._replays.get((channel, message_id))
 
     def status_lines(self) -> list[str]:
         lines = [f"Waiting for an answer: {self.limits.total} of at most {self.limits.max_total} messages."]
@@ -210,7 +282,7 @@ class Responder:
     # permission
 
     def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
-        """Return the calls of tools that wait for a decision, in one session or in all."""
+        """Return the tool calls that wait for a decision, in one session or in all."""
         return self._dispatcher.agent.waiting_approvals(session_id)
 
     def find_chat(self, session_id: str) -> SessionKey | None:
@@ -219,7 +291,7 @@ class Responder:
         return next((parse_key(run.key, agent_id="") for run in runs if run.session_id == session_id), None)
 
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
-        """Decide about a call of a tool that waits. Return False if it does not wait any more."""
+        """Decide about a tool call that waits. Return False if it no longer waits."""
         return self._dispatcher.agent.decide(approval_id, allow=allow, by=by)
 
     # cancelling
@@ -254,11 +326,11 @@ class Responder:
 
     # answering, one run of a conversation after the other
 
-    def _queue(self, key: str) -> ConversationQueue:
+    def _queue(self, key: str, chat: SessionKey) -> ConversationQueue:
         """Return the queue of a conversation. The worker of a new queue starts when the caller awaits or returns."""
         queue = self._queues.get(key)
         if queue is None:
-            queue = ConversationQueue(key, debounce_s=self._channel(key).debounce_ms / 1000)
+            queue = ConversationQueue(key, chat, self._channels[channel_name(chat)])
             self._queues[key] = queue
             self._workers[key] = asyncio.create_task(self._work_on(queue))
         return queue
@@ -271,17 +343,25 @@ class Responder:
         try:
             while queue.waiting or queue.interrupted:
                 await queue.wait_for_debounce()
-                async with AnswerSlot(self._slots) as slot:
+                slot = AnswerSlot(self._slots)
+                await slot.take()
+                try:
                     run = await self._answer_next(queue, slot)
+                finally:
+                    slot.leave()
                 if run is not None:
                     messages = self.inbox.messages_of(run)
                     self._end_replays(messages)
                     if run.preview and not run.parts:  # stopped, or there is nothing to say after all
-                        await self._channel(run.key).retract(run.preview)
-                    if not run.finished:
-                        to = messages[-1].inbound.metadata or {}
-                        await deliver(run, self._channel(run.key), to, self._mark, self._timing)
-                    self.limits.release(run.key, len(messages))
+                        await queue.channel.retract(run.preview)
+                    try:
+                        if not run.finished:
+                            to = messages[-1].inbound.metadata or {}
+                            await deliver(run, queue.channel, to, self._mark, self._timing)
+                    finally:
+                        self.limits.release(run.key, len(messages))
+        except ConversationTaken:
+            log.warning("another gateway has taken over a conversation")
         except Exception:
             log.exception("a conversation came to a halt; the rest of it is answered after the next start")
             unfinished = (run for run in self.inbox.unfinished() if run.key == queue.key)
@@ -300,7 +380,7 @@ class Responder:
         job = await self._begin_next(queue, slot)
         if job is None:
             return None
-        if job.run.parts is not None:
+        if job.run.parts is not None or job.run.cancelled:
             return job.run
         queue.current = job.run
         queue.answering = asyncio.create_task(self._runner.answer(job))
@@ -331,24 +411,33 @@ class Responder:
             messages = self.inbox.messages_of(run)
             command = find_command(messages[0].inbound) if len(messages) == 1 else None
             if run.parts is None:
-                run = await self._writer.write_until_done(partial(self.inbox.begin_again, run))
+                session_id = await self._session_of(run)
+                run = await self._writer.write_until_done(partial(self.inbox.begin_again, run, session_id=session_id))
         else:
-            session_id = ""
-            backoff: Backoff | None = None
-            while not session_id:
-                try:
-                    session_id = await self._dispatcher.current_session_id(parse_key(queue.key, agent_id=""))
-                except KeptError as exc:
-                    log.error("a session cannot be opened; trying again (%s)", exc.message)
-                    backoff = backoff or self._timing.backoff()
-                    await asyncio.sleep(backoff.next_s())
+            session_id = await self._open_session(queue.chat)
             if not queue.waiting:  # cancelled while the session was opened
                 return None
             batch = queue.take()
             messages, command = [queued.message for queued in batch], batch[0].command
             run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
         replay = self._replays.get((run.channel, messages[-1].id))
-        return AnswerJob(run, messages, command, self._channel(run.key), replay, slot)
+        return AnswerJob(run, messages, command, queue.channel, replay, slot)
+
+    async def _session_of(self, run: AnswerRun) -> str:
+        """Return the session of an interrupted run. If another host began it, its transcript may not be on this one."""
+        if not self.inbox.is_shared or await self._dispatcher.has_session(run.session_id):
+            return run.session_id
+        return await self._open_session(parse_key(run.key, agent_id=""))
+
+    async def _open_session(self, chat: SessionKey) -> str:
+        backoff: Backoff | None = None
+        while True:
+            try:
+                return await self._dispatcher.current_session_id(chat)
+            except KeptError as exc:
+                log.error("a session cannot be opened; trying again (%s)", exc.message)
+                backoff = backoff or self._timing.backoff()
+                await asyncio.sleep(backoff.next_s())
 
     async def _mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
         return await self._writer.write_until_done(partial(self.inbox.mark, run, state, reason=reason))

@@ -10,24 +10,28 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kept.agent.events import Inbound
-from kept.clock import Clock
+from kept.clock import Clock, utc_now
 from kept.config import Config
 from kept.errors import KeptError, LockMissing, ScheduleInvalid, WriteFailed
 from kept.responder.channel import Channel, channel_name
 from kept.responder.responder import Responder
 from kept.schedules.due import DueRun, find_wait_s, plan_due, read_heartbeat
-from kept.schedules.schedule_book import Schedule, ScheduleBook, ScheduleBookFile
+from kept.schedules.open_schedules import open_schedules
+from kept.schedules.schedule_book import Schedule, ScheduleBook
 from kept.schedules.zones import find_local_zone, get_zone
 from kept.sessions.entries import HEARTBEAT
 from kept.sessions.people import THREAD, thread_id
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
+
+if TYPE_CHECKING:
+    from kept.postgres.notifications import Listener
 
 OWN_CHANNEL = "schedule"
 """Channel of schedules that nobody is sent: their replies are read in the session."""
@@ -89,7 +93,9 @@ class Scheduler:
         clock: Clock,
         read_checklist: Callable[[], str],
     ) -> None:
-        self.book = ScheduleBookFile(config.paths.schedules)
+        self.book = open_schedules(config)
+        self._changed = asyncio.Event()
+        """Set when another process of the team has changed the schedules."""
         self._responder = responder
         self._config = config
         self._channels = channels
@@ -103,6 +109,22 @@ class Scheduler:
 
     async def run(self) -> None:
         """Run what is due until cancelled. Whatever fails is tried again at the next look."""
+        listener = self._listen()
+        try:
+            await self._run_due()
+        finally:
+            if listener is not None:
+                await asyncio.to_thread(listener.stop)
+
+    def _listen(self) -> Listener | None:
+        if not self._config.memory_search.store.is_shared:
+            return None
+        from kept.schedules.shared_schedules import SharedScheduleBook
+
+        assert isinstance(self.book, SharedScheduleBook)
+        return self.book.listen(partial(asyncio.get_running_loop().call_soon_threadsafe, self._changed.set))
+
+    async def _run_due(self) -> None:
         while True:
             try:
                 await self.tick()
@@ -110,21 +132,26 @@ class Scheduler:
                 log.warning("schedules: %s", exc.message)
             except Exception:
                 log.exception("schedules: a look at what is due failed")
-            await asyncio.sleep(await self._wait_s())
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(await self._wait_s()):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
 
     async def _wait_s(self) -> float:
         try:
             book = await asyncio.to_thread(self.book.read)
         except KeptError:
             return POLL_S
-        return find_wait_s(book.schedules, self._now(), longest_s=POLL_S)
+        return find_wait_s(book.schedules, utc_now(self._clock), longest_s=POLL_S)
 
     async def tick(self) -> None:
         """Start everything that is due now."""
-        if not os.path.exists(self.book.path) and self._heartbeat is None:
+        if not self.book.exists() and self._heartbeat is None:
             return
         book = await asyncio.to_thread(self.book.read)
-        now = self._now()
+        now = utc_now(self._clock)
         catch_up = dt.timedelta(minutes=self._config.agent.schedules.catch_up_minutes)
         for run in plan_due(book.schedules, now, catch_up=catch_up):
             await self._start(run)
@@ -132,15 +159,14 @@ class Scheduler:
         if due is not None:
             await self._beat(due)
 
-    def _now(self) -> dt.datetime:
-        return self._clock.now().astimezone(dt.UTC)
-
     async def _start(self, run: DueRun) -> None:
         """Put a run into the inbox, then record that. A run that cannot be addressed is recorded with the reason."""
         schedule, problem = run.schedule, ""
         try:
             key = target_key(schedule.to, self._config.agent_id, own_id=schedule.id)
             metadata = {**self._address(key), "schedule": schedule.id}
+            if not self._responder.is_served(str(key)):
+                return  # the gateway of the team that serves this channel asks it
             message = Inbound(run.message_id, scheduled_text(schedule), timestamp=run.due, metadata=metadata)
             await self._responder.accept(key, message)
         except ScheduleInvalid as exc:
@@ -153,6 +179,8 @@ class Scheduler:
         if has_entries(checklist):
             target = self._heartbeat_target()
             metadata = {**self._address(target), HEARTBEAT: True}
+            if not self._responder.is_served(str(target)):
+                return
             message = Inbound(f"heartbeat-{due:%Y%m%dT%H%M%SZ}", _HEARTBEAT_TEXT, timestamp=due, metadata=metadata)
             await self._responder.accept(_heartbeat_key(target), message)
         await self._change(lambda book: replace(book, heartbeat=due))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kept.durable import locked
 from kept.errors import ReviewItemNotFound, WorkspaceError
+from kept.file_lock import locked
 from kept.history.history_folder import HistoryFolder
 from kept.review.review_item import ReviewItem, format_item, is_item_id, parse_item
 from kept.workspace.opened import OpenWorkspace

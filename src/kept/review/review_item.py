@@ -7,7 +7,7 @@ import json
 from typing import Any, Literal
 
 from kept.history.digest import digest_bytes
-from kept.limits import utf8_safe
+from kept.limits import text_value, utf8_safe
 from kept.values import frozen
 from kept.workspace.addition import Addition
 from kept.workspace.change_recorder import Author
@@ -105,17 +105,17 @@ def _to_item(fields: dict[str, Any], item_id: str) -> ReviewItem:
     state = fields["state"]
     if state not in ("proposed", "written") or fields["id"] != item_id:
         raise ValueError("not an item of a review")
-    dt.datetime.fromisoformat(_text(fields["time"]))
+    dt.datetime.fromisoformat(text_value(fields["time"]))
     return ReviewItem(
         item_id,
         state,
         fields["time"],
-        _text(fields["path"]),
+        text_value(fields["path"]),
         Author(*(_text_or_none(fields["by"].get(name)) for name in AUTHOR_FIELDS)),
-        _text(fields["why"]),
+        text_value(fields["why"]),
         _to_addition(fields) if state == "proposed" else None,
         tuple(_to_write(write) for write in fields["writes"]),
-        tuple(map(_text, fields["changes"])),
+        tuple(map(text_value, fields["changes"])),
     )
 
 
@@ -123,18 +123,12 @@ def _to_addition(fields: dict[str, Any]) -> Addition:
     names = ("to", "replaces", "project")
     to, replaces, project = (_text_or_none(fields[name]) for name in names)
     private = _text_or_none(fields.get("private"))
-    return Addition(_text(fields["text"]), to, replaces, fields["again"] is True, project, private)
+    return Addition(text_value(fields["text"]), to, replaces, fields["again"] is True, project, private)
 
 
 def _to_write(fields: dict[str, Any]) -> NoteWrite:
-    return NoteWrite(_text(fields["path"]), _text_or_none(fields["before"]), _text_or_none(fields["after"]))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r:.40} is not text")
-    return value
+    return NoteWrite(text_value(fields["path"]), _text_or_none(fields["before"]), _text_or_none(fields["after"]))
 
 
 def _text_or_none(value: Any) -> str | None:
-    return None if value is None else _text(value)
+    return None if value is None else text_value(value)

@@ -62,7 +62,7 @@ class ReviewResult:
 
 
 class TimeOfProposal:
-    """Clock that stands at the time of a proposal: an entry of a log goes to the day on which it was proposed."""
+    """Clock that always returns the time of a proposal: an entry of a log goes to the day on which it was proposed."""
 
     def __init__(self, item: ReviewItem) -> None:
         self._when = item.when
@@ -240,7 +240,8 @@ class ReviewQueue:
 
     def _edit_written(self, item: ReviewItem, text: str, person: Author) -> ReviewResult:
         """Change the lines that a listed write added, where they are now."""
-        from kept.durable import locked, write_atomic
+        from kept.durable import write_atomic
+        from kept.file_lock import locked
         from kept.history.line_merge import LinesOverlap, take_back
         from kept.workspace.change_recorder import recording
         from kept.workspace.notes import LOCK_WAIT_S

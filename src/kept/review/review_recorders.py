@@ -33,7 +33,7 @@ class ItemRecorder:
         try:
             with recording(self._inner, path, before, after, kind=kind):
                 yield
-        except Exception:
+        except Exception:  # nothing was written; a process that is killed leaves the item, which is checked later
             self.item = previous
             if previous.state == "written" and not previous.writes:
                 self._folder.remove(previous)

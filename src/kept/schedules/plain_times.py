@@ -19,7 +19,7 @@ _DAY_NAMES = {
     **{day: str(number) for number, day in enumerate(_WEEKDAYS)},
     **{"weekday": "1-5", "workday": "1-5", "weekend": "0,6", "day": "*", "daily": "*"},
 }
-_FULL_DAYS = re.compile(r"\b(sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|satur|sat)(?:day)?s?\b")
+_DAY_WORDS = re.compile(r"\b(sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|satur|sat)(?:day)?s?\b")
 _TIME = re.compile(
     r"\b(?:at\s+)?(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s*(?P<half>[ap])\.?m\b\.?|\b(?:at\s+)?(?P<h24>\d{1,2}):(?P<m24>\d\d)\b"
 )
@@ -34,7 +34,7 @@ _MINUTES_A_DAY = 1440
 
 
 def parse_rule(text: str, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule:
-    """Return the rule of a text, which is read at ``now``. Raise ScheduleInvalid if it cannot be read."""
+    """Parse a schedule; relative times count from ``now``. Raise ScheduleInvalid if it cannot be read."""
     plain = " ".join(text.lower().split())
     for word, time in _NAMED_TIMES.items():
         plain = re.sub(rf"\b{word}\b", time, plain)
@@ -44,7 +44,7 @@ def parse_rule(text: str, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule:
         return CronRule.parse(plain, zone)
     rule = _parse_once(plain, zone, now) or _parse_interval(plain, zone, now) or _parse_calendar(plain, zone)
     if rule is None:
-        raise ScheduleInvalid(f"'{text}' is not a time.", hint=f"Write it like {EXAMPLES}.")
+        raise ScheduleInvalid(f"'{text}' cannot be read as a schedule.", hint=f"Write it like {EXAMPLES}.")
     return rule
 
 
@@ -67,7 +67,7 @@ def _parse_once(text: str, zone: ZoneInfo, now: dt.datetime) -> TimeRule | None:
         return None
     at = dt.datetime(day.year, day.month, day.day, *times[0], tzinfo=zone)
     if at <= now:
-        raise ScheduleInvalid(f"{at:%Y-%m-%d %H:%M} is over.")
+        raise ScheduleInvalid(f"{at:%Y-%m-%d %H:%M} is in the past.")
     return make_once(at)
 
 
@@ -77,7 +77,7 @@ def _parse_interval(text: str, zone: ZoneInfo, now: dt.datetime) -> TimeRule | N
         return None
     every_s = int(match["count"] or 1) * _SECONDS[match["unit"]]
     minutes = every_s // 60
-    # Round figures follow the clock: every 30 minutes is at :00 and :30.
+    # Intervals that divide an hour or a day are aligned to the clock: every 30 minutes is at :00 and :30.
     if minutes and 60 % minutes == 0:
         return CronRule.parse(f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *", zone)
     if minutes and minutes % 60 == 0 and _MINUTES_A_DAY % minutes == 0 and minutes < _MINUTES_A_DAY:
@@ -89,7 +89,7 @@ def _parse_calendar(text: str, zone: ZoneInfo) -> TimeRule | None:
     times, rest = _take_times(text)
     if not times:
         return None
-    rest = _FULL_DAYS.sub(lambda match: match[1][:3], rest)
+    rest = _DAY_WORDS.sub(lambda match: match[1][:3], rest)
     days = _ORDINAL.findall(rest)
     words = re.findall(r"[a-z]+|\d+", _ORDINAL.sub(" ", rest))
     weekdays: list[str] = []
@@ -103,7 +103,7 @@ def _parse_calendar(text: str, zone: ZoneInfo) -> TimeRule | None:
         return None
     minutes = sorted({minute for _, minute in times})
     if len(minutes) > 1:
-        raise ScheduleInvalid("The times of one schedule have the same minute.", hint="Add a schedule for each.")
+        raise ScheduleInvalid("All times of one schedule must have the same minute.", hint="Add a schedule for each.")
     hours = ",".join(str(hour) for hour, _ in times)
     return CronRule.parse(f"{minutes[0]} {hours} {','.join(days) or '*'} * {','.join(weekdays) or '*'}", zone)
 

@@ -12,9 +12,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from kept.book_file import BookFile
+from kept.book_file import BookFile, format_moment, parse_moment
 from kept.errors import KeptError, ScheduleInvalid, ScheduleNotFound
-from kept.limits import is_time, is_utf8, strict_json
+from kept.limits import is_utf8, strict_json
 from kept.schedules.plain_times import parse_rule
 from kept.schedules.time_rule import TimeRule
 from kept.schedules.zones import get_zone
@@ -93,7 +93,7 @@ class ScheduleBookFile(BookFile[ScheduleBook]):
 
 def dump_schedules(book: ScheduleBook) -> bytes:
     schedules = [schedule_fields(schedule) for schedule in book.schedules]
-    tree = {"version": VERSION, "heartbeat": time_text(book.heartbeat), "schedules": schedules}
+    tree = {"version": VERSION, "heartbeat": format_moment(book.heartbeat), "schedules": schedules}
     return json.dumps(tree, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
 
 
@@ -104,16 +104,12 @@ def schedule_fields(schedule: Schedule) -> dict[str, Any]:
         "timezone": schedule.timezone,
         "text": schedule.text,
         "to": schedule.to or None,
-        "created": time_text(schedule.created),
+        "created": format_moment(schedule.created),
         "paused": schedule.paused,
-        "lastDue": time_text(schedule.last_due),
-        "askedFor": time_text(schedule.asked_for),
+        "lastDue": format_moment(schedule.last_due),
+        "askedFor": format_moment(schedule.asked_for),
         "problem": schedule.problem or None,
     }
-
-
-def time_text(time: dt.datetime | None) -> str | None:
-    return time.astimezone(dt.UTC).isoformat(timespec="seconds") if time else None
 
 
 def parse_schedules(raw: bytes) -> tuple[ScheduleBook, list[str]]:
@@ -135,7 +131,7 @@ def parse_schedules(raw: bytes) -> tuple[ScheduleBook, list[str]]:
         except KeptError as exc:
             reasons.append(f"schedule {number} cannot be read: {exc.message}")
     try:
-        heartbeat = _parse_time(tree.get("heartbeat"))
+        heartbeat = parse_moment(tree.get("heartbeat"))
     except (TypeError, ValueError):
         heartbeat = None
         reasons.append("the time of the last heartbeat cannot be read")
@@ -143,7 +139,7 @@ def parse_schedules(raw: bytes) -> tuple[ScheduleBook, list[str]]:
 
 
 def _parse_schedule(fields: dict[str, Any]) -> Schedule:
-    created = _parse_time(fields["created"])
+    created = parse_moment(fields["created"])
     if created is None:
         raise ValueError("no time")
     schedule = Schedule(
@@ -154,8 +150,8 @@ def _parse_schedule(fields: dict[str, Any]) -> Schedule:
         to=_parse_text(fields.get("to") or ""),
         created=created,
         paused=fields.get("paused") is True,
-        last_due=_parse_time(fields.get("lastDue")),
-        asked_for=_parse_time(fields.get("askedFor")),
+        last_due=parse_moment(fields.get("lastDue")),
+        asked_for=parse_moment(fields.get("askedFor")),
         problem=_parse_text(fields.get("problem") or ""),
     )
     if not schedule.id.isalnum():
@@ -168,12 +164,3 @@ def _parse_text(value: Any) -> str:
     if not isinstance(value, str) or not is_utf8(value) or len(value) > MAX_TEXT_CHARS:
         raise ValueError("not a text")
     return value
-
-
-def _parse_time(value: Any) -> dt.datetime | None:
-    if value is None:
-        return None
-    time = dt.datetime.fromisoformat(value)
-    if time.tzinfo is None or not is_time(time):
-        raise ValueError("not a time")
-    return time.astimezone(dt.UTC)

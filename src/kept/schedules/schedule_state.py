@@ -32,12 +32,14 @@ class ScheduleState:
 def find_schedule_state(config: Config, clock: Clock) -> ScheduleState | None:
     """Return the state of the schedules, or None if there are none and the heartbeat is off."""
     every = config.agent.heartbeat.every
-    if not every and not os.path.exists(config.paths.schedules):
+    is_shared = config.memory_search.store.is_shared
+    if not every and not is_shared and not os.path.exists(config.paths.schedules):
         return None
-    from kept.schedules.schedule_book import ScheduleBook, ScheduleBookFile
+    from kept.schedules.open_schedules import open_schedules
+    from kept.schedules.schedule_book import ScheduleBook
 
     try:
-        book = ScheduleBookFile(config.paths.schedules).read()
+        book = open_schedules(config).read()
     except KeptError:  # `kept doctor` reports it
         book = ScheduleBook()
     if not book.schedules and not every:

@@ -113,7 +113,7 @@ class CronRule:
 
 @frozen
 class IntervalRule:
-    """Every so many seconds after a beginning."""
+    """Rule that is due again after a fixed number of seconds, counted from a start."""
 
     begin: dt.datetime
     every_s: int

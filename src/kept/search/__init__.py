@@ -8,4 +8,8 @@ chooses the hits and the text that is shown.
 
 Times: `date_reader` reads expressions such as "last week" with the words in `date_words` and the calendar in `periods`;
 `date_filter` reads the dates that limit a search. `note_links` resolves the links between notes.
+
+Words: `keywords` ranks by word, `expansion` adds other spellings. Order: `fact_validity` puts what holds before what
+was replaced, `repetitions` lowers echoes, `whole_notes` judges long notes, `conflict_order` lowers conflict copies. For
+people: `hit_display`, `tag_hints` and `language_hints`.
 """

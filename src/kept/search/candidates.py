@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kept.clock import DAY_MS
 from kept.config import QuerySettings
@@ -16,9 +17,11 @@ from kept.embedding.base import Calibration
 from kept.records import Filter
 from kept.search.keywords import KeywordHit, KeywordSearch, WeightedTerm, share_of_unknown_words
 from kept.search.query import Expansion, ParsedQuery
-from kept.store.generation import ChunkRow
-from kept.store.index import Index
+from kept.store.rows import ChunkRow
 from kept.values import frozen
+
+if TYPE_CHECKING:
+    from kept.store.protocol import StoredIndex
 
 MIN_CANDIDATES, MAX_CANDIDATES = 40, 200
 
@@ -190,7 +193,7 @@ class QueryVector:
 
 
 def gather_pool(
-    index: Index,
+    index: StoredIndex,
     vector: QueryVector | None,
     query: ParsedQuery,
     settings: QuerySettings,

@@ -23,7 +23,8 @@ from dataclasses import replace
 from functools import partial
 from heapq import nlargest
 
-from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart
+from kept.grades import LIKELY_FROM, STRONG_FROM
+from kept.records import ScorePart
 from kept.search.candidates import Candidate
 from kept.search.keywords import WeightedTerm
 from kept.search.scores import PARTS_OUTSIDE_THRESHOLD, Scored
@@ -42,6 +43,7 @@ from kept.search.weights import (
     AnsweredModel,
     AnsweredModels,
     RightModel,
+    UnspacedModel,
 )
 from kept.values import frozen
 from kept.words.segment import fold, is_unspaced
@@ -204,24 +206,35 @@ def _unspaced_runs(query: str) -> Iterator[str]:
 
 
 def estimate_confidence(
-    signals: Signals, *, vector_share: float, models: AnsweredModels | None = None, right: RightModel = FIRST_IS_RIGHT
+    signals: Signals,
+    *,
+    vector_share: float,
+    models: AnsweredModels | None = None,
+    unspaced: UnspacedModel = UNSPACED_ANSWERED,
+    right: RightModel = FIRST_IS_RIGHT,
 ) -> float:
     """Return the score of the first hit: likely or better if there is an answer, strong if the hit is the answer.
 
     ``vector_share`` is the weight of the embedder. Without a word in common, the lead in meaning gives this share of
     its value: the built-in model is far from sure, and in scripts that it does not know nonsense has a lead too.
     """
-    answered = estimate_answered(signals, models, vector_share=vector_share)
+    answered = estimate_answered(signals, models, vector_share=vector_share, unspaced=unspaced)
     chance = estimate_right(signals, right) if answered >= LIKELY_FROM else 0.0
     return max(chance if chance >= STRONG_FROM else 0.0, min(answered, JUST_LIKELY))
 
 
-def estimate_answered(signals: Signals, models: AnsweredModels | None = None, *, vector_share: float) -> float:
+def estimate_answered(
+    signals: Signals,
+    models: AnsweredModels | None = None,
+    *,
+    vector_share: float,
+    unspaced: UnspacedModel = UNSPACED_ANSWERED,
+) -> float:
     """Return how sure it is, from 0 to 1, that there is an answer. 0.25 is the bound that was chosen on folds."""
     models = models or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
     least = ALL_WORDS_CONFIDENCE if signals.has_all_words else vector_share * (signals.meaning or 0.0)
     if signals.runs is not None:
-        return max(_chance(_unspaced_logit(signals)), least)
+        return max(_chance(_unspaced_logit(unspaced, signals)), least)
     if signals.share <= 0:
         return least
     logit = signals.size * _logit(models.large, signals) + (1 - signals.size) * _logit(models.small, signals)
@@ -238,10 +251,8 @@ def _logit(model: AnsweredModel, signals: Signals) -> float:
     return base + sum(weight * figure for weight, figure in zip(weights, signals.features, strict=True))
 
 
-def _unspaced_logit(signals: Signals) -> float:
-    model = UNSPACED_ANSWERED
-    runs = model.runs * math.sqrt(signals.runs or 0.0)
-    return model.base + runs + model.first * signals.first - model.crowd * signals.crowd
+def _unspaced_logit(model: UnspacedModel, signals: Signals) -> float:
+    return model.base + model.runs * math.sqrt(signals.runs or 0.0) - model.crowd * signals.crowd
 
 
 def _chance(logit: float) -> float:

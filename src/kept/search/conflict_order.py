@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from kept.records import ScorePart
 from kept.search.scores import Scored
-from kept.store.generation import ChunkRow
+from kept.store.rows import ChunkRow
 from kept.workspace.conflict_copies import are_nearly_same, find_numbered_original, find_original
 
 _BELOW = 1e-6

@@ -12,15 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from kept.chunking.markdown import HEADING_JOIN, HEADING_MARKS, note_name
 from kept.records import SOURCES, Filter, ScorePart
 from kept.search.query import ParsedQuery, make_phrase
 from kept.search.scores import Scored
 from kept.search.weights import EXACT_FLOOR
-from kept.store.generation import ChunkRow
-from kept.store.word_index import WordIndex
+from kept.store.phrases import AllOf
+from kept.store.rows import ChunkRow
 from kept.words.segment import fold, is_unspaced, name_parts_in, normalise
+
+if TYPE_CHECKING:
+    from kept.store.protocol import StoredWords
 
 MAX_ROWS = 50
 _MAX_TOKENS = 32
@@ -71,15 +75,15 @@ class ExactMatch:
     def _words(self) -> list[list[str]]:
         return [_WORDS.findall(text) for text in self.texts]
 
-    def find_rows(self, words: WordIndex, filters: Filter) -> list[int]:
+    def find_rows(self, words: StoredWords, filters: Filter) -> list[int]:
         """Return the chunks that may have it. The context of a chunk holds the titles above it."""
         if not self.is_usable:
             return []
-        search = partial(words.best_rows, weights=(1.0, 1.0), limit=MAX_ROWS)
-        expression = " AND ".join(phrase.expression for phrase in self.phrases)
-        rows = search(expression, filters=filters) if self.counts_in_text else []
+        search = partial(words.best_with_all, weights=(1.0, 1.0), limit=MAX_ROWS)
+        phrases = tuple(term.phrase for term in self.phrases)
+        rows = search(AllOf(phrases), filters=filters) if self.counts_in_text else []
         if (not self.counts_in_text or len(rows) == MAX_ROWS) and "memory" in (filters.sources or SOURCES):
-            rows = [*rows, *search(f"context : ({expression})", filters=replace(filters, sources=("memory",)))]
+            rows = [*rows, *search(AllOf(phrases, in_context=True), filters=replace(filters, sources=("memory",)))]
         return list(dict.fromkeys(rows))
 
     def compare(
@@ -89,8 +93,8 @@ class ExactMatch:
 
         ``given_titles`` has the titles and aliases in the properties of notes, by path.
         """
-        given = given_titles or {}
-        levels = ((chunk.row, self._exactness(chunk, given.get(chunk.path, ()))) for chunk in chunks)
+        titles = given_titles or {}
+        levels = ((chunk.row, self._exactness(chunk, titles.get(chunk.path, ()))) for chunk in chunks)
         return {row: level for row, level in levels if level is not None}
 
     def _exactness(self, chunk: ChunkRow, given_titles: Sequence[str]) -> Exactness | None:

@@ -15,7 +15,7 @@ from kept.chunking.markdown import HEADING_JOIN
 from kept.records import FactValidity, Hit, ScorePart, cite
 from kept.search.periods import Period
 from kept.search.scores import Scored
-from kept.store.generation import ChunkRow
+from kept.store.rows import ChunkRow
 from kept.values import frozen
 from kept.words.stopwords import content_words
 from kept.workspace.fact_match import FactWords, compare_facts
@@ -113,12 +113,12 @@ def settle_facts(
     }
     if not marked:
         return FactRanking(list(ranked))
-    gone = {row for row, facts in marked.items() if facts.state != "holds"}
-    holding = [scored for scored in ranked if scored.candidate.row not in gone][:_MAX_COMPARED]
-    ended = [scored for scored in ranked if scored.candidate.row in gone]
+    past_rows = {row for row, facts in marked.items() if facts.state != "holds"}
+    holding = [scored for scored in ranked if scored.candidate.row not in past_rows][:_MAX_COMPARED]
+    ended = [scored for scored in ranked if scored.candidate.row in past_rows]
     words = {scored.candidate.row: _words_of(scored, chunks, marked, query_words) for scored in holding}
     holders = {scored.candidate.row: scored for scored in holding}
-    same = {row: [new for new in holders if _is_same(marked[row], words[new], marked.get(new))] for row in gone}
+    same = {row: [new for new in holders if _is_same(marked[row], words[new], marked.get(new))] for row in past_rows}
     for scored in ended:  # what holds takes the place of what it replaced
         for row in same[scored.candidate.row]:
             holders[row] = _lift(holders[row], scored)
@@ -138,7 +138,9 @@ def settle_facts(
     rows = [scored.candidate.row for scored in ranked if scored.candidate.row not in later]
     originals = {scored.candidate.row: scored for scored in ranked}
     result = [holders.get(row) or lowered.get(row) or originals[row] for row in rows]
-    result.sort(key=lambda scored: (-round(scored.score, 9), scored.candidate.row in gone, _newest(scored, marked)))
+    result.sort(
+        key=lambda scored: (-round(scored.score, 9), scored.candidate.row in past_rows, _newest(scored, marked))
+    )
     return FactRanking(result, tuple(later.values()), marked, moment)
 
 

@@ -1,7 +1,7 @@
 """Keyword search: the best chunks by word, and how much of a query each of them has.
 
-It is BM25, with scores that can be compared between queries. SQLite finds the best chunks. Their scores are computed
-here, because SQLite's own score depends on the query and vanishes in a small index. A term counts by its rarity (idf).
+It is BM25, with scores that can be compared between queries. The store finds the best chunks. Their scores are computed
+here, because the score of FTS5 depends on the query and vanishes in a small index. A term counts by its rarity (idf).
 Each figure is a share of the most that the query could get: BM25 of the text (a chunk of mean length that has every
 term once is at 1, before that is saturated into the range from 0 to 1), BM25 of its context, the share of the query in
 the text, and the share of it in the text with its context. A term of the query may have other words that stand for it
@@ -11,21 +11,19 @@ the text, and the share of it in the text with its context. A term of the query 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from kept.records import Filter
 from kept.search.query import Expansion, ParsedQuery, Term
-from kept.store.phrase_search import PhraseSearch, QueryPhrase
-from kept.store.word_index import KeywordMatch, PhraseCount, WordIndex
+from kept.store.phrases import CountedPhrase, KeywordMatch, PhraseCount
 from kept.values import frozen
 from kept.words.equivalents import EQUIVALENTS
 from kept.words.segment import segment
 
 if TYPE_CHECKING:
-    from kept.store.word_lists import ListedPhraseSearch
+    from kept.store.protocol import StoredWords
 
 K1 = 1.2
 B = 0.6
@@ -56,9 +54,8 @@ class _Phrase:
     gain: float
     """Amount that counts towards the total of the query."""
 
-    def lookup(self) -> QueryPhrase:
-        term = self.weighted.term
-        return QueryPhrase(term.expression, self.weighted.rows, term.kind in ("prefix", "wildcard"))
+    def lookup(self) -> CountedPhrase:
+        return CountedPhrase(self.weighted.term.phrase, self.weighted.rows)
 
 
 @frozen
@@ -81,10 +78,11 @@ class KeywordHit:
 class KeywordSearch:
     """One query against the word index. Terms are weighted once, for finding and for scoring."""
 
-    def __init__(self, words: WordIndex, query: ParsedQuery, *, match_all: bool) -> None:
+    def __init__(self, words: StoredWords, query: ParsedQuery, *, match_all: bool) -> None:
         self.words = words
         self.match_all = match_all
         self.chunk_count = words.chunk_count()
+        words.prepare(term.text for term in query.terms)
         weighted = (_weigh(words, term, self.chunk_count) for term in query.terms)
         self.terms = _rarest_pairs([term for term in weighted if term is not None])
         expansions = self._weigh_expansions(query)
@@ -96,16 +94,8 @@ class KeywordSearch:
         self._gains = [(phrase.gain, phrase.expansion, phrase.source.term.text) for phrase in self._phrases]
         self._has_expansions = bool(expansions)
         self._can_match = bool(groups) and all(groups) if match_all else bool(self._phrases)
-        expression = (" AND " if match_all else " OR ").join(map(_either, filter(None, groups)))
-        self._search = self._choose_search(expression)
-
-    def _choose_search(self, expression: str) -> PhraseSearch | ListedPhraseSearch:
-        phrases = [phrase.lookup() for phrase in self._phrases]
-        if self.match_all or "numpy" not in sys.modules:  # importing numpy takes longer than a search
-            return PhraseSearch(self.words, phrases, expression, match_all=self.match_all)
-        from kept.store.word_lists import ListedPhraseSearch
-
-        return ListedPhraseSearch(self.words.lists, phrases)
+        lookups = [[phrase.lookup() for phrase in group] for group in groups if group]
+        self._search = words.search(lookups, match_all=match_all)
 
     def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
         unknown = [term.term.text for term in self.terms if not term.rows and term.term.kind in ("word", "wildcard")]
@@ -192,11 +182,6 @@ def _phrases_of(term: WeightedTerm, expansions: Sequence[tuple[Expansion, Weight
     return phrases
 
 
-def _either(phrases: Sequence[_Phrase]) -> str:
-    expression = " OR ".join(phrase.weighted.term.expression for phrase in phrases)
-    return f"({expression})" if len(phrases) > 1 else expression
-
-
 def _replace_unknown(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> WeightedTerm:
     """Return a term that no chunk has with the rarity of the word that certainly stands for it, if there is one."""
     others = [
@@ -207,22 +192,22 @@ def _replace_unknown(term: WeightedTerm, expansions: Sequence[tuple[Expansion, W
     return term if term.rows or not others else WeightedTerm(term.term, min(term.idf, max(others)), 0)
 
 
-def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | None:
+def _weigh(words: StoredWords, term: Term, chunk_count: int) -> WeightedTerm | None:
     stems = words.stems(term.text)
     if not stems:
         return None
     if term.kind in ("prefix", "wildcard"):
-        rows = words.phrase_frequency(term.expression, cap=_MAX_COUNTED)
+        rows = words.phrase_frequency(term.phrase, cap=_MAX_COUNTED)
     else:
         rows = min(words.document_frequency(stem) for stem in stems)
         if rows and len(stems) > 1:
-            rows = words.phrase_frequency(term.expression, cap=rows)
+            rows = words.phrase_frequency(term.phrase, cap=rows)
     # A word that is nowhere counts like one that is in one chunk: in a few notes its absence says little.
     known = max(1, rows)
     return WeightedTerm(term, math.log(1 + (max(chunk_count, known) - known + 0.5) / (known + 0.5)), rows)
 
 
-def share_of_unknown_words(words: WordIndex, text: str) -> float:
+def share_of_unknown_words(words: StoredWords, text: str) -> float:
     """Return the share of a text's words that no chunk has. Stopwords count: they tell its language best."""
     stems = set(words.stems(segment(text)))
     return 1.0 - len(words.document_frequencies(stems)) / len(stems) if stems else 0.0

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,20 +15,12 @@ from typing import TYPE_CHECKING
 
 from kept.config import QuerySettings
 from kept.embedding.base import BlendingEmbedder, Embedder
-from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import (
-    LIKELY_FROM,
-    Dropped,
-    Filter,
-    Grade,
-    Hit,
-    Occurrence,
-    ScorePart,
-    cite,
-    grade_of,
-    project_of_path,
-)
+from kept.errors import StoreDamaged
+from kept.grades import LIKELY_FROM, Grade, grade_of
+from kept.limits import time_from_ms
+from kept.records import Dropped, Filter, Hit, Occurrence, ScorePart, cite
 from kept.redact import redact
+from kept.remote_errors import EmbeddingError
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.exact import ExactMatch, lift_exact
@@ -46,11 +37,11 @@ from kept.search.repetitions import (
 from kept.search.rerank import Reranker, rerank
 from kept.search.scores import Scored, fuse_pool, prefer_project, vector_share
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
-from kept.search.whole_notes import judge_whole_notes
-from kept.store.generation import ChunkRow
-from kept.store.index import Index
+from kept.search.whole_notes import judge_whole_notes, lift_neighbours
+from kept.store.rows import ChunkRow
 from kept.store.vector_codes import quantise
 from kept.values import frozen
+from kept.visibility import project_of_path
 from kept.workspace.daily import DailyNotes
 from kept.workspace.mark_words import may_be_marked
 from kept.workspace.scan import may_be_copy
@@ -58,6 +49,7 @@ from kept.workspace.scan import may_be_copy
 if TYPE_CHECKING:
     from kept.search.fact_validity import FactRanking
     from kept.search.periods import Period
+    from kept.store.protocol import StoredIndex
 
 _WINDOW_LINES = 12
 _MANY_MARKED, _VERSIONS = 12, 500
@@ -97,7 +89,7 @@ def _blend(embedder: BlendingEmbedder, row: bytes, text: str, identity: str, unk
 
 
 def search_index(
-    index: Index,
+    index: StoredIndex,
     vector: QueryVector | None,
     query: ParsedQuery,
     settings: QuerySettings,
@@ -115,7 +107,10 @@ def search_index(
         ranking = _rank(index, vector, query, settings, filters, now_ms=now_ms, reranker=reranker)
         pool, arrangement, degraded = ranking.pool, ranking.arrangement, ranking.degraded
         scores = {scored.candidate.row: scored.score for scored in arrangement.ranked}
-        within = replace(filters, until_ms=_earlier(filters.until_ms, filters.as_of_ms)) if filters else filters
+        within = filters
+        if filters.as_of_ms is not None:
+            until_ms = filters.as_of_ms if filters.until_ms is None else min(filters.until_ms, filters.as_of_ms)
+            within = replace(filters, until_ms=until_ms)
         windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, within)
         selection = select_hits(
             arrangement.ranked,
@@ -154,12 +149,8 @@ class _Ranking:
     """Validity of the candidates, if any of them says when it holds."""
 
 
-def _earlier(left: int | None, right: int | None) -> int | None:
-    return min((moment for moment in (left, right) if moment is not None), default=None)
-
-
 def _rank(
-    index: Index,
+    index: StoredIndex,
     vector: QueryVector | None,
     query: ParsedQuery,
     settings: QuerySettings,
@@ -183,7 +174,7 @@ def _rank(
         candidates = [candidate for candidate in candidates if candidate.row not in left_out]
         exact_rows = [row for row in exact_rows if row not in left_out]
     ranked = fuse_pool(candidates, settings, vector)
-    if periods := find_periods(query.text, _local_time(now_ms)):
+    if periods := find_periods(query.text, time_from_ms(now_ms)):
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
@@ -191,7 +182,7 @@ def _rank(
     signals = read_signals(ranked, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
     share = vector_share(settings, vector)
     confidence = estimate_confidence(signals, vector_share=share)
-    ranked = judge_whole_notes(ranked, pool.terms, text_share=1.0 - share)
+    ranked = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share), pool.chunks)
     if reranker:
         before = ranked
         ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)
@@ -217,8 +208,8 @@ def _rank(
         return _Ranking(pool, arrangement, left_out, degraded)
     from kept.search.fact_validity import choose_moment, settle_facts
 
-    as_of = None if filters.as_of_ms is None else _local_time(filters.as_of_ms)
-    moment = choose_moment(_local_time(now_ms), as_of=as_of, periods=periods)
+    as_of = None if filters.as_of_ms is None else time_from_ms(filters.as_of_ms)
+    moment = choose_moment(time_from_ms(now_ms), as_of=as_of, periods=periods)
     facts = settle_facts(arrangement.ranked, pool.chunks, query.text, moment)
     return _Ranking(pool, replace(arrangement, ranked=facts.ranked), left_out, degraded, facts)
 
@@ -256,15 +247,15 @@ def _spellings(expansions: Iterable[Expansion]) -> tuple[str, ...]:
     )
 
 
-def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: int) -> tuple[IndexSearchResult, int]:
+def list_hits(
+    index: StoredIndex, filters: Filter, daily: DailyNotes, *, max_results: int
+) -> tuple[IndexSearchResult, int]:
     """Return the latest entries of a time, oldest first, and how many there are in all.
 
     An entry is a section of a daily log, any other note as a whole, or what was said in one conversation. Each is shown
     by its beginning, and the cited lines are those that are shown.
     """
-    from kept.store.file_list import entry_rows
-
-    rows = entry_rows(index.live, filters)
+    rows = index.live.lists.entry_rows(filters)
     entries = sorted(_iter_entries(rows, daily), key=lambda entry: (entry[3], entry[2], entry[0]))
     latest = [row for row, *_ in entries[-max_results:]]
     chunks = index.live.get_chunks(latest)
@@ -340,11 +331,11 @@ def _make_scored_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:
-    when = _local_time(chunk.timestamp_ms).isoformat(timespec="seconds")
+    when = time_from_ms(chunk.timestamp_ms).isoformat(timespec="seconds")
     return Occurrence(chunk.path, chunk.start_line, chunk.end_line, chunk.source, when)
 
 
-def _read_titles(index: Index, chunks: Iterable[ChunkRow]) -> dict[str, str]:
+def _read_titles(index: StoredIndex, chunks: Iterable[ChunkRow]) -> dict[str, str]:
     """Return the titles of the conversations that chunks are from, by path."""
     paths = {chunk.path for chunk in chunks if chunk.source == "sessions"}
     return index.live.conversation_titles(paths) if paths else {}
@@ -381,7 +372,7 @@ def _make_hit(
         text_score=text_score,
         snippet=make_message_snippet(text, words) if chunk.source == "sessions" else make_snippet(text, words),
         source=chunk.source,
-        timestamp=_local_time(chunk.timestamp_ms),
+        timestamp=time_from_ms(chunk.timestamp_ms),
         heading=chunk.heading,
         parts=parts,
         grade=grade,
@@ -392,7 +383,3 @@ def _make_hit(
         title=titles.get(chunk.path),
         other_words=other_words,
     )
-
-
-def _local_time(timestamp_ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from kept.errors import EmptyQuery
+from kept.store.phrases import Phrase
 from kept.values import frozen
 from kept.words.segment import fold, is_code_name, is_unspaced, normalise, segment_run, split_name, split_scripts
 from kept.words.stopwords import ENGLISH, is_stopword_run, stopwords_for
@@ -43,10 +44,9 @@ class Term(NamedTuple):
     kind: TermKind
 
     @property
-    def expression(self) -> str:
-        """FTS5 expression of the term, quoted so that no part of it is read as syntax."""
-        quoted = '"' + self.text.replace('"', '""') + '"'
-        return quoted + " *" if self.kind in ("prefix", "wildcard") else quoted
+    def phrase(self) -> Phrase:
+        """What is looked up in the word index."""
+        return Phrase(self.text, self.kind in ("prefix", "wildcard"))
 
 
 @frozen

@@ -18,7 +18,7 @@ from dataclasses import field
 from kept.records import ScorePart, cite
 from kept.search.candidates import CandidatePool
 from kept.search.scores import Scored
-from kept.store.generation import ChunkRow
+from kept.store.rows import ChunkRow
 from kept.values import frozen
 from kept.words.stopwords import content_words
 from kept.workspace.daily import DAILY_NOTE

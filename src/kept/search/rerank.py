@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kept.config import RerankSettings
-from kept.errors import EmbeddingError
 from kept.records import ScorePart
+from kept.remote_errors import EmbeddingError
 from kept.search.scores import Scored, rank
 
 _PART = "rerank"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from kept.config import QuerySettings
-from kept.records import PROJECTS_FOLDER, ProjectScope, ScorePart
+from kept.records import ScorePart
 from kept.search.candidates import Candidate, QueryVector
 from kept.search.weights import (
     COVERED_TRUST,
@@ -24,6 +24,7 @@ from kept.search.weights import (
     UTTERANCES,
 )
 from kept.values import frozen
+from kept.visibility import PROJECTS_FOLDER, ProjectScope
 
 RRF_K = 60
 PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 
-from kept.records import GRADES, DropReason, Filter, grade_of
+from kept.grades import GRADES, grade_of
+from kept.records import DropReason, Filter
 from kept.search.scores import Scored
-from kept.store.generation import ChunkRow
+from kept.store.rows import ChunkRow
 from kept.values import frozen
 
 MAX_CHARS = 700
@@ -159,11 +160,11 @@ class _Choice:
 
 
 def _is_better_duplicate(duplicate: Scored, other: Scored) -> bool:
-    """Return whether a near-duplicate is of a better grade than another candidate, or is a note that fits much better:
-    a long note may repeat a passage of another and still be the answer."""
+    """Return whether a near-duplicate is of a better grade than another candidate, or fits much better: what repeats a
+    passage of another note or conversation may still be the answer."""
     if GRADES.index(grade_of(duplicate.relevance)) < GRADES.index(grade_of(other.relevance)):
         return True
-    if duplicate.candidate.is_utterance or duplicate.unscaled is None or other.unscaled is None:
+    if duplicate.unscaled is None or other.unscaled is None:
         return False
     return DUPLICATE_WORTH * duplicate.unscaled > other.unscaled
 

@@ -3,7 +3,7 @@
 `UTTERANCES` was learned by `benchmarks/ranking.py` and rounded, except `machine`, which is half of the learned weight:
 nearly all questions that it was learned from ask for something that a person said. `NOTES` was picked from a grid over
 all sets of notes, not learned; docs/retrieval.md gives the reasons, and the result of learning. The confidence models
-were learned by `python -m benchmarks.calibration`, and rounded.
+are what `python -m benchmarks.calibration` learns from the signals in `benchmarks/signals`.
 """
 
 from __future__ import annotations
@@ -82,12 +82,14 @@ WHOLE_NOTE_SHARE = 0.2
 """Weight of the words of the query that a note has only outside its best passage, relative to the weight of all words.
 Learned on folds of long notes, this was 0.2 or 0.3 if questions take their words from several passages of a note, and
 0.05 if they do not: the smaller of the first two costs the second kind nothing on sets of short notes."""
+BESIDE_BETTER_SHARE = 0.4
+"""Share of the distance to a better passage that the passage next to it in the same note makes up."""
 EXACT_FLOOR = 0.6
 """Least score of an exact match. It exceeds any sensible threshold, because it is literally what the query says."""
 
 # words that stand for others
 
-COMPOUND_SHARE, EQUIVALENT_SHARE, TYPO_SHARE, BEGINNING_SHARE, GUESS_SHARE = 0.9, 0.8, 0.8, 0.6, 0.35
+COMPOUND_SHARE, EQUIVALENT_SHARE, TYPO_SHARE, BEGINNING_SHARE, GUESS_SHARE = 0.9, 0.8, 0.8, 0.6, 0.3
 """Weight of a word that stands for one of the query, relative to it: a compound for its parts or the other way round,
 an equivalent, the only correction of a typo, a word with the same beginning, and one of several corrections. The last
 is too little for a hit of one word to be likely."""
@@ -126,8 +128,8 @@ class UnspacedModel:
     base: float
     runs: float
     """Of the square root of the share in runs."""
-    first: float
     crowd: float
+    """Of the logarithm of the number of candidates that come near the first."""
 
 
 @frozen
@@ -142,15 +144,15 @@ class RightModel:
 
 
 WITH_MEANING = AnsweredModels(
-    small=AnsweredModel(-10.0, share=8.5, further=2.5, brevity=5.4, meaning=7.1, unknown=6.5),
-    large=AnsweredModel(-7.7, share=7.2, further=2.7, brevity=3.4, meaning=5.8, unknown=0.7),
+    small=AnsweredModel(-10.14, share=8.71, further=2.63, brevity=5.25, meaning=7.6, unknown=6.56),
+    large=AnsweredModel(-7.9, share=7.24, further=2.67, brevity=3.4, meaning=5.78, unknown=0.68),
 )
 WORDS_ONLY = AnsweredModels(
-    small=AnsweredModel(-7.6, share=9.8, further=3.0, brevity=4.3, meaning=0.0, unknown=4.7),
-    large=AnsweredModel(-6.1, share=8.0, further=2.6, brevity=3.3, meaning=0.0, unknown=0.6),
+    small=AnsweredModel(-6.16, share=9.91, further=3.05, brevity=3.48, meaning=0.0, unknown=4.51),
+    large=AnsweredModel(-6.27, share=7.99, further=2.6, brevity=3.34, meaning=0.0, unknown=0.6),
 )
-UNSPACED_ANSWERED = UnspacedModel(-11.0, runs=7.3, first=12.7, crowd=1.1)
-FIRST_IS_RIGHT = RightModel(-1.95, first=6.8, crowd=1.8)
+UNSPACED_ANSWERED = UnspacedModel(-6.98, runs=12.2, crowd=0.58)
+FIRST_IS_RIGHT = RightModel(-1.74, first=6.76, crowd=1.62)
 NEAR_SHARE = 0.15
 """A candidate whose sum is this share of the first lower counts as a third of a rival, one twice as far as a tenth."""
 SMALL_MEMORY_PASSAGES, LARGE_MEMORY_PASSAGES = 60, 1000
@@ -160,6 +162,7 @@ ALL_WORDS_CONFIDENCE = 0.5
 JUST_LIKELY = 0.59
 """Most for a hit that is not strong, just below `records.STRONG_FROM`."""
 LIKELY_SHARE = 0.35
-"""Share of the first sum from which a hit is likely, if there is an answer. One in fifty answers is below that."""
+"""Share of the first sum from which a hit is likely, if there is an answer. One in fifty answers is below that; in
+sixty notes, where many are among the first ten by chance, one in ten."""
 AS_GOOD_FROM = 0.98
 """Share of the first score from which a hit is about as good. Of hits below that, fewer than half are right."""

@@ -13,4 +13,9 @@ deleted             deleted sessions, which imports leave out; restore and purge
 record              what is known of a session without reading it; the branch that continues; when it is stale
 catalogue           the records of all sessions; the only SQL of this package
 importers           conversations of other programs
+people, visible     whose a conversation is, and which sessions a person sees
+echoes              texts that repeat the memory, and are not indexed
+attachments         files that came with messages
+blanking, forgotten_text, receipt_lines
+                    take text out of lines; hashes of what was forgotten; receipts of compactions
 """

@@ -42,7 +42,7 @@ class AttachmentFolder:
         return {"path": path, "sha256": digest, "mediaType": media_type, "name": name, "size": len(data)}
 
     def load(self, attachment: Attachment) -> bytes | None:
-        """Return what a file has, or None if it is gone or was changed."""
+        """Return the content of a file, or None if it is gone or was changed."""
         name = os.path.basename(attachment.path or "")
         if not STORED_NAME.fullmatch(name):
             return None

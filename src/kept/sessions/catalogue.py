@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import apsw
 
 from kept.clock import SystemClock
-from kept.durable import locked
 from kept.errors import (
     KeptError,
     SessionError,
@@ -28,6 +27,7 @@ from kept.errors import (
     UsedAfterClose,
     WorkspaceError,
 )
+from kept.file_lock import locked
 from kept.forking import DatabaseLock, forget_connection, register_forkable
 from kept.ledger import open_heal_ledger
 from kept.limits import int64, is_utf8, utf8_safe

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from kept.sessions.entries import Message
+
 _REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
 _DROPPED = (
     "command-message|command-contents|local-command-stdout|local-command-stderr|local-command-caveat|bash-stdout|"
@@ -22,6 +24,15 @@ _ELEMENT = rf"\s*<({_DROPPED}|{_KEPT})>(.*?)</\1>\s*"
 _MAX_ELEMENTS = 50
 _CODEX_REQUEST = "## My request for Codex:"
 """Codex's editor extension puts open files and the selection above this line."""
+
+
+_HIDDEN = "isMeta"
+"""Metadata of messages that Claude Code wrote for the model and does not show."""
+
+
+def is_hidden(message: Message) -> bool:
+    """Return whether a client wrote a message for the model and does not show it to the person."""
+    return message.role == "system" and bool(message.metadata.get(_HIDDEN))
 
 
 def strip_markup(text: str) -> str:

@@ -24,7 +24,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kept.durable import TORN_ENDING, append_durably, erase_file, mend_end, sync_folder
+from kept.damaged_records import TORN_ENDING, mend_end
+from kept.durable import append_durably, erase_file, sync_folder
 from kept.errors import SessionAmbiguous, SessionError, SessionNotFound, TranscriptUnwritable, WriteFailed
 from kept.limits import is_time, strict_json
 from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_time, parse_time, to_json

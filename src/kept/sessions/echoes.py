@@ -4,7 +4,7 @@ An agent that searches its memory writes the query, the results, and often a quo
 these were indexed, the next search would find the last one instead of the notes, in the words of the question and with
 what the notes said at that time. So an index leaves out
 
-- calls of memory tools and their results, by any client: `memory_search`, `mcp__kept__memory_search`, `kept search`;
+- calls to memory tools and their results, by any client: `memory_search`, `mcp__kept__memory_search`, `kept search`;
 - blocks of recalled text that a program puts into a message: Kept's own, and those of similar programs;
 - answers of Kept's tools that are passed on as they are, and quotations with a citation.
 """
@@ -98,7 +98,7 @@ class EchoState:
     """State of the filter at a position: what the lines before it tell about those after it."""
 
     open_calls: tuple[str, ...] = ()
-    """Ids of calls of memory tools that have no result yet."""
+    """Ids of calls to memory tools that have no result yet."""
     answers_from_memory: bool = False
     """True if the last tool that the agent used in this turn was a memory tool."""
 
@@ -204,7 +204,7 @@ def _continues_context(lines: list[str], at: int) -> bool:
 
 
 def _is_answer(text: str) -> bool:
-    """Return whether a text is an answer of Kept's tools: it begins like one, and goes on with what it quotes."""
+    """Return whether a text is an answer of Kept's tools: it begins like one, and then quotes something."""
     first, _, below = text.lstrip().partition("\n")
     if not re.match(_FIRST_LINES, first):
         return False
@@ -220,19 +220,19 @@ def _without_answers(text: str) -> str:
 
 def _without_cited_quotations(text: str) -> str:
     lines = text.split("\n")
-    kept: list[str] = []
+    remaining: list[str] = []
     at = 0
     while at < len(lines):
         end = at
         while end < len(lines) and re.match(_QUOTED_LINE, lines[end]):
             end += 1
         if end == at:
-            kept.append(lines[at])
+            remaining.append(lines[at])
             at += 1
             continue
         before = next((line for line in reversed(lines[:at]) if line.strip()), "")
         after = next((line for line in lines[end:] if line.strip()), "")
         if not any(re.search(_CITATION, line) for line in (before, *lines[at:end], after)):
-            kept += lines[at:end]
+            remaining += lines[at:end]
         at = end
-    return "\n".join(kept)
+    return "\n".join(remaining)

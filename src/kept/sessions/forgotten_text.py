@@ -6,7 +6,7 @@ forget: of the words that were forgotten, with their number of words, and of who
     {"salt":"9f2c…"}
     {"at":"2026-04-01T08:00:00+02:00","words":[[1,"5e1d…"]],"lines":["b07a…"]}
 
-It has no text. Whoever can read it can test whether a word that they guess was forgotten.
+It has no text. Someone who can read it can guess a word and test whether it was forgotten.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from kept.durable import append_durably, mend_end
+from kept.damaged_records import mend_end
+from kept.durable import append_durably
 from kept.errors import TranscriptUnreadable
 from kept.limits import strict_json
 from kept.sessions.blanking import blank_entry, blank_tree
 from kept.sessions.entries import AnyEntry, SessionStart
 
-LEAST_LINE_CHARS = 16
-"""A shorter line may be said again by chance."""
+MIN_LINE_CHARS = 16
+"""Shorter lines are too common to identify."""
 _HASH_BYTES = 16
 _LIST_MARKS = "-*+>#•|. "
 
@@ -46,18 +47,21 @@ def iter_long_lines(text: str) -> Iterator[str]:
     """Yield the normalised lines of a text that are long enough to be told from others."""
     for line in text.splitlines():
         normal = normalise_line(line)
-        if len(normal) >= LEAST_LINE_CHARS:
+        if len(normal) >= MIN_LINE_CHARS:
             yield normal
 
 
 class ForgottenText:
-    """Text that was forgotten in one agent's memory, as hashes. Read once. Call ``add`` with the forgetting lock."""
+    """Text that was forgotten in one agent's memory, as hashes. Read on creation and by ``refresh``.
+
+    Hold the forgetting lock while calling ``add``.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._salt = b""
         self._words: dict[int, set[str]] = {}
-        """Hashes of words by their number."""
+        """Hashes of phrases, by word count."""
         self._lines: set[str] = set()
         self._size = -1
         self.refresh()
@@ -91,7 +95,7 @@ class ForgottenText:
         return False
 
     def clean(self, entry: AnyEntry) -> AnyEntry:
-        """Return an entry without what was forgotten. It keeps its id, so that it is not offered again."""
+        """Return an entry without what was forgotten. It keeps its id, so that it is not imported again."""
         return blank_entry(entry, self.matches) if self else entry
 
     def clean_start(self, start: SessionStart) -> SessionStart:

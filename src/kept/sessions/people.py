@@ -18,9 +18,9 @@ from dataclasses import fields, replace
 from kept.config import Config
 from kept.config.schema import SessionSettings
 from kept.errors import SessionKeyInvalid, UsageError
-from kept.records import KeyPattern, Viewer
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, escape_part, parse_key
 from kept.values import frozen
+from kept.visibility import KeyPattern, Viewer
 
 HOME_CHANNELS = frozenset(
     {
@@ -116,6 +116,8 @@ class People:
 
     def session_key(self, key: SessionKey) -> SessionKey:
         """Return the key of the conversation that a message belongs to, which was sent in the chat of another key."""
+        if self.settings.scope != "shared" and not self._linked:
+            return key
         account = account_of(key)
         if account is None or account.is_group or key.chat_type != DEFAULT_CHAT_TYPE:
             return key

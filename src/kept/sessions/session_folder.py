@@ -13,8 +13,9 @@ from typing import TypeGuard
 
 from kept.clock import Clock
 from kept.config.agent_paths import AgentPaths
-from kept.durable import locked, make_private_folder
+from kept.durable import make_private_folder
 from kept.errors import SessionExists, SessionNotFound, TranscriptUnwritable, UsageError
+from kept.file_lock import locked
 from kept.forking import register_forkable
 from kept.sessions.catalogue import Catalogue, CatalogueLimits
 from kept.sessions.deleted import (

@@ -77,7 +77,7 @@ def parse_key(text: str, *, agent_id: str) -> SessionKey:
 
 
 def escape_part(part: str) -> str:
-    """Return a part of a key as it stands in the key."""
+    """Return a part of a key as the key has it."""
     return _ESCAPED.sub(_escape, part)
 
 

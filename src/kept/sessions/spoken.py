@@ -48,6 +48,8 @@ _SPEAKERS: dict[Kind, str] = {
     "system": "System",
     "summary": "Summary",
 }
+SHOWN_SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
+"""Names of roles in a conversation that is shown to the person in it."""
 _SPEAKER_CHARS = 80
 LABEL = r"^\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): "
 """Pattern of `Utterance.label`."""
@@ -113,7 +115,7 @@ class UtteranceReader:
 
     @property
     def state(self) -> EchoState:
-        """What the lines so far tell about the next ones."""
+        """State after the lines so far that the next lines depend on."""
         return self._echoes.state
 
     def read(self, line: TranscriptLine) -> Utterance | None:

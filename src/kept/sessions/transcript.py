@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from kept.durable import append_durably, locked, move_torn_end, replace_erasing, write_atomic
+from kept.damaged_records import move_torn_end
+from kept.durable import append_durably, replace_erasing, write_atomic
 from kept.errors import (
     LockMissing,
     SessionExists,
@@ -27,6 +28,7 @@ from kept.errors import (
     TranscriptUnwritable,
     WriteFailed,
 )
+from kept.file_lock import locked
 from kept.limits import int64
 from kept.sessions.echoes import NO_ECHOES, EchoState
 from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_entry, parse_entry

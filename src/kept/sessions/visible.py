@@ -1,4 +1,4 @@
-"""Sessions by a reference, of those that a viewer sees. Those of others do not exist for it."""
+"""Finds sessions by a reference, among those that a viewer may see. Sessions of others do not exist for it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from kept.errors import SessionAmbiguous, SessionKeyInvalid, SessionNotFound
 from kept.sessions.session_key import parse_key
 
 if TYPE_CHECKING:
-    from kept.records import Viewer
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
+    from kept.visibility import Viewer
 
 _SHOWN_CANDIDATES = 4
 

@@ -1,29 +1,30 @@
 """The tables that a rebuild replaces: files, their chunks with words and vectors, and names, tags and links of notes.
 
-First the rows, then `Generation`, and the SQL condition of a filter. `note_tables` has the names, tags and links.
+`note_tables` has the names, tags and links, `file_list` lists the files, `filter_sql` has the condition of a filter.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, cached_property
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from kept.records import PRIVATE_FOLDER, PROJECTS_FOLDER, Filter, KeyPattern, ProjectScope, Source, Viewer
+from kept.records import Filter
 from kept.sqlite import IN_ROWS, pack_rows
-from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
-from kept.store.vectors import VectorLimits, VectorTable
-from kept.values import frozen
+from kept.store.filter_sql import filter_sql, hidden_notes_sql
+from kept.store.note_tables import NOTE_TABLES, NoteTables
+from kept.store.rows import ChunkRow, FileRow, FileWrite, IndexCounts, NewChunk, content_key
+from kept.store.vector_scan import VectorLimits
+from kept.store.vectors import VectorTable
 
-SCHEMA_VERSION = 5
-"""Incremented with generation.sql: an index of another version is rebuilt."""
+if TYPE_CHECKING:
+    from kept.store.file_list import FileLists
 
 _MERGE_SHARE = 10
 """A merge rewrites the whole full-text index. It is done when at least one chunk in ten has changed."""
@@ -33,92 +34,6 @@ _MERGE_PAGES = 64
 TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", "vec_packs", "vec_dead", *NOTE_TABLES)
 
 
-@frozen
-class FileRow:
-    """An indexed file. The fields are the columns of `files`."""
-
-    source: Source
-    path: str
-    hash: str
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    checked_ns: int
-    """Time of the last read that found this content."""
-    warning: str | None = None
-    mark: str | None = None
-    """Checkpoint in a transcript, as JSON."""
-
-
-@frozen
-class NewChunk:
-    """A chunk to store. The full-text index gets ``words`` and ``context_words``."""
-
-    id: str
-    start_line: int
-    end_line: int
-    hash: bytes
-    """SHA-256 of the text."""
-    embed_hash: bytes
-    heading: str
-    text: str
-    words: str
-    context_words: str
-    timestamp_ms: int
-    session_key: str | None = None
-    channel: str | None = None
-    is_recalled: bool = False
-
-
-@frozen
-class FileWrite:
-    """A file and its chunks, replaced together: all chunks, or those that begin after a line."""
-
-    file: FileRow
-    chunks: tuple[NewChunk, ...]
-    timestamp_ms: int | None = None
-    """Timestamp of all chunks if it is that of the file. None if each chunk has its own, which stays when the file's
-    changes: of an utterance, of an entry in a daily note, or of a note that says when it was created."""
-    after_line: int = 0
-    note: NoteRow | None = None
-    """Names, tags and links. None for a transcript."""
-
-
-@frozen
-class ChunkRow:
-    """A stored chunk. The fields are columns of `chunks`, in the order of `_CHUNK_COLUMNS`."""
-
-    row: int
-    source: Source
-    path: str
-    start_line: int
-    end_line: int
-    hash: bytes
-    heading: str
-    text: str
-    timestamp_ms: int
-    session_key: str | None = None
-    channel: str | None = None
-    is_recalled: int = 0
-    """1 for an answer that an agent gave from memory."""
-
-
-@frozen
-class IndexCounts:
-    files: int
-    chunks: int
-    vectors: int
-    by_source: dict[str, dict[str, int]]
-
-
-_HAS_TAG = (
-    "(c.source = 'memory' AND EXISTS (SELECT 1 FROM note_tags t WHERE t.key = ? AND t.path = c.path"
-    " AND c.start_line BETWEEN t.first_line AND t.last_line))"
-)
-_WRITTEN_BEFORE = (
-    "(c.timestamp < ? OR (c.source = 'memory'"
-    " AND NOT EXISTS (SELECT 1 FROM notes n WHERE n.path = c.path AND n.dated)))"
-)
 _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
 _FILE_COLUMNS = ", ".join(_FILE_FIELDS)
 _file_values = attrgetter(*_FILE_FIELDS)
@@ -141,6 +56,12 @@ class Generation:
         self.prefix = prefix
         self.vectors = VectorTable(db, prefix, limits)
         self.notes = NoteTables(db, prefix)
+
+    @cached_property
+    def lists(self) -> FileLists:
+        from kept.store.file_list import FileLists  # most searches do not need it
+
+        return FileLists(self.db, self.prefix)
 
     def create(self, number: int) -> None:
         self.db.execute(_ddl().format(p=self.prefix, n=number))
@@ -196,7 +117,7 @@ class Generation:
     # chunks
 
     def optimise(self, *, changed_chunks: int) -> None:
-        """After a sync, pack new vectors, and merge the full-text index if a good part of it is new.
+        """Pack the new vectors of a sync, and merge the full-text index if a good part of it is new.
 
         A query reads every segment of that index, for each word and each row; one segment is twice as fast.
         """
@@ -226,12 +147,12 @@ class Generation:
         old: dict[bytes, int] = dict(self.db.execute(query, (source, path, write.after_line)))
         shared = write.timestamp_ms is not None
         by_id = {chunk.id: chunk for chunk in write.chunks}
-        new = {_content_key(chunk, with_time=not shared): chunk for chunk in by_id.values()}
+        new = {content_key(chunk, with_time=not shared): chunk for chunk in by_id.values()}
         # If one piece of a long line changed, all its pieces are written again, so that rows follow the text.
         lines = {chunk.start_line for key, chunk in new.items() if key not in old}
         added = [key for key, chunk in new.items() if chunk.start_line in lines]
-        kept = new.keys() - added
-        removed = [row for key, row in old.items() if key not in kept]
+        unchanged = new.keys() - added
+        removed = [row for key, row in old.items() if key not in unchanged]
         self._delete_rows(removed)
         for key in added:
             self._insert(source, path, new[key], key)
@@ -239,6 +160,22 @@ class Generation:
             self.notes.put(path, write.note)
         self.touch_file(write.file, write.timestamp_ms)
         return len(removed) + len(added)
+
+    def replace_files(
+        self, writes: Sequence[FileWrite], find_code: Callable[[bytes], bytes | None] | None = None
+    ) -> int:
+        """Do so for a batch of files, with the vectors of chunks whose codes are found by the hash of their text."""
+        changed = 0
+        for write in writes:
+            changed += self.replace_file(write)
+            if find_code is not None:
+                waiting = self.rows_awaiting_vector(write.file.source, write.file.path, after_line=write.after_line)
+                codes = ((row, find_code(key)) for row, key in waiting)
+                self.vectors.put([(row, code) for row, code in codes if code])
+        return changed
+
+    def remove_files(self, files: Sequence[tuple[str, str]]) -> int:
+        return sum(self.remove_file(source, path) for source, path in files)
 
     def remove_file(self, source: str, path: str) -> int:
         query = f"SELECT row FROM {self.prefix}chunks WHERE source = ? AND path = ?"
@@ -332,7 +269,7 @@ class Generation:
 
     def count_tags(self, filters: Filter) -> list[tuple[str, str, int]]:
         """Return key, spelling and number of notes of each tag, without those of notes that the filter hides."""
-        return self.notes.count_tags(*_hidden_notes_sql(filters))
+        return self.notes.count_tags(*hidden_notes_sql(filters))
 
     def count_by_source(self, filters: Filter) -> dict[str, dict[str, int]]:
         """Return the numbers of files and chunks that pass a filter, by source."""
@@ -363,141 +300,3 @@ class Generation:
             vectors=self.vectors.count(),
             by_source=by_source,
         )
-
-
-def _content_key(chunk: NewChunk, *, with_time: bool) -> bytes:
-    """Return a hash of all that is stored for a chunk."""
-    parts = (
-        chunk.id,
-        chunk.embed_hash.hex(),
-        chunk.heading,
-        chunk.session_key or "",
-        chunk.channel or "",
-        "recalled" if chunk.is_recalled else "",
-        str(chunk.timestamp_ms) if with_time else "",
-        chunk.context_words,
-        chunk.words,
-    )
-    return hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=16).digest()
-
-
-def filter_sql(filters: Filter, *, key: str = "c.session_key") -> tuple[str, list[Any]]:
-    """Return a condition on `chunks c` and its values. ``key`` is the SQL for the key of a conversation."""
-    clauses: list[str] = []
-    values: list[Any] = []
-    if filters.sources:
-        clauses.append(f"c.source IN ({', '.join('?' * len(filters.sources))})")
-        values.extend(filters.sources)
-    if filters.path:
-        if any(character in filters.path for character in "*?["):
-            clauses.append("c.path GLOB ?")
-            values.append(filters.path)
-        else:
-            folder = filters.path.rstrip("/")
-            clauses.append("(c.path = ? OR substr(c.path, 1, ?) = ?)")
-            values.extend((folder, len(folder) + 1, folder + "/"))
-    comparisons = (
-        ("c.path = ?", filters.transcript),
-        ("c.session_key = ?", filters.session_key),
-        ("c.channel = ?", filters.channel),
-        ("c.timestamp >= ?", filters.since_ms),
-        ("c.timestamp < ?", filters.until_ms),
-    )
-    for clause, value in comparisons:
-        if value is not None:
-            clauses.append(clause)
-            values.append(value)
-    if filters.as_of_ms is not None:
-        clauses.append(_WRITTEN_BEFORE)
-        values.append(filters.as_of_ms)
-    for tag in filters.tags:
-        clauses.append(_HAS_TAG)
-        values.append(tag)
-    if filters.scope is not None:
-        clause, scope_values = scope_sql(filters.scope)
-        clauses.append(clause)
-        values.extend(scope_values)
-    if filters.viewer is not None:
-        clause, viewer_values = viewer_sql(filters.viewer, key)
-        clauses.append(clause)
-        values.extend(viewer_values)
-    return " AND ".join(clauses) or "1", values
-
-
-def viewer_sql(viewer: Viewer, key: str) -> tuple[str, list[Any]]:
-    """Return a condition on `c` and its values: shared notes, and notes and conversations of the viewer.
-
-    Each part of it is a range of an index, so that no other rows are read.
-    """
-    notes, values = _notes_sql(viewer)
-    parts = [f"(c.source = 'memory' AND {notes})"]
-    for pattern in viewer.keys:
-        clause, more = _key_sql(pattern, key)
-        parts.append(clause)
-        values += more
-    return f"({' OR '.join(parts)})", values
-
-
-def _key_sql(pattern: KeyPattern, key: str) -> tuple[str, list[Any]]:
-    """Return a condition on the key of a conversation and its values. Only conversations have one.
-
-    A pattern leaves the account open, so its accounts are looked up first: there are few, and each is one step in the
-    index.
-    """
-    start, upper = pattern.start, f"{pattern.start[:-1]};"  # ';' follows ':'
-    if not pattern.end and not pattern.inside:
-        return f"({key} >= ? AND {key} < ?)", [start, upper]
-    length = len(start)
-    prefix = f"substr(k, 1, {length - 1} + instr(substr(k, {length + 1}), ':'))"
-    accounts = (
-        "WITH RECURSIVE a(k) AS (SELECT min(session_key) FROM chunks WHERE session_key >= ? UNION ALL"
-        f" SELECT (SELECT min(session_key) FROM chunks WHERE session_key >= {prefix} || ';') FROM a WHERE k < ?)"
-    )
-    if pattern.end:
-        select = f"{accounts} SELECT {prefix} || ? FROM a WHERE k < ?"
-        return f"{key} IN ({select})", [start, upper, pattern.end, upper]
-    select = (
-        f"{accounts} SELECT t.session_key FROM a JOIN chunks t ON t.session_key >= {prefix} || ?"
-        f" AND t.session_key < {prefix} || ? WHERE k < ?"
-    )
-    return f"{key} IN ({select})", [start, upper, pattern.inside, f"{pattern.inside}\U0010ffff", upper]
-
-
-def _notes_sql(viewer: Viewer) -> tuple[str, list[Any]]:
-    """Return a condition on the path of a note and its values: it is shared, or the viewer's."""
-    start = len(PRIVATE_FOLDER) + 2
-    folder = f"substr(lower(c.path), {start}, instr(substr(c.path, {start}), '/') - 1)"
-    clause = f"(substr(lower(c.path), 1, {start - 1}) <> '{PRIVATE_FOLDER}/'"
-    if viewer.folders:
-        clause += f" OR {folder} IN ({', '.join('?' * len(viewer.folders))})"
-    return f"{clause})", sorted(viewer.folders)
-
-
-def _hidden_notes_sql(filters: Filter) -> tuple[str, list[Any]]:
-    """Return a condition on the path of a note and its values, for what a project and a viewer do not see."""
-    clauses = ["1"]
-    values: list[Any] = []
-    if filters.scope is not None:
-        clause, values = scope_sql(filters.scope)
-        clauses.append(clause)
-    if filters.viewer is not None:
-        clause, more = _notes_sql(filters.viewer)
-        clauses.append(clause)
-        values = [*values, *more]
-    return " AND ".join(clauses), values
-
-
-def scope_sql(scope: ProjectScope) -> tuple[str, list[Any]]:
-    """Return a condition on the path of `c` and its values: nothing of another project."""
-    start = len(PROJECTS_FOLDER) + 2
-    clause = (
-        f"(substr(lower(c.path), 1, {start - 1}) <> '{PROJECTS_FOLDER}/' OR instr(substr(c.path, {start}), '/') = 0"
-        f" OR substr(c.path, {start}, ?) = ?)"
-    )
-    values: list[Any] = [len(scope.name) + 1, f"{scope.name}/"]
-    if scope.hidden_transcripts:
-        import json
-
-        clause += " AND c.path NOT IN (SELECT value FROM json_each(?))"
-        values.append(json.dumps(sorted(scope.hidden_transcripts)))
-    return clause, values

@@ -6,28 +6,30 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from kept import sqlite
 from kept.config.agent_paths import AgentPaths
 from kept.errors import StoreDamaged, StoreError, StoreFull, StoreUnavailable
+from kept.file_lock import locked
 from kept.limits import is_utf8
 from kept.sqlite import database_files, file_number, immediate, snapshot, translated
-from kept.store.generation import SCHEMA_VERSION, Generation
+from kept.store.generation import Generation
+from kept.store.rows import META_RECIPE, SCHEMA_VERSION
 from kept.store.vector_codes import dequantise, quantise
-from kept.store.vectors import VectorLimits
+from kept.store.vector_scan import VectorLimits
 from kept.store.word_index import WordIndex
+
+if TYPE_CHECKING:
+    from kept.store.integrity import Finding
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _REFRESH_AFTER_S = 86_400
 _META_SCHEMA = "schema"
 _META_WORKSPACE = "workspace"
 _META_GENERATION = "generation"
-META_RECIPE = "recipe"
-"""Parameters of the build: sizes, versions, and the embedder whose vectors the index holds."""
-
 
 PAGE_BYTES, OLD_PAGE_BYTES = 8192, 4096
 """Page sizes of indexes. In small pages, an eighth of the space after chunks was too short for another one."""
@@ -94,7 +96,7 @@ class Index:
     def close(self) -> None:
         self.db.close()
 
-    def is_current_file(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether the path still has the file that was opened. It may have been deleted or replaced."""
         return file_number(self.path) == self.opened_file
 
@@ -109,6 +111,27 @@ class Index:
             raise self.why_read_only
         with translated(self.path, noun="index"), immediate(self.db):
             yield
+
+    @contextmanager
+    def indexing(self, *, wait_s: float) -> Iterator[None]:
+        """Keep other processes from indexing. Raise LockBusy if one still does so after ``wait_s``."""
+        with locked(f"{self.path}.lock", wait_s=wait_s, purpose="indexing"):
+            yield
+
+    # checks
+
+    def find_damage(self) -> list[Finding]:
+        from kept.store.integrity import check_index
+
+        return check_index(self)
+
+    def check_if_quick(self) -> None:
+        from kept.store.integrity import check_pages_if_quick
+
+        check_pages_if_quick(self)
+
+    def describe_checks(self) -> str:
+        return "with page checksums" if sqlite.checksum_vfs() else "this build of SQLite has no page checksums"
 
     # meta
 

@@ -1,48 +1,39 @@
 """Finding the chunks with the phrases of a query, and counting the phrases in them, by full-text queries.
 
-`word_lists` does the same in memory, for a process that keeps searching.
+`listed_search` does the same in memory, for a process that keeps searching.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kept.records import Filter
-from kept.store.word_index import KeywordMatch, WordIndex
-from kept.values import frozen
+from kept.store.fts5_query import combine, either
+from kept.store.phrases import CONTEXT_WEIGHT, ROWS_BUDGET, TEXT_WEIGHT, CountedPhrase, KeywordMatch, rarest
 
-TEXT_WEIGHT, CONTEXT_WEIGHT = 1.0, 0.5
-"""Weights of a word in the text and in the context of a chunk when the best chunks are picked."""
-ROWS_BUDGET = 6_000
-"""With more rows to rank than this, only rows with one of the rarer phrases are looked at."""
+if TYPE_CHECKING:
+    from kept.store.word_index import WordIndex
+
 _ONE_PASS = 25_000
 """Rows with a phrase of the query, up to which reading them all is faster than looking up each candidate."""
 
 
-@frozen
-class QueryPhrase:
-    """A phrase of a query: one or more words, one after the other."""
-
-    expression: str
-    rows: int
-    """Number of chunks that have it."""
-    is_prefix: bool = False
-
-
 class PhraseSearch:
-    """The phrases of one query. ``expression`` combines all of them; ``match_all`` tells if a chunk must have all."""
+    """The phrases of one query, in groups of those that stand for each other. ``match_all`` tells if a chunk must have
+    a phrase of every group, or of any."""
 
     def __init__(
         self,
         words: WordIndex,
-        phrases: Sequence[QueryPhrase],
-        expression: str,
+        groups: Sequence[Sequence[CountedPhrase]],
         *,
         match_all: bool = False,
         rows_budget: int = ROWS_BUDGET,
     ) -> None:
         self._words = words
-        self._expression = expression
+        phrases = [phrase for group in groups for phrase in group]
+        self._expression = expression = combine(groups, match_all=match_all)
         self._rows = sum(phrase.rows for phrase in phrases)
         rare = [] if match_all else rarest(phrases, rows_budget)
         self._rare_count = len(rare) if len(rare) < len(phrases) else 0
@@ -74,19 +65,3 @@ class PhraseSearch:
         if not rows:
             return [], 1.0
         return self._words.count_phrases(expression, rows, in_one_pass=in_one_pass, first=first)
-
-
-def rarest(phrases: Iterable[QueryPhrase], budget: int) -> list[QueryPhrase]:
-    """Return the rarest phrases whose rows fit the budget, rarest first, and at least one."""
-    chosen: list[QueryPhrase] = []
-    rows = 0
-    for phrase in sorted(phrases, key=lambda phrase: phrase.rows):
-        if chosen and rows + phrase.rows > budget:
-            break
-        chosen.append(phrase)
-        rows += phrase.rows
-    return chosen
-
-
-def either(phrases: Iterable[QueryPhrase]) -> str:
-    return " OR ".join(phrase.expression for phrase in phrases)

@@ -25,8 +25,9 @@ import apsw
 from kept.errors import StoreDamaged
 from kept.reports import Heal
 from kept.sqlite import checksum_vfs, create_private, database_files, delete_database, file_number, replace_damaged
-from kept.store.index import META_RECIPE, OLD_PAGE_BYTES, PAGE_BYTES, Index, connect
+from kept.store.index import OLD_PAGE_BYTES, PAGE_BYTES, Index, connect
 from kept.store.integrity import FILE, Finding, check_file, check_index, is_intact
+from kept.store.rows import META_RECIPE
 from kept.store.vector_codes import dequantise
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ _RESERVED_AT = 20
 """Offset of the number of bytes per page that are reserved for the checksum layer."""
 
 
-def heal_index(path: str, damage: StoreDamaged, *, workspace: str | None, is_certain: bool = False) -> Heal | None:
+def heal_file(path: str, damage: StoreDamaged, *, workspace: str | None, is_certain: bool = False) -> Heal | None:
     """Heal the index at a path. Return None if it is sound: then the connection that saw the damage was stale.
 
     The caller holds the index's lock, so no process writes during the check, and has closed its own connection.
@@ -170,7 +171,7 @@ def _salvage(damaged: str, new: str, workspace: str | None) -> tuple[int, int]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[apsw.Connection | None]:
-    """Give a connection that reads what it can, or None if the file is not a database any more."""
+    """Return a connection that reads as much as possible, or None if the file is no longer a database."""
     with _readable(path) as source:
         if source is not None:
             yield source

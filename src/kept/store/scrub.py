@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 import apsw
 
-from kept.durable import locked
 from kept.errors import StoreBusy
+from kept.file_lock import locked
 from kept.sqlite import translated
 from kept.store.generation import Generation
 from kept.store.index import Index

@@ -20,9 +20,18 @@ _SAMPLE_STEP = 16
 _WORTH_SAMPLING = 5_000
 
 
+def loaded_numpy() -> Any:
+    """Return numpy if the process has imported it, else None: importing it takes longer than a small index needs."""
+    if "numpy" not in sys.modules:
+        return None
+    import numpy as np  # waits if another thread is importing it
+
+    return np
+
+
 def quantise(row: bytes) -> bytes:
     """Convert float32 to int8."""
-    np: Any = sys.modules.get("numpy")
+    np = loaded_numpy()
     if np is not None:
         return _quantise_numpy(np, row)
     values = struct.unpack(f"<{len(row) // 4}f", row)
@@ -70,7 +79,7 @@ def cosine_distances(
         norms = code_norms(codes, len(query))
     norm = math.sqrt(sum(value * value for value in array("b", query)))
     dots = _simd_distances(simsimd, query, codes, form="b", metric="dot", dtype="int8")
-    np: Any = sys.modules.get("numpy")
+    np = loaded_numpy()
     if np is not None:
         return memoryview(_numpy_distances(np, np.frombuffer(dots), norm * np.frombuffer(norms)))
     pairs = zip(dots, norms, strict=True)
@@ -142,7 +151,7 @@ def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]
 
     Uses numpy only if the process has imported it already: importing it takes longer than a search.
     """
-    np: Any = sys.modules.get("numpy")
+    np = loaded_numpy()
     if np is None or len(distances) <= limit:
         values: Sequence[float] = distances.tolist()
         bound = heapq.nsmallest(limit, values)[-1] if values else 0.0

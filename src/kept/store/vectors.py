@@ -1,120 +1,26 @@
-"""Vectors of chunks: nearest neighbours in plain tables of the index file.
+"""Vectors of chunks in plain tables of the index file.
 
-Each chunk's code (`vector_codes`) is a row of `chunks_vec`. A process reads the codes once and keeps them end to end in
-memory, where one call of a kernel compares them all. So that a change costs little, rows are kept by packs of some
-thousand: a pack never changes. Rows that are not in a pack yet are read for each search; rows that were deleted but are
-still in a pack are skipped; a pack that is mostly deleted rows is dissolved.
-
-Every code is compared up to ``bits_above`` rows: for 100,000 that takes 2 ms and 26 MB. Above that, memory only holds a
-bit per dimension, which is also stored in the packs. The bits find candidates, and codes rank them.
+Each chunk's code is a row of `chunks_vec`. `vector_scan` finds the nearest.
 """
 
 from __future__ import annotations
 
-import heapq
-import importlib
-import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import apsw
 
 from kept.sqlite import IN_ROWS, pack_rows
-from kept.store.vector_codes import code_norms, cosine_distances, hamming_distances, sign_bits, smallest
-from kept.values import frozen
-
-CHUNK_ORDER = "c.path, c.start_line, c.row"
-"""Order of `chunks c` by content, regardless of when they were indexed. Within a line, row numbers follow the text:
-its chunks are written together (`Generation.replace_file`)."""
-
-_RESCORED_PER_RESULT = 24
-_WORTH_NUMPY = ((3, 8_000), (20, 200))
-"""Scans, and rows from which on numpy is imported then. That takes longer than a search. A process that keeps searching
-earns it back, sooner with many rows; one that ends after a search does not."""
+from kept.store.vector_codes import sign_bits
+from kept.store.vector_scan import CHUNK_ORDER, PackPart, VectorLimits, VectorScan
 
 
-@frozen
-class VectorLimits:
-    """Numbers of rows."""
-
-    pack_rows: int = 4096
-    """Rows in a full pack."""
-    pack_when: int = 512
-    """Unpacked rows that are worth a pack."""
-    bits_above: int = 100_000
-    """Above this, candidates are found by their sign bits."""
-    least_rescored: int = 2_000
-    """Candidates by sign bits whose codes are compared, at least."""
-    few_rows: int = 5_000
-    """Up to this many rows, a filtered search compares the rows and not the packs."""
-
-
-class _VectorBlock:
-    """Codes or sign bits of packed rows, end to end."""
-
-    def __init__(
-        self,
-        kind: Literal["codes", "bits"],
-        packs: Mapping[int, tuple[int, int]],
-        rows: array[int],
-        packed: bytes,
-        norms: memoryview[float] | None = None,
-    ) -> None:
-        self.kind = kind
-        self.packs = packs
-        """First and last row of each pack, as positions in the block."""
-        self.rows = rows
-        """Row numbers."""
-        self.packed = packed
-        self.norms = norms
-        self._compared: tuple[bytes, memoryview[float]] | None = None
-        """The last query, and its distances."""
-
-    @cached_property
-    def _order(self) -> tuple[Any, Any]:
-        """The row numbers in order, and their positions."""
-        import numpy as np
-
-        rows = np.frombuffer(self.rows, dtype=np.int64)
-        positions = np.argsort(rows, kind="stable")
-        return rows[positions], positions
-
-    def measure(self, query: bytes, rows: Sequence[int]) -> list[tuple[float, int]]:
-        """Return the distances of those of the given rows that `distances` has compared with this query, if the process
-        has imported numpy."""
-        np: Any = sys.modules.get("numpy")
-        if np is None or self.kind != "codes" or not self.rows or self._compared is None or self._compared[0] != query:
-            return []
-        ordered, positions = self._order
-        wanted = np.array(rows, dtype=np.int64)
-        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-        is_here = ordered[at] == wanted
-        distances = np.frombuffer(self._compared[1])[positions[at[is_here]]]
-        return list(zip(distances.tolist(), wanted[is_here].tolist(), strict=True))
-
-    def distances(self, query: bytes) -> memoryview[float]:
-        if self.kind == "bits":
-            return hamming_distances(query, self.packed)
-        compared = cosine_distances(query, self.packed, self.norms)
-        self._compared = query, compared
-        return compared
-
-
-_Part = tuple["array[int]", bytes | memoryview]
-"""Row numbers of a pack, and their codes or bits."""
-_NO_BLOCK = _VectorBlock("codes", {}, array("q"), b"")
-
-
-class VectorTable:
+class VectorTable(VectorScan):
     def __init__(self, db: apsw.Connection, prefix: str = "", limits: VectorLimits | None = None) -> None:
+        super().__init__(limits)
         self.db = db
         self.prefix = prefix
-        self.limits = limits or VectorLimits()
-        self._block = _NO_BLOCK
-        self._block_generation: object = None
-        self._scans = 0
 
     # writing
 
@@ -175,101 +81,32 @@ class VectorTable:
         )
         return int(self.db.execute(query).get)
 
-    def nearest(
-        self, code: bytes, limit: int, *, among: Sequence[int] | None = None, generation: object = None
-    ) -> list[tuple[int, float]]:
-        """Return the rows with the highest cosine, best first.
+    def _read_sizes(self) -> dict[int, int]:
+        return dict(self.db.execute(f"SELECT id, length(rows) / 8 FROM {self.prefix}vec_packs"))
 
-        ``among`` limits the rows. A new ``generation`` tells that packs in memory are stale.
-        """
-        if generation != self._block_generation:
-            self._block, self._block_generation = _NO_BLOCK, generation
-        if among is not None and len(among) <= self.limits.few_rows:
-            return self.similarities(code, among, limit=limit)
-        allowed = None if among is None else set(among)
-        packs: dict[int, int] = dict(self.db.execute(f"SELECT id, length(rows) / 8 FROM {self.prefix}vec_packs"))
-        packed_rows = sum(packs.values())
+    def _read_unpacked(self, dims: int) -> list[tuple[int, bytes]]:
         query = f"SELECT row, code FROM {self.prefix}chunks_vec WHERE pack IS NULL AND length(code) = ?"
-        unpacked: list[Any] = self.db.execute(query, (len(code),)).fetchall()
-        self._scans += 1
-        if any(self._scans == scans and packed_rows + len(unpacked) >= rows for scans, rows in _WORTH_NUMPY):
-            importlib.import_module("numpy")
-        if packed_rows > self.limits.bits_above:
-            candidates = max(self.limits.least_rescored, limit * _RESCORED_PER_RESULT)
-            near = self._scan(sign_bits(code), self._load("bits", packs), candidates, allowed)
-            near = _trim_ties(near, candidates, least=limit)
-            rows = [row for _, row in near] + [row for row, _ in unpacked]
-            return self.similarities(code, rows, limit=limit, allowed=allowed)
-        near = self._scan(code, self._load("codes", packs), limit, allowed)
-        return self._first(near + self._measure(code, unpacked, allowed), limit)
+        codes: list[Any] = self.db.execute(query, (dims,)).fetchall()
+        return codes
 
-    def similarities(
-        self,
-        code: bytes,
-        rows: Sequence[int],
-        *,
-        limit: int | None = None,
-        allowed: set[int] | None = None,
-        generation: object = None,
-    ) -> list[tuple[int, float]]:
-        """Return the cosine of each of these rows that has a vector, best first.
+    def _read_dead(self) -> set[int]:
+        return {row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}vec_dead")}
 
-        Rows that a search for the nearest in the same ``generation`` has just compared are not read again.
-        """
-        limit = len(rows) if limit is None else limit
-        near: list[tuple[float, int]] = []
-        if generation is not None and generation == self._block_generation and allowed is None:
-            near = self._block.measure(code, rows)
-            if len(near) == len(rows):
-                return self._first(near, limit)
-            measured = {row for _, row in near}
-            rows = [row for row in rows if row not in measured]
+    def _codes_of(self, rows: Sequence[int], dims: int) -> list[tuple[int, bytes]]:
         query = f"SELECT row, code FROM {self.prefix}chunks_vec WHERE {IN_ROWS} AND length(code) = ?"
-        codes: list[Any] = self.db.execute(query, (pack_rows(rows), len(code))).fetchall()
-        return self._first(near + self._measure(code, codes, allowed), limit)
+        codes: list[Any] = self.db.execute(query, (pack_rows(rows), dims)).fetchall()
+        return codes
 
-    def _scan(self, query: bytes, block: _VectorBlock, limit: int, allowed: set[int] | None) -> list[tuple[float, int]]:
-        """Return the nearest rows of a block with their distances, and all that tie with the last of them."""
-        rows = block.rows
-        if len(block.packed) != len(rows) * len(query):
-            return []  # of another embedder; the tables are rebuilt before a search needs these
-        distances = block.distances(query)
-        dead = {row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}vec_dead")}
-        if allowed is None:
-            close = smallest(distances, limit + len(dead))
-        else:
-            close = [(distances[at], at) for at in _positions(rows, allowed)]
-        return _closest([(distance, rows[at]) for distance, at in close if rows[at] not in dead], limit)
+    def _in_order(self, rows: Sequence[int], limit: int) -> list[int]:
+        query = f"SELECT c.row FROM {self.prefix}chunks c WHERE c.{IN_ROWS} ORDER BY {CHUNK_ORDER} LIMIT ?"
+        return [row for (row,) in self.db.execute(query, (pack_rows(rows), limit))]
 
-    # packs in memory
-
-    def _load(self, kind: Literal["codes", "bits"], packs: Mapping[int, int]) -> _VectorBlock:
-        """Return the block of these packs, given with their numbers of rows. What is in memory is not read again."""
-        old = self._block if self._block.kind == kind else _NO_BLOCK
-        if old.kind == kind and old.packs.keys() == packs.keys():
-            return old
-        missing = [pack for pack in packs if pack not in old.packs]
-        parts = self._read_codes(missing) if kind == "codes" else self._read_bits(missing)
-        width = len(old.packed) // max(1, len(old.rows))
-        for pack, (first, end) in old.packs.items():
-            parts[pack] = old.rows[first:end], memoryview(old.packed)[first * width : end * width]
-        rows = array("q")
-        spans: dict[int, tuple[int, int]] = {}
-        for pack in packs:
-            spans[pack] = len(rows), len(rows) + len(parts[pack][0])
-            rows.extend(parts[pack][0])
-        packed = b"".join(parts[pack][1] for pack in packs)
-        dims = len(packed) // max(1, len(rows))
-        norms = code_norms(packed, dims) if kind == "codes" and len(packed) == dims * len(rows) else None
-        self._block = _VectorBlock(kind, spans, rows, packed, norms)
-        return self._block
-
-    def _read_bits(self, packs: Sequence[int]) -> dict[int, _Part]:
+    def _read_bits(self, packs: Sequence[int]) -> dict[int, PackPart]:
         query = f"SELECT id, rows, bits FROM {self.prefix}vec_packs WHERE id IN (SELECT value FROM json_each(?))"
         rows: Iterable[Any] = self.db.execute(query, (pack_rows(packs),))
         return {pack: (array("q", numbers), bits) for pack, numbers, bits in rows}
 
-    def _read_codes(self, packs: Sequence[int]) -> dict[int, _Part]:
+    def _read_codes(self, packs: Sequence[int]) -> dict[int, PackPart]:
         """Return row numbers and codes of packs, in one pass over the table."""
         numbers: dict[int, array[int]] = {pack: array("q") for pack in packs}
         codes: dict[int, list[bytes]] = {pack: [] for pack in packs}
@@ -281,52 +118,3 @@ class VectorTable:
                 numbers[pack].append(row)
                 codes[pack].append(code)
         return {pack: (numbers[pack], b"".join(codes[pack])) for pack in packs}
-
-    def _measure(self, code: bytes, rows: list[tuple[int, bytes]], allowed: set[int] | None) -> list[tuple[float, int]]:
-        """Return the distance of each row, given as row number and code."""
-        if allowed is not None:
-            rows = [(row, packed) for row, packed in rows if row in allowed]
-        if not rows:
-            return []
-        distances = cosine_distances(code, b"".join(packed for _, packed in rows))
-        return list(zip(distances, (row for row, _ in rows), strict=True))
-
-    def _first(self, near: list[tuple[float, int]], limit: int) -> list[tuple[int, float]]:
-        """Return the nearest rows with their cosine. Of equally near rows at the end, the first by path and line."""
-        best = sorted(_closest(near, limit))
-        if len(best) > limit:
-            bound = best[-1][0]
-            tied = [row for distance, row in best if distance == bound]
-            best = best[: len(best) - len(tied)]
-            query = f"SELECT c.row FROM {self.prefix}chunks c WHERE c.{IN_ROWS} ORDER BY {CHUNK_ORDER} LIMIT ?"
-            rows = self.db.execute(query, (pack_rows(tied), limit - len(best)))
-            best += [(bound, row) for (row,) in rows]
-        return [(row, 1.0 - distance) for distance, row in best]
-
-
-def _positions(rows: array[int], allowed: set[int]) -> list[int]:
-    """Return where the allowed rows are."""
-    np: Any = sys.modules.get("numpy")
-    if np is None:
-        return [at for at, row in enumerate(rows) if row in allowed]
-    wanted = np.fromiter(allowed, dtype=np.int64, count=len(allowed))
-    positions: list[int] = np.flatnonzero(np.isin(np.frombuffer(rows, dtype=np.int64), wanted)).tolist()
-    return positions
-
-
-def _closest(near: list[tuple[float, int]], limit: int) -> list[tuple[float, int]]:
-    """Return the nearest, and all that tie with the last of them: the caller decides between those."""
-    if len(near) <= limit:
-        return near
-    bound = heapq.nsmallest(limit, [distance for distance, _ in near])[-1]
-    return [(distance, row) for distance, row in near if distance <= bound]
-
-
-def _trim_ties(near: list[tuple[float, int]], count: int, *, least: int) -> list[tuple[float, int]]:
-    """Keep or drop the rows tied for last, whichever comes closer to ``count``.
-
-    With sign bits, hundreds of rows have the same distance, and every row that is kept has to be read.
-    """
-    bound = max((distance for distance, _ in near), default=0.0)
-    closer = [(distance, row) for distance, row in near if distance < bound]
-    return closer if len(near) - count > count - len(closer) and len(closer) >= least else near

@@ -7,6 +7,7 @@ searches often keeps what it has counted until the index changes, and ranks in m
 from __future__ import annotations
 
 import json
+import sys
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
@@ -16,42 +17,30 @@ import apsw
 
 from kept.records import Filter
 from kept.sqlite import pack_rows
-from kept.store.generation import filter_sql
-from kept.store.vectors import CHUNK_ORDER
-from kept.values import frozen
+from kept.store.filter_sql import filter_sql
+from kept.store.fts5_query import every, quote
+from kept.store.memo import StateMemo
+from kept.store.phrase_search import PhraseSearch
+from kept.store.phrases import AllOf, CountedPhrase, KeywordMatch, Phrase
+from kept.store.vector_scan import CHUNK_ORDER
 
 if TYPE_CHECKING:
+    from kept.store.listed_search import ListedPhraseSearch
     from kept.store.word_lists import WordLists
 
-_TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc So"])
-_MAX_REMEMBERED = 20_000
-
+TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc So"])
+"""Name and arguments of the tokenizer of FTS5 that makes stems of words."""
 T = TypeVar("T")
-
-PhraseCount = tuple[int, int, int]
-"""Number of a phrase in a query, and how often the text and the context of a chunk have it."""
-
-
-@frozen
-class KeywordMatch:
-    """A chunk with at least one of the phrases of a query."""
-
-    row: int
-    counts: tuple[PhraseCount, ...]
-    """The phrases that it has, in order."""
-    length: int
 
 
 class WordIndex:
     def __init__(self, db: apsw.Connection) -> None:
         self.db = db
-        self._remembered: dict[Hashable, Any] = {}
-        """What was worked out in the state `_state`: frequencies, the number of chunks, expansions of words."""
-        self._state: tuple[int, int] | None = None
+        self._memo = StateMemo()
         db.register_fts5_function("phrase_counts", _phrase_counts)
         db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'chunks_fts', 'row')")
         db.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab('main', 'chunks_fts', 'instance')")
-        self._tokenizer = db.fts5_tokenizer(*_TOKENIZER)
+        self._tokenizer = db.fts5_tokenizer(*TOKENIZER)
 
     @cached_property
     def lists(self) -> WordLists:
@@ -64,6 +53,9 @@ class WordIndex:
         """Return the words of a text as the index stores them."""
         tokens: Any = self._tokenizer(text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_QUERY, None)
         return [token[2] for token in tokens]
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Do nothing: a question costs microseconds here."""
 
     def document_frequency(self, stem: str) -> int:
         """Return how many chunks contain a stem."""
@@ -100,10 +92,10 @@ class WordIndex:
         )
         return [str(path) for (path,) in self.db.execute(query, (stem, limit))]
 
-    def phrase_frequency(self, expression: str, *, cap: int) -> int:
+    def phrase_frequency(self, phrase: Phrase, *, cap: int) -> int:
         """Return how many chunks contain a phrase, at most ``cap``. The frequencies of its words do not tell."""
         query = "SELECT count(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT ?)"
-        return self.remember((expression, cap), lambda: int(self.db.execute(query, (expression, cap)).get))
+        return self.remember((phrase, cap), lambda: int(self.db.execute(query, (quote(phrase), cap)).get))
 
     def chunk_count(self) -> int:
         return self.remember("chunks", lambda: int(self.db.execute("SELECT count(*) FROM chunks").get))
@@ -115,13 +107,21 @@ class WordIndex:
 
     def remember(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Return a value that was worked out in the current state of the index, or work it out."""
-        state = self.read_state()
-        if state != self._state or len(self._remembered) >= _MAX_REMEMBERED:
-            self._remembered, self._state = {}, state
-        if key not in self._remembered:
-            self._remembered[key] = work_out()
-        value: T = self._remembered[key]
-        return value
+        return self._memo.remember(self.read_state(), key, work_out)
+
+    def search(
+        self, groups: Sequence[Sequence[CountedPhrase]], *, match_all: bool
+    ) -> PhraseSearch | ListedPhraseSearch:
+        """Begin a search for phrases, in groups of those that stand for each other."""
+        if match_all or "numpy" not in sys.modules:  # importing numpy takes longer than a search
+            return PhraseSearch(self, groups, match_all=match_all)
+        from kept.store.listed_search import ListedPhraseSearch
+
+        return ListedPhraseSearch(self.lists, groups)
+
+    def best_with_all(self, query: AllOf, *, weights: tuple[float, float], limit: int, filters: Filter) -> list[int]:
+        """Return the best chunks by BM25 that have every phrase."""
+        return self.best_rows(every(query), weights=weights, limit=limit, filters=filters)
 
     def best_rows(self, expression: str, *, weights: tuple[float, float], limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25, best first. Equal ones at the end: the newest, then by path and line."""

@@ -1,13 +1,12 @@
-"""Lists of the chunks that have a word, in memory: BM25 for a process that keeps searching.
+"""Lists of the chunks that have a word, read from FTS5: BM25 for a process that keeps searching.
 
 SQLite's own ranking looks up the length of every chunk that has a word, and reads each list twice, because it stores no
-frequencies. Here a list is read once, the lengths of all chunks are kept, and numpy ranks. The scores are the same to
-the last bit: they have the formula of FTS5, and its order of additions. Import this only where numpy may be imported.
+frequencies. Here a list is read once, and the lengths of all chunks are kept. Import this only where numpy may be
+imported.
 """
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,80 +16,22 @@ import numpy as np
 
 from kept.records import Filter
 from kept.sqlite import IN_ROWS, pack_rows
-from kept.store.generation import filter_sql
-from kept.store.phrase_search import CONTEXT_WEIGHT, ROWS_BUDGET, TEXT_WEIGHT, QueryPhrase, either, rarest
-from kept.store.vectors import CHUNK_ORDER
-from kept.store.word_index import KeywordMatch, PhraseCount, WordIndex, unpack_counts
-from kept.values import frozen
+from kept.store.filter_sql import filter_sql
+from kept.store.fts5_query import either, quote
+from kept.store.phrases import CountedPhrase, KeywordMatch, Phrase
+from kept.store.posting_lists import (
+    Array,
+    PostingCache,
+    Postings,
+    WordTotals,
+    count_postings,
+    list_postings,
+    make_postings,
+)
+from kept.store.vector_scan import CHUNK_ORDER
+from kept.store.word_index import WordIndex, unpack_counts
 
-K1, B = 1.2, 0.75
-"""Constants of BM25 in FTS5."""
-_LEAST_IDF = 1e-6
-LISTED_BUDGET = 50_000
-"""Entries of the lists that are read for a query, rarest phrases first."""
 _ONE_PASS = 25_000
-MAX_HELD = 3_000_000
-"""Entries of all lists that are held, of 8 bytes each."""
-_FIRST_FILTERED = 500
-
-_MOST_COUNTED, _MOST_IN_INT32 = 0xFFFF, 0x7FFF_FFFF
-
-Array = Any
-"""An array of numpy."""
-
-
-@frozen
-class Postings:
-    """The chunks that have a phrase, by row, and how often their text and their context have it."""
-
-    rows: Array
-    text: Array
-    context: Array
-
-
-@frozen
-class JoinedLists:
-    """Lists of several phrases end to end, with the number of the phrase at each entry."""
-
-    rows: Array
-    text: Array
-    context: Array
-    numbers: Array
-
-
-@frozen
-class WordTotals:
-    """Sums over all chunks."""
-
-    chunks: int
-    text_words: int
-    all_words: int
-    """Words in texts and contexts."""
-
-
-class PostingCache:
-    """The lists that were read last, up to a number of entries in all. It is empty after the index has changed."""
-
-    def __init__(self, max_held: int = MAX_HELD) -> None:
-        self._max_held = max_held
-        self._lists: dict[str, Postings] = {}
-        self._held = 0
-        self._state: object = None
-
-    def find(self, key: str, state: object) -> Postings | None:
-        if state != self._state:
-            self._lists, self._held, self._state = {}, 0, state
-        postings = self._lists.pop(key, None)
-        if postings is not None:
-            self._lists[key] = postings  # the last used is the last to go
-        return postings
-
-    def put(self, key: str, postings: Postings) -> None:
-        self._lists[key] = postings
-        self._held += len(postings.rows)
-        while self._held > self._max_held:
-            oldest = next(iter(self._lists))
-            self._held -= len(self._lists.pop(oldest).rows)
 
 
 class ChunkLengths:
@@ -131,152 +72,56 @@ class WordLists:
         self.lengths = ChunkLengths(self._db)
         self._db.register_fts5_function("word_totals", _word_totals)
 
-    def read(self, phrases: Iterable[QueryPhrase]) -> dict[str, Postings]:
-        """Return all chunks that have each phrase, and how often, by expression."""
+    def read(self, phrases: Iterable[Phrase]) -> dict[Phrase, Postings]:
+        """Return all chunks that have each phrase, and how often."""
         state = self._words.read_state()
         lists = {}
         for phrase in phrases:
-            postings = self._cache.find(phrase.expression, state)
+            postings = self._cache.find(phrase, state)
             if postings is None:
-                postings = self._read_postings(phrase.expression, is_prefix=phrase.is_prefix)
-                self._cache.put(phrase.expression, postings)
-            lists[phrase.expression] = postings
+                postings = self._read_postings(phrase)
+                self._cache.put(phrase, postings)
+            lists[phrase] = postings
         return lists
 
-    def _read_postings(self, expression: str, *, is_prefix: bool) -> Postings:
-        stems = self._words.stems(expression)
+    def _read_postings(self, phrase: Phrase) -> Postings:
+        stems = self._words.stems(phrase.text)
         if len(stems) > 1:
             query = "SELECT rowid, phrase_counts(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ?"
-            matches, _ = unpack_counts(self._db.execute(query, (expression,)))
+            matches, _ = unpack_counts(self._db.execute(query, (quote(phrase),)))
             return list_postings((match.row, *match.counts[0][1:]) for match in matches)
-        where = "term >= ?1 AND term < ?1 || char(0x10ffff)" if is_prefix else "term = ?1"
+        where = "term >= ?1 AND term < ?1 || char(0x10ffff)" if phrase.is_prefix else "term = ?1"
         query = f"SELECT group_concat(doc * 2 + (col = 'context')) FROM temp.occurrences WHERE {where}"
         keys = _parse_numbers(self._db.execute(query, stems).get)
-        if is_prefix:
+        if phrase.is_prefix:
             keys.sort()
         return count_postings(keys)
 
-    def postings_within(self, expression: str, within: str) -> Postings:
-        """Return the chunks that have a phrase and match another expression, as if each had the phrase once."""
+    def postings_within(self, phrase: Phrase, within: Sequence[CountedPhrase]) -> Postings:
+        """Return the chunks that have a phrase and any of the phrases ``within``, as if each had the phrase once."""
         query = "SELECT group_concat(rowid) FROM chunks_fts WHERE chunks_fts MATCH ?"
-        rows = _parse_numbers(self._db.execute(query, (f"({within}) AND {expression}",)).get)
-        return _make_postings(rows, np.ones(len(rows)), np.zeros(len(rows)))
+        rows = _parse_numbers(self._db.execute(query, (f"({either(within)}) AND {quote(phrase)}",)).get)
+        return make_postings(rows, np.ones(len(rows)), np.zeros(len(rows)))
 
-    def best_rows(self, scored: tuple[Array, Array], *, limit: int, filters: Filter) -> list[int]:
-        """Return the best of rows with scores. Equal ones at the end: the newest, then by path and line."""
-        rows, scores = scored
-        if filters:
-            rows, scores = self._filter(rows, scores, limit, filters)
-        if len(rows) <= limit:
-            return list(rows.tolist())
-        least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        best = rows[scores > least].tolist()
-        tied = rows[scores == least].tolist()
-        if len(best) + len(tied) > limit:
-            order = f"ORDER BY c.timestamp DESC, {CHUNK_ORDER}"
-            query = f"SELECT c.row FROM chunks c WHERE c.{IN_ROWS} {order} LIMIT ?"
-            tied = [row for (row,) in self._db.execute(query, (pack_rows(tied), limit - len(best)))]
-        return [*best, *tied]
-
-    def _filter(self, rows: Array, scores: Array, limit: int, filters: Filter) -> tuple[Array, Array]:
-        """Return at least the best ``limit`` rows that pass the filters, if there are as many, and those that tie."""
+    def passing(self, rows: Sequence[int], filters: Filter) -> list[int]:
         where, values = filter_sql(filters)
         query = f"SELECT c.row FROM chunks c WHERE c.{IN_ROWS} AND {where}"
-        order = np.argsort(-scores, kind="stable")
-        rows, scores = rows[order], scores[order]
-        passing = np.zeros(len(rows), dtype=bool)
-        first, size = 0, _FIRST_FILTERED
-        while first < len(rows):
-            part = rows[first : first + size]
-            allowed = [row for (row,) in self._db.execute(query, (pack_rows(part.tolist()), *values))]
-            passing[first : first + size] = np.isin(part, allowed)
-            first += size
-            size *= 4
-            enough = np.flatnonzero(passing[:first])
-            if len(enough) >= limit and (first >= len(rows) or scores[enough[limit - 1]] > scores[first]):
-                break
-        return rows[passing], scores[passing]
+        return [row for (row,) in self._db.execute(query, (pack_rows(rows), *values))]
 
-    def totals(self, expression: str) -> WordTotals:
-        """Return the sums over all chunks. ``expression`` must match one."""
-        return self._words.remember("totals", lambda: self._read_totals(expression))
+    def newest_first(self, rows: Sequence[int], limit: int) -> list[int]:
+        query = f"SELECT c.row FROM chunks c WHERE c.{IN_ROWS} ORDER BY c.timestamp DESC, {CHUNK_ORDER} LIMIT ?"
+        return [row for (row,) in self._db.execute(query, (pack_rows(rows), limit))]
+
+    def totals(self, phrases: Sequence[CountedPhrase]) -> WordTotals:
+        return self._words.remember("totals", lambda: self._read_totals(either(phrases)))
 
     def _read_totals(self, expression: str) -> WordTotals:
         query = "SELECT word_totals(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1"
         return WordTotals(*array("Q", self._db.execute(query, (expression,)).get))
 
-    def count_common(self, phrases: Sequence[QueryPhrase], rows: Sequence[int]) -> list[KeywordMatch]:
-        """Return how often rows have phrases whose lists are not read."""
+    def count_common(self, phrases: Sequence[CountedPhrase], rows: Sequence[int]) -> list[KeywordMatch]:
         in_one_pass = sum(phrase.rows for phrase in phrases) <= _ONE_PASS
         return self._words.count_phrases(either(phrases), rows, in_one_pass=in_one_pass)[0]
-
-
-class ListedPhraseSearch:
-    """The phrases of one query, of which a chunk must have any. Like `PhraseSearch`.
-
-    Like there, only rows with one of the rarer phrases are ranked if there are many. The lists of most phrases are
-    read. Of the most common ones it is only asked which of these rows have them.
-    """
-
-    def __init__(
-        self,
-        lists: WordLists,
-        phrases: Sequence[QueryPhrase],
-        *,
-        rows_budget: int = ROWS_BUDGET,
-        listed_budget: int = LISTED_BUDGET,
-    ) -> None:
-        self._lists = lists
-        self._phrases = phrases
-        self._rows_budget = rows_budget
-        self._postings = lists.read(rarest(phrases, listed_budget))
-        self._common = [number for number, phrase in enumerate(phrases) if phrase.expression not in self._postings]
-        lists.lengths.refresh()
-
-    def find_best(self, limit: int, filters: Filter) -> list[int]:
-        """Return the best chunks by BM25 of text and context."""
-        rare = rarest(self._phrases, self._rows_budget)
-        phrases = self._phrases if len(rare) == len(self._phrases) else [*rare, *self._phrases]
-        postings = [
-            self._postings.get(phrase.expression) or self._lists.postings_within(phrase.expression, either(rare))
-            for phrase in phrases
-        ]
-        chunks = [
-            len(self._postings[phrase.expression].rows) if phrase.expression in self._postings else phrase.rows
-            for phrase in phrases
-        ]
-        scored = score_bm25(join_lists(postings), chunks, self._lists.lengths.all, self._totals(), ranked=len(rare))
-        return self._lists.best_rows(scored, limit=limit, filters=filters)
-
-    def count(self, best: Sequence[int], others: Sequence[int]) -> tuple[list[KeywordMatch], float]:
-        """Return how often rows have each phrase, without rows that have none, and the mean length of a chunk."""
-        wanted = [*best, *others]
-        counts = self._count_listed(wanted)
-        if self._common:
-            for match in self._lists.count_common([self._phrases[number] for number in self._common], wanted):
-                found = [(self._common[number], text, context) for number, text, context in match.counts]
-                counts[match.row] = sorted([*counts.get(match.row, ()), *found])
-        lengths = self._lists.lengths.text[[*counts]].tolist()
-        items = zip(counts.items(), lengths, strict=True)
-        totals = self._totals()
-        matches = [KeywordMatch(row, tuple(row_counts), length) for (row, row_counts), length in items]
-        return matches, totals.text_words / max(1, totals.chunks)
-
-    def _count_listed(self, wanted: Sequence[int]) -> dict[int, list[PhraseCount]]:
-        """Return the counts of the phrases whose lists were read, by row."""
-        numbers = [number for number, phrase in enumerate(self._phrases) if phrase.expression in self._postings]
-        joined = join_lists([self._postings[self._phrases[number].expression] for number in numbers])
-        is_wanted = np.zeros(len(self._lists.lengths.all), dtype=bool)
-        is_wanted[wanted] = True
-        at = np.flatnonzero(is_wanted[joined.rows])
-        columns = (joined.rows, np.array(numbers)[joined.numbers], joined.text, joined.context)
-        counts: dict[int, list[PhraseCount]] = {}
-        for row, *count in zip(*(column[at].tolist() for column in columns), strict=True):
-            counts.setdefault(row, []).append((count[0], count[1], count[2]))
-        return counts
-
-    def _totals(self) -> WordTotals:
-        return self._lists.totals(either(self._phrases))
 
 
 def decode_sizes(sizes: Sequence[bytes]) -> Array:
@@ -291,58 +136,6 @@ def decode_sizes(sizes: Sequence[bytes]) -> Array:
 
 def _parse_numbers(text: str | None) -> Array:
     return np.fromstring(text or "", dtype=np.int64, sep=",")
-
-
-def count_postings(keys: Array) -> Postings:
-    """Return the postings of a phrase that occurs at ``keys``, in order: twice the row, and 1 more in the context."""
-    if not len(keys):
-        return _make_postings(keys, keys, keys)
-    rows = keys >> 1
-    ends = np.flatnonzero(rows[1:] != rows[:-1]) + 1
-    first = np.concatenate(([0], ends))
-    context = np.add.reduceat(keys & 1, first)
-    total = np.concatenate((ends, [len(keys)])) - first
-    return _make_postings(rows[first], total - context, context)
-
-
-def list_postings(counted: Iterable[tuple[int, int, int]]) -> Postings:
-    """Return the postings with these rows and counts in text and context, in the order of rows."""
-    columns = np.array([*counted], dtype=np.int64).reshape(-1, 3)
-    return _make_postings(*columns.T)
-
-
-def _make_postings(rows: Array, text: Array, context: Array) -> Postings:
-    """Return postings that take little memory. Above 65,535, it makes no difference how often a chunk has a word."""
-    text, context = (np.minimum(counts, _MOST_COUNTED).astype(np.uint16) for counts in (text, context))
-    return Postings(rows.astype(np.int32) if not len(rows) or rows[-1] <= _MOST_IN_INT32 else rows, text, context)
-
-
-def join_lists(lists: Sequence[Postings]) -> JoinedLists:
-    numbers = np.repeat(np.arange(len(lists)), [len(postings.rows) for postings in lists])
-    columns = zip(*((postings.rows, postings.text, postings.context) for postings in lists), strict=True)
-    rows, text, context = map(np.concatenate, columns)
-    return JoinedLists(rows, text, context, numbers)
-
-
-def score_bm25(
-    joined: JoinedLists, chunks: Sequence[int], lengths: Array, totals: WordTotals, *, ranked: int
-) -> tuple[Array, Array]:
-    """Return the rows of the first ``ranked`` lists, and their scores by all lists.
-
-    ``chunks`` has how many chunks have each phrase. `bincount` adds in the order of the lists, like FTS5.
-    """
-    idf = [max(_LEAST_IDF, math.log((totals.chunks - count + 0.5) / (count + 0.5))) for count in chunks]
-    rows, weights = joined.rows, np.array(idf)[joined.numbers]
-    frequency = joined.text * TEXT_WEIGHT + joined.context * CONTEXT_WEIGHT
-    if ranked < len(chunks):
-        is_ranked = np.zeros(len(lengths), dtype=bool)
-        is_ranked[rows[joined.numbers < ranked]] = True
-        at = np.flatnonzero(is_ranked[rows])
-        rows, weights, frequency = rows[at], weights[at], frequency[at]
-    damping = K1 * (1 - B + B * lengths[rows] / (totals.all_words / totals.chunks))
-    scores = np.bincount(rows, weights * ((frequency * (K1 + 1.0)) / (frequency + damping)))
-    all_rows = np.flatnonzero(scores)
-    return all_rows, scores[all_rows]
 
 
 def _word_totals(api: apsw.FTS5ExtensionApi, /, *_: Any) -> bytes:

@@ -6,6 +6,10 @@ toolbox            running a call on the memory and the conversations
 record_json        results as data for a program
 tool_text          results as text for a model, and how they cite a passage
 functions          the tools as Python functions
+forget_tool        memory_forget, the only tool that removes something
+change_json, review_json
+                   changes of notes, and those that wait for review, as data
+old_arguments      names of arguments that models know from OpenClaw
 
 >>> toolbox = Toolbox(memory, sessions)
 >>> outcome = toolbox.run("memory_search", {"query": "which port is staging on?"})

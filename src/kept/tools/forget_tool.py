@@ -90,7 +90,7 @@ def run_forget(toolbox: Toolbox, arguments: Mapping[str, Any]) -> ToolOutcome:
 def _run(toolbox: Toolbox, arguments: dict[str, Any]) -> ToolOutcome:
     token = arguments.pop("confirm", None)
     memory = toolbox.memory
-    plan = memory.plan_forget(
+    plan = memory.forgetting.plan(
         arguments.get("query"),
         session=arguments.get("session"),
         person=arguments.get("person"),
@@ -99,10 +99,10 @@ def _run(toolbox: Toolbox, arguments: dict[str, Any]) -> ToolOutcome:
     )
     if token is None or not plan.places:
         return ToolOutcome(utf8_safe(_plan_text(plan)), lambda: _plan_json(plan))
-    from kept.forgetting.open_forgetter import require_token
+    from kept.forgetting.memory_forgetting import require_token
 
     require_token(plan, token)
-    receipt = memory.forget(plan)
+    receipt = memory.forgetting.apply(plan)
     return ToolOutcome(utf8_safe(_receipt_text(receipt)), lambda: _receipt_json(receipt))
 
 

@@ -180,7 +180,7 @@ def passage_text(passage: Passage) -> str:
 
 
 def links_text(links: NoteLinks) -> str:
-    """Names of notes are data, so each link is a quoted line."""
+    """Return the links of a note. Names of notes are data, so each link is a quoted line."""
     parts = [plural(len(links.outgoing), "link") + " to other notes:"]
     parts += [
         quote(clip(one_line(f"line {link.line}: {_target(link)}"), _NAME_CHARS))

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
-from kept.indexing.viewpoint import visible_status
+from kept.indexing.viewers import visible_status
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.listings import TagCount
 from kept.memory import Memory
@@ -46,7 +46,7 @@ from kept.tools.tool_text import (
 )
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
-from kept.workspace.daily import daily_name, daily_parts, find_next_part, notes_folder_log
+from kept.workspace.daily import daily_name, daily_notes_in, daily_parts, find_next_part
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -61,7 +61,7 @@ _FORGED_SOURCE = re.compile(r"\(from (?=sessions/)")
 
 @frozen
 class ToolRequest:
-    """One call of a tool, with checked arguments."""
+    """One tool call, with checked arguments."""
 
     arguments: dict[str, Any]
     progress: Progress | None
@@ -182,14 +182,14 @@ class Toolbox:
         """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
         day, workspace = find_day(date, self.memory.clock.now()), self.memory.workspace
         for folder in self.memory.visible.own_folders:
-            if parts := daily_parts(workspace, day, notes_folder_log(folder)):
+            if parts := daily_parts(workspace, day, daily_notes_in(folder)):
                 return parts[0]
         return daily_name(workspace, day)
 
     def _with_links(self, outcome: ToolOutcome, path: str) -> ToolOutcome:
         if is_transcript_citation(path):
             raise UsageError("memory_get: a conversation has no links.", hint="Leave out 'links'.")
-        links = self.memory.links(path)
+        links = self.memory.notes.links(path)
         shape = links_json(links)
         data = {**outcome.data, "outgoing": shape["outgoing"], "incoming": shape["incoming"]}
         return ToolOutcome(f"{outcome.text}\n\n{links_text(links)}", lambda: data)

@@ -1,4 +1,4 @@
-"""What a browser may do with the pages: policy headers on every answer, and checks of every request.
+"""Browser protection: policy headers on every answer, and checks of every request.
 
 `Guard` has checked the Host before. Another page on this machine, on another port, counts as the same site for
 cookies; so `Sec-Fetch-Site` has to say that a request is from our own pages or from the person, and a change needs an
@@ -10,7 +10,7 @@ from __future__ import annotations
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-from kept.net.serving import App, Receive, Scope, Send
+from kept.net.serving import GRANT, App, Receive, Scope, Send, describe_refusal, refuse
 from kept.web.web_access import WebAccess
 
 OPEN_PATHS = ("/open", "/login", "/hello", "/static/")
@@ -58,7 +58,8 @@ class PolicyHeaders:
 class BrowserGuard:
     """ASGI application that refuses requests of other sites, and of browsers without a cookie of ours.
 
-    ``scope["kept.cookie"]`` has the cookie afterwards, or "" on a path that needs none.
+    ``scope["kept.cookie"]`` has the cookie afterwards, or "" on a path that needs none, and ``scope[GRANT]`` what it
+    allows.
     """
 
     def __init__(self, app: App, access: WebAccess, *, cookie_name: str, sign_in: App) -> None:
@@ -77,15 +78,21 @@ class BrowserGuard:
             await send_text(send, 403, refusal)
             return
         cookie = read_cookie(headers.get(b"cookie", ""), self.cookie_name)
-        is_known = bool(cookie) and self.access.knows_cookie(cookie)
-        scope["kept.cookie"] = cookie if is_known else ""
-        if is_known or scope["path"].startswith(OPEN_PATHS):
+        grant = self.access.grant_of(cookie) if cookie else None
+        scope["kept.cookie"] = cookie if grant else ""
+        if grant is not None:
+            scope[GRANT] = grant
+            if wait_s := self.access.wait_s(grant):
+                message = "These pages are asked for too often. Try again in a moment."
+                await refuse(send, 429, describe_refusal(scope["path"], 429, "rate_limited", message), wait_s=wait_s)
+                return
+        if grant is not None or scope["path"].startswith(OPEN_PATHS):
             await self.app(scope, receive, send)
         else:
             await self.sign_in(scope, receive, send)
 
     def _find_fault(self, scope: Scope, headers: dict[bytes, str]) -> str | None:
-        """Return why a request is refused whoever sends it, or None."""
+        """Return why a request is refused, independent of who sends it, or None."""
         is_change = scope["method"] not in ("GET", "HEAD")
         origin = headers.get(b"origin")
         if (origin is not None or is_change) and not is_own_origin(origin, headers.get(b"host", "")):

@@ -31,7 +31,7 @@ def load_choices(site: Site) -> FilterChoices:
     tags: tuple[tuple[str, int], ...] = ()
     sessions: list[SessionRecord] = []
     try:
-        counts = sorted(site.memory.tags(), key=lambda count: (-count.notes, count.tag))[:_MOST_TAGS]
+        counts = sorted(site.memory.notes.tags(), key=lambda count: (-count.notes, count.tag))[:_MOST_TAGS]
         tags = tuple(sorted((count.tag, count.notes) for count in counts))
         sessions = site.sessions.recent(limit=_RECENT_SESSIONS)
     except KeptError:

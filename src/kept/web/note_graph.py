@@ -23,7 +23,7 @@ _TURNS = (0.08, 0.21)
 _TITLE_CHARS = 26
 _CHAR_WIDTH, _MARGIN = 9.0, 24.0
 _RARE_NOTES = 30
-"""A tag of more notes says little about any two of them."""
+"""A tag that more notes have says little about any two of them."""
 
 Relation = Literal["links to", "linked from", "both", "tag", "name"]
 
@@ -122,9 +122,9 @@ def draw_graph(neighbours: Sequence[Neighbour], links: Sequence[tuple[str, str]]
     middle = (WIDTH / 2, height / 2)
     edges = [(*middle, node.x, node.y, node.neighbour.relation.replace(" ", "-")) for node in nodes]
     edges += [
-        (at[one].x, at[one].y, at[other].x, at[other].y, "between")
-        for one, other in links
-        if one in at and other in at and one != other
+        (at[start].x, at[start].y, at[end].x, at[end].y, "between")
+        for start, end in links
+        if start in at and end in at and start != end
     ]
     return NoteGraph(tuple(nodes), tuple(dict.fromkeys(edges)), left_out, middle, *_bounds(nodes, middle))
 

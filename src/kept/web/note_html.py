@@ -136,9 +136,9 @@ class _TokenWriter:
         stem = target
         for ending in NOTE_ENDINGS:
             stem = stem.removesuffix(ending)
-        found = self._setting.resolved.get(target) or self._setting.resolved.get(stem)
-        if found:
-            return note_url(found)
+        note_path = self._setting.resolved.get(target) or self._setting.resolved.get(stem)
+        if note_path:
+            return note_url(note_path)
         if "." not in target.rpartition("/")[2]:
             return None
         path = posixpath.normpath(posixpath.join(posixpath.dirname(self._setting.path), target.lstrip("/")))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from dataclasses import replace
 
 from kept import __version__
-from kept.bench.measurement import MeasurePlan, measure_sets, read_sets
+from kept.bench.measurement import MeasurePlan
 from kept.bench.report_page import PAGE, write_report
+from kept.bench.set_workers import measure_sets, read_sets
 from kept.bench.starter import write_starter
 from kept.clock import Clock
 from kept.config import Config
 from kept.errors import KeptError, UsageError
 from kept.values import frozen
+
+log = logging.getLogger(__name__)
 
 
 @frozen
@@ -73,7 +77,8 @@ class RecallRun:
                 write_report(os.path.dirname(self.report_path), measured, jobs=1, version=__version__, date=today)
             except KeptError as exc:
                 problem = f"{exc.message} {exc.hint}".strip()
-            except Exception as exc:  # noqa: BLE001 - shown on the page: nobody waits for this thread
+            except Exception as exc:  # the page shows it: nobody waits for this thread
+                log.exception("a measurement of recall failed")
                 problem = f"Unexpected error: {type(exc).__name__}: {exc}"
             with self._lock:
                 self._progress = RecallProgress(problem=problem)

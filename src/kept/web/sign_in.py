@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from kept.net.serving import Receive, Scope, Send
+from kept.grants import Grant
+from kept.net.serving import Receive, Scope, Send, note_route
 from kept.web.page_templates import PageTemplates
 from kept.web.web_access import COOKIE_DAYS, WebAccess
 
@@ -36,9 +37,9 @@ class SignIn:
         await (await self._show(Request(scope), "none"))(scope, receive, send)
 
     async def _show(self, request: Request, problem: str, status: int = 401) -> Response:
-        return await self._page(
-            "sign_in.html", request, status, problem=problem, has_token=self._access.has_token, agent=self._agent_id
-        )
+        access = self._access
+        values = {"problem": problem, "has_token": access.has_token, "takes_links": access.takes_links}
+        return await self._page("sign_in.html", request, status, agent=self._agent_id, **values)
 
     async def _page(self, template: str, request: Request, status: int, **values: Any) -> Response:
         theme = request.cookies.get("kept-theme", "auto")
@@ -51,6 +52,7 @@ class SignIn:
         The answer is a page that leads on, rather than a redirect: after a link on another page, a browser would
         not send the cookie with the redirect.
         """
+        note_route(request.scope, "/open")
         if not self._access.take_link_key(request.query_params.get("key", "")):
             if request.scope["kept.cookie"]:
                 return RedirectResponse("/", 303)
@@ -58,25 +60,30 @@ class SignIn:
         return self._signed_in(request, await self._page("opening.html", request, 200))
 
     async def _log_in(self, request: Request) -> Response:
+        note_route(request.scope, "/login")
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
             if len(body) > _MOST_BYTES:
                 return await self._show(request, "wrong")
         fields = parse_qs(body.decode("utf-8", "replace"))
-        if not self._access.accepts_token("".join(fields.get("token", []))):
+        grant = self._access.find_grant("".join(fields.get("token", [])))
+        if grant is None:
             return await self._show(request, "wrong")
-        return self._signed_in(request, RedirectResponse("/", 303))
+        if grant.person is not None or grant.agent not in (None, self._agent_id):
+            return await self._show(request, "other", 403)
+        return self._signed_in(request, RedirectResponse("/", 303), grant)
 
     async def _hello(self, request: Request) -> Response:
         """Prove to another `kept web` that this server is for the same agent."""
+        note_route(request.scope, "/hello")
         return PlainTextResponse(self._access.answer(request.query_params.get("challenge", "")[:_MOST_CHALLENGE]))
 
-    def _signed_in(self, request: Request, response: Response) -> Response:
+    def _signed_in(self, request: Request, response: Response, grant: Grant | None = None) -> Response:
         is_secure = request.headers.get("x-forwarded-proto", "") == "https"
         response.set_cookie(
             self._cookie_name,
-            self._access.make_cookie(),
+            self._access.make_cookie(grant),
             max_age=COOKIE_DAYS * 86_400,
             httponly=True,
             samesite="strict",

@@ -1,4 +1,4 @@
-"""Lines of a transcript as a page shows them: messages, calls of tools with their results, and what happened between.
+"""Lines of a transcript as a page shows them: messages, tool calls with their results, and what happened between.
 
 Secrets are redacted, as everywhere that a conversation is shown.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from kept.context.context_parts import PARTS, read_context
 from kept.limits import clip, one_line
 from kept.redact import redact
-from kept.sessions.client_markup import strip_markup
+from kept.sessions.client_markup import is_hidden, strip_markup
 from kept.sessions.entries import (
     FLUSH,
     Attachment,
@@ -30,6 +30,7 @@ from kept.sessions.entries import (
     UnknownEntry,
 )
 from kept.sessions.receipt_lines import is_receipt
+from kept.sessions.spoken import SHOWN_SPEAKERS
 from kept.sessions.transcript import Damage, TranscriptLine
 from kept.values import frozen
 from kept.web.note_html import NoteSetting, render_note
@@ -37,9 +38,6 @@ from kept.web.note_html import NoteSetting, render_note
 MOST_CHARS = 60_000
 """Characters of one text that are shown."""
 _SUMMARY_CHARS = 120
-_MARKUP_FLAG = "isMeta"
-"""Metadata of messages that Claude Code wrote for the model and does not show."""
-_SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
 _PLAIN = NoteSetting("", {}, has_anchors=False)
 
 
@@ -113,14 +111,14 @@ def _view(line: TranscriptLine, results: Mapping[str, ToolResult], calls: set[st
 def _view_message(
     number: int, message: Message, when: dt.datetime, results: Mapping[str, ToolResult], calls: set[str]
 ) -> TalkView | None:
-    if message.role == "system" and message.metadata.get(_MARKUP_FLAG):
+    if is_hidden(message):
         return None
     blocks = tuple(
         view for block in message.content if (view := _view_block(block, message.role, results, calls)) is not None
     )
     if not blocks:
         return None
-    speaker = message.speaker or _SPEAKERS[message.role]
+    speaker = message.speaker or SHOWN_SPEAKERS[message.role]
     model = message.model or ""
     return TalkView(number, message.role, when, speaker, blocks, _view_context(message), model)
 

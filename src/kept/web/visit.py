@@ -1,4 +1,4 @@
-"""A visit: one request of a browser, and what a page needs to answer it. And the list of pages that a screen has."""
+"""A visit: one request of a browser, with what a page needs to answer it; and the pages of a screen."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from kept.grants import TokenScope
 from kept.memory import Memory
 from kept.values import frozen
 from kept.web.browser_guard import policy
@@ -109,6 +110,8 @@ class Page:
 
     path: str
     handler: Handler
+    scope: TokenScope
+    """Scope that a visitor needs who came with a token."""
     methods: tuple[str, ...] = ("GET",)
 
 

@@ -1,4 +1,4 @@
-"""Who may use the pages: one-time links, cookies, the token for other addresses, and tokens against forged forms.
+"""Access to the pages: one-time links, cookies, the token for other addresses, and tokens against forged forms.
 
 Everything is signed with a key of the agent (``web.key``), so a tab survives a restart of the server, and a second
 `kept web` can make a link for the server that runs already.
@@ -12,21 +12,30 @@ import secrets
 from threading import Lock
 
 from kept.clock import Clock
+from kept.grants import Grant, grant_of_settings
+from kept.net.serving import TokenGate
 
 LINK_MINUTES = 15
 COOKIE_DAYS = 30
 _FAILURES_PER_MINUTE = 10
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
+_BY_LINK, _BY_SETTING = "", "settings"
+"""What a cookie has in the place of the id of a token, if it was got by a one-time link or by the setting's token."""
 
 
 class WebAccess:
     """Makes and checks everything that proves who a browser is. Safe to share between threads."""
 
-    def __init__(self, key: bytes, clock: Clock, *, token: str | None = None) -> None:
+    def __init__(
+        self, key: bytes, clock: Clock, *, token: str | None = None, gate: TokenGate | None = None, realm: str = ""
+    ) -> None:
+        """``gate`` has further tokens that open the pages. Cookies of one realm are not valid in another."""
         self._key = key
         self._clock = clock
         self._token = token
+        self._gate = gate
+        self._realm = realm
         self._started_ms = self._now_ms()
         self._used: set[str] = set()
         self._failures: list[int] = []
@@ -34,7 +43,12 @@ class WebAccess:
 
     @property
     def has_token(self) -> bool:
-        return bool(self._token)
+        return bool(self._token) or self._gate is not None
+
+    @property
+    def takes_links(self) -> bool:
+        """True unless everybody needs a token."""
+        return self._gate is None or not self._gate.is_required
 
     # one-time links
 
@@ -48,7 +62,7 @@ class WebAccess:
         A key from before this server started may have been used with the server before it, so it is not accepted.
         """
         body = self._unsealed("link", key)
-        if body is None:
+        if body is None or not self.takes_links:
             return False
         issued_ms = int(body.partition(".")[0], 16)
         if not self._started_ms <= issued_ms <= self._now_ms() < issued_ms + LINK_MINUTES * _MINUTE_MS:
@@ -61,26 +75,47 @@ class WebAccess:
 
     # the token
 
-    def accepts_token(self, token: str) -> bool:
-        """Compare a token with that of the settings. After ten wrong ones in a minute, every token is refused."""
+    def find_grant(self, token: str) -> Grant | None:
+        """Return what a token allows. After ten wrong ones in a minute, the token of the settings is refused."""
+        sent = token.strip().encode("utf-8", "replace")
+        if self._gate is not None and (grant := self._gate.find(sent)):
+            return grant
         now_ms = self._now_ms()
         with self._lock:
             self._failures = [moment for moment in self._failures if now_ms - moment < _MINUTE_MS]
             if not self._token or len(self._failures) >= _FAILURES_PER_MINUTE:
-                return False
-            if hmac.compare_digest(token.strip().encode("utf-8", "replace"), self._token.encode()):
-                return True
+                return None
+            if hmac.compare_digest(sent, self._token.encode()):
+                return Grant(_BY_SETTING, "gateway.web.token", frozenset({"admin"}))
             self._failures.append(now_ms)
-            return False
+            return None
 
     # cookies and forms
 
-    def make_cookie(self) -> str:
-        return self._sealed("cookie", f"{self._now_ms() + COOKIE_DAYS * _DAY_MS:x}.{secrets.token_urlsafe(12)}")
+    def make_cookie(self, grant: Grant | None = None) -> str:
+        """Return a cookie for who has a token, or has followed a one-time link."""
+        expires_ms = self._now_ms() + COOKIE_DAYS * _DAY_MS
+        holder = grant.token_id if grant else _BY_LINK
+        return self._sealed("cookie", f"{expires_ms:x}.{secrets.token_urlsafe(12)}.{holder}")
 
-    def knows_cookie(self, cookie: str) -> bool:
+    def grant_of(self, cookie: str) -> Grant | None:
+        """Return what a cookie allows now, or None. It ends with the token that it was got by."""
         body = self._unsealed("cookie", cookie)
-        return body is not None and self._now_ms() < int(body.partition(".")[0], 16)
+        if body is None:
+            return None
+        expires, _, rest = body.partition(".")
+        if self._now_ms() >= int(expires, 16):
+            return None
+        holder = rest.partition(".")[2]
+        if holder == _BY_LINK:
+            return grant_of_settings("kept web") if self.takes_links else None
+        if holder == _BY_SETTING:
+            return grant_of_settings("gateway.web.token")
+        return self._gate.find_by_id(holder) if self._gate is not None else None
+
+    def wait_s(self, grant: Grant) -> float:
+        """Count a request. Return how long its sender has to wait, or 0."""
+        return self._gate.wait_s(grant) if self._gate is not None else 0.0
 
     def form_token(self, cookie: str) -> str:
         """Return the token that every form of this browser has to send back."""
@@ -107,7 +142,7 @@ class WebAccess:
 
     def _sign(self, purpose: str, body: str) -> str:
         # A token that is changed in the settings ends every visit.
-        message = f"{purpose}\0{self._token or ''}\0{body}".encode("utf-8", "replace")
+        message = f"{self._realm}{purpose}\0{self._token or ''}\0{body}".encode("utf-8", "replace")
         return hmac.new(self._key, message, hashlib.sha256).hexdigest()
 
     def _now_ms(self) -> int:

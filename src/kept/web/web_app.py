@@ -18,7 +18,8 @@ from starlette.routing import Route
 from kept.config.secrets import secrets_of
 from kept.error_statuses import status_of
 from kept.errors import KeptError, UsageError
-from kept.net.serving import App, Guard
+from kept.grants import Grant
+from kept.net.serving import GRANT, App, Guard, note_route
 from kept.redact import Redactor
 from kept.web.browser_guard import BrowserGuard, PolicyHeaders
 from kept.web.page_templates import PageTemplates
@@ -66,6 +67,7 @@ def make_web_app(
 
 
 async def _static(file: StaticFile, request: Request) -> Response:
+    note_route(request.scope, "/static/{name}")
     return file.answer(request.headers.get("if-none-match", ""))
 
 
@@ -83,7 +85,9 @@ class PageRunner:
         async def answer(request: Request) -> Response:
             cookie: str = request.scope["kept.cookie"]
             visit = self._visit(request, {}, screen)
+            note_route(request.scope, page.path)
             try:
+                self._require_scope(request.scope[GRANT], page)
                 if request.method == "POST":
                     visit = self._visit(request, await self._read_form(request, cookie), screen)
                 return await self._run(page, visit)
@@ -96,6 +100,11 @@ class PageRunner:
                 return await self._in_thread(partial(self._show_failure, visit, exc))
 
         return answer
+
+    def _require_scope(self, grant: Grant, page: Page) -> None:
+        grant.require_agent(self._site.config.agent_id)
+        grant.require_everybody()
+        grant.require(page.scope)
 
     async def _run(self, page: Page, visit: Visit) -> Response:
         if inspect.iscoroutinefunction(page.handler):

@@ -7,6 +7,7 @@ one of `kept chat`, or another one that a page names.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
@@ -28,6 +29,8 @@ from kept.llm.base import ChatModel
 from kept.responder.dispatcher import Dispatcher
 from kept.responder.local_conversation import DEFAULT_CONVERSATION, LocalConversation
 from kept.web.site import POLL_S, Site
+
+log = logging.getLogger(__name__)
 
 _MAX_EVENTS = 20_000
 """Pieces of one answer that are kept for browsers. The transcript has the whole answer in any case."""
@@ -125,10 +128,10 @@ class WebChat:
             await asyncio.wait([answer.task])
 
     def decide(self, approval_id: str, *, allow: bool) -> None:
-        """Decide about a call of a tool that the agent has asked for."""
+        """Decide about a tool call that the agent has asked for."""
         decision = self._decisions.get(approval_id)
         if decision is None or decision.done():
-            raise UsageError("The agent does not wait for this decision any more.")
+            raise UsageError("The agent no longer waits for this decision.")
         decision.set_result(allow)
 
     async def close(self) -> None:
@@ -173,7 +176,8 @@ class WebChat:
                 await conversation.stop()
         except KeptError as exc:
             answer.add(type="error", text=f"{exc.message} {exc.hint}".strip())
-        except Exception as exc:  # noqa: BLE001 - shown on the page: an answer that fails must not end the server
+        except Exception as exc:  # an answer that fails must not end the server
+            log.exception("an answer failed")
             answer.add(type="error", text=f"Unexpected error: {type(exc).__name__}: {exc}")
         finally:
             del self._answers[name]

@@ -6,4 +6,18 @@ another workspace and `templates` are those of a new one.
 
 `daily` says where daily notes are. `vault` reads that from the settings of Obsidian and Logseq, in the formats of
 `date_format`. `ignored` applies .gitignore and .keptignore, and `survey` reports what is left out.
+
+addition, note_entry       a text to add, as a value; how it is set apart from the rest of a note
+replacement                replaces a fact: the old line is struck through, the new one says what it was
+validity, mark_words, statements
+                           when a line holds; the statements of a note
+fact_match, fact_pairs     compare facts by their words
+proposal, line_edit        a change that a person may accept, and making it
+note_edit, common_ends     replace a whole note as a person edited it
+change_recorder            how a writer reports its changes to the history
+projects                   folders of notes, each for one repository
+memory_size                whether MEMORY.md has outgrown its share of a prompt
+synchronised, conflict_copies
+                           folders that other machines have too, and the copies that these leave
+conflict_marks             marks around versions of a passage that several machines changed
 """

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kept.clock import Clock
-from kept.records import PRIVATE_FOLDER, PROJECTS_FOLDER, NearFact, Written
+from kept.records import NearFact, Written
 from kept.values import frozen
+from kept.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 from kept.workspace.change_recorder import ChangeRecorder
 from kept.workspace.workspace import Workspace
 

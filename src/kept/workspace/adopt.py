@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from kept.durable import locked, write_atomic
+from kept.durable import write_atomic
 from kept.errors import KeptError
+from kept.file_lock import locked
+from kept.limits import utf8_path
 from kept.records import Problem
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
@@ -65,12 +67,12 @@ def adopt_notes(
         copying = _Copying(source, root, target, workspace, max_bytes, instructions, recorder)
         for name in sorted(_iter_markdown(source, root, problems)):
             if not is_indexed_name(name):
-                outcomes["left_out"].append(_shown(name))
+                outcomes["left_out"].append(utf8_path(name))
                 continue
             try:
-                outcomes[copying.adopt(name, dry_run=dry_run)].append(_shown(name))
+                outcomes[copying.adopt(name, dry_run=dry_run)].append(utf8_path(name))
             except KeptError as exc:
-                problems.append(Problem(_shown(os.path.join(folder, name)), exc.message))
+                problems.append(Problem(utf8_path(os.path.join(folder, name)), exc.message))
     return NotesAdopted(**{kind: tuple(names) for kind, names in outcomes.items()}, problems=tuple(problems))
 
 
@@ -131,14 +133,14 @@ def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) ->
         try:
             entries = _list(source, folder)
         except OSError as exc:
-            problems.append(Problem(_shown(folder), f"cannot be read ({exc.strerror})"))
+            problems.append(Problem(utf8_path(folder), f"cannot be read ({exc.strerror})"))
             continue
         for name, is_folder, is_link in entries:
             path = os.path.join(folder, name)
             if is_folder:
                 waiting += [path] if folder != root or name == MEMORY_FOLDER else []
             elif is_markdown(name) and is_link:
-                problems.append(Problem(_shown(path), "is a symbolic link, which is not followed"))
+                problems.append(Problem(utf8_path(path), "is a symbolic link, which is not followed"))
             elif is_markdown(name):
                 yield os.path.relpath(path, root).replace(os.sep, "/")
 
@@ -151,7 +153,3 @@ def _list(source: OpenWorkspace, folder: str) -> list[tuple[str, bool, bool]]:
             return [(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in listing]
     finally:
         os.close(handle)
-
-
-def _shown(name: str) -> str:
-    return os.fsencode(name).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""How a writer of notes reports its changes to the history, without knowing how they are stored."""
+"""Interface by which writers of notes report changes to the history, without knowing how they are stored."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Literal, Protocol
 
 from kept.values import frozen
 
-ChangeKind = Literal["baseline", "add", "edit", "remove", "rename", "import", "undo", "by_hand", "review", "forget"]
+ChangeKind = Literal[
+    "baseline", "add", "edit", "remove", "rename", "import", "undo", "by_hand", "review", "forget", "merge"
+]
 """Kind of a change. ``baseline``: the note as it was when the history first saw it. ``by_hand``: made by another
-program, such as an editor, and noticed afterwards. ``forget``: it removed a text for good, and cannot be taken back."""
+program, such as an editor, and noticed afterwards. ``forget``: it removed a text for good, and cannot be taken back.
+``merge``: it brought what other machines wrote."""
 
 
 @frozen

@@ -10,8 +10,8 @@ import os
 import re
 from functools import lru_cache
 
-from kept.records import PROJECTS_FOLDER
 from kept.values import frozen
+from kept.visibility import PROJECTS_FOLDER
 from kept.workspace.workspace import MEMORY_FOLDER, Workspace
 
 DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})(?:-([2-9]|[1-9]\d{1,2}))?\.md$", re.IGNORECASE)
@@ -23,7 +23,7 @@ _ISO = "YYYY-MM-DD"
 
 @frozen
 class DailyNotes:
-    """Folder and file name of daily notes. A note named 2026-11-16.md counts as one in every folder."""
+    """Folder and file name of daily notes. A note named 2026-11-16.md is a daily note in any folder."""
 
     folder: str = MEMORY_FOLDER
     """Path in the workspace, empty for the workspace itself."""
@@ -64,7 +64,7 @@ class DailyNotes:
         return format_date(self.format, day)
 
 
-KEPTS_OWN = DailyNotes()
+DEFAULT_DAILY_NOTES = DailyNotes()
 
 
 @lru_cache(maxsize=8)
@@ -77,7 +77,7 @@ def _compile(folder: str, text: str) -> re.Pattern[str]:
 def get_daily_notes(workspace: Workspace) -> DailyNotes:
     """Return where the daily notes of a workspace are. In a vault, this reads its settings."""
     if workspace.layout == "kept":
-        return KEPTS_OWN
+        return DEFAULT_DAILY_NOTES
     from kept.workspace.vault import read_daily_notes
 
     return read_daily_notes(workspace)
@@ -85,11 +85,11 @@ def get_daily_notes(workspace: Workspace) -> DailyNotes:
 
 def project_daily_notes(project: str) -> DailyNotes:
     """Return where the daily notes of a project are."""
-    return notes_folder_log(f"{PROJECTS_FOLDER}/{project}")
+    return daily_notes_in(f"{PROJECTS_FOLDER}/{project}")
 
 
-def notes_folder_log(folder: str) -> DailyNotes:
-    """Return where the daily notes are of a folder that has its own: that of a project, or of a person."""
+def daily_notes_in(folder: str) -> DailyNotes:
+    """Return where the daily notes of a project's or person's folder are."""
     return DailyNotes(folder)
 
 

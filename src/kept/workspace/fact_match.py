@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kept.records import FactRelation, NearFact
 from kept.values import frozen
+from kept.workspace.common_ends import count_common_ends
 
 if TYPE_CHECKING:
     from kept.workspace.statements import Statement
@@ -78,14 +79,7 @@ def compare_facts(new: FactWords, old: FactWords, *, is_near: bool = False) -> F
 
 def _has_same_frame(left: Sequence[str], right: Sequence[str]) -> bool:
     """Return whether two facts differ in one place only: "The cache is in Paris", "The cache is in Bonn"."""
-    shorter = min(len(left), len(right))
-    start = 0
-    while start < shorter and left[start] == right[start]:
-        start += 1
-    end = 0
-    while end < shorter - start and left[-1 - end] == right[-1 - end]:
-        end += 1
-    return start + end >= max(_MIN_FRAME_WORDS, _MIN_SHARE * shorter)
+    return sum(count_common_ends(left, right)) >= max(_MIN_FRAME_WORDS, _MIN_SHARE * min(len(left), len(right)))
 
 
 def may_be_fact(text: str) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kept.durable import locked, write_atomic
+from kept.durable import write_atomic
 from kept.errors import CitationMismatch, KeptError, NoteTooLarge
+from kept.file_lock import locked
 from kept.records import cite
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording

@@ -21,7 +21,7 @@ def find_overgrowth(workspace: Workspace, *, limit_tokens: int) -> str:
             with open(path, encoding="utf-8", errors="replace") as file:
                 tokens = estimate_tokens(file.read().strip("\n"))
         except OSError:
-            continue  # missing, or reported by whoever reads it
+            continue  # missing, or reported by the code that reads it
         if tokens > limit_tokens:
             return (
                 f"{name} has about {tokens:,} tokens. The first {limit_tokens:,} are in every prompt of the agent; the "

@@ -12,10 +12,12 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from kept.durable import locked, write_atomic
+from kept.durable import write_atomic
 from kept.errors import NoteConflict, NoteTooLarge, PathRefused
+from kept.file_lock import locked
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
+from kept.workspace.common_ends import count_common_ends
 from kept.workspace.line_edit import require_editable
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import NoteText, OpenWorkspace
@@ -62,7 +64,7 @@ def save_text(
 ) -> bool:
     """Write the text of a note in one atomic write. Return False if it is the same already.
 
-    Raise NoteConflict, and change nothing, if the note is not the one with that digest any more.
+    Raise NoteConflict, and change nothing, if the note no longer has that digest.
     """
     workspace.require()
     with (
@@ -143,12 +145,7 @@ def _merge(old: Sequence[_RawLine], text: str, path: str) -> str:
 def _matching(old: Sequence[_RawLine], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
     """Return ranges of old lines and of the new lines in their place. In equal ranges, both have one line."""
     shown = [line.shown for line in old]
-    head = 0
-    while head < min(len(shown), len(new)) and shown[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(shown), len(new)) - head and shown[-1 - tail] == new[-1 - tail]:
-        tail += 1
+    head, tail = count_common_ends(shown, new)
     middle = difflib.SequenceMatcher(
         None, shown[head : len(shown) - tail], new[head : len(new) - tail], autojunk=len(new) > 2_000
     )

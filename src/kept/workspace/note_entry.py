@@ -1,4 +1,4 @@
-"""How a text is appended to a note, so that it stays apart from what the note already says."""
+"""Appends a text to a note, so that it stays apart from what the note already says."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _list_marker(text: str) -> str:
 
 
 def blank_lines(before: str, entry: NoteEntry, *, ends_line: bool) -> str:
-    """Return what stands between a note and the entry. ``ends_line``: the last line of the note is whole."""
+    """Return the text between a note and the entry. ``ends_line``: the last line of the note is whole."""
     lead = "" if ends_line else "\n"
     if not entry.tight and not (ends_line and before.endswith("\n\n")):
         lead += "\n"

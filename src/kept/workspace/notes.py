@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from kept.clock import Clock
-from kept.durable import append_durably, locked, write_atomic
+from kept.durable import append_durably, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
+from kept.file_lock import locked
 from kept.records import NearFact, Passage, Written, is_fact_list
 from kept.workspace.change_recorder import ChangeRecorder, recording
-from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, notes_folder_log, part_name
+from kept.workspace.daily import DailyNotes, daily_notes_in, daily_parts, get_daily_notes, part_name
 from kept.workspace.fact_match import find_near_facts, may_be_fact, sort_near
 from kept.workspace.note_entry import blank_lines, plan_entry
 from kept.workspace.opened import OpenWorkspace, decode, require_utf8
@@ -94,7 +95,7 @@ def append_entry(
     compare = None if again or not may_be_fact(text) else partial(find_near, workspace, text, folder=folder, known=near)
     if to == "daily":
         # The date is taken under the lock: two writers around midnight each get the day they wrote on.
-        daily = notes_folder_log(folder) if folder else get_daily_notes(workspace)
+        daily = daily_notes_in(folder) if folder else get_daily_notes(workspace)
         return _append_daily(
             workspace, daily, text, clock.now(), max_bytes, by_tool=by_tool, recorder=recorder, compare=compare
         )

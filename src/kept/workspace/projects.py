@@ -9,17 +9,18 @@ another project.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kept.config.layers import check_agent_id
-from kept.durable import locked, write_atomic
+from kept.durable import write_atomic
 from kept.errors import ConfigError, NoteNotFound, ProjectNotFound, UsageError, WorkspaceError
+from kept.file_lock import locked
 from kept.git_remote import find_remote, find_root, folder_key, normalise_remote, repository_keys
 from kept.limits import is_utf8
-from kept.records import PROJECT_MARKER, PROJECTS_FOLDER
 from kept.safe_yaml import YamlRefused, load_yaml
 from kept.values import frozen
+from kept.visibility import PROJECT_MARKER, PROJECTS_FOLDER
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace, has_projects
@@ -193,6 +194,23 @@ def plan_project(workspace: Workspace, folder: str, name: str | None = None) -> 
 def add_project(workspace: Workspace, project: Project, *, recorder: ChangeRecorder | None = None) -> None:
     """Write PROJECT.md with the repository of a new project."""
     workspace.require()
+    _edit_marker(workspace, project, lambda text: _marker_text(project, text or ""), recorder)
+
+
+def remove_project(workspace: Workspace, name: str, *, recorder: ChangeRecorder | None = None) -> str:
+    """Take the repositories out of PROJECT.md, and return the folder of the project. Its notes stay."""
+    project = Project(get_project(workspace, name))
+    _edit_marker(workspace, project, lambda text: None if text is None else _without_keys(text), recorder)
+    return os.path.join(workspace.root, project.folder)
+
+
+def _edit_marker(
+    workspace: Workspace,
+    project: Project,
+    edit: Callable[[str | None], str | None],
+    recorder: ChangeRecorder | None,
+) -> None:
+    """Write PROJECT.md as ``edit`` returns it, unless that is None. ``edit`` gets None if there is no such file."""
     path = os.path.join(workspace.root, project.folder, PROJECT_MARKER)
     with (
         locked(workspace.root, wait_s=_LOCK_WAIT_S, purpose="writing to this workspace"),
@@ -202,27 +220,11 @@ def add_project(workspace: Workspace, project: Project, *, recorder: ChangeRecor
             note = opened.read_found(path, max_bytes=_MAX_BYTES)
         except NoteNotFound:
             note = None
-        data = _marker_text(project, note.text if note else "").encode("utf-8")
-        with recording(recorder, workspace.cite(path), note.raw if note else None, data, kind="edit"):
-            write_atomic(path, data, dir_fd=opened.folder_to_write(path))
-
-
-def remove_project(workspace: Workspace, name: str, *, recorder: ChangeRecorder | None = None) -> str:
-    """Take the repositories out of PROJECT.md, and return the folder of the project. Its notes stay."""
-    project = Project(get_project(workspace, name))
-    path = os.path.join(workspace.root, project.folder, PROJECT_MARKER)
-    with (
-        locked(workspace.root, wait_s=_LOCK_WAIT_S, purpose="writing to this workspace"),
-        OpenWorkspace(workspace) as opened,
-    ):
-        try:
-            note = opened.read_found(path, max_bytes=_MAX_BYTES)
-        except NoteNotFound:
-            return os.path.join(workspace.root, project.folder)
-        data = _without_keys(note.text).encode("utf-8")
-        with recording(recorder, workspace.cite(path), note.raw, data, kind="edit"):
-            write_atomic(path, data, dir_fd=opened.folder_to_write(path))
-    return os.path.join(workspace.root, project.folder)
+        text = edit(note.text if note else None)
+        if text is not None:
+            data = text.encode("utf-8")
+            with recording(recorder, workspace.cite(path), note.raw if note else None, data, kind="edit"):
+                write_atomic(path, data, dir_fd=opened.folder_to_write(path))
 
 
 def check_project_name(name: str) -> str:
@@ -283,13 +285,13 @@ def _split(text: str) -> tuple[list[str], str]:
 def _without_keys(text: str) -> str:
     """Return PROJECT.md without the lines of the properties that name repositories and folders."""
     properties, body = _split(text)
-    kept: list[str] = []
+    remaining: list[str] = []
     is_cut = False
     for line in properties:
         if line[:1] not in (" ", "\t", "-", "#", ""):
             is_cut = line.partition(":")[0].strip() in ("remote", "remotes", "folder")
         if not is_cut:
-            kept.append(line)
-    if not kept:
+            remaining.append(line)
+    if not remaining:
         return body.lstrip("\n")
-    return "\n".join(["---", *kept, "---", body])
+    return "\n".join(["---", *remaining, "---", body])

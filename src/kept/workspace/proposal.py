@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any, Literal, get_args
 
 from kept.durable import write_atomic
+from kept.limits import text_value
 from kept.values import frozen
 from kept.workspace.line_edit import LineEdit, digest_of_lines
 
@@ -61,26 +62,20 @@ def parse_proposal(shape: Any) -> Proposal:
     try:
         edits = tuple(
             LineEdit(
-                _text(edit["path"]),
+                text_value(edit["path"]),
                 _line(edit["startLine"]),
                 _line(edit["endLine"]),
-                _text(edit["digest"]),
-                _text(edit["text"]),
+                text_value(edit["digest"]),
+                text_value(edit["text"]),
             )
             for edit in shape["edits"]
         )
         kind = shape["kind"]
         if kind not in get_args(ProposalKind) or not edits:
             raise ValueError(kind)
-        return Proposal(kind, edits, _text(shape["reason"]), _text(shape["source"]))
+        return Proposal(kind, edits, text_value(shape["reason"]), text_value(shape["source"]))
     except (KeyError, TypeError) as exc:
         raise ValueError(str(exc)) from exc
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r:.40} is not text")
-    return value
 
 
 def _line(value: Any) -> int:

@@ -36,12 +36,12 @@ def remove_lines(raw: bytes, ranges: Iterable[tuple[int, int]], path: str) -> by
         is_blank_before = before < 1 or not lines[before - 1].strip()
         if is_blank_before and after <= len(lines) and not lines[after - 1].strip():
             dropped.add(after)
-    kept = "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
-    if codec != "utf-8" and not kept.startswith("\ufeff"):
-        kept = f"\ufeff{kept}"  # the mark stands before the first line, which is gone
-    elif raw.startswith(b"\xef\xbb\xbf") and not kept.startswith("\ufeff"):
-        kept = f"\ufeff{kept}"
-    return kept.encode(codec, "surrogateescape" if codec == "utf-8" else "strict")
+    remaining = "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
+    if codec != "utf-8" and not remaining.startswith("\ufeff"):
+        remaining = f"\ufeff{remaining}"  # the byte order mark was before the first line, which is gone
+    elif raw.startswith(b"\xef\xbb\xbf") and not remaining.startswith("\ufeff"):
+        remaining = f"\ufeff{remaining}"
+    return remaining.encode(codec, "surrogateescape" if codec == "utf-8" else "strict")
 
 
 def _codec_of(raw: bytes) -> str:

@@ -14,8 +14,9 @@ import re
 from dataclasses import replace
 
 from kept.clock import Clock
-from kept.durable import locked
 from kept.errors import CitationMismatch, EmptyNote, UsageError
+from kept.file_lock import locked
+from kept.limits import clip, one_line
 from kept.records import Written, cite
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder
@@ -69,7 +70,7 @@ def replace_fact(
     folder: str | None = None,
     recorder: ChangeRecorder | None = None,
 ) -> Written:
-    """Write a fact in place of the one that is cited. Raise an error, and change nothing, if that is another line.
+    """Write a fact in place of the cited one. Change nothing and raise if the citation is not one current fact.
 
     A date in the text (``since 2026-11-03``) is the day from which it holds; without one, it is today.
     """
@@ -98,7 +99,7 @@ def replace_fact(
                     f"{reference.citation} is a row of a table.", hint="Write TEXT as a row, | … |, or name a note."
                 )
             edit = LineEdit(path, old.first_line, old.last_line, digest, struck)
-            edits, written = _plan_beside(note.text, edit, old, line)
+            edits, written = _plan_above(note.text, edit, old, line)
             apply_locked(workspace, edits, max_bytes=max_bytes, by_tool=by_tool, recorder=recorder)
             return replace(written, degraded=tuple(recorder.notices) if recorder else ())
         edit = LineEdit(path, old.first_line, old.last_line, digest, struck)
@@ -112,7 +113,7 @@ def replace_fact(
             folder=folder,
             recorder=recorder,
         )
-        # The new text comes first: if the next write fails, the memory has one line too many, and none too few.
+        # The new text comes first: if the next write fails, both facts are present, and none is lost.
         # Lines are only appended, so those of the old fact are where they were, even in the same note.
         apply_locked(workspace, [edit], max_bytes=max_bytes, by_tool=by_tool, recorder=recorder)
         replaced = cite(path, old.first_line, old.last_line)
@@ -126,7 +127,7 @@ def _require_other_words(old: Statement, text: str, reference: FactReference) ->
         raise CitationMismatch(f"{reference.citation} says the same already, so nothing was written.", hint=hint)
 
 
-def _plan_beside(note: str, strike: LineEdit, old: Statement, line: str) -> tuple[list[LineEdit], Written]:
+def _plan_above(note: str, strike: LineEdit, old: Statement, line: str) -> tuple[list[LineEdit], Written]:
     """Return the edits that write a line above the one that is struck through, and where it is then.
 
     If the note has the new line already, perhaps since a moment ago, that line gets the marks instead.
@@ -143,8 +144,8 @@ def _plan_beside(note: str, strike: LineEdit, old: Statement, line: str) -> tupl
                 strike.path, at, at, replaced=replaced
             )
     above = _above(line, note.split("\n")[old.first_line - 1], old)
-    by = above.count("\n") + 1
-    replaced = cite(strike.path, old.first_line + by, old.last_line + by)
+    shift = above.count("\n") + 1
+    replaced = cite(strike.path, old.first_line + shift, old.last_line + shift)
     edit = replace(strike, text=f"{above}\n{strike.text}")
     return [edit], Written(strike.path, old.first_line, old.first_line, replaced=replaced)
 
@@ -172,14 +173,11 @@ def find_fact(note: str, reference: FactReference) -> Statement:
     if facts and not holding:
         raise CitationMismatch(f"{reference.citation} no longer holds: it was replaced already.")
     if not facts:
-        raise CitationMismatch(f"{reference.citation} has no fact: it is a heading, code or a rule.", hint=_HINT)
-    choices = "; ".join(f"line {fact.first_line}: {_clip(fact.text)}" for fact in holding[:3])
+        raise CitationMismatch(
+            f"{reference.citation} has no fact: it is a heading, code or a horizontal rule.", hint=_HINT
+        )
+    choices = "; ".join(f"line {fact.first_line}: {clip(one_line(fact.text), _SHOWN_CHARS)}" for fact in holding[:3])
     raise CitationMismatch(f"{reference.citation} has {len(holding)} facts ({choices}).", hint="Cite one line.")
-
-
-def _clip(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
 def strike_lines(lines: list[str], until: dt.date) -> str:
@@ -195,7 +193,7 @@ def _with_marks(text: str, old: Statement, today: dt.date) -> tuple[str, dt.date
     since = validity.since if validity and validity.since else None
     if since and old.validity and old.validity.since and since < old.validity.since:
         hint = f"Name a later day, or change {old.validity.since} in the old line."
-        raise UsageError(f"The old line holds since {old.validity.since}, which is after {since}.", hint=hint)
+        raise UsageError(f"The old line has held since {old.validity.since}, which is after {since}.", hint=hint)
     was = "" if validity and validity.was else old_value(plain_fact(old.text), plain_fact(marked.text))
     if since and (was == "" or not text.endswith(")")):
         return text, since

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from kept.errors import WorkspaceError
-from kept.limits import is_utf8
-from kept.workspace.daily import DAILY_NOTE, KEPTS_OWN, DailyNotes
+from kept.limits import is_utf8, text_or_empty
+from kept.workspace.daily import DAILY_NOTE, DEFAULT_DAILY_NOTES, DailyNotes
 from kept.workspace.date_format import ISO, FormatRefused, format_moment, parse_format
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace, has_control_characters, is_markdown, is_visible
@@ -47,7 +47,7 @@ def read_daily_notes(workspace: Workspace) -> DailyNotes:
     program = find_program(workspace.root)
     if program == OBSIDIAN:
         return _read_obsidian(workspace)
-    return _read_logseq(workspace) if program == LOGSEQ else KEPTS_OWN
+    return _read_logseq(workspace) if program == LOGSEQ else DEFAULT_DAILY_NOTES
 
 
 # Obsidian
@@ -58,11 +58,11 @@ def _read_obsidian(workspace: Workspace) -> DailyNotes:
     settings = _periodic(workspace) if isinstance(plugins, list) and _PERIODIC in plugins else None
     settings = settings or _read_json(workspace, "daily-notes.json")
     if isinstance(settings, dict):
-        daily = _checked(OBSIDIAN, _text(settings, "folder"), _text(settings, "format") or ISO)
-        template = (_text(settings, "template") or _text(settings, "templatePath")).strip().strip("/")
-        return replace(daily, template=template) if daily.program else daily
+        daily = _checked(OBSIDIAN, text_or_empty(settings.get("folder")), text_or_empty(settings.get("format")) or ISO)
+        template = text_or_empty(settings.get("template")) or text_or_empty(settings.get("templatePath"))
+        return replace(daily, template=template.strip().strip("/")) if daily.program else daily
     # Without settings, Obsidian puts daily notes at the top: so does Kept if there are some.
-    return DailyNotes("", ISO, OBSIDIAN) if _has_daily_notes(workspace.root) else KEPTS_OWN
+    return DailyNotes("", ISO, OBSIDIAN) if _has_daily_notes(workspace.root) else DEFAULT_DAILY_NOTES
 
 
 def _periodic(workspace: Workspace) -> dict[str, Any] | None:
@@ -156,7 +156,7 @@ def _checked(program: str, folder: str, text: str) -> DailyNotes:
         if _is_usable(path):
             return DailyNotes(folder, text, program)
         reason = f"notes in '{_shown(path)}' would not be found"
-    where = f"{KEPTS_OWN.folder}/{KEPTS_OWN.format}.md"
+    where = f"{DEFAULT_DAILY_NOTES.folder}/{DEFAULT_DAILY_NOTES.format}.md"
     return DailyNotes(problem=f"{program}'s settings for daily notes are not used: {reason}. They go to {where}.")
 
 
@@ -168,11 +168,6 @@ def _is_usable(path: str) -> bool:
 
 def _shown(text: str) -> str:
     return text if len(text) <= _MAX_CHARS and text.isprintable() else ascii(text[:_MAX_CHARS])[1:-1]
-
-
-def _text(settings: dict[str, Any], key: str) -> str:
-    value = settings.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def _read(workspace: Workspace, path: str) -> str:

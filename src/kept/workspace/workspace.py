@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from kept.durable import make_private_folder
 from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
 from kept.limits import is_utf8
-from kept.records import PROJECTS_FOLDER, project_of_path
 from kept.values import frozen
+from kept.visibility import PROJECTS_FOLDER, project_of_path
 
 if TYPE_CHECKING:
     from kept.config import Config

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from kept.embedding.base import Identity
 from kept.embedding.remote import RemoteEmbedder
-from kept.errors import BadAnswer, WriteFailed
+from kept.errors import WriteFailed
 from kept.net import HttpClient, Timeouts
+from kept.remote_errors import BadAnswer
 from kept.values import frozen
 
 MAX_BYTES = 50_000_000

@@ -25,8 +25,8 @@ from kept.embedding.batch_api.base import (
     only_texts,
 )
 from kept.embedding.gemini import GeminiEmbedder
-from kept.errors import BadAnswer
 from kept.limits import MAX_TOKENS, count_or_zero
+from kept.remote_errors import BadAnswer
 
 _FILE = re.compile(r"files/[\w-]+")
 _BATCH = re.compile(r"batches/[\w-]+")

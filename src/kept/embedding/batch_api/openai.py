@@ -22,8 +22,8 @@ from kept.embedding.batch_api.base import (
 )
 from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import tokens_used
-from kept.errors import BadAnswer
 from kept.net.transport import encode_form
+from kept.remote_errors import BadAnswer
 
 ENDPOINT = "/v1/embeddings"
 _ENDED = ("failed", "expired", "cancelled", "canceled")

@@ -18,7 +18,7 @@ from kept.embedding.multilingual.parts import TABLE_FILE
 from kept.embedding.multilingual.piece_table import pack_table
 from kept.embedding.multilingual.sentence_encoder import TOKENS_FILE, WEIGHTS_FILE, SentenceEncoder, read_tokens
 from kept.embedding.protobuf import ProtobufReader
-from kept.errors import EmbedderUnavailable
+from kept.remote_errors import EmbedderUnavailable
 
 VOCABULARY_FILE = "sp.model"
 DIMS = 256

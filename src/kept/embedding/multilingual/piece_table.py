@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from kept.errors import EmbedderUnavailable
+from kept.remote_errors import EmbedderUnavailable
 from kept.values import frozen
 
 _MAGIC = b"KEPTPT01"

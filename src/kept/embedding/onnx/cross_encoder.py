@@ -11,7 +11,7 @@ import os
 
 from kept.embedding.local_model import encodable, get_onnx_files, model_name, require_packages
 from kept.embedding.onnx.runtime import LoadedModel, OnnxModel, first_line
-from kept.errors import EmbedderUnavailable, EmbeddingFailed
+from kept.remote_errors import EmbedderUnavailable, EmbeddingFailed
 
 _SETTING = "memory_search.query.rerank.model_path"
 _LOGITS = "logits"
@@ -34,7 +34,7 @@ class CrossEncoder:
             raise EmbedderUnavailable(f"There is no model at {path}.", hint=f"Check {_SETTING}.")
         require_packages("onnxruntime", "tokenizers", extra="neural")
         self._files = get_onnx_files(path)
-        self._model = OnnxModel(self._files, max_tokens=_MAX_TOKENS, unusable=_unusable)
+        self._model = OnnxModel(self._files, max_tokens=_MAX_TOKENS, make_error=_unusable)
         self._output = ""
 
     @property

@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 
 from kept.config.search_settings import Pooling
 from kept.config.settings_file import read_settings
-from kept.errors import ConfigError, EmbedderUnavailable
+from kept.errors import ConfigError
+from kept.remote_errors import EmbedderUnavailable
 from kept.values import frozen
 
 TokenPooling = Literal["mean", "cls", "last"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from kept.config import LocalModelSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.local_model import (
+    count_cores,
     encodable,
     get_onnx_files,
     measure_calibration,
@@ -22,8 +22,8 @@ from kept.embedding.local_model import (
 from kept.embedding.onnx.declaration import read_declaration
 from kept.embedding.onnx.graph import GraphOutput, read_outputs
 from kept.embedding.onnx.runtime import OnnxModel, first_line
-from kept.errors import EmbedderUnavailable, EmbeddingFailed
 from kept.records import Matrix
+from kept.remote_errors import EmbedderUnavailable, EmbeddingFailed
 
 _POOLED = "sentence_embedding"
 _CLASSES = "logits"  # of a model that classifies or ranks texts
@@ -80,7 +80,7 @@ class OnnxEmbedder:
                 f"{self._files.model}: the model ends in a dense layer that this file does not contain.",
                 hint=f"Export it with the whole model inside, so that it has an output named {_POOLED}.",
             )
-        self._model = OnnxModel(self._files, max_tokens=self._max_tokens, unusable=_unusable, threads=1)
+        self._model = OnnxModel(self._files, max_tokens=self._max_tokens, make_error=_unusable, threads=1)
         self._known_calibration = calibration
 
     @cached_property
@@ -114,7 +114,7 @@ class OnnxEmbedder:
     def _run_all(self, token_ids: list[list[int]], batches: list[list[int]]) -> list[list[list[float]]]:
         """Return the vectors of each batch. Several batches share the cores, the longest texts first."""
         inputs = [[token_ids[at] for at in batch] for batch in batches]
-        workers = min(_cores(), len(inputs))
+        workers = min(count_cores(), len(inputs))
         if workers < 2:
             return [self._run(batch) for batch in inputs]
         from concurrent.futures import ThreadPoolExecutor
@@ -211,11 +211,6 @@ class OnnxEmbedder:
         tokenizer = self._model.load(optimise=False).tokenizer
         ids = (tokenizer.token_to_id(token) for token in _PAD_TOKENS)
         return next((token_id for token_id in ids if token_id is not None), 0)
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _is_other_script(text: str) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from kept.embedding.local_model import OnnxFiles
-from kept.errors import EmbedderUnavailable
+from kept.remote_errors import EmbedderUnavailable
 from kept.values import frozen
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
@@ -35,8 +35,8 @@ class LoadedModel:
 class OnnxModel:
     """A model that is loaded by the first call to `load`. Thread-safe.
 
-    ``unusable`` makes the error for a file that cannot be used, from its path and the reason. ``threads`` is the number
-    that one text is computed with; None is half the cores.
+    ``make_error`` makes the error for a file that cannot be used, from its path and the reason. ``threads`` is the
+    number of threads per text; None means half the cores, at most four.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class OnnxModel:
         files: OnnxFiles,
         *,
         max_tokens: int,
-        unusable: Callable[[str, str], EmbedderUnavailable],
+        make_error: Callable[[str, str], EmbedderUnavailable],
         threads: int | None = None,
     ) -> None:
         self._files = files
         self._max_tokens = max_tokens
-        self._unusable = unusable
+        self._make_error = make_error
         self._threads = threads
         self._lock = threading.Lock()
         self._loaded: LoadedModel | None = None
@@ -57,7 +57,7 @@ class OnnxModel:
 
     def load(self, *, optimise: bool = True) -> LoadedModel:
         """Return the model. Optimising it costs as much as twenty queries, so a single query does without."""
-        with self._lock:  # several threads may come first
+        with self._lock:  # several threads may call this at once
             if self._loaded is None or (optimise and not self._is_optimised):
                 tokenizer = self._loaded.tokenizer if self._loaded else self._open_tokenizer()
                 opener = partial(open_session, threads=self._threads, optimise=optimise)
@@ -73,18 +73,18 @@ class OnnxModel:
         try:
             return opener(path)
         except Exception as exc:  # neither library raises anything more specific
-            raise self._unusable(path, first_line(exc)) from exc
+            raise self._make_error(path, first_line(exc)) from exc
 
     def _read_inputs(self, session: Any) -> dict[str, str]:
         dtypes = {model_input.name: _DTYPES.get(model_input.type, "int64") for model_input in session.get_inputs()}
         unknown = [name for name in dtypes if name not in _INPUTS]
         if unknown:
-            raise self._unusable(self._files.model, f"it needs an input named {unknown[0]}")
+            raise self._make_error(self._files.model, f"it needs an input named {unknown[0]}")
         return dtypes
 
 
 def open_session(path: str, *, threads: int | None = None, optimise: bool = True) -> Any:
-    """Open a model, by default on half the cores. Errors of the runtime pass through."""
+    """Open a model, by default on half the cores and at most four. Errors of the runtime pass through."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kept.limits import as_dict, as_list
 from kept.sessions.entries import Attachment, Block, Message, Text, Thinking, ToolCall, ToolResult
 from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
-    as_dict,
-    as_list,
     as_text,
     is_id,
     key_for,
@@ -146,7 +145,7 @@ def _body(node_id: str, parent: str | None, message: dict[str, Any]) -> Message 
 
 
 def _call(node_id: str, tool: str, blocks: list[Block]) -> list[Block]:
-    """Return a call of a tool: a message of the assistant that is not for the user."""
+    """Return a tool call: a message of the assistant that is not for the user."""
     text = _text_of(blocks)
     if not text:
         return []

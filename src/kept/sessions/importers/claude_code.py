@@ -1,7 +1,7 @@
 """Transcripts of Claude Code: records linked by uuid and parentUuid, one for each part of an answer.
 
 Conversations of subagents become separate sessions. A question that was asked again from an earlier point is a branch;
-calls of several tools at once, which fork too, are not.
+several tool calls at once, which fork too, are not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from kept.limits import as_dict, as_list
 from kept.sessions.entries import (
     TITLE,
     Block,
@@ -27,8 +28,6 @@ from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
     as_count,
-    as_dict,
-    as_list,
     as_text,
     attachment,
     is_id,

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from typing import Any
 
+from kept.limits import as_dict, as_list
 from kept.sessions.entries import (
     Attachment,
     Block,
@@ -27,8 +28,6 @@ from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
     as_count,
-    as_dict,
-    as_list,
     as_text,
     attachment,
     key_for,

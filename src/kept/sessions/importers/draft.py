@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 from kept.errors import EntryRefused
 from kept.git_remote import find_remote, find_root
+from kept.limits import as_dict
 from kept.sessions.entries import (
     TITLE,
     AnyEntry,
@@ -307,14 +308,6 @@ def safe_id(text: str) -> str:
     if clean == text and len(text) <= 100:
         return text
     return f"{clean[:80] or 'session'}.{fingerprint(text.encode('utf-8', 'backslashreplace'))}"
-
-
-def as_dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def as_text(value: Any) -> str | None:

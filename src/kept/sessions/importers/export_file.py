@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
+from kept.limits import utf8_path
 from kept.sessions.importers.json_array import DocumentDamaged, iter_elements
 from kept.sessions.importers.source import (
     MAX_LINE_BYTES,
@@ -21,7 +22,6 @@ from kept.sessions.importers.source import (
     fingerprint,
     load_json,
     open_regular,
-    show_path,
 )
 from kept.values import frozen
 
@@ -157,5 +157,5 @@ class ExportSource(Source):
 
     def _report_part(self, reason: str) -> None:
         self.is_unreadable = True
-        name = f"{show_path(self.part.member)}: " if self.part.member else ""
+        name = f"{utf8_path(self.part.member)}: " if self.part.member else ""
         self.report(f"{name}{reason}")

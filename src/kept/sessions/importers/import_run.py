@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kept.errors import UsageError
+from kept.limits import utf8_path
 from kept.records import Problem, Progress
 from kept.sessions.importers import chatgpt, claude_ai, claude_code, codex, openclaw, pi
 from kept.sessions.importers.draft import Draft
@@ -21,7 +22,7 @@ from kept.sessions.importers.export_file import (
 from kept.sessions.importers.foreign_format import NOUNS, Format, are_alike, guess_folder, guess_format, guess_part
 from kept.sessions.importers.openclaw_sqlite import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
 from kept.sessions.importers.report import ForeignFile, ImportReport, SessionOutcome
-from kept.sessions.importers.source import MAX_LINE_BYTES, Record, Source, show_path
+from kept.sessions.importers.source import MAX_LINE_BYTES, Record, Source, file_size
 from kept.sessions.store import SessionStore
 
 Reader = Callable[[Source, str], list[Draft]]
@@ -118,7 +119,7 @@ class _ImportRun:
             return [self.root]
         if not os.path.isdir(self.root):
             raise UsageError(
-                f"{show_path(self.root)}: there is no such file or folder.",
+                f"{utf8_path(self.root)}: there is no such file or folder.",
                 hint="Name a transcript, an export, or a folder of them.",
             )
         others: Counter[str] = Counter()
@@ -155,13 +156,13 @@ class _ImportRun:
         return name.endswith(_TRANSCRIPT)
 
     def _report_unreadable(self, error: OSError) -> None:
-        self.problems.append(Problem(show_path(str(error.filename)), f"cannot be read ({error.strerror})"))
+        self.problems.append(Problem(utf8_path(str(error.filename)), f"cannot be read ({error.strerror})"))
 
     def _ignore(self, path: str, reason: str) -> None:
-        self.ignored.append(Problem(show_path(path), reason))
+        self.ignored.append(Problem(utf8_path(path), reason))
 
     def _add_foreign(self, path: str, looks_like: Format | None, reason: str) -> None:
-        self.foreign.append(ForeignFile(show_path(path), looks_like))
+        self.foreign.append(ForeignFile(utf8_path(path), looks_like))
         self._ignore(path, f"looks like {NOUNS[looks_like]}" if looks_like else reason)
 
     def _guess_folder(self) -> None:
@@ -175,7 +176,7 @@ class _ImportRun:
     def _import_transcripts(self, paths: list[str]) -> None:
         if self.format == claude_code.FORMAT:
             self._titles = claude_code.read_summaries(paths)
-        sizes = [_size(path) for path in paths]
+        sizes = [file_size(path) for path in paths]
         self._bytes_total = sum(sizes)
         for path, size in zip(paths, sizes, strict=True):
             self.files += 1
@@ -219,7 +220,7 @@ class _ImportRun:
                     return
                 if database.archived:
                     reason = f"{database.archived:,} archived transcripts in it are not read"
-                    self.problems.append(Problem(show_path(path), reason))
+                    self.problems.append(Problem(utf8_path(path), reason))
                 for source, draft in openclaw.read_database(database, self.agent_id):
                     if draft is not None and not getattr(source, "is_whole", True):
                         self.problems += source.problems
@@ -227,7 +228,7 @@ class _ImportRun:
                     else:
                         self._import_drafts(source, [] if draft is None else [draft])
         except DatabaseUnreadable as exc:
-            self.problems.append(Problem(show_path(path), str(exc)))
+            self.problems.append(Problem(utf8_path(path), str(exc)))
 
     # reading exports
 
@@ -245,12 +246,12 @@ class _ImportRun:
         except (ExportRefused, OSError) as exc:
             reason = str(exc) if isinstance(exc, ExportRefused) else f"cannot be read ({exc.strerror})"
             if path == self.root:
-                raise UsageError(f"{show_path(path)} {reason}.", hint="Nothing was imported.") from None
-            self.problems.append(Problem(show_path(path), reason))
+                raise UsageError(f"{utf8_path(path)} {reason}.", hint="Nothing was imported.") from None
+            self.problems.append(Problem(utf8_path(path), reason))
             return []
         if not parts and path == self.root:
             raise UsageError(
-                f"{show_path(path)} has no conversations.json, so it is not an export.",
+                f"{utf8_path(path)} has no conversations.json, so it is not an export.",
                 hint="Name the zip file as you downloaded it.",
             )
         return parts
@@ -272,10 +273,3 @@ class _ImportRun:
         self.problems += source.problems
         if not is_known and (source.records_read or part.path == self.root):
             self._add_foreign(part.path, None, _NO_SESSION)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0

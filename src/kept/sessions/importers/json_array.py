@@ -16,7 +16,7 @@ _LEVELS = 8
 
 
 def _skipping(levels: int) -> str:
-    """Return a pattern for everything up to a bracket that is not closed within so many levels.
+    """Return a pattern for everything up to a bracket that is not closed within a number of levels.
 
     All of it is possessive, so that a string or a group without an end costs nothing but its length.
     """

@@ -9,13 +9,13 @@ from itertools import pairwise
 from typing import Any
 
 from kept.errors import SessionKeyInvalid
+from kept.limits import as_dict, utf8_path
 from kept.records import Problem
 from kept.sessions.entries import FLUSH, MODEL, THINKING, Entry, StateEntry
 from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
     as_count,
-    as_dict,
     as_text,
     key_for,
     present_fields,
@@ -24,7 +24,7 @@ from kept.sessions.importers.draft import (
 )
 from kept.sessions.importers.openclaw_sqlite import OpenClawDatabase
 from kept.sessions.importers.pi import draft_records
-from kept.sessions.importers.source import Source, load_json, open_regular, show_path
+from kept.sessions.importers.source import Source, load_json, open_regular
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.sessions.transcript import FileState
 
@@ -150,8 +150,8 @@ def other_agent(path: str, root: str, agent_id: str) -> str | None:
 def describe_other_agents(file_counts: Mapping[str, int], root: str) -> list[Problem]:
     return [
         Problem(
-            show_path(os.path.join(root, "agents", name)),
-            f"belongs to the agent '{show_path(name)}' ({count:,} files); import it with --agent {show_path(name)}",
+            utf8_path(os.path.join(root, "agents", name)),
+            f"belongs to the agent '{utf8_path(name)}' ({count:,} files); import it with --agent {utf8_path(name)}",
         )
         for name, count in sorted(file_counts.items())
     ]

@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 import apsw
 
-from kept.sessions.importers.draft import as_dict
-from kept.sessions.importers.source import Record, Source, load_json
+from kept.limits import as_dict
+from kept.sessions.importers.source import Record, Source, file_size, load_json
 
 ENDINGS = (".sqlite", ".sqlite3", ".db")
 _MAGIC = b"SQLite format 3\0"
@@ -75,7 +75,7 @@ class OpenClawDatabase:
 
     def _open(self) -> apsw.Connection:
         path = self.path
-        if _size(f"{path}-wal"):
+        if file_size(f"{path}-wal"):
             self._copy = tempfile.TemporaryDirectory(prefix="kept-")
             path = _copy_at_rest(path, self._copy.name)
             return apsw.Connection(path)
@@ -180,10 +180,3 @@ def _copy_at_rest(path: str, folder: str) -> str:
 def _states(path: str) -> list[tuple[int, int]]:
     states = (os.stat(part) for part in (path, f"{path}-wal"))
     return [(state.st_size, state.st_mtime_ns) for state in states]
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0

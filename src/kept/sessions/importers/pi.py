@@ -10,6 +10,7 @@ import os
 import re
 from typing import Any
 
+from kept.limits import as_dict, as_list
 from kept.sessions.entries import (
     MODEL,
     THINKING,
@@ -29,8 +30,6 @@ from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
     as_count,
-    as_dict,
-    as_list,
     as_text,
     attachment,
     key_for,

@@ -1,4 +1,4 @@
-"""Where other programs keep their conversations, and exports among the downloads."""
+"""Folders in which other programs keep their conversations, and exports among the downloads."""
 
 from __future__ import annotations
 

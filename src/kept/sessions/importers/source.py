@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from kept.limits import is_deep, strict_json
+from kept.limits import is_deep, strict_json, utf8_path
 from kept.records import Problem
 from kept.values import frozen
 
@@ -42,7 +42,7 @@ class Source:
     @property
     def shown_path(self) -> str:
         """Path as valid text, whatever bytes the name has."""
-        return show_path(self.path)
+        return utf8_path(self.path)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -126,8 +126,12 @@ def fingerprint(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def show_path(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "replace")
+def file_size(path: str) -> int:
+    """Return the size of a file, or 0 if it cannot be read."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def load_json(raw: bytes) -> Any:

@@ -54,7 +54,7 @@ def load_changes(visit: Visit, path: str | None, page: int, **filters: Any) -> t
 
 def undo_change(visit: Visit) -> Response:
     """Take a change back. Later changes of other lines stay."""
-    result = visit.memory.undo(visit.form.get("change", ""), author=visit.site.author, why="")
+    result = visit.memory.history.undo(visit.form.get("change", ""), author=visit.site.author, why="")
     paths = ", ".join(dict.fromkeys(step.path for step in result.steps))
     return visit.redirect(visit.back("/changes"), notice=f"Taken back: {paths}")
 
@@ -64,9 +64,9 @@ SCREEN = Screen(
     label="Changes",
     home="/changes",
     pages=(
-        Page("/changes", show_changes),
-        Page("/changes/{path:path}", show_note_changes),
-        Page("/undo", undo_change, ("POST",)),
+        Page("/changes", show_changes, "read"),
+        Page("/changes/{path:path}", show_note_changes, "read"),
+        Page("/undo", undo_change, "write", ("POST",)),
     ),
     key="h",
 )

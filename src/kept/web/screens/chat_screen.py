@@ -74,7 +74,7 @@ async def stop_answer(visit: Visit) -> Response:
 
 
 async def decide_call(visit: Visit) -> Response:
-    """Allow or refuse a call of a tool that the agent asks for."""
+    """Allow or refuse a tool call that the agent asks for."""
     visit.site.chat.decide(visit.form.get("id", ""), allow=visit.form.get("decision") == "allow")
     return visit.redirect(_url(_name(visit)))
 
@@ -97,11 +97,11 @@ SCREEN = Screen(
     label="Chat",
     home="/chat",
     pages=(
-        Page("/chat", show_chat),
-        Page("/chat/send", send_message, ("POST",)),
-        Page("/chat/answer", follow_answer),
-        Page("/chat/stop", stop_answer, ("POST",)),
-        Page("/chat/decide", decide_call, ("POST",)),
+        Page("/chat", show_chat, "read"),
+        Page("/chat/send", send_message, "write", ("POST",)),
+        Page("/chat/answer", follow_answer, "read"),
+        Page("/chat/stop", stop_answer, "write", ("POST",)),
+        Page("/chat/decide", decide_call, "review", ("POST",)),
     ),
     key="a",
 )

@@ -94,7 +94,7 @@ def view_preview(preview: ContextPreview) -> ContextPage:
 
 
 def turn_text(turn: Turn) -> str:
-    """Return a turn as text: what is said, the calls of tools and their results."""
+    """Return a turn as text: what is said, the tool calls and their results."""
     pieces = []
     for part in turn.parts:
         match part:
@@ -111,6 +111,6 @@ SCREEN = Screen(
     name="context",
     label="Context",
     home="/context",
-    pages=(Page("/context", show_context),),
+    pages=(Page("/context", show_context, "read"),),
     key="x",
 )

@@ -85,8 +85,8 @@ def read_window(record: SessionRecord, first: int | None) -> LineWindow:
 def related(sessions: SessionStore, record: SessionRecord) -> dict[str, SessionRecord]:
     """Return the sessions that this one continues or that continue it, as far as they are there."""
     ids = {"before": record.predecessor, "after": record.successor}
-    found = {name: sessions.find_by_id(session_id) for name, session_id in ids.items() if session_id}
-    return {name: other for name, other in found.items() if other is not None}
+    records = {name: sessions.find_by_id(session_id) for name, session_id in ids.items() if session_id}
+    return {name: other for name, other in records.items() if other is not None}
 
 
 SCREEN = Screen(
@@ -94,8 +94,8 @@ SCREEN = Screen(
     label="Conversations",
     home="/conversations",
     pages=(
-        Page("/conversations", list_conversations),
-        Page("/conversations/{id}", show_conversation),
+        Page("/conversations", list_conversations, "read"),
+        Page("/conversations/{id}", show_conversation, "read"),
     ),
     key="c",
 )

@@ -9,7 +9,7 @@ from itertools import groupby
 from starlette.responses import Response
 
 from kept.errors import KeptError, UsageError
-from kept.forgetting.open_forgetter import require_token
+from kept.forgetting.memory_forgetting import require_token
 from kept.forgetting.places import ForgetPlan, Place
 from kept.forgetting.receipt import read_receipts
 from kept.limits import clip, one_line
@@ -60,7 +60,7 @@ class ForgetForm:
 
     def plan(self, memory: Memory) -> ForgetPlan:
         request = {self.kind: self.what}
-        return memory.plan_forget(
+        return memory.forgetting.plan(
             request.get("query"),
             session=request.get("session"),
             person=request.get("person"),
@@ -105,7 +105,7 @@ def forget(visit: Visit) -> Response:
     form = ForgetForm.read(visit.form)
     plan = form.plan(visit.memory)
     require_token(plan, visit.form.get("token", ""))
-    receipt = visit.memory.forget(plan)
+    receipt = visit.memory.forgetting.apply(plan)
     return visit.redirect(f"/forget/receipts/{receipt.id}")
 
 
@@ -149,9 +149,9 @@ SCREEN = Screen(
     label="Forget",
     home="/forget",
     pages=(
-        Page("/forget", show_forget),
-        Page("/forget/now", forget, ("POST",)),
-        Page("/forget/receipts/{receipt}", show_receipt),
+        Page("/forget", show_forget, "admin"),
+        Page("/forget/now", forget, "admin", ("POST",)),
+        Page("/forget/receipts/{receipt}", show_receipt, "admin"),
     ),
     key="f",
 )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from starlette.responses import Response
 
 from kept.memory import Memory
 from kept.search.note_links import LinkResolver
-from kept.store.generation import Generation
-from kept.store.word_index import WordIndex
 from kept.web.note_graph import Neighbour, NoteGraph, choose_neighbours, draw_graph, find_names
 from kept.web.visit import Page, Screen, Visit
 from kept.workspace.note_edit import read_whole
+
+if TYPE_CHECKING:
+    from kept.store.protocol import StoredGeneration, StoredWords
 
 _RARE_PASSAGES = 12
 """A name in more passages says little about any two of them."""
@@ -18,7 +21,7 @@ _MOST_NAMES = 10
 
 
 def show_graph(visit: Visit) -> Response:
-    links = visit.memory.links(visit.path["path"])
+    links = visit.memory.notes.links(visit.path["path"])
     graph, degraded = load_graph(visit.memory, links.path)
     return visit.render(
         "graph.html",
@@ -31,7 +34,7 @@ def show_graph(visit: Visit) -> Response:
 
 def load_graph(memory: Memory, path: str) -> tuple[NoteGraph, tuple[str, ...]]:
     """Return the picture of a note and its neighbours, and problems of the index."""
-    links = memory.links(path)
+    links = memory.notes.links(path)
     outgoing = [link.resolved for link in links.outgoing if link.resolved and link.resolved != path]
     incoming = [link.path for link in links.incoming]
     names = find_names(read_whole(memory.workspace, path, max_bytes=memory.settings.max_file_bytes).note.text)
@@ -46,7 +49,7 @@ def load_graph(memory: Memory, path: str) -> tuple[NoteGraph, tuple[str, ...]]:
     return graph, links.degraded
 
 
-def notes_by_name(words: WordIndex, names: list[str]) -> dict[str, list[str]]:
+def notes_by_name(words: StoredWords, names: list[str]) -> dict[str, list[str]]:
     """Return the notes that have each name, of the rarest names that more than one passage has."""
     stems = {stems[0]: name for name in reversed(names) if len(stems := words.stems(name)) == 1}
     counts = words.document_frequencies(stems)
@@ -54,7 +57,7 @@ def notes_by_name(words: WordIndex, names: list[str]) -> dict[str, list[str]]:
     return {stems[stem]: words.notes_with(stem, limit=_RARE_PASSAGES) for stem in rare[:_MOST_NAMES]}
 
 
-def _links_between(live: Generation, neighbours: list[Neighbour]) -> list[tuple[str, str]]:
+def _links_between(live: StoredGeneration, neighbours: list[Neighbour]) -> list[tuple[str, str]]:
     resolver = LinkResolver(live.notes)
     paths = {neighbour.path for neighbour in neighbours}
     pairs = []
@@ -66,4 +69,4 @@ def _links_between(live: Generation, neighbours: list[Neighbour]) -> list[tuple[
     return list(dict.fromkeys(pairs))
 
 
-SCREEN = Screen(name="graph", label="", home="", pages=(Page("/graph/{path:path}", show_graph),))
+SCREEN = Screen(name="graph", label="", home="", pages=(Page("/graph/{path:path}", show_graph, "read"),))

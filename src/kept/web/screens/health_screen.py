@@ -73,10 +73,10 @@ SCREEN = Screen(
     label="Health and cost",
     home="/health",
     pages=(
-        Page("/health", show_health),
-        Page("/health/checks", show_checks),
-        Page("/health/providers", show_providers),
-        Page("/events", stream_events),
+        Page("/health", show_health, "read"),
+        Page("/health/checks", show_checks, "read"),
+        Page("/health/providers", show_providers, "read"),
+        Page("/events", stream_events, "read"),
     ),
     key="o",
 )

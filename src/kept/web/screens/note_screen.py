@@ -89,7 +89,7 @@ def _show(visit: Visit, path: str, *, loads_images: bool) -> Response:
         context=context,
         backlinks=group_links(context.links.incoming),
         properties="\n".join(lines[:skipped]) if start <= 1 else "",
-        newest=next(iter(visit.memory.changes(opened.path, max_results=1)), None),
+        newest=next(iter(visit.memory.history.changes(opened.path, max_results=1)), None),
         can_edit=visit.memory.workspace.is_own_note(visit.memory.workspace.locate(opened.path)),
     )
 
@@ -100,7 +100,7 @@ def load_note(memory: Memory, path: str) -> EditableNote:
 
 def load_context(memory: Memory, path: str) -> NoteContext:
     try:
-        links = memory.links(path)
+        links = memory.notes.links(path)
         tags, degraded = memory.index_service.read(lambda live: live.notes.tags_of(path))
     except KeptError as exc:
         return NoteContext(NoteLinks(path, ""), degraded=(exc.message,))
@@ -152,7 +152,7 @@ def list_notes(visit: Visit) -> Response:
         tag=tag,
         page=page,
         has_next=len(listing) == NOTES_PER_PAGE,
-        tags=() if tag else visit.memory.tags().tags,
+        tags=() if tag else visit.memory.notes.tags().tags,
     )
 
 
@@ -178,7 +178,7 @@ def save_note(visit: Visit) -> Response:
             text,
             digest=visit.form.get("digest", ""),
             max_bytes=memory.settings.max_file_bytes,
-            recorder=memory.recorder(visit.site.author, why=visit.form.get("why", "").strip()),
+            recorder=memory.history.open_recorder(visit.site.author, why=visit.form.get("why", "").strip()),
         )
     except NoteConflict:
         return _editor(visit, load_note(memory, path), text, status=409)
@@ -220,12 +220,12 @@ SCREEN = Screen(
     label="Notes",
     home="/notes",
     pages=(
-        Page("/notes", list_notes),
-        Page("/note/{path:path}", show_note),
-        Page("/note/{path:path}", show_with_images, ("POST",)),
-        Page("/edit/{path:path}", edit_note),
-        Page("/edit/{path:path}", save_note, ("POST",)),
-        Page("/file/{path:path}", show_file),
+        Page("/notes", list_notes, "read"),
+        Page("/note/{path:path}", show_note, "read"),
+        Page("/note/{path:path}", show_with_images, "read", ("POST",)),
+        Page("/edit/{path:path}", edit_note, "write"),
+        Page("/edit/{path:path}", save_note, "write", ("POST",)),
+        Page("/file/{path:path}", show_file, "read"),
     ),
     key="n",
 )

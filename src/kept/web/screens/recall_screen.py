@@ -53,9 +53,9 @@ SCREEN = Screen(
     label="Recall",
     home="/recall",
     pages=(
-        Page("/recall", show_recall),
-        Page("/recall/run", start_measuring, ("POST",)),
-        Page("/recall/report", show_report),
+        Page("/recall", show_recall, "read"),
+        Page("/recall/run", start_measuring, "admin", ("POST",)),
+        Page("/recall/report", show_report, "read"),
     ),
     key="b",
 )

@@ -124,10 +124,10 @@ SCREEN = Screen(
     label="Review",
     home="/review",
     pages=(
-        Page("/review", show_review),
-        Page("/review/{item}", show_edit),
-        Page("/review/decide", decide, ("POST",)),
-        Page("/review/decide-all", decide_all, ("POST",)),
+        Page("/review", show_review, "review"),
+        Page("/review/{item}", show_edit, "review"),
+        Page("/review/decide", decide, "review", ("POST",)),
+        Page("/review/decide-all", decide_all, "review", ("POST",)),
     ),
     key="r",
 )

@@ -197,6 +197,6 @@ SCREEN = Screen(
     name="search",
     label="Search",
     home="/",
-    pages=(Page("/", show_search), Page("/add", add_entry, ("POST",))),
+    pages=(Page("/", show_search, "read"), Page("/add", add_entry, "write", ("POST",))),
     key="s",
 )

@@ -186,10 +186,10 @@ SCREEN = Screen(
     label="Settings",
     home="/settings",
     pages=(
-        Page("/settings", show_settings),
-        Page("/settings/{name}", show_setting),
-        Page("/settings/{name}/preview", preview_change, ("POST",)),
-        Page("/settings/{name}/change", change_setting, ("POST",)),
+        Page("/settings", show_settings, "admin"),
+        Page("/settings/{name}", show_setting, "admin"),
+        Page("/settings/{name}/preview", preview_change, "admin", ("POST",)),
+        Page("/settings/{name}/change", change_setting, "admin", ("POST",)),
     ),
     key="e",
 )

@@ -15,4 +15,4 @@ def switch_theme(visit: Visit) -> Response:
     return response
 
 
-SCREEN = Screen(name="theme", label="", home="", pages=(Page("/theme", switch_theme, ("POST",)),))
+SCREEN = Screen(name="theme", label="", home="", pages=(Page("/theme", switch_theme, "read", ("POST",)),))

@@ -11,7 +11,6 @@ from kept.listings import FileSummary
 from kept.memory import Memory
 from kept.records import Filter
 from kept.search.date_filter import find_period
-from kept.store.file_list import count_days
 from kept.values import frozen
 from kept.web.calendar_map import DayCount, make_calendar
 from kept.web.visit import Page, Screen, Visit
@@ -66,9 +65,9 @@ def read_day(text: str, memory: Memory) -> dt.date | None:
 
 def load_counts(memory: Memory) -> tuple[Mapping[dt.date, DayCount], tuple[str, ...]]:
     """Return how much is from each day that has anything, and problems of the index."""
-    _, degraded = memory.index_service.read(lambda live: live.prefix)  # brings the index up to date
+    _, degraded = memory.index_service.read(lambda live: None)  # brings the index up to date
     with memory.index_service.inspecting() as (index, _), index.reading():
-        rows = index.words.remember("days", lambda: count_days(index.live, Filter()))
+        rows = index.words.remember("days", lambda: index.live.lists.count_days(Filter()))
     counts: dict[dt.date, DayCount] = {}
     for text, source, number in rows:
         day = dt.date.fromisoformat(text)
@@ -91,6 +90,6 @@ SCREEN = Screen(
     name="timeline",
     label="Timeline",
     home="/timeline",
-    pages=(Page("/timeline", show_timeline),),
+    pages=(Page("/timeline", show_timeline, "read"),),
     key="t",
 )

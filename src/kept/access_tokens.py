@@ -1,0 +1,268 @@
+"""Tokens that `kept token` creates, in `tokens.json` of the home: hashed, with scopes, until they end or are revoked.
+
+A secret has 256 random bits, so its plain SHA-256 cannot be reversed, and needs no salt. The file has the hash only.
+Every process looks at the file for every request, so a revoked token is refused at once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import threading
+import time
+from dataclasses import replace
+from typing import Any, get_args
+
+from kept.book_file import BookFile, format_moment, parse_moment
+from kept.errors import KeptError, TokenNotFound, UsageError
+from kept.grants import OF_A_PERSON, Grant, TokenScope
+from kept.limits import is_utf8, strict_json
+from kept.values import frozen
+
+TOKENS_FILE = "tokens.json"
+PREFIX = "kept_"
+VERSION = 1
+MAX_TOKENS = 1_000
+_SECRET_BYTES = 32
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MAX_TEXT = 300
+_MAX_SENT = 200
+"""Bytes of the longest token that is compared."""
+_SETTLED_NS = 100_000_000
+"""A file that changed less than this ago may change again without another time stamp, and is read each time."""
+
+
+@frozen
+class AccessToken:
+    """A token, without its secret. All times are in UTC."""
+
+    id: str
+    name: str
+    digest: str
+    """SHA-256 of the token, in hexadecimal digits."""
+    scopes: tuple[TokenScope, ...]
+    created: dt.datetime
+    agent: str | None = None
+    person: str | None = None
+    expires: dt.datetime | None = None
+    revoked: dt.datetime | None = None
+
+    def state(self, now: dt.datetime) -> str:
+        """Return "active", "expired" or "revoked"."""
+        if self.revoked is not None:
+            return "revoked"
+        return "expired" if self.expires is not None and self.expires <= now else "active"
+
+    @property
+    def grant(self) -> Grant:
+        return Grant(self.id, self.name, frozenset(self.scopes), self.agent, self.person)
+
+
+@frozen
+class TokenBook:
+    tokens: tuple[AccessToken, ...] = ()
+
+    def get(self, reference: str) -> AccessToken:
+        """Return the token with this id, or the newest with this name. Raise TokenNotFound."""
+        for token in reversed(self.tokens):
+            if reference in (token.id, token.name):
+                return token
+        raise TokenNotFound(f"There is no token '{reference[:64]}'.")
+
+    def find_secret(self, sent: bytes) -> AccessToken | None:
+        """Return the token with this secret. Takes equally long whichever it is: every token is compared."""
+        digest = hash_token(sent)
+        match = None
+        for token in self.tokens:
+            if hmac.compare_digest(token.digest, digest):
+                match = token
+        return match
+
+    def with_token(self, token: AccessToken, now: dt.datetime) -> TokenBook:
+        """Return the book with another token. Raise UsageError if an active one has its name, or the book is full."""
+        if any(known.name == token.name and known.state(now) == "active" for known in self.tokens):
+            hint = f"Choose another name, or run 'kept token revoke {token.name}' first."
+            raise UsageError(f"There is a token '{token.name}' already.", hint=hint)
+        tokens = self.tokens
+        if len(tokens) >= MAX_TOKENS:
+            tokens = tuple(known for known in tokens if known.state(now) == "active")
+        if len(tokens) >= MAX_TOKENS:
+            raise UsageError(f"There are {MAX_TOKENS:,} tokens already.", hint="Revoke some of them.")
+        return TokenBook((*tokens, token))
+
+    def revoke(self, reference: str, now: dt.datetime) -> TokenBook:
+        token = self.get(reference)
+        revoked = token if token.revoked else replace(token, revoked=now)
+        return TokenBook(tuple(revoked if known.id == token.id else known for known in self.tokens))
+
+
+def hash_token(token: bytes) -> str:
+    return hashlib.sha256(token).hexdigest()
+
+
+def make_token(
+    name: str,
+    scopes: tuple[TokenScope, ...],
+    now: dt.datetime,
+    *,
+    agent: str | None = None,
+    person: str | None = None,
+    expires: dt.datetime | None = None,
+) -> tuple[AccessToken, str]:
+    """Return a new token and its secret. Raise UsageError if they cannot be had together."""
+    if not _NAME.fullmatch(name):
+        hint = "Use up to 64 letters, digits, '.', '_' and '-', such as ci-runner."
+        raise UsageError(f"'{name[:64]}' cannot be the name of a token.", hint=hint)
+    wrong = [scope for scope in scopes if person is not None and scope not in OF_A_PERSON]
+    if wrong:
+        hint = "Leave out the person, or the scope."
+        raise UsageError(f"A token for one person cannot have the scope '{wrong[0]}'.", hint=hint)
+    if expires is not None and expires <= now:
+        raise UsageError("The token would have expired already.", hint="Name a time that is to come, such as 30d.")
+    secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+    digest = hash_token(secret.encode())
+    token = AccessToken(secrets.token_hex(4), name, digest, tuple(dict.fromkeys(scopes)), now, agent, person, expires)
+    return token, secret
+
+
+class TokenBookFile(BookFile[TokenBook]):
+    """File of the tokens of a home."""
+
+    def __init__(self, home: str) -> None:
+        super().__init__(
+            os.path.join(home, TOKENS_FILE),
+            empty=TokenBook,
+            parse=parse_tokens,
+            dump=dump_tokens,
+            purpose="changing the tokens",
+        )
+
+
+class TokenWatch:
+    """The tokens of a home as they are at this moment. Safe to share between threads."""
+
+    def __init__(self, home: str) -> None:
+        self._file = TokenBookFile(home)
+        self._lock = threading.Lock()
+        self._seen: tuple[int, ...] | None = None
+        self._book = TokenBook()
+        self._existed = False
+
+    @property
+    def is_in_use(self) -> bool:
+        """True once there is a file of tokens. If it goes away, nobody is let in instead of everybody."""
+        self.book()
+        return self._existed
+
+    def book(self) -> TokenBook:
+        """Return the tokens. None of them, if the file cannot be read."""
+        with self._lock:
+            try:
+                state = os.stat(self._file.path)
+            except FileNotFoundError:
+                self._seen, self._book = None, TokenBook()
+                return self._book
+            except OSError:
+                self._existed = True
+                return TokenBook()
+            self._existed = True
+            seen = (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+            if seen == self._seen:
+                return self._book
+            try:
+                self._book = self._file.read()
+            except KeptError:
+                self._seen = None
+                return TokenBook()
+            self._seen = seen if time.time_ns() - state.st_ctime_ns > _SETTLED_NS else None
+            return self._book
+
+    def find(self, sent: bytes, now: dt.datetime) -> Grant | None:
+        """Return what a token allows, or None if it is not an active one."""
+        token = self.book().find_secret(sent) if len(sent) <= _MAX_SENT else None
+        return token.grant if token is not None and token.state(now) == "active" else None
+
+    def find_by_id(self, token_id: str, now: dt.datetime) -> Grant | None:
+        """Return what the token with an id allows now, or None."""
+        for token in self.book().tokens:
+            if token.id == token_id:
+                return token.grant if token.state(now) == "active" else None
+        return None
+
+
+# the file
+
+
+def dump_tokens(book: TokenBook) -> bytes:
+    tree = {"version": VERSION, "tokens": [token_fields(token) | {"digest": token.digest} for token in book.tokens]}
+    return json.dumps(tree, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
+
+
+def token_fields(token: AccessToken) -> dict[str, Any]:
+    """Return what may be shown of a token."""
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scopes": [*token.scopes],
+        "agent": token.agent,
+        "person": token.person,
+        "created": format_moment(token.created),
+        "expires": format_moment(token.expires),
+        "revoked": format_moment(token.revoked),
+    }
+
+
+def parse_tokens(raw: bytes) -> tuple[TokenBook, list[str]]:
+    """Return the readable tokens, and the reasons why others are not. One that cannot be read lets nobody in."""
+    try:
+        tree = strict_json.decode(raw.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return TokenBook(), ["it is not JSON"]
+    if not isinstance(tree, dict) or tree.get("version") != VERSION or not isinstance(tree.get("tokens"), list):
+        return TokenBook(), ["it is not a list of tokens"]
+    reasons: list[str] = []
+    tokens: dict[str, AccessToken] = {}
+    for number, fields in enumerate(tree["tokens"], 1):
+        try:
+            token = _parse_token(fields)
+            tokens.setdefault(token.id, token)
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+            reasons.append(f"token {number} cannot be read")
+    return TokenBook(tuple(tokens.values())), reasons
+
+
+def _parse_token(fields: dict[str, Any]) -> AccessToken:
+    created = parse_moment(fields["created"])
+    scopes = tuple(fields["scopes"])
+    digest = _parse_word(fields["digest"])
+    name, token_id = _parse_word(fields["name"]), _parse_word(fields["id"])
+    if created is None or not token_id or not digest or not _DIGEST.fullmatch(digest):
+        raise ValueError("not a token")
+    if not name or not _NAME.fullmatch(name) or not scopes or not {*scopes} <= {*get_args(TokenScope)}:
+        raise ValueError("not a token")
+    return AccessToken(
+        id=token_id,
+        name=name,
+        digest=digest,
+        scopes=scopes,
+        created=created,
+        agent=_parse_word(fields["agent"]),
+        person=_parse_word(fields["person"]),
+        expires=parse_moment(fields["expires"]),
+        revoked=parse_moment(fields["revoked"]),
+    )
+
+
+def _parse_word(value: Any) -> str | None:
+    """Return a text of a token, or None for null. Raise ValueError for anything else, so that no limit is lost."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or not is_utf8(value) or len(value) > _MAX_TEXT:
+        raise ValueError("not a text")
+    return value

@@ -1,0 +1,87 @@
+"""kept serve"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kept.cli.output import echo, log_to_stderr
+from kept.cli.root import Globals
+
+if TYPE_CHECKING:
+    from kept.config import LoadedConfig
+    from kept.serve.one_port import ServeAddress
+
+
+@click.command("serve")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 needs a token. [127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on; 0 takes any that is free. [8750]")
+@click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="Another host name that clients may use.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How to log. 'json' is one object a line, with a line for each request.",
+)
+@click.pass_obj
+def command(options: Globals, host: str | None, port: int | None, hosts: tuple[str, ...], log_format: str) -> None:
+    """Serve MCP, the HTTP channel and the pages on one port, until stopped.
+
+    Any number of them can serve one home, behind a balancer. Tokens say who may do what: 'kept token create'.
+    """
+    from kept.app import open_model
+    from kept.serve.one_port import run_serve
+    from kept.serve.request_log import log_as_json, log_request
+    from kept.tracing import tracing
+
+    as_json = log_format == "json"
+    if as_json:
+        log_as_json()
+    else:
+        log_to_stderr()
+    loaded = _load_for_log(options) if as_json else options.load_finished()
+    settings = loaded.config.gateway.serve
+
+    def show(address: ServeAddress) -> None:
+        _report(f"Serving at {address.url}", as_json)
+        if address.link and not as_json:  # the link lets in whoever reads it, and logs are kept
+            echo(f"Open the pages: {address.link}", err=True)
+
+    with tracing(loaded.config, service="kept-serve"):
+        run_serve(
+            loaded,
+            open_model,
+            host=settings.host if host is None else host,
+            port=settings.port if port is None else port,
+            hosts=hosts,
+            record=log_request if as_json else _ignore,
+            ready=show,
+            report=lambda line: _report(line, as_json),
+        )
+
+
+def _load_for_log(options: Globals) -> LoadedConfig:
+    """Load the settings, and log what is wrong with them: standard error has nothing but JSON. A forget that was
+    interrupted is finished by the process that answers messages."""
+    from kept.cli.streams import remember_secrets
+    from kept.serve.request_log import log_line
+
+    loaded = options.load_quietly()
+    remember_secrets(loaded.config)
+    for notice in loaded.config.notices:
+        log_line(notice)
+    return loaded
+
+
+def _report(line: str, as_json: bool) -> None:
+    if as_json:
+        from kept.serve.request_log import log_line
+
+        log_line(line)
+    else:
+        echo(line, err=True)
+
+
+def _ignore(request: Any) -> None:
+    pass

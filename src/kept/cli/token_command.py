@@ -1,0 +1,170 @@
+"""kept token create | list | revoke"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kept.cli.output import console, echo, json_option, print_json, printable, warn
+from kept.cli.root import Globals
+from kept.clock import SystemClock, utc_now
+from kept.errors import UsageError
+from kept.grants import SCOPES
+
+if TYPE_CHECKING:
+    from kept.access_tokens import AccessToken, TokenBook, TokenBookFile
+    from kept.config import LoadedConfig
+    from kept.grants import TokenScope
+
+_HOURS = {"h": 1, "d": 24, "w": 168}
+
+
+@click.group("token")
+def command() -> None:
+    """Make tokens for the clients of 'kept serve', and revoke them.
+
+    A token has scopes: read, write (and read), review (and read), or admin (everything).
+    """
+
+
+@command.command("create")
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(SCOPES),
+    multiple=True,
+    required=True,
+    help="What it allows. May be repeated.",
+)
+@click.option("--for-agent", metavar="NAME", help="Only for this agent.")
+@click.option(
+    "--for-person",
+    metavar="PERSON",
+    help="Only for what this person sees: a name of session.identity_links, or an account such as http:ada.",
+)
+@click.option("--expires", metavar="TIME", help="When it ends: 12h, 30d, 8w, or a day such as 2027-01-31.")
+@json_option
+@click.pass_obj
+def create(
+    options: Globals,
+    name: str,
+    scopes: tuple[TokenScope, ...],
+    for_agent: str | None,
+    for_person: str | None,
+    expires: str | None,
+    as_json: bool,
+) -> None:
+    """Create the token NAME and print it. It is shown only once: the file has its hash.
+
+    \b
+    kept token create ci --scope read --expires 90d
+    kept token create ada --scope write --for-person http:ada
+    """
+    from kept.access_tokens import make_token
+
+    loaded = options.load()
+    now = utc_now(SystemClock(), to_the_second=True)
+    _require_known(loaded, for_agent, for_person)
+    token, secret = make_token(
+        name,
+        scopes,
+        now,
+        agent=for_agent,
+        person=for_person,
+        expires=_parse_expiry(expires, now) if expires else None,
+    )
+    _book(loaded).change(lambda book: book.with_token(token, now))
+    if as_json:
+        print_json({"secret": secret, "token": _shown(token, now)})
+    else:
+        echo(secret)
+        echo("Store it now: it is not shown again.", err=True)
+
+
+@command.command("list")
+@json_option
+@click.pass_obj
+def list_tokens(options: Globals, as_json: bool) -> None:
+    """List the tokens: what they allow, and whether they do."""
+    from rich.table import Table
+    from rich.text import Text
+
+    file, now = _book(options.load()), utc_now(SystemClock(), to_the_second=True)
+    tokens = file.read().tokens
+    if as_json:
+        print_json({"tokens": [_shown(token, now) for token in tokens]})
+    elif not tokens:
+        echo("There are no tokens. Create one: kept token create ci --scope read")
+    else:
+        table = Table(box=None, pad_edge=False)
+        for column in ("id", "name", "scopes", "for", "expires", "state"):
+            table.add_column(column, overflow="fold")
+        for token in tokens:
+            whom = ", ".join(filter(None, (token.agent, token.person))) or "everything"
+            until = f"{token.expires:%Y-%m-%d %H:%M}" if token.expires else "never"
+            cells = (token.id, token.name, ", ".join(token.scopes), whom, until, token.state(now))
+            table.add_row(*(Text(printable(cell)) for cell in cells))
+        console().print(table)
+    for fault in file.faults:
+        warn(f"{fault}. It lets nobody in.")
+
+
+@command.command("revoke")
+@click.argument("name")
+@json_option
+@click.pass_obj
+def revoke(options: Globals, name: str, as_json: bool) -> None:
+    """Revoke the token NAME, which may be its id. Running servers refuse it from now on, and end its streams."""
+    now = utc_now(SystemClock(), to_the_second=True)
+    revoked: list[AccessToken] = []
+
+    def change(book: TokenBook) -> TokenBook:
+        after = book.revoke(name, now)
+        revoked[:] = [after.get(name)]
+        return after
+
+    _book(options.load()).change(change)
+    if as_json:
+        print_json({"revoked": _shown(revoked[0], now)})
+    else:
+        echo(f"Revoked {revoked[0].name} ({revoked[0].id}).")
+
+
+def _book(loaded: LoadedConfig) -> TokenBookFile:
+    from kept.access_tokens import TokenBookFile
+
+    return TokenBookFile(loaded.config.home)
+
+
+def _shown(token: AccessToken, now: dt.datetime) -> dict[str, Any]:
+    from kept.access_tokens import token_fields
+
+    return {**token_fields(token), "state": token.state(now)}
+
+
+def _require_known(loaded: LoadedConfig, agent: str | None, person: str | None) -> None:
+    """Raise an error if there is no such agent or person: a token for a misspelt name would be refused everywhere."""
+    from kept.config.agents import require_agent, settings_by_agent
+    from kept.sessions.people import People
+
+    config = loaded.config
+    if agent is not None:
+        require_agent(config.home, loaded.user_file.path, agent)
+        config = settings_by_agent(loaded)[agent].config
+    if person is not None:
+        People(config).find(person)
+
+
+def _parse_expiry(text: str, now: dt.datetime) -> dt.datetime:
+    match = re.fullmatch(r"([1-9][0-9]{0,4})([hdw])", text.strip())
+    if match:
+        return now + dt.timedelta(hours=int(match[1]) * _HOURS[match[2]])
+    try:
+        return dt.datetime.combine(dt.date.fromisoformat(text.strip()), dt.time()).astimezone(dt.UTC)
+    except (ValueError, OverflowError) as exc:
+        hint = "Write it as 12h, 30d, 8w, or as a day such as 2027-01-31."
+        raise UsageError(f"'{text[:40]}' is not a time at which a token could end.", hint=hint) from exc

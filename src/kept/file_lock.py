@@ -1,0 +1,108 @@
+"""Locks between processes. The kernel holds them, and releases them when the holder exits, however it died."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+from kept.errors import LockBusy, LockMissing, WorkspaceError, WriteFailed
+
+_POLL_S = 0.01
+
+
+class _LockHandle:
+    """An open lock file. A forked child closes its copies without releasing the lock."""
+
+    open: ClassVar[set[_LockHandle]] = set()
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.open.add(self)
+
+    def close(self) -> None:
+        if self in self.open:  # not in a child that was forked meanwhile
+            self.open.discard(self)
+            fcntl.flock(self.number, fcntl.LOCK_UN)  # closing is not enough while a child has a copy
+            os.close(self.number)
+
+
+def _close_copies() -> None:
+    while _LockHandle.open:
+        os.close(_LockHandle.open.pop().number)
+
+
+os.register_at_fork(after_in_child=_close_copies)
+
+
+@contextmanager
+def locked(path: str, *, wait_s: float, purpose: str, create: bool = True, shared: bool = False) -> Iterator[int]:
+    """Hold a lock on a file or a folder. Locking a folder leaves no lock file behind.
+
+    Yields the file descriptor that holds the lock, so that the caller can check whether the path still names that file.
+    Any number of processes can hold a ``shared`` lock at once; it excludes exclusive ones.
+    """
+    # A folder may be named through a link. A lock file is never created or held through one.
+    if not create:
+        flags = os.O_RDONLY | os.O_NOFOLLOW
+    else:
+        flags = os.O_RDONLY | os.O_DIRECTORY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    try:
+        handle = _LockHandle(os.open(path, flags | os.O_CLOEXEC, 0o600))
+    except FileNotFoundError as exc:
+        raise LockMissing(f"{path}: does not exist.") from exc
+    except OSError as exc:
+        raise _cannot_lock(path, exc) from exc
+    try:
+        mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(handle.number, mode | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise LockBusy(f"Another process is {purpose}.", path=path) from None
+                time.sleep(_POLL_S)
+        yield handle.number
+    finally:
+        handle.close()
+
+
+@contextmanager
+def claimed(path: str) -> Iterator[bool]:
+    """Yield True if the name could be claimed exclusively. Never waits, and leaves no file behind."""
+    handle = _claim(path)
+    try:
+        yield handle is not None
+    finally:
+        if handle is not None and handle in _LockHandle.open:
+            os.unlink(path)  # before closing: a process that opened it meanwhile sees that the name changed
+            handle.close()
+
+
+def _claim(path: str) -> _LockHandle | None:
+    while True:
+        try:
+            handle = _LockHandle(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        except OSError as exc:
+            raise _cannot_lock(path, exc) from exc
+        try:
+            fcntl.flock(handle.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.close()
+            return None
+        try:
+            if os.path.samestat(os.fstat(handle.number), os.stat(path)):
+                return handle
+        except FileNotFoundError:
+            pass
+        handle.close()  # the holder unlinked the name in between: try again
+
+
+def _cannot_lock(path: str, exc: OSError) -> WorkspaceError:
+    kind = WorkspaceError if os.path.isdir(path) else WriteFailed  # a lock file may have to be created
+    return kind(f"{path}: cannot be locked ({exc.strerror}).", hint="Check free space and permissions.")

@@ -1,0 +1,43 @@
+"""Healing of a damaged index, whatever store it is in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kept.file_lock import locked
+from kept.sqlite import file_number
+from kept.store.index import Index
+from kept.store.repair import describe_heal, heal_file
+
+if TYPE_CHECKING:
+    from kept.errors import StoreDamaged
+    from kept.indexing.index_handle import IndexHandle
+    from kept.reports import Heal
+
+__all__ = ["describe_heal", "heal_index"]
+
+
+def heal_index(handle: IndexHandle, damage: StoreDamaged, *, is_certain: bool) -> Heal | None:
+    """Close the index of a handle and heal it. Return None if nothing had to be changed."""
+    if handle.settings.store.is_shared:
+        return _heal_shared(handle, is_certain=is_certain)
+    index, path = handle.opened_index, handle.path
+    opened = index.opened_file if isinstance(index, Index) else None
+    handle.close()
+    if index is not None and index.why_read_only:
+        if is_certain:
+            raise damage
+        return None  # an immutable connection does not notice a writer: a new one does
+    with locked(f"{path}.lock", wait_s=handle.limits.sync_wait_s, purpose="indexing"):
+        is_certain = is_certain and opened is not None and file_number(path) == opened
+        owner = None if handle.settings.store.path else handle.workspace.root
+        return heal_file(path, damage, workspace=owner, is_certain=is_certain)
+
+
+def _heal_shared(handle: IndexHandle, *, is_certain: bool) -> Heal | None:
+    from kept.store.postgres import repair
+
+    handle.close()
+    index = handle.open_shared()
+    with index.indexing(wait_s=handle.limits.sync_wait_s):
+        return repair.heal_index(index, is_certain=is_certain)

@@ -1,0 +1,180 @@
+"""Errors of embedding providers, chat models, network services and channels.
+
+KeptError
+├── EmbeddingError
+│   ├── UnknownProvider
+│   ├── EmbedderUnavailable the provider cannot be used as configured
+│   │   └── AccessRefused   the provider needs a key or rejected the one it got
+│   └── EmbeddingFailed     the provider was called and did not deliver
+├── RemoteError             a network service; callers translate it into what it means for the user
+│   ├── EndpointDown        unreachable, or no answer in time
+│   ├── Overloaded          temporarily refuses requests
+│   ├── RequestRefused      rejects the request
+│   │   └── QuotaExhausted  ... because the paid quota is used up
+│   └── BadAnswer           the response cannot be parsed
+├── ModelError              the chat model
+│   ├── ModelUnavailable    none is configured, or it cannot be used as configured
+│   ├── ModelFailed         it was called and did not deliver
+│   │   ├── ModelRefused    ... and will refuse the same request again
+│   │   └── ModelSilent     ... and sent nothing for as long as it may
+│   ├── ContextOverflow     the request is longer than the model accepts
+│   └── BudgetExhausted     the daily token budget is used up; nothing was sent
+└── ChannelError            where messages come from and replies go
+    ├── ChannelUnavailable  the channel cannot be used as configured
+    ├── QueueFull           too many messages are waiting; nothing was accepted
+    │   └── ConversationFull ... in this conversation
+    ├── ConversationTaken   another gateway of the team answers this conversation
+    ├── MessageRefused      a malformed message
+    ├── MessageConflict     the id belongs to another message
+    ├── MessageNotFound
+    ├── ModelUnknown        a request for a model, and so for an agent, that does not exist
+    ├── NotSent             the reply certainly did not leave; sending it again is safe
+    └── DeliveryRefused     the reply did not leave and never will
+"""
+
+from __future__ import annotations
+
+from kept.errors import KeptError
+
+
+class EmbeddingError(KeptError):
+    code = "embedding"
+
+
+class UnknownProvider(EmbeddingError):
+    code = "unknown_provider"
+
+
+class EmbedderUnavailable(EmbeddingError):
+    code = "embedder_unavailable"
+
+
+class AccessRefused(EmbedderUnavailable):
+    code = "access_refused"
+
+
+class EmbeddingFailed(EmbeddingError):
+    code = "embedding_failed"
+    retryable = True
+
+
+class RemoteError(KeptError):
+    code = "remote"
+
+
+class EndpointDown(RemoteError):
+    code = "endpoint_down"
+    retryable = True
+
+
+class Overloaded(RemoteError):
+    code = "overloaded"
+    retryable = True
+
+
+class RequestRefused(RemoteError):
+    """``status`` is the HTTP status, or the one the response should have had; ``detail`` is the service's own text."""
+
+    code = "request_refused"
+
+    def __init__(self, message: str, *, status: int, detail: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.detail = detail
+
+
+class QuotaExhausted(RequestRefused):
+    code = "quota_exhausted"
+
+
+class BadAnswer(RemoteError):
+    code = "bad_answer"
+
+
+class ModelError(KeptError):
+    code = "model"
+
+
+class ModelUnavailable(ModelError):
+    code = "model_unavailable"
+    default_hint = "Set agents.defaults.model.provider (claude_cli, anthropic or openai) in config.yaml."
+
+
+class ModelFailed(ModelError):
+    code = "model_failed"
+    retryable = True
+
+
+class ModelRefused(ModelFailed):
+    code = "model_refused"
+    retryable = False
+
+
+class ModelSilent(ModelFailed):
+    """The model sent nothing for the configured time. Waiting again would make a person wait several times."""
+
+    code = "model_silent"
+    retryable = False
+
+
+class ContextOverflow(ModelError):
+    code = "context_overflow"
+
+
+class BudgetExhausted(ModelError):
+    code = "budget_exhausted"
+    default_hint = "Raise model.daily_budget_tokens, or wait until tomorrow."
+
+
+class ChannelError(KeptError):
+    code = "channel"
+
+
+class ChannelUnavailable(ChannelError):
+    code = "channel_unavailable"
+
+
+class QueueFull(ChannelError):
+    code = "queue_full"
+    retryable = True
+    default_hint = "Nothing was accepted. Send it again in a few seconds, with the same id."
+
+
+class ConversationFull(QueueFull):
+    code = "conversation_full"
+
+
+class ConversationTaken(ChannelError):
+    code = "conversation_taken"
+
+
+class MessageRefused(ChannelError):
+    code = "message_refused"
+
+
+class MessageConflict(ChannelError):
+    code = "message_conflict"
+    default_hint = "Give every message its own id, or none."
+
+
+class MessageNotFound(ChannelError):
+    code = "message_not_found"
+    default_hint = "Only the last few thousand replies are kept."
+
+
+class ModelUnknown(ChannelError):
+    code = "model_not_found"
+    default_hint = "GET /v1/models lists the models."
+
+
+class NotSent(ChannelError):
+    code = "not_sent"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class DeliveryRefused(ChannelError):
+    code = "delivery_refused"

@@ -1,0 +1,342 @@
+"""The inbox of an agent in the database of a team, which the gateways of several hosts answer together.
+
+Each gateway has the state of the whole inbox in memory, and reads the records of the others as it hears of them. A
+conversation belongs to one gateway at a time: only its owner begins answers there and records what becomes of them.
+The database refuses records of a gateway that has lost a conversation. A gateway is alive as long as it renews its
+lease; then the conversations of a dead one are free for all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from kept.agent.events import Inbound
+from kept.clock import Clock, new_id
+from kept.damaged_records import Fault
+from kept.errors import StoreError, WriteFailed
+from kept.postgres.database import Connection, Database
+from kept.postgres.leases import process_name, take_lease
+from kept.postgres.notifications import notify
+from kept.remote_errors import ConversationTaken
+from kept.responder.answer_run import AcceptedMessage, AnswerRun, check_same
+from kept.responder.inbox import KEPT_RUNS, SPARE_RUNS, Inbox
+from kept.responder.inbox_file import Record, RecordValidator, parse_record
+from kept.responder.inbox_records import advance, begun_record, received_record
+from kept.sessions.session_key import SessionKey
+
+LEASE_S = 15.0
+_TIMEOUT_S = 10.0
+_FREE = """
+SELECT key FROM conversations
+LEFT JOIN leases ON name = 'process ' || conversations.owner AND expires > clock_timestamp()
+WHERE agent = %s AND key = ANY(%s) AND (name IS NULL OR conversations.owner = %s) FOR UPDATE OF conversations
+"""
+
+log = logging.getLogger(__name__)
+
+
+def inbox_topic(agent: str) -> str:
+    """Return what notices about changes of an agent's inbox are called."""
+    return f"inbox {agent}"
+
+
+class SharedInbox(Inbox):
+    """``owner`` names this gateway among those of the team."""
+
+    is_shared = True
+
+    def __init__(
+        self,
+        database: Database,
+        agent: str,
+        *,
+        clock: Clock,
+        lease_s: float = LEASE_S,
+        owner: str | None = None,
+        kept_runs: int = KEPT_RUNS,
+        spare_runs: int = SPARE_RUNS,
+    ) -> None:
+        super().__init__(clock, kept_runs=kept_runs, spare_runs=spare_runs)
+        self.database = database
+        self.agent = agent
+        self.lease_s = lease_s
+        self.owner = owner or process_name()
+        self._owned: set[str] = set()
+        self._seq = self._epoch = 0
+        self._faults: list[Fault] = []
+        self._validator = RecordValidator()
+        self._changed: set[str] = set()
+        """Conversations whose records of others were applied since the last `catch_up`."""
+        self._turn = threading.Lock()
+        """Held while this process reads or adds records."""
+        self._read_new()
+
+    @property
+    def faults(self) -> list[Fault]:
+        return self._faults
+
+    # conversations
+
+    def owns(self, key: str) -> bool:
+        return key in self._owned
+
+    def claim(self, keys: Iterable[str]) -> list[str]:
+        wanted = [*keys]
+        if not wanted:
+            return []
+        with self._turn, self._locked_inbox() as (connection, _):
+            free = {key for (key,) in connection.execute(_FREE, [self.agent, wanted, self.owner]).fetchall()}
+            connection.execute(
+                "UPDATE conversations SET owner = %s WHERE agent = %s AND key = ANY(%s)",
+                [self.owner, self.agent, [*free]],
+            )
+        self._owned |= free
+        return [key for key in wanted if key in free]
+
+    def renew(self) -> set[str]:
+        """Renew the lease of this gateway. Return the conversations that it has lost."""
+        with self._turn, self._writing() as connection:
+            take_lease(connection, self._lease, self.owner, self.lease_s)
+            connection.execute("DELETE FROM leases WHERE expires < clock_timestamp() - interval '1 day'")
+            rows = connection.execute(
+                "SELECT key FROM conversations WHERE agent = %s AND owner = %s", [self.agent, self.owner]
+            ).fetchall()
+        owned = {str(key) for (key,) in rows}
+        lost, self._owned = self._owned - owned, owned
+        return lost
+
+    def release(self) -> None:
+        """End the lease of this gateway, so that the others need not wait for that."""
+        with self._turn, self._writing() as connection:
+            connection.execute("DELETE FROM leases WHERE name = %s AND owner = %s", [self._lease, self.owner])
+            self._notify(connection)
+        self._owned.clear()
+
+    @property
+    def _lease(self) -> str:
+        return f"process {self.owner}"
+
+    # reading
+
+    def catch_up(self) -> set[str]:
+        """Apply the records of other gateways. Return the keys of the conversations that they changed."""
+        try:
+            self._read_new()
+        except StoreError as exc:
+            raise _as_write_failed(exc) from exc
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def _read_new(self) -> None:
+        with self._turn, self.database.reading() as connection:
+            row = connection.execute("SELECT seq, epoch FROM inboxes WHERE agent = %s", [self.agent]).fetchone()
+            if row:
+                self._read_records(connection, *row)
+
+    def _read_records(self, connection: Connection, seq: int, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._start_over(epoch)
+        if seq <= self._seq:
+            return
+        rows = connection.execute(
+            "SELECT seq, record FROM inbox_records WHERE agent = %s AND seq > %s ORDER BY seq", [self.agent, self._seq]
+        ).fetchall()
+        with self._lock:
+            for number, text in rows:
+                record, reason = parse_record(text.encode(), self._validator)
+                if record is None:
+                    self._faults.append(Fault(f"inbox of {self.agent}", number, reason))
+                    log.warning("%s", self._faults[-1])
+                    continue
+                self._apply(record)
+                self._changed.add(self._key_of(record))
+            self._seq = seq
+            self._drop(*self._plan_drop(spare=self._spare_runs))
+
+    def _start_over(self, epoch: int) -> None:
+        """Drop what is in memory, since all records were replaced."""
+        with self._lock:
+            for part in (self._messages, self._run_ids, self._runs, self._finished, self._faults):
+                part.clear()
+            self._validator = RecordValidator()
+            self._seq, self._epoch = 0, epoch
+
+    def _key_of(self, record: Record) -> str:
+        if "turn" in record:
+            return self._runs[record["turn"]].key
+        return self._messages[record["channel"], record["id"]].key
+
+    # changing
+
+    def receive(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
+        name, conversation = (key.channel, message.id), str(key)
+
+        def make() -> Record | None:
+            known = self._messages.get(name)
+            if known is not None:
+                check_same(known, conversation, message.text)
+                return None
+            return received_record(self._accept(key, message))
+
+        self._append(make, conversation, is_message=True)
+        return self._messages[name]
+
+    def begin(self, messages: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
+        ids = tuple(message.id for message in messages)
+        run = AnswerRun(new_id(), messages[0].channel, messages[0].key, ids, session_id)
+        # After a connection that broke off, an earlier attempt may have begun the run.
+        self._append(lambda: None if self.find_run(messages[0]) else begun_record(run), run.key)
+        return self.find_run(messages[0]) or run
+
+    def _commit(self, record: Record) -> None:
+        if "turn" not in record:
+            self._append(lambda: record, self._messages[record["channel"], record["id"]].key, is_message=True)
+            return
+        run_id = record["turn"]
+        # A step that an earlier attempt has recorded changes nothing.
+        self._append(
+            lambda: None if advance(self._runs[run_id], record) == self._runs[run_id] else record,
+            self._runs[run_id].key,
+        )
+
+    def _append(self, make: Callable[[], Record | None], key: str, *, is_message: bool = False) -> None:
+        """Add the record that ``make`` returns when all earlier ones are applied. Nothing else is added in between.
+
+        Raise ConversationTaken if the record is about an answer and another gateway owns the conversation.
+        """
+        record: Record | None = None
+        with self._turn:
+            with self._locked_inbox() as (connection, seq):
+                if is_message:
+                    self._claim_new(connection, key)
+                else:
+                    self._require_owner(connection, key)
+                record = make()
+                if record is not None:
+                    self._insert(connection, [record], seq)
+                    self._notify(connection)
+            if record is not None:
+                with self._lock:
+                    self._validator.find_fault(record)
+                    self._apply(record)
+                    self._seq = seq + 1
+                self._drop_old_runs()
+
+    def _insert(self, connection: Connection, records: list[Record], seq: int) -> None:
+        rows = [
+            (
+                self.agent,
+                number,
+                record["type"],
+                record.get("channel"),
+                record.get("id") or record["turn"],
+                _text(record),
+            )
+            for number, record in enumerate(records, seq + 1)
+        ]
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO inbox_records (agent, seq, kind, channel, name, record) VALUES (%s, %s, %s, %s, %s, %s)",
+                rows,
+            )
+        connection.execute("UPDATE inboxes SET seq = %s WHERE agent = %s", [seq + len(records), self.agent])
+
+    def _claim_new(self, connection: Connection, key: str) -> None:
+        """Take the conversation of a message, unless a living gateway has it."""
+        connection.execute(
+            "INSERT INTO conversations (agent, key, owner) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+            [self.agent, key, self.owner],
+        )
+        if key in self._owned and not self._is_owner(connection, key):
+            self._owned.discard(key)  # another gateway has taken it; this one learns that here
+        elif key not in self._owned and connection.execute(_FREE, [self.agent, [key], self.owner]).fetchone():
+            connection.execute(
+                "UPDATE conversations SET owner = %s WHERE agent = %s AND key = %s", [self.owner, self.agent, key]
+            )
+            self._owned.add(key)
+
+    def _is_owner(self, connection: Connection, key: str) -> bool:
+        row = connection.execute(
+            "SELECT owner FROM conversations WHERE agent = %s AND key = %s", [self.agent, key]
+        ).fetchone()
+        return row == (self.owner,)
+
+    def _require_owner(self, connection: Connection, key: str) -> None:
+        if not self._is_owner(connection, key):
+            self._owned.discard(key)
+            raise ConversationTaken("Another gateway answers this conversation.")
+
+    def _drop_old_runs(self) -> None:
+        """Delete the oldest finished runs, once there are more than are kept. If that fails, they stay."""
+        dropped, names = self._plan_drop(spare=self._spare_runs)
+        if not dropped:
+            return
+        try:
+            with self._writing() as connection:
+                connection.execute(
+                    "DELETE FROM inbox_records WHERE agent = %s AND name = ANY(%s)", [self.agent, [*dropped]]
+                )
+                with connection.cursor() as cursor:
+                    cursor.executemany(
+                        "DELETE FROM inbox_records WHERE agent = %s AND channel = %s AND name = %s",
+                        [(self.agent, *name) for name in names],
+                    )
+        except WriteFailed as exc:
+            log.warning("old messages stay in the inbox (%s)", exc.message)
+        with self._lock:
+            self._drop(dropped, names)
+
+    def blank(self, matches: Callable[[str], bool]) -> int:
+        with self._turn:
+            with self._locked_inbox() as (connection, seq):
+                blanked = self._plan_blank(matches)
+                if not blanked.count:
+                    return 0
+                records = blanked.to_records()
+                connection.execute("DELETE FROM inbox_records WHERE agent = %s", [self.agent])
+                connection.execute("UPDATE inboxes SET epoch = epoch + 1 WHERE agent = %s", [self.agent])
+                self._insert(connection, records, seq)
+                self._notify(connection)
+            self._use_blanked(blanked)
+            self._seq, self._epoch = seq + len(records), self._epoch + 1
+        return blanked.count
+
+    def _notify(self, connection: Connection) -> None:
+        notify(connection, self.database.schema, inbox_topic(self.agent), by=self.owner)
+
+    # transactions
+
+    @contextmanager
+    def _locked_inbox(self) -> Iterator[tuple[Connection, int]]:
+        """Run a transaction that no other gateway's comes between. All earlier records are applied in it."""
+        with self._writing() as connection:
+            connection.execute("INSERT INTO inboxes (agent) VALUES (%s) ON CONFLICT DO NOTHING", [self.agent])
+            row = connection.execute(
+                "SELECT seq, epoch FROM inboxes WHERE agent = %s FOR UPDATE", [self.agent]
+            ).fetchone()
+            seq, epoch = row or (0, 0)
+            self._read_records(connection, seq, epoch)
+            yield connection, seq
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        try:
+            with self.database.writing(timeout_s=_TIMEOUT_S) as connection:
+                # A gateway that is stopped in the middle must not keep the others waiting.
+                connection.execute("SELECT set_config('idle_in_transaction_session_timeout', '10s', true)")
+                yield connection
+        except StoreError as exc:
+            raise _as_write_failed(exc) from exc
+
+
+def _text(record: Record) -> str:
+    return json.dumps(record, separators=(",", ":"))  # in ASCII
+
+
+def _as_write_failed(error: StoreError) -> Exception:
+    """Return the error that callers retry, if the database may answer later."""
+    return WriteFailed(error.message, hint=error.hint) if error.retryable else error

@@ -1,0 +1,111 @@
+"""Probes for operators: health, readiness and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from kept.errors import KeptError
+from kept.grants import Grant
+from kept.memory import Memory
+from kept.net.serving import GRANT, App, Receive, Scope, Send, describe_refusal, note_route, refuse
+
+HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
+_REMEMBERED_S = 1.0
+"""Anybody may ask whether the server is ready, so it does not look more often."""
+
+log = logging.getLogger(__name__)
+
+
+class Readiness:
+    """Whether the index opens and answers in time, on a connection of its own."""
+
+    def __init__(self, memory: Memory, timeout_s: float) -> None:
+        self._service = memory.index_service.clone()
+        self._timeout_s = timeout_s
+        self._looking: asyncio.Task[str] | None = None
+        self._known: tuple[float, str] = (float("-inf"), "")
+        self.is_draining = False
+
+    def close(self) -> None:
+        self._service.close()
+
+    async def find_problem(self) -> str:
+        """Return why no request should be sent here, or an empty text."""
+        if self.is_draining:
+            return "draining"
+        looked_s, problem = self._known
+        if time.monotonic() - looked_s < _REMEMBERED_S:
+            return problem
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(asyncio.to_thread(self._look))
+        try:
+            # Not cancelled at the timeout: a thread cannot be, and a second one would not be faster.
+            problem = await asyncio.wait_for(asyncio.shield(self._looking), self._timeout_s)
+        except TimeoutError:
+            return "timeout"
+        self._known = (time.monotonic(), problem)
+        return problem
+
+    def _look(self) -> str:
+        try:
+            with self._service.inspecting() as (index, _), index.reading():
+                index.live.count_chunks()
+        except KeptError as exc:
+            self._service.reopen()
+            return exc.code
+        except Exception:
+            log.exception("the index could not be opened")
+            return "internal"
+        return ""
+
+
+class Probes:
+    """ASGI application behind the paths of an operator."""
+
+    def __init__(
+        self, readiness: Readiness, render: Callable[[], tuple[bytes, str]], guard: Callable[[App], App]
+    ) -> None:
+        """``render`` returns the figures and their media type. ``guard`` puts a guard before an application."""
+        self._readiness = readiness
+        self._render = render
+        self._metrics = guard(self._show_metrics)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        note_route(scope, path)
+        if scope["method"] not in ("GET", "HEAD"):
+            refusal = describe_refusal(path, 405, "wrong_method", f"{path} does not take {scope['method'][:10]}.")
+            await refuse(send, 405, refusal)
+        elif path == METRICS:
+            await self._metrics(scope, receive, send)
+        elif path == HEALTH:
+            await _send(send, 200, b'{"status": "ok"}\n', "application/json")
+        else:
+            problem = await self._readiness.find_problem()
+            body = f'{{"status": "{"not ready" if problem else "ready"}", "reason": "{problem}"}}\n'.encode()
+            await _send(send, 503 if problem else 200, body, "application/json")
+
+    async def _show_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
+        grant: Grant | None = scope.get(GRANT)
+        try:
+            if grant is not None:
+                grant.require("read")
+                grant.require_everybody()
+        except KeptError as exc:
+            await refuse(send, 403, describe_refusal(METRICS, 403, exc.code, f"{exc.message} {exc.hint}"))
+            return
+        body, media_type = await asyncio.to_thread(self._render)
+        await _send(send, 200, body, media_type)
+
+
+async def _send(send: Send, status: int, body: bytes, media_type: str) -> None:
+    headers = [
+        (b"content-type", media_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,73 @@
+"""After 'kept forget', no table of a team has the words, nor has any of their files."""
+
+from __future__ import annotations
+
+from kept.agent.events import Inbound
+from kept.clock import SystemClock
+from kept.responder.shared_inbox import SharedInbox
+from kept.sessions.entries import Message
+from kept.sessions.session_key import SessionKey
+from kept.sessions.store import SessionStore
+from tests.support.teams import Team
+from tests.support.workspaces import open_memory, write_note
+
+WORD = "zanzibarium"
+NOTE = f"""---
+title: About {WORD}
+aliases: [{WORD} again]
+tags: [{WORD}]
+---
+# The {WORD}
+
+The heron stands still.
+
+- The codeword is {WORD}, #{WORD}/secret, see [[{WORD}]].
+"""
+
+
+def find_traces(team: Team, word: str) -> list[str]:
+    """Return the tables and indexes of a schema that have a word in a row, or in their files."""
+    traces = [word.encode(), word.encode().hex().encode()]  # values of type bytea are shown in hexadecimal
+    names: list[str] = []
+    with team.server.connect() as connection:
+        connection.execute("CHECKPOINT")
+        relations = connection.execute(
+            "SELECT c.oid::regclass::text, relkind = 'r', c.oid, reltoastrelid FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relkind IN ('r', 'i')",
+            [team.schema],
+        ).fetchall()
+        for name, is_table, *files in relations:
+            read = "SELECT pg_read_binary_file(pg_relation_filepath(%s))"
+            texts = [connection.execute(read, [oid]).fetchone()[0] for oid in files if oid]
+            if is_table:
+                texts += [row.encode() for (row,) in connection.execute(f"SELECT t::text FROM {name} t")]
+            if any(trace in text for trace in traces for text in texts):
+                names.append(name.removeprefix(f"{team.schema}."))
+        query = "SELECT tablename, s::text FROM pg_stats s WHERE schemaname = %s"
+        for name, text in connection.execute(query, [team.schema]).fetchall():
+            if any(trace in text.encode() for trace in traces):
+                names.append(f"statistics of {name}")
+    return sorted(names)
+
+
+def test_no_table_has_forgotten_words(team, tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", NOTE)
+    with SessionStore.open(home=tmp_path / "home") as sessions:
+        session = sessions.get_or_create("telegram", "5054")
+        sessions.append(session.id, Message.of("user", f"Is {WORD} still the codeword?"))
+    inbox = SharedInbox(team.database, "main", clock=SystemClock())
+    inbox.receive(SessionKey("main", "http", "default", "direct", "ada"), Inbound("1", f"What is {WORD}?"))
+    other_host = {"memory_search.store.workspace": "of another host"}
+    with open_memory(tmp_path, settings=other_host) as memory:
+        memory.sync()
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        with team.server.connect() as connection:
+            connection.execute("ANALYZE")  # as the server does by itself
+        planted = find_traces(team, WORD)
+        assert "statistics of postings" in planted
+        assert {"chunks", "inbox_records", "note_names", "note_tags", "note_links", "notes", "postings"} <= {*planted}
+        receipt = memory.forgetting.apply(memory.forgetting.plan(WORD))
+        assert (receipt.is_finished, receipt.left) == (True, ())
+        assert find_traces(team, WORD) == []
+        assert memory.search("heron").hits

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.files import write_file
+from tests.support.serve_process import LINKED, ServeProcess, create_token
+from tests.support.span_collector import SpanCollector, collecting
+
+TOKENS = {
+    "reader": ("read",),
+    "writer": ("write",),
+    "reviewer": ("review",),
+    "admin": ("admin",),
+}
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home and a workspace for a server that several tests share."""
+    folder = tmp_path_factory.mktemp("served")
+    write_file(folder / "workspace/MEMORY.md", "# Memory\n\n- Staging moved to port 5433.\n")
+    write_file(folder / "workspace/memory/private/ada/2026-03-01.md", "# 2026-03-01\n\nAda collects marimbas.\n")
+    write_file(folder / "workspace/memory/private/bob@http/2026-03-01.md", "# 2026-03-01\n\nBob fears zeppelins.\n")
+    (folder / "home/workspace-second").mkdir(parents=True)
+    write_file(folder / "home/config.yaml", LINKED)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokens(place: Path) -> dict[str, str]:
+    made = {name: create_token(place / "home", name, *scopes) for name, scopes in TOKENS.items()}
+    made["ada"] = create_token(place / "home", "ada", "write", person="ada")
+    made["second"] = create_token(place / "home", "second", "admin", agent="second")
+    return made
+
+
+@pytest.fixture(scope="session")
+def collector() -> Iterator[SpanCollector]:
+    with collecting() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def server(place: Path, tokens: dict[str, str], collector: SpanCollector) -> Iterator[ServeProcess]:
+    settings = {
+        "gateway.serve.token_rate_per_s": 0,
+        "gateway.serve.address_rate_per_s": 0,
+        "gateway.tracing_endpoint": collector.endpoint,
+    }
+    options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    running = ServeProcess(place, *options, OTEL_BSP_SCHEDULE_DELAY="100")
+    try:
+        yield running
+    finally:
+        code = running.stop()
+    assert code == 0

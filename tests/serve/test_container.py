@@ -1,0 +1,103 @@
+"""The container files name only what exists. The image itself is not built here."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+
+import click
+import yaml
+
+from kept.cli.root import cli
+from kept.config import load_config
+from kept.config.gateway_settings import ServeSettings
+from tests.support.repository import ROOT
+
+DOCKERFILE = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+
+
+def instructions(name: str) -> list[str]:
+    return re.findall(rf"^{name} (.*)$", DOCKERFILE, re.MULTILINE)
+
+
+def environment() -> dict[str, str]:
+    pairs = re.findall(r"(\w+)=(\S+)", " ".join(instructions("ENV")))
+    return dict(pairs)
+
+
+def test_the_image_copies_files_that_are_there_and_in_the_build_context():
+    sources = [part for line in instructions("COPY") if "--from" not in line for part in line.split()[:-1]]
+    assert {"src", "pyproject.toml", "hatch_build.py", "docs/reference/config.md"} <= {*sources}
+    kept = {
+        line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")
+    }
+    assert {*sources} == kept
+    assert all((ROOT / source).exists() for source in sources)
+
+
+def test_the_image_installs_extras_that_there_are():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (extras,) = re.findall(r"'\.\[([\w,-]+)\]'", DOCKERFILE)
+    assert {*extras.split(",")} <= {*project["optional-dependencies"]}
+    (version,) = {re.search(r"python:(3\.\d+)-slim", line)[1] for line in instructions("FROM")}
+    assert f"Programming Language :: Python :: {version}" in project["classifiers"]
+
+
+def test_the_image_runs_as_nobody_in_particular_with_settings_that_there_are(tmp_path):
+    assert instructions("USER") == ["kept"]
+    assert "useradd --system" in DOCKERFILE
+    names = environment()
+    assert names["KEPT_HOME"].startswith(instructions("VOLUME")[0])
+    assert names["KEPT_WORKSPACE"].startswith(instructions("VOLUME")[0])
+    environ = {name: value for name, value in names.items() if name.startswith("KEPT_")} | {"KEPT_HOME": str(tmp_path)}
+    settings = load_config(environ=environ).config.gateway.serve
+    assert (settings.host, settings.drain_s) == ("0.0.0.0", 5.0)
+    assert instructions("EXPOSE") == [str(ServeSettings().port)]
+    program, name, *options = json.loads(instructions("CMD")[-1])
+    command = cli.get_command(click.Context(cli), name)
+    assert program == "kept"
+    assert command is not None
+    assert command.make_context(name, options, resilient_parsing=True).params["log_format"] == "json"
+
+
+def test_the_check_of_the_image_asks_a_path_that_answers(server):
+    (check,) = re.findall(r"^HEALTHCHECK .*CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    program, *arguments = json.loads(check)
+    assert program == "python"
+    for port, code in ((server.port, 0), (1, 1)):
+        own = [argument.replace("127.0.0.1:8750", f"127.0.0.1:{port}") for argument in arguments]
+        assert subprocess.run([sys.executable, *own], capture_output=True, timeout=60).returncode == code
+
+
+def test_compose_names_settings_and_services_that_there_are(tmp_path):
+    kept, database = COMPOSE["services"]["kept"], COMPOSE["services"]["database"]
+    environ = {name: re.sub(r"\$\{(\w+):[^}]*\}", "x", value) for name, value in kept["environment"].items()}
+    store = load_config(environ={**environ, "KEPT_HOME": str(tmp_path)}).config.memory_search.store
+    assert (store.driver, store.url) == ("postgres", "postgresql://kept:x@database/kept")
+    assert database["image"].startswith("pgvector/pgvector:pg")
+    assert database["environment"]["POSTGRES_USER"] == database["environment"]["POSTGRES_DB"] == "kept"
+    assert {*kept["depends_on"]} <= {*COMPOSE["services"]}
+    mounted = {volume.partition(":")[0] for service in (kept, database) for volume in service["volumes"]}
+    assert mounted == {*COMPOSE["volumes"]}
+    assert kept["volumes"] == [f"kept:{instructions('VOLUME')[0]}"]
+    assert kept["ports"] == [f"127.0.0.1:{ServeSettings().port}:{ServeSettings().port}"]
+    assert f"{database['environment']['POSTGRES_PASSWORD']}" in kept["environment"]["KEPT_MEMORY_SEARCH__STORE__URL"]
+
+
+def test_the_commands_in_the_comments_are_commands_of_kept():
+    for text in (ROOT / "Dockerfile", ROOT / "compose.yaml", ROOT / "docs/tasks/serving.md"):
+        lines = re.findall(
+            r"(?:^|kept )kept ((?:token|store|serve|export|config)\b[^\n|`]*)", text.read_text(), re.MULTILINE
+        )
+        for line in lines:
+            words = line.partition("#")[0].split()
+            at: click.Command | None = cli
+            while isinstance(at, click.Group) and words:
+                at = at.get_command(click.Context(cli), words.pop(0))
+            assert at is not None, line
+            known = {option for param in at.params for option in param.opts}
+            assert all(word in known for word in words if word.startswith("--")), line

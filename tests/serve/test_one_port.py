@@ -1,0 +1,239 @@
+"""The running server: logs, figures, limits, streams, several processes, and its end."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kept.serve.forwarding import SOCKET_FILE
+from tests.support.commands import kept_environment, run_kept
+from tests.support.files import write_file
+from tests.support.mcp_client import ACCEPT
+from tests.support.serve_process import ServeProcess, bearer, create_token, revoke_token
+from tests.support.span_collector import attributes
+from tests.support.waiting import wait_until
+
+PLANTED = "zanzibar7pelican"
+
+
+@pytest.fixture
+def home(tmp_path):
+    write_file(tmp_path / "workspace/MEMORY.md", f"# Memory\n\n- The code word is {PLANTED}.\n")
+    return tmp_path / "home"
+
+
+def test_the_log_has_every_request_and_nothing_of_what_it_said(server, tokens, place):
+    write_file(place / f"workspace/memory/{PLANTED}.md", f"# {PLANTED}\n\nNobody may log {PLANTED}.\n")
+    before = len(server.requests())
+    secret = tokens["writer"]
+    with server.client(secret) as client:
+        client.post("/v1/messages", json={"user": PLANTED, "text": PLANTED, "id": PLANTED})
+        client.get(f"/v1/messages/{PLANTED}")
+        client.get(f"/v1/{PLANTED}?q={PLANTED}", headers={"X-Request-Id": PLANTED, "User-Agent": PLANTED})
+        client.request(PLANTED.upper(), "/v1/models")
+        client.post("/mcp", content=f"{{{PLANTED}", headers={"Content-Type": "application/json"})
+        client.get(f"/{PLANTED}", headers={"Authorization": f"Bearer {PLANTED}", "Host": PLANTED})
+    server.call(secret, "memory_search", query=PLANTED)
+    server.call(secret, "memory_write", text=f"{PLANTED} again.")
+    server.call(secret, PLANTED, query=PLANTED)
+    with server.sign_in(secret) as browser:
+        assert PLANTED in browser.get(f"/?q={PLANTED}").text
+        assert browser.get(f"/note/memory/{PLANTED}.md").status_code == 200
+    with server.client(secret) as client:
+        figures = client.get("/metrics").text
+    wait_until(lambda: len(server.requests()) >= before + 13, "every request is logged")
+    log = "\n".join(server.lines)
+    for text in (log, figures):
+        assert PLANTED not in text.lower()
+        assert all(token not in text for token in tokens.values())
+    fields = {"time", "level", "logger", "event", "requestId", "method", "route", "status", "durationMs", "token"}
+    entries = server.requests()[before:]
+    assert all({*entry} == fields for entry in entries)
+    assert len({entry["requestId"] for entry in entries}) == len(entries)
+    assert ("GET", "/note/{path:path}", 200, "writer") in {
+        (entry["method"], entry["route"], entry["status"], entry["token"]) for entry in entries
+    }
+
+
+def test_figures_count_requests_searches_and_calls(server, tokens):
+    server.call(tokens["reader"], "memory_search", query="staging port")
+    with server.client(tokens["reader"]) as client:
+        answer = client.get("/metrics")
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    assert samples["kept_requests_total", "/mcp", "200", "POST"] >= 1
+    assert samples["kept_search_seconds_count",] >= 1
+    assert samples["kept_tool_calls_total", "memory_search", "true"] >= 1
+    assert samples["kept_queue_depth", "main"] == 0
+    assert samples["kept_sync_lag_seconds", "main"] >= 0
+    assert any(name == "kept_tokens" for name, *_ in samples)
+    with server.client() as client:
+        assert client.get("/metrics").status_code == 401
+        assert client.get("/healthz").json() == {"status": "ok"}
+        assert client.get("/readyz", headers={"Host": "10.0.0.7"}).json() == {"status": "ready", "reason": ""}
+        assert client.post("/readyz").status_code == 405
+
+
+def test_spans_of_a_call_hang_together_and_continue_the_trace_of_the_caller(server, tokens, collector):
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    params = {"name": "memory_search", "arguments": {"query": PLANTED}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    with server.client(tokens["reader"]) as client:
+        client.post("/mcp", json=body, headers={**ACCEPT, "traceparent": f"00-{trace}-{parent}-01"})
+    own = wait_until(
+        lambda: (
+            {sent.name: sent for sent in collector.spans if sent.trace_id.hex() == trace}
+            if any(sent.name == "kept.request" and sent.trace_id.hex() == trace for sent in collector.spans)
+            else None
+        ),
+        "the spans arrive",
+    )
+    request, call, search = (own[f"kept.{name}"] for name in ("request", "tool_call", "search"))
+    assert request.parent_span_id.hex() == parent
+    assert (call.parent_span_id, search.parent_span_id) == (request.span_id, call.span_id)
+    assert attributes(request) == {"kept.method": "POST", "kept.route": "/mcp", "kept.status": 200}
+    assert PLANTED.encode() not in collector.raw
+
+
+def test_a_revoked_token_is_refused_at_once_and_its_streams_end(server, place):
+    token = create_token(place / "home", "brief", "read")
+    with server.sign_in(token) as browser, server.client(token) as client:
+        with (
+            browser.stream("GET", "/events") as events,
+            client.stream("GET", "/mcp", headers={"Accept": "text/event-stream"}) as silent,
+        ):
+            following = events.iter_raw()
+            assert next(following).startswith(b"data: ")
+            revoke_token(place / "home", "brief")
+            assert b"data" not in b"".join(following)  # both end by themselves
+            assert b"".join(silent.iter_raw()) == b""
+        assert client.get("/v1/models").status_code == 401
+        assert browser.get("/").status_code == 401
+        assert server.ask(token, "tools/list").status_code == 401
+
+
+def test_two_processes_answer_as_one_and_one_takes_over(home, tmp_path):
+    token = create_token(home, "all", "admin")
+    with ThreadPoolExecutor(2) as pool:
+        started = list(pool.map(lambda _: ServeProcess(tmp_path), range(2)))
+    try:
+        first, second = sorted(started, key=lambda process: not leads(process, token))
+        with first.client(token) as one, second.client(token) as other:
+            sent = other.post("/v1/messages", json={"user": "ada", "text": "What is the code word?", "id": "m1"})
+            assert (sent.status_code, sent.json()["status"]) == (200, "answered")
+            assert one.get("/v1/messages/m1").json() == other.get("/v1/messages/m1").json() == sent.json()
+            with other.stream("POST", "/v1/messages", json={"user": "ada", "text": "Again?", "stream": True}) as events:
+                assert b"event: reply" in events.read()
+            assert other.get("/v1/messages/m1", headers=bearer("wrong")).status_code == 401
+        with first.sign_in(token) as browser:  # its cookie is good for both
+            browser.base_url = second.url
+            browser.headers["Origin"] = second.url
+            assert browser.get("/").status_code == 200
+            assert browser.get("/chat").status_code == 200
+        assert PLANTED in str(second.call(token, "memory_search", query="code word"))
+        first.kill()
+        wait_until(lambda: leads(second, token), "the second takes over")
+        with second.client(token) as other:
+            assert other.get("/v1/messages/m1").json() == sent.json()
+            assert other.post("/v1/messages", json={"user": "ada", "text": "And now?"}).status_code == 200
+    finally:
+        codes = [process.stop() for process in started]
+    assert 0 in codes
+    assert sorted(path.name for path in home.iterdir() if path.name.startswith(("gateway", "answering"))) == []
+
+
+@contextmanager
+def killing(process: ServeProcess) -> Iterator[None]:
+    """Leave no process behind if a test fails."""
+    try:
+        yield
+    finally:
+        if process.process.poll() is None:
+            process.kill()
+
+
+def leads(process: ServeProcess, token: str) -> bool:
+    """Return whether a process answers messages: only that one reports their number."""
+    with process.client(token) as client:
+        return "kept_queue_depth{" in client.get("/metrics").text
+
+
+def test_a_server_finishes_what_it_has_begun_when_it_is_told_to_stop(home, tmp_path):
+    token = create_token(home, "all", "admin")
+    running = ServeProcess(tmp_path, "--set", "gateway.serve.drain_s=3", "--set", "gateway.http.debounce_ms=1500")
+    inbox = home / "agents/main/inbox.jsonl"
+    with killing(running), ThreadPoolExecutor() as pool, running.client(token) as client, running.client() as probe:
+        message = {"user": "ada", "text": "What is the code word?"}
+        answer = pool.submit(client.post, "/v1/messages", json=message)
+        wait_until(lambda: inbox.exists() and inbox.stat().st_size, "the message is accepted")
+        stopped = pool.submit(running.stop)
+        wait_until(lambda: probe.get("/readyz").json()["reason"] == "draining", "a balancer can tell")
+        assert probe.get("/healthz").status_code == 200
+        assert answer.result().json()["status"] == "answered"
+        assert stopped.result() == 0
+    with pytest.raises(httpx.TransportError), running.client() as client:
+        client.get("/healthz")
+
+
+def test_too_many_requests_wait_by_token_and_by_address(home, tmp_path):
+    token, other = create_token(home, "busy", "read"), create_token(home, "calm", "read")
+    slow = ("token_rate_per_s=0.01", "token_burst=3", "address_rate_per_s=0.01", "address_burst=5")
+    options = [part for setting in slow for part in ("--set", f"gateway.serve.{setting}")]
+    running = ServeProcess(tmp_path, *options, "--set", "gateway.serve.trusted_proxies=127.0.0.1")
+    try:
+        with running.client(token) as client:
+
+            def get(address: str, secret: str = token) -> httpx.Response:
+                headers = {"X-Forwarded-For": f"9.9.9.9, {address}", **bearer(secret)}
+                return client.get("/v1/models", headers=headers)
+
+            assert [get("10.1.1.1").status_code for _ in range(4)] == [200, 200, 200, 429]
+            refused = get("10.1.1.2")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limited")
+            assert 1 <= int(refused.headers["retry-after"]) <= 100
+            assert get("10.1.1.3", other).status_code == 200  # neither its token nor its address was used much
+            assert get("10.1.1.1", other).status_code == 200
+            assert get("10.1.1.1", other).status_code == 429  # the sixth from this address, whatever it says before it
+            assert get("10.1.1.9", "wrong").status_code == 401
+            assert [client.get("/healthz").status_code for _ in range(8)] == [200] * 8
+    finally:
+        assert running.stop() == 0
+
+
+def test_other_machines_are_not_served_without_a_token(home, tmp_path):
+    def serve(*options: str):
+        return run_kept("serve", "--port", "0", *options, env=kept_environment(tmp_path), cwd=tmp_path)
+
+    refused = serve("--host", "0.0.0.0")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "kept token create" in refused.err
+    create_token(home, "gone", "read")
+    revoke_token(home, "gone")
+    assert serve().code == 2  # even this machine: whoever revokes the last token does not mean to let everybody in
+    assert serve("--set", "gateway.serve.trusted_proxies=nowhere").code == 2
+
+
+def test_a_slow_client_keeps_nobody_out(server, tokens):
+    lines = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
+    try:
+        for line in lines:
+            line.sendall(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le")
+        assert "5433" in json.dumps(server.call(tokens["reader"], "memory_search", query="staging port"))
+    finally:
+        for line in lines:
+            line.close()
+
+
+def test_the_socket_between_processes_is_private(server, place):
+    state = (place / "home" / SOCKET_FILE).stat()
+    assert state.st_mode & 0o777 == 0o600

@@ -1,0 +1,85 @@
+"""Machines of a team: each has a home and a workspace of its own, and all share a bare repository on disk."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from kept.clock import SystemClock
+from kept.config import load_config
+from kept.durable import is_temporary
+from kept.git_sync.git_sync import GitSync
+from kept.git_sync.sync_report import GitSyncReport
+from kept.git_sync.sync_setup import connect_workspace
+from kept.workspace.workspace import Workspace
+
+
+def git(folder: Path, *arguments: str, stdin: bytes | None = None) -> str:
+    """Run git as a person would, with an identity of its own."""
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "protocol.file.allow=always")
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, input=stdin, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode("utf-8", "surrogateescape").strip()
+
+
+def make_remote(folder: Path, name: str = "team.git") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "--quiet", "--bare", "--initial-branch=main", name)
+    return folder / name
+
+
+class SyncHost:
+    """A machine with a workspace."""
+
+    def __init__(self, folder: Path, name: str, **settings: Any) -> None:
+        self.name = name
+        self.home = folder / name / "home"
+        self.workspace = folder / name / "workspace"
+        (self.workspace / "memory").mkdir(parents=True)
+        self.settings = {"sync.git.host": name, **settings}
+
+    @property
+    def sync(self) -> GitSync:
+        loaded = load_config(
+            home=str(self.home), workspace=str(self.workspace), settings=self.settings, trust_workspace=True, environ={}
+        )
+        return GitSync(loaded.config, Workspace.of(loaded.config), SystemClock())
+
+    def connect(self, remote: Path) -> GitSyncReport:
+        sync = self.sync
+        connect_workspace(sync, str(remote))
+        return sync.run()
+
+    def run(self, **options: Any) -> GitSyncReport:
+        return self.sync.run(**options)
+
+    def write(self, path: str, text: str | bytes) -> Path:
+        file = self.workspace / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+        return file
+
+    def read(self, path: str) -> str:
+        return (self.workspace / path).read_bytes().decode()
+
+    def files(self) -> dict[str, bytes]:
+        """Return what travels: everything but the repository, the history, and what a kill left behind."""
+        every = (file for file in self.workspace.rglob("*") if file.is_file() and not is_temporary(file.name))
+        files = {str(file.relative_to(self.workspace)): file.read_bytes() for file in every}
+        return {path: data for path, data in files.items() if not path.startswith((".git/", ".kept/history/"))}
+
+
+def connect_team(folder: Path, *names: str, **settings: Any) -> list[SyncHost]:
+    """Return machines that share a new, empty repository."""
+    remote = make_remote(folder)
+    hosts = [SyncHost(folder, name, **settings) for name in names]
+    for host in hosts:
+        host.connect(remote)
+    return hosts
+
+
+def settle(hosts: list[SyncHost]) -> None:
+    """Synchronise until every machine has everything."""
+    for host in (*hosts, *hosts):
+        host.run()

@@ -1,0 +1,149 @@
+"""Tokens: created once, hashed, revoked at once, and never let in by accident."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+
+import pytest
+
+from kept.access_tokens import MAX_TOKENS, TokenBook, TokenBookFile, TokenWatch, make_token
+from kept.errors import UsageError
+from tests.support.commands import KEPT
+
+NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+
+
+def add(home, name="ci", *scopes, **options):
+    token, secret = make_token(name, scopes or ("read",), NOW, **options)
+    TokenBookFile(str(home)).change(lambda book: book.with_token(token, NOW))
+    return secret
+
+
+def test_a_token_is_shown_once_and_its_file_has_only_a_hash(kept, home):
+    created = kept("token", "create", "ci", "--scope", "read", "--scope", "review", "--expires", "90d")
+    secret = created.out.strip()
+    assert (created.code, secret.startswith("kept_"), len(secret)) == (0, True, 48)
+    file = home / "tokens.json"
+    assert secret not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert secret not in kept("token", "list", "--json").out + kept("token", "list").out
+    watch = TokenWatch(str(home))
+    grant = watch.find(secret.encode(), dt.datetime.now(dt.UTC))
+    assert grant is not None
+    assert (grant.name, grant.scopes) == ("ci", {"read", "review"})
+    assert watch.find(secret.encode(), dt.datetime.now(dt.UTC) + dt.timedelta(days=91)) is None
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["create", "ci"], 2),
+        (["create", "two words", "--scope", "read"], 2),
+        (["create", "ci", "--scope", "root"], 2),
+        (["create", "ci", "--scope", "read", "--expires", "yesterday"], 2),
+        (["create", "ci", "--scope", "read", "--expires", "2020-01-01"], 2),
+        (["create", "ci", "--scope", "read", "--for-agent", "nobody"], 3),
+        (["create", "ci", "--scope", "read", "--for-person", "nobody"], 2),
+        (["create", "ci", "--scope", "admin", "--for-person", "http:ada"], 2),
+        (["revoke", "ci"], 3),
+    ],
+)
+def test_a_mistake_is_one_line_and_creates_no_token(kept, home, args, code):
+    ended = kept("token", *args)
+    assert (ended.code, ended.err.count("\n"), ended.out) == (code, 1, "")
+    assert not (home / "tokens.json").exists()
+
+
+def test_a_running_process_sees_a_revocation_with_the_next_request(kept, home):
+    secret = add(home).encode()
+    watch = TokenWatch(str(home))
+    assert watch.find(secret, NOW)
+    assert kept("token", "revoke", "ci").code == 0
+    assert watch.find(secret, NOW) is None
+    again = add(home)  # the name is free again
+    assert watch.find(again.encode(), NOW)
+    assert watch.find(secret, NOW) is None
+    with pytest.raises(UsageError, match="already"):
+        add(home)
+
+
+def test_tokens_created_at_the_same_time_are_all_kept(home, environment):
+    running = [
+        subprocess.Popen(
+            [KEPT, "token", "create", f"t{number}", "--scope", "read"], env=environment, stdout=-1, stderr=-1
+        )
+        for number in range(4)
+    ]
+    secrets = [process.communicate(timeout=60)[0].strip() for process in running]
+    watch = TokenWatch(str(home))
+    assert [grant.name for secret in secrets if (grant := watch.find(secret, dt.datetime.now(dt.UTC)))] == [
+        "t0",
+        "t1",
+        "t2",
+        "t3",
+    ]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda tree: b"",
+        lambda tree: b"[]",
+        lambda tree: b"\xff{",
+        lambda tree: b"[" * 100_000,
+        lambda tree: json.dumps({**tree, "version": 2}).encode(),
+        *(
+            lambda tree, name=name, value=value: json.dumps(
+                {**tree, "tokens": [{**tree["tokens"][0], name: value}]}
+            ).encode()
+            for name, value in [
+                ("digest", ""),
+                ("digest", 5),
+                ("scopes", []),
+                ("scopes", "admin"),
+                ("scopes", ["root"]),
+                ("scopes", [[]]),
+                ("created", None),
+                ("expires", "soon"),
+                ("revoked", 1),
+                ("person", ""),
+                ("person", 5),
+                ("agent", ["main"]),
+                ("id", None),
+            ]
+        ),
+        lambda tree: json.dumps(
+            {**tree, "tokens": [{k: v for k, v in tree["tokens"][0].items() if k != "person"}]}
+        ).encode(),
+        lambda tree: json.dumps({**tree, "tokens": [None, 5, []]}).encode(),
+    ],
+)
+def test_a_damaged_file_lets_nobody_in(home, damage):
+    secret = add(home, "ada", "read", person="http:ada").encode()
+    file = home / "tokens.json"
+    file.write_bytes(damage(json.loads(file.read_bytes())))
+    watch = TokenWatch(str(home))
+    assert watch.find(secret, NOW) is None
+    assert watch.is_in_use  # so a server asks for a token
+
+
+def test_a_file_that_goes_away_lets_nobody_in(home):
+    secret = add(home).encode()
+    watch = TokenWatch(str(home))
+    assert watch.find(secret, NOW)
+    (home / "tokens.json").unlink()
+    assert watch.find(secret, NOW) is None
+    assert watch.is_in_use
+    assert not TokenWatch(str(home / "elsewhere")).is_in_use
+
+
+def test_a_full_book_makes_room_by_dropping_what_has_ended():
+    made = [make_token(f"t{number}", ("read",), NOW)[0] for number in range(MAX_TOKENS)]
+    book = TokenBook(tuple(made)).revoke("t7", NOW)
+    token, _ = make_token("more", ("read",), NOW)
+    fuller = book.with_token(token, NOW)
+    assert (len(fuller.tokens), fuller.get("more")) == (MAX_TOKENS, token)
+    with pytest.raises(UsageError, match="tokens already"):
+        fuller.with_token(make_token("most", ("read",), NOW)[0], NOW)
