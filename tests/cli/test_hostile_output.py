@@ -138,6 +138,7 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("config", "unset"): [["memory_search.local.query_prefix"], [HOSTILE]],
         ("completion",): [["bash"]],
         ("web",): [["--no-open", "--port", "0"], ["--no-open", "--host", HOSTILE]],
+        ("serve",): [["--port", "0"], ["--host", HOSTILE]],
         ("demo",): [],  # has no text but its own
     }
     chosen = [[]]
@@ -161,6 +162,7 @@ def test_no_command_writes_to_a_terminal_what_the_terminal_obeys(hostile, enviro
     assert ended.returncode == 0, ended.stderr.decode()[-2000:]
     done = json.loads(ended.stdout)
     assert len(done) == 2 * len(requests)
+    assert [ended_run["args"] for ended_run in done if ended_run["code"] == -9] == [], "these did not end"
     shown_by = {
         ended_run["args"][0]
         for ended_run in done

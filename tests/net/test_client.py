@@ -156,6 +156,17 @@ def test_a_query_is_not_waited_for_longer_than_it_may_take_in_all(server, client
     assert fake.slept == [50.0]
 
 
+def test_a_pause_that_ends_after_the_deadline_is_the_last(server, fake):
+    class SlowToWake(FakePace):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds + 30.0)
+
+    server.always = servers.says(429, retry_after="50")
+    client = client_of(server.base_url, SlowToWake())
+    assert isinstance(failure(client, Timeouts(attempt_s=60.0, total_s=60.0)), Overloaded)
+    assert client.calls == 1
+
+
 def test_a_connection_that_breaks_in_the_middle_is_tried_again(server, client):
     server.faults.extend([servers.breaks_off, servers.breaks_off])
     assert ask(client)["object"] == "list"

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 
-SERVING = {"watch": b" chunks", "gateway": b"/v1/messages", "web": b"Stop with Ctrl-C"}
+SERVING = {"watch": b" chunks", "gateway": b"/v1/messages", "web": b"Stop with Ctrl-C", "serve": b"Serving at"}
 """What a command that serves says once it does."""
 PATIENCE_S = 60
 LIBRARIES = (
@@ -74,7 +74,10 @@ def run_once(args: list[str], stdin: str, *, terminal: bool) -> dict[str, object
         os.write(ours, b"\x04")  # Ctrl-D, for what reads the terminal
     out, stopped = b"", False
     deadline = time.monotonic() + PATIENCE_S
-    while select.select([ours], [], [], max(0.0, deadline - time.monotonic()))[0]:
+    while True:
+        if not select.select([ours], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            os.kill(pid, signal.SIGKILL)  # the exit code -9 names the command that did not end
+            break
         try:
             part = os.read(ours, 65536)
         except OSError:  # how a terminal ends

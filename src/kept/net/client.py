@@ -334,6 +334,8 @@ class HttpClient:
         backoff = policy.backoff()
         for attempt in range(1, attempts + 1):
             left_s = deadline_s - policy.monotonic()
+            if attempt > 1 and left_s <= 0:
+                break  # the pause took longer than asked for
             outcome, wait_s = self._attempt(request, min(timeouts.attempt_s, left_s), attempt)
             if not isinstance(outcome, RemoteError):
                 return outcome
