@@ -1,6 +1,6 @@
 """python -m benchmarks.soak [--minutes 10] [--processes 20]
 
-Run many processes of every kind on one home and print what went wrong. Nothing may be rebuilt, healed or embedded
+Run many processes of every kind on one home and print what went wrong. Nothing may be rebuilt, repaired or embedded
 twice, nothing may end in a traceback, and the final answers must equal those of a freshly built index.
 """
 
@@ -35,7 +35,7 @@ QUESTIONS = 200
 class Figures:
     operations: int = 0
     rebuilds: int = 0
-    heals: int = 0
+    repairs: int = 0
     re_embedded: int = 0
     tracebacks: int = 0
     lock_errors: int = 0
@@ -50,7 +50,7 @@ class Figures:
 
     @property
     def holds(self) -> bool:
-        faults = (self.rebuilds, self.heals, self.re_embedded, self.tracebacks, self.lock_errors, self.failures)
+        faults = (self.rebuilds, self.repairs, self.re_embedded, self.tracebacks, self.lock_errors, self.failures)
         return not any((*faults, self.unfinished, self.differing))
 
 
@@ -145,7 +145,7 @@ def examine(workspace: Path, home: Path, figures: Figures, *, replaced: bool) ->
         with memory.index_service.inspecting() as (index, _):
             generations = index.generation_number()
     figures.rebuilds += generations + replaced
-    figures.heals = sum(heal.times for heal in status.heals)
+    figures.repairs = sum(repair.times for repair in status.repairs)
     figures.notes, figures.chunks = status.files, status.chunks
     figures.re_embedded = sum(spent.texts for spent in status.spending) - status.cache_entries
 

@@ -60,7 +60,7 @@ def move_torn_end(path: str, start: int, torn: bytes) -> str:
     return beside
 
 
-def mend_end(path: str, is_whole: Callable[[bytes], bool]) -> None:
+def repair_end(path: str, is_whole: Callable[[bytes], bool]) -> None:
     """Make sure that the next append starts a new line.
 
     A last line without a line break gets one if it is whole, and is moved into FILE.torn otherwise.

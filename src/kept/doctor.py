@@ -110,9 +110,9 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
     """Apply the remedies of the failed checks, and run every check again."""
     remedies: dict[str, Callable[[], object]] = {
         "permissions": lambda: _make_private(memory),
-        "integrity": lambda: memory.index_service.mend(progress=progress),
+        "integrity": lambda: memory.index_service.repair(progress=progress),
         "sessions": lambda: _repair_last_lines(memory),
-        "records": lambda: mend_faults(memory.config, memory.clock),
+        "records": lambda: repair_faults(memory.config, memory.clock),
         "forgetting": lambda: memory.forgetting.finish(),
         "history": lambda: repair_history(memory.history),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
@@ -387,13 +387,13 @@ def find_faults(config: Config, clock: Clock) -> list[Fault]:
     return faults
 
 
-def mend_faults(config: Config, clock: Clock) -> None:
+def repair_faults(config: Config, clock: Clock) -> None:
     """Move unreadable records into quarantine. A record that cannot be moved now is found again the next time."""
     for ledger in _ledgers(config, clock):
-        _try(ledger.mend)
+        _try(ledger.repair)
     for book in (BatchBookFile(config.paths.batches), ScheduleBookFile(config.paths.schedules)):
-        _try(partial(_mend_book, book))
-    _try(lambda: _mend_inbox(config, clock))
+        _try(partial(_repair_book, book))
+    _try(lambda: _repair_inbox(config, clock))
 
 
 def count_quarantined(config: Config) -> dict[str, int]:
@@ -419,13 +419,13 @@ def _book_faults(book: BatchBookFile | ScheduleBookFile) -> list[Fault]:
     return book.faults
 
 
-def _mend_book(book: BatchBookFile | ScheduleBookFile) -> None:
+def _repair_book(book: BatchBookFile | ScheduleBookFile) -> None:
     if _book_faults(book):
         book.change(lambda unchanged: unchanged)
 
 
-def _mend_inbox(config: Config, clock: Clock) -> None:
-    """Open the inbox, which mends it, unless a gateway is running: that did the same when it started."""
+def _repair_inbox(config: Config, clock: Clock) -> None:
+    """Open the inbox, which repairs it, unless a gateway is running: that did the same when it started."""
     if _inbox_faults(config, clock):
         with claimed(os.path.join(config.home, GATEWAY_LOCK)) as is_ours:
             if is_ours:
@@ -440,8 +440,8 @@ def _read(path: str, find: Callable[[], list[Fault]]) -> list[Fault]:
         return [Fault(path, None, exc.message)]
 
 
-def _try(mend: Callable[[], None]) -> None:
+def _try(action: Callable[[], None]) -> None:
     try:
-        mend()
+        action()
     except KeptError:
         pass

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from kept.clock import Clock
 from kept.config import Config
-from kept.damaged_records import Fault, mend_end, set_aside
+from kept.damaged_records import Fault, repair_end, set_aside
 from kept.durable import append_durably, make_private_folder, write_atomic
 from kept.errors import KeptError, WorkspaceError
 from kept.file_lock import locked
 from kept.limits import MAX_COUNT, is_amount, is_utf8
-from kept.reports import Heal, ModelSpending, Spending
+from kept.reports import ModelSpending, Repair, Spending
 
 if TYPE_CHECKING:
     from kept.postgres.database import Connection, Database
@@ -33,7 +33,7 @@ _SUM_UP_EVERY = 1_000
 """Entries after which those in a database are summed up."""
 _NOT_AN_ENTRY = "it is not a ledger entry, or its numbers cannot be true; it is not counted"
 
-LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending, Heal)
+LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending, Repair)
 
 
 class Ledger(Generic[LedgerEntry]):
@@ -74,7 +74,7 @@ class Ledger(Generic[LedgerEntry]):
 
     def add(self, entry: LedgerEntry) -> None:
         """Append an entry. The caller holds the lock."""
-        mend_end(self.path, lambda raw: self._parse(raw) is not None)
+        repair_end(self.path, lambda raw: self._parse(raw) is not None)
         append_durably(self.path, _to_line(entry if entry.day else replace(entry, day=self.today())))
         if os.path.getsize(self.path) > self._compact_above_bytes:
             set_aside(self.path, self._damaged())
@@ -95,7 +95,7 @@ class Ledger(Generic[LedgerEntry]):
         lines = enumerate(self._raw_lines(), 1)
         return [Fault(self.path, number, _NOT_AN_ENTRY) for number, raw in lines if self._parse(raw) is None]
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Move the lines that are not counted into quarantine."""
         if not self._damaged():
             return
@@ -155,7 +155,7 @@ class SharedLedger(Ledger[LedgerEntry]):
             with self._own.connection.cursor() as cursor:
                 cursor.executemany("INSERT INTO ledger_entries (agent, kind, entry) VALUES (%s, %s, %s)", lines)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Do nothing: an entry of the database that cannot be read is not counted."""
 
     def _raw_lines(self) -> Sequence[bytes]:
@@ -188,9 +188,9 @@ def _open(config: Config, clock: Clock, kind: type[LedgerEntry], path: str) -> L
     return SharedLedger(open_database(config.memory_search.store), config.agent_id, clock, kind)
 
 
-def open_heal_ledger(folder: str, clock: Clock) -> Ledger[Heal]:
+def open_repair_ledger(folder: str, clock: Clock) -> Ledger[Repair]:
     """Open the ledger of repairs in an agent's folder."""
-    return Ledger(os.path.join(folder, "heals.jsonl"), clock, Heal)
+    return Ledger(os.path.join(folder, "heals.jsonl"), clock, Repair)
 
 
 def tokens_of_day(entries: Iterable[ModelSpending], day: str) -> int:
@@ -206,11 +206,11 @@ def _fits(default: object, value: object) -> bool:
     return isinstance(value, str) and is_utf8(value)
 
 
-def _to_line(entry: Spending | ModelSpending | Heal) -> bytes:
+def _to_line(entry: Spending | ModelSpending | Repair) -> bytes:
     return json.dumps(asdict(entry)).encode() + b"\n"
 
 
-def _key(entry: Spending | ModelSpending | Heal) -> tuple[str, ...]:
+def _key(entry: Spending | ModelSpending | Repair) -> tuple[str, ...]:
     """Return the day and the other texts of an entry."""
     texts = {name: value for name, value in asdict(entry).items() if isinstance(value, str)}
     return (texts.pop("day"), *texts.values())

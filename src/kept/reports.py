@@ -97,19 +97,27 @@ class ModelSpending:
         return self.input + self.output
 
 
+REPAIRED, REPLACED = "mended", "replaced"
+"""Actions of a repair, as they are stored in heals.jsonl and printed as JSON."""
+
+
 @frozen
-class Heal:
+class Repair:
     """Repairs of a damaged derived file, on one day or just now."""
 
     file: str
     action: str
-    """``mended`` inside the file, or ``replaced`` by a new one."""
+    """`REPAIRED` inside the file, or `REPLACED` by a new one."""
     day: str = ""
     times: int = 0
     embeddings: int = 0
     """Embeddings that were salvaged from the damaged file."""
     lost: int = 0
     """Embeddings that could not be read, as far as they could be counted."""
+
+    @property
+    def verb(self) -> str:
+        return "repaired" if self.action == REPAIRED else self.action
 
 
 @frozen
@@ -160,7 +168,7 @@ class Status:
     """Usage of chat models by day, oldest first."""
     model_costs: tuple[float | None, ...] = ()
     """Cost of each of these in US dollars; None if the settings have no price for the model."""
-    heals: tuple[Heal, ...] = ()
+    repairs: tuple[Repair, ...] = ()
     """Repairs of the index or the session catalogue by day, oldest first."""
     model_budget_tokens: int | None = None
     model_tokens_today: int = 0

@@ -184,21 +184,21 @@ def pack_rows(rows: Iterable[int]) -> str:
     return f"[{','.join(map(str, rows))}]"
 
 
-class HealDatabase(Protocol):
+class RepairDatabase(Protocol):
     def __call__(self, damage: StoreDamaged, *, is_certain: bool) -> None: ...
 
 
-def heal_and_retry(action: Callable[[], T], heal: HealDatabase) -> T:
-    """Call an action. If the database turns out to be damaged, heal it and call the action again.
+def repair_and_retry(action: Callable[[], T], repair: RepairDatabase) -> T:
+    """Call an action. If the database turns out to be damaged, repair it and call the action again.
 
-    The first damage may come from a stale connection, so ``heal`` checks the file. What a fresh connection finds
+    The first damage may come from a stale connection, so ``repair`` checks the file. What a fresh connection finds
     damaged again is replaced, whatever a check says: then ``is_certain`` is True.
     """
     for is_certain in (False, True):
         try:
             return action()
         except StoreDamaged as damage:
-            heal(damage, is_certain=is_certain)
+            repair(damage, is_certain=is_certain)
     return action()
 
 

@@ -246,7 +246,7 @@ def test_after_a_failure_it_is_left_alone_until_the_cool_down_is_over(qmd, stand
         own(memory.search("parrot"), "exit code 1")
     searched = [call for call in calls() if "search" in call]
     assert len(searched) == 1
-    stand_in("print('[]')")  # it is mended
+    stand_in("print('[]')")  # it is repaired
     clock.move(seconds=999)
     own(memory.search("parrot"), "exit code 1")
     clock.move(seconds=2)

@@ -331,7 +331,7 @@ def test_doctor_says_what_it_would_do_and_does_it_when_asked(kept, notes, home):
 
 
 @pytest.mark.parametrize("damage", ["overwritten", "text"])
-def test_doctor_mends_a_damaged_index(kept, notes, home, damage):
+def test_doctor_repairs_a_damaged_index(kept, notes, home, damage):
     kept("index")
     path = home / "agents/main/index.sqlite"
     whole = path.read_bytes()
@@ -350,7 +350,7 @@ def test_doctor_mends_a_damaged_index(kept, notes, home, damage):
     assert "Ada keeps" in kept("search", "lighthouse").out
 
 
-def test_doctor_names_a_damaged_transcript_and_mends_a_torn_one(kept, notes, home):
+def test_doctor_names_a_damaged_transcript_and_repairs_a_torn_one(kept, notes, home):
     with SessionStore.open(home=home) as sessions:
         ids = [sessions.get_or_create("telegram", user).id for user in ("1", "2")]
         for session_id in ids:

@@ -1,4 +1,4 @@
-"""Transcripts: what was acknowledged is there, what is torn is mended, what is damaged is said."""
+"""Transcripts: what was acknowledged is there, what is torn is repaired, what is damaged is said."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_torn_end_is_reported_once_and_its_bytes_are_kept(tmp_path):
     assert Path(str(path) + ".torn").read_bytes() == lines[-1][:-10] + b"\n"
 
 
-def test_an_append_mends_a_torn_end_before_it_writes(tmp_path):
+def test_an_append_repairs_a_torn_end_before_it_writes(tmp_path):
     path, lines = conversation(tmp_path)
     with open_sessions(tmp_path) as store:
         session = store.recent()[0]
@@ -123,14 +123,14 @@ def test_an_append_mends_a_torn_end_before_it_writes(tmp_path):
         assert store.load(session.id).entries[-1] == entry
 
 
-def test_a_torn_end_that_cannot_be_mended_does_not_hide_the_rest(tmp_path):
+def test_a_torn_end_that_cannot_be_repaired_does_not_hide_the_rest(tmp_path):
     path, lines = conversation(tmp_path)
     path.write_bytes(b"".join(lines)[:-10])
     path.with_name(path.name + ".torn").mkdir()  # so its bytes cannot be kept, and are not cut off
     with open_sessions(tmp_path) as store:
         session = store.recent()[0]
         assert len(store.load(session.id)) == len(lines) - 1
-        assert "could not be mended" in store.take_problems()[0].reason
+        assert "could not be repaired" in store.take_problems()[0].reason
 
 
 def test_a_damaged_line_in_the_middle_is_reported_with_its_number_and_the_rest_loads(tmp_path):

@@ -96,7 +96,7 @@ def test_a_damaged_index_is_rebuilt_and_nothing_is_embedded_again(store, tmp_pat
                 f"DELETE FROM {table} WHERE ctid IN (SELECT ctid FROM {table} WHERE generation = %s LIMIT 1)",
                 [index.live.number],
             )
-        memory.index_service.mend()
+        memory.index_service.repair()
         assert len(embedder.texts) == texts
         assert equals_a_fresh_sqlite_index(tmp_path, memory)
 

@@ -1,4 +1,4 @@
-"""A damaged or missing index is noticed, said, and healed from the notes."""
+"""A damaged or missing index is noticed, reported, and repaired from the notes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_index_deleted_under_an_open_memory_is_rebuilt_and_it_is_said(indexed
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.02, 0.3, 0.5, 0.9, 0.999])
-def test_a_truncated_index_is_noticed_and_healed(indexed, share):
+def test_a_truncated_index_is_noticed_and_repaired(indexed, share):
     size = index_path(indexed).stat().st_size
     os.truncate(index_path(indexed), int(size * share))
     outcomes = search_and_status(indexed)
@@ -65,7 +65,7 @@ def test_a_truncated_index_is_noticed_and_healed(indexed, share):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_overwritten_bytes_are_noticed_and_healed(indexed, seed):
+def test_overwritten_bytes_are_noticed_and_repaired(indexed, seed):
     file = index_path(indexed)
     rng = random.Random(seed)
     raw = bytearray(file.read_bytes())
@@ -105,7 +105,7 @@ def test_something_that_is_no_database_at_all_is_replaced(indexed):
     assert "rebuilt" in outcomes[0][2]
 
 
-def test_a_missing_table_is_noticed_and_healed(indexed):
+def test_a_missing_table_is_noticed_and_repaired(indexed):
     with sqlite3.connect(index_path(indexed)) as db:
         db.execute("DROP TABLE chunks_vec")
     db.close()

@@ -113,7 +113,7 @@ class Index(RuleBasedStateMachine):
         self.embedder.broken = True
 
     @rule()
-    def mend_the_embedder(self):
+    def restore_the_embedder(self):
         self.embedder.broken = False
         self.in_step = False
 

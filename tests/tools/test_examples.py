@@ -39,7 +39,7 @@ def run(example: str, server: ModelServer, *question: str) -> str:
 
 
 @pytest.mark.parametrize("example", ["anthropic_tools.py", "openai_tools.py"])
-def test_the_example_searches_mends_a_wrong_call_and_answers(example):
+def test_the_example_searches_corrects_a_wrong_call_and_answers(example):
     with ModelServer() as server:
         server.script(
             Says("", Call("memory_search", {"question": "which port is staging on?"}, id="call_1")),

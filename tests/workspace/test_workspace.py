@@ -323,7 +323,7 @@ def test_an_extra_path_that_is_a_link_is_not_read_through_either(memory, tmp_pat
         (b"\xed\xa0\x80", "���", "not valid UTF-8"),
     ],
 )
-def test_any_bytes_are_read_as_text_and_what_was_mended_is_said(workspace, raw, text, warning):
+def test_any_bytes_are_read_as_text_and_what_was_replaced_is_reported(workspace, raw, text, warning):
     path = write_file(workspace / "x.md", raw)
     note = read_note(str(path), max_bytes=1000)
     assert (note.text, note.raw) == (text, raw)
@@ -331,7 +331,7 @@ def test_any_bytes_are_read_as_text_and_what_was_mended_is_said(workspace, raw, 
     assert path.read_bytes() == raw
 
 
-def test_a_mended_note_is_found_and_reported_and_left_as_it_is(memory, workspace):
+def test_a_badly_encoded_note_is_found_and_reported_and_left_as_it_is(memory, workspace):
     raw = b"\xef\xbb\xbf# Caf\xe9\r\n\r\nThe lighthouse \x00 keeper\r\n"
     path = write_file(workspace / "memory/x.md", raw)
     opened = memory()

@@ -106,14 +106,14 @@ def batch_rows(status: Status) -> list[tuple[str, str]]:
     ]
 
 
-def heal_rows(status: Status) -> list[tuple[str, str]]:
+def repair_rows(status: Status) -> list[tuple[str, str]]:
     """Return a row for each of the last days on which the index or the session catalogue was repaired."""
     rows: list[tuple[str, str]] = []
-    for heal in status.heals[-_DAYS_SHOWN:]:
-        parts = [f"{heal.day} {heal.file} was damaged and {heal.action} {plural(heal.times, 'time')}"]
-        parts += [f"{plural(heal.embeddings, 'embedding')} kept"] if heal.embeddings else []
-        parts += [f"{heal.lost:,} lost"] if heal.lost else []
-        rows.append(("Healed" if not rows else "", ", ".join(parts)))
+    for repair in status.repairs[-_DAYS_SHOWN:]:
+        parts = [f"{repair.day} {repair.file} was damaged and {repair.verb} {plural(repair.times, 'time')}"]
+        parts += [f"{plural(repair.embeddings, 'embedding')} kept"] if repair.embeddings else []
+        parts += [f"{repair.lost:,} lost"] if repair.lost else []
+        rows.append(("Repaired" if not rows else "", ", ".join(parts)))
     return rows
 
 
@@ -187,7 +187,7 @@ def show_status(
         *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
         *schedule_rows(schedules),
         *batch_rows(status),
-        *heal_rows(status),
+        *repair_rows(status),
         *ledger_rows(status),
         *model_rows(status),
     ]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kept.config import Config
-from kept.damaged_records import mend_end
+from kept.damaged_records import repair_end
 from kept.durable import append_durably, make_private_folder
 from kept.forgetting.byte_scan import ByteScan, LeftOver
 from kept.forgetting.needles import Matcher
@@ -121,7 +121,7 @@ def receipt_json(receipt: ForgetReceipt) -> dict[str, Any]:
 def save_receipt(config: Config, receipt: ForgetReceipt) -> None:
     path = config.paths.forget_receipts
     make_private_folder(os.path.dirname(path))
-    mend_end(path, lambda raw: raw.endswith(b"}"))
+    repair_end(path, lambda raw: raw.endswith(b"}"))
     append_durably(path, json.dumps(receipt_json(receipt), separators=(",", ":")).encode() + b"\n")
 
 

@@ -1,9 +1,9 @@
 """From files to the index, and from a query to hits.
 
-`service` is the entry: it locks, heals, syncs and searches the index that `index_handle` opens. A sync passes through
+`service` is the entry: it locks, repairs, syncs and searches the index that `index_handle` opens. A sync passes through
 `sources` (lists and reads files), `note_rows` and `transcripts` (texts to rows), `vectorise` (chunks to vectors;
 `batch_runner` and `batch_book` for a provider's batch API), `sync_planner` (compares) and `sync` (writes).
-`browse` lists what is there without a query, `status` reports, `heal` replaces a damaged index,
+`browse` lists what is there without a query, `status` reports, `index_repair` repairs or replaces a damaged index,
 `copy_index` copies one to another store, and `replica` keeps one for outages of a team's database.
 
 Two processes: `sync` writes under a lock on the index. The second process waits for it, and then plans again; a search

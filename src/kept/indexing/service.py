@@ -1,4 +1,4 @@
-"""IndexService: the index of one workspace, opened when needed, kept in step with the files, searched and healed."""
+"""IndexService: the index of one workspace, opened when needed, kept in step with the files, searched and repaired."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop
 from kept.indexing.sync import SyncRun
 from kept.indexing.sync_planner import SyncPlanner
 from kept.indexing.vectorise import measure_spending
-from kept.ledger import open_embedding_ledger, open_heal_ledger
+from kept.ledger import open_embedding_ledger, open_repair_ledger
 from kept.records import Filter, Progress, SearchResult, SourceFile
 from kept.remote_errors import EmbeddingError
 from kept.reports import Preview, Status, SyncReport, Usage
-from kept.sqlite import heal_and_retry
+from kept.sqlite import repair_and_retry
 from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
 
@@ -138,7 +138,7 @@ class IndexService:
 
     @contextmanager
     def inspecting(self) -> Iterator[tuple[StoredIndex, SyncPlanner]]:
-        """Give the open index and a planner on it, as they are: nothing is synced or healed. Holds the lock."""
+        """Give the open index and a planner on it, as they are: nothing is synced or repaired. Holds the lock."""
         with self._lock:
             yield self._handle.index(), self._handle.planner()
 
@@ -169,7 +169,7 @@ class IndexService:
 
         self.require_usable()
         with self._lock:
-            warnings, is_fresh = self._healing(self._sync_for_search, progress, growing)
+            warnings, is_fresh = self._repairing(self._sync_for_search, progress, growing)
             started = time.perf_counter()  # the time for the index is not that of the search
             embedder, reasons = self._handle.embedder_for_search(settings)
             usage = usage_of(embedder)
@@ -177,7 +177,7 @@ class IndexService:
         vector, problems = embed_query(embedder, query) if embedder else (None, ())
         with self._lock:
             self._record_usage(usage)
-            result = self._healing(self._search_index, query, vector, settings, filters, is_fresh=is_fresh)
+            result = self._repairing(self._search_index, query, vector, settings, filters, is_fresh=is_fresh)
             notices = self._take_reasons()
             embedder = self._handle.embedder
             identity = embedder.identity if embedder else None
@@ -219,12 +219,12 @@ class IndexService:
         """Return the value of an action, what did not work, and whether the index is as new as the files."""
         self.require_usable()
         with self._lock:
-            warnings, is_fresh = self._healing(self._sync_for_search, progress)
-            value = self._healing(self._read, action)
+            warnings, is_fresh = self._repairing(self._sync_for_search, progress)
+            value = self._repairing(self._read, action)
             return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings))), is_fresh
 
     def _read(self, action: Callable[[StoredIndex], T]) -> T:
-        if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
+        if self._handle.opened_index is None:  # closed by a repair, and perhaps empty now
             self._sync_for_search(None)
         index = self._handle.index()
         with index.reading():
@@ -271,7 +271,7 @@ class IndexService:
     ) -> IndexSearchResult:
         from kept.search.pipeline import search_index
 
-        if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
+        if self._handle.opened_index is None:  # closed by a repair, and perhaps empty now
             _, is_fresh = self._sync_for_search(None)
         index, now_ms = self._handle.index(), self.clock.time_ns() // 1_000_000
         if vector and vector.identity != index.stored_identity():
@@ -312,7 +312,7 @@ class IndexService:
         """Bring the index up to date. ``force`` rebuilds it."""
         self.require_usable()
         with self._lock:
-            report = self._healing(self._sync_by_request, force=force, progress=progress)
+            report = self._repairing(self._sync_by_request, force=force, progress=progress)
             notices = self._take_notices()
         report = replace(report, failures=(*self.embedder_warnings, *report.failures))
         return self._completed(report, notices)
@@ -322,15 +322,15 @@ class IndexService:
         index nor retries a failed embedder early; otherwise both would happen each time a note is saved."""
         self.require_usable()
         with self._lock:
-            report = self._healing(self._sync_with_fallback, progress=progress)
+            report = self._repairing(self._sync_with_fallback, progress=progress)
             notices = self._take_notices()
         return self._completed(report, notices)
 
-    def mend(self, *, progress: Progress | None = None) -> SyncReport:
-        """Check every table of the index, mend what is damaged, and bring the index up to date."""
+    def repair(self, *, progress: Progress | None = None) -> SyncReport:
+        """Check every table of the index, repair what is damaged, and bring the index up to date."""
         self.require_usable()
         with self._lock:
-            self._heal(StoreDamaged(f"{self.path}: the index is damaged."))
+            self._repair_damage(StoreDamaged(f"{self.path}: the index is damaged."))
         return self.sync(progress=progress)
 
     def _completed(self, report: SyncReport, notices: tuple[str, ...]) -> SyncReport:
@@ -411,10 +411,10 @@ class IndexService:
         """Return what a sync would do and cost. Changes nothing and asks no provider."""
         self.require_usable()
         with self._lock:
-            return self._healing(lambda: self._handle.planner().preview(force=force))
+            return self._repairing(lambda: self._handle.planner().preview(force=force))
 
     def status(self) -> Status:
-        """Return the state of the memory. Changes nothing: a damaged index is reported, not healed."""
+        """Return the state of the memory. Changes nothing: a damaged index is reported, not repaired."""
         from kept.indexing.status import add_index_status, status_without_index
 
         self.workspace.require()
@@ -464,19 +464,19 @@ class IndexService:
                 folder = self.config.paths.sessions
                 return find_unindexed(index.live, folder, path, first_line=first_line, last_line=last_line)
 
-    # healing
+    # repair
 
-    def _healing(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return heal_and_retry(partial(action, *args, **kwargs), self._heal)
+    def _repairing(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return repair_and_retry(partial(action, *args, **kwargs), self._repair_damage)
 
-    def _heal(self, damage: StoreDamaged, *, is_certain: bool = False) -> None:
-        from kept.indexing.heal import describe_heal, heal_index
+    def _repair_damage(self, damage: StoreDamaged, *, is_certain: bool = False) -> None:
+        from kept.indexing.index_repair import describe_repair, repair_index
 
-        heal = heal_index(self._handle, damage, is_certain=is_certain)
+        repair = repair_index(self._handle, damage, is_certain=is_certain)
         self._freshness.in_step = False
-        if heal is not None:
-            self._handle.notices.append(f"{damage.message} {describe_heal(heal)}")
-            if problem := open_heal_ledger(self.config.paths.folder, self.clock).record(heal):
+        if repair is not None:
+            self._handle.notices.append(f"{damage.message} {describe_repair(repair)}")
+            if problem := open_repair_ledger(self.config.paths.folder, self.clock).record(repair):
                 self._handle.notices.append(problem)
 
     def _take_reasons(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from kept.indexing.batch_book import jobs_under_way
 from kept.indexing.sources import find_copies
 from kept.indexing.sync import META_SYNCED
 from kept.indexing.sync_planner import SyncPlanner
-from kept.ledger import open_embedding_ledger, open_heal_ledger, open_model_ledger, tokens_of_day
+from kept.ledger import open_embedding_ledger, open_model_ledger, open_repair_ledger, tokens_of_day
 from kept.records import Problem
 from kept.reports import BatchUnderWay, ModelSpending, Status
 
@@ -41,7 +41,7 @@ def status_without_index(
         cache_max_entries=settings.cache.max_entries,
         backend=settings.backend,
         batches=_batches_under_way(config, workspace),
-        heals=tuple(open_heal_ledger(config.paths.folder, clock).by_day()),
+        repairs=tuple(open_repair_ledger(config.paths.folder, clock).by_day()),
         degraded=warnings,
         **_model_usage(config, clock),
     )

@@ -29,10 +29,10 @@ from kept.errors import (
 )
 from kept.file_lock import locked
 from kept.forking import DatabaseLock, forget_connection, register_forkable
-from kept.ledger import open_heal_ledger
+from kept.ledger import open_repair_ledger
 from kept.limits import int64, is_utf8, utf8_safe
 from kept.records import Problem
-from kept.reports import Heal
+from kept.reports import REPLACED, Repair
 from kept.sessions.entries import Entry
 from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
 from kept.sessions.transcript import (
@@ -50,8 +50,8 @@ from kept.sqlite import (
     connect,
     connect_in_memory,
     file_number,
-    heal_and_retry,
     immediate,
+    repair_and_retry,
     replace_damaged,
     translated,
 )
@@ -83,7 +83,7 @@ T = TypeVar("T")
 class CatalogueLimits:
     """Waiting times."""
 
-    heal_wait_s: float = 30.0
+    repair_wait_s: float = 30.0
     """Longest wait for another process that rebuilds the catalogue."""
     busy_timeout_ms: int = BUSY_TIMEOUT_MS
     """Longest wait for another process that writes to it."""
@@ -281,7 +281,7 @@ class Catalogue:
             if torn := transcript.repair():
                 self.report(file, str(torn))
         except (TranscriptUnwritable, WorkspaceError) as exc:
-            self.report(file, f"its last line is torn and could not be mended: {exc.message}")
+            self.report(file, f"its last line is torn and could not be repaired: {exc.message}")
 
     def advance(self, file: str, entries: Sequence[Entry], offset: int, state: FileState) -> None:
         """Add entries that were just appended at an offset, in one short transaction.
@@ -337,11 +337,11 @@ class Catalogue:
     # the file
 
     def run(self, action: Callable[[apsw.Connection], T]) -> T:
-        """Run an action on the database. If that turns out to be damaged, heal it and run the action again."""
+        """Run an action on the database. If that turns out to be damaged, repair it and run the action again."""
         if self._is_closed:
             raise UsedAfterClose("The sessions are closed.", hint="Open them again with SessionStore.open().")
         with self._lock:
-            return heal_and_retry(lambda: self._run(action), self._heal)
+            return repair_and_retry(lambda: self._run(action), self._repair_damage)
 
     def _run(self, action: Callable[[apsw.Connection], T]) -> T:
         if self._db is None or self._opened != file_number(self.path):
@@ -367,27 +367,27 @@ class Catalogue:
         db.set_busy_timeout(self.limits.busy_timeout_ms)
         return db
 
-    def _heal(self, damage: StoreDamaged, *, is_certain: bool) -> None:
+    def _repair_damage(self, damage: StoreDamaged, *, is_certain: bool) -> None:
         """Replace the file, unless a fresh connection finds it sound: then the one that saw the damage was stale.
 
         ``is_certain`` skips that check, if the file is still the one in which the damage was seen.
         """
         opened = self._opened if self._db is not None else None
         self._disconnect()
-        with locked(f"{self.path}.lock", wait_s=self.limits.heal_wait_s, purpose="rebuilding the session catalogue"):
+        with locked(f"{self.path}.lock", wait_s=self.limits.repair_wait_s, purpose="rebuilding the session catalogue"):
             is_certain = is_certain and opened is not None and file_number(self.path) == opened
             if is_certain or not self._is_sound():
                 replace_damaged(self.path, None)
-                self._record_heal(damage)
+                self._record_repair(damage)
         for file in self._scan():  # the new file is empty, and the action that is repeated needs the rows
             self._read_or_report(file)
 
-    def _record_heal(self, damage: StoreDamaged) -> None:
+    def _record_repair(self, damage: StoreDamaged) -> None:
         name = os.path.basename(self.path)
         log.warning("%s It has been rebuilt from the transcripts.", damage.message)
         self.report(name, "was damaged and has been rebuilt from the transcripts")
-        ledger = open_heal_ledger(os.path.dirname(self.path), SystemClock())
-        if problem := ledger.record(Heal(name, "replaced", times=1)):
+        ledger = open_repair_ledger(os.path.dirname(self.path), SystemClock())
+        if problem := ledger.record(Repair(name, REPLACED, times=1)):
             self.report(name, problem)
 
     def _is_sound(self) -> bool:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kept.damaged_records import TORN_ENDING, mend_end
+from kept.damaged_records import TORN_ENDING, repair_end
 from kept.durable import append_durably, erase_file, sync_folder
 from kept.errors import SessionAmbiguous, SessionError, SessionNotFound, TranscriptUnwritable, WriteFailed
 from kept.limits import is_time, strict_json
@@ -105,7 +105,7 @@ class DeletedSessions:
 
     def _append(self, line: dict[str, Any]) -> None:
         try:
-            mend_end(self.path, lambda raw: _parse(raw) is not None)
+            repair_end(self.path, lambda raw: _parse(raw) is not None)
             append_durably(self.path, to_json(line) + b"\n")
         except WriteFailed as exc:
             raise TranscriptUnwritable(exc.message) from exc

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from kept.damaged_records import mend_end
+from kept.damaged_records import repair_end
 from kept.durable import append_durably
 from kept.errors import TranscriptUnreadable
 from kept.limits import strict_json
@@ -112,7 +112,7 @@ class ForgottenText:
         hashes = [digest for digest in dict.fromkeys(map(self._hash, lines)) if digest not in self._lines]
         if words or hashes:
             record = {"at": now.isoformat(timespec="seconds"), "words": words, "lines": hashes}
-            mend_end(self.path, lambda raw: raw.endswith(b"}"))
+            repair_end(self.path, lambda raw: raw.endswith(b"}"))
             append_durably(self.path, json.dumps(record, separators=(",", ":")).encode() + b"\n")
             self._take(record)
             self._size = -1

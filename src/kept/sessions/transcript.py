@@ -228,7 +228,7 @@ class Transcript:
             return append.torn
 
     def is_torn(self) -> bool:
-        """Return whether there are bytes after the last whole line, which `repair` would mend."""
+        """Return whether there are bytes after the last whole line, which `repair` would settle."""
         with _unreadable(self.path):
             handle = _open_unlinked(self.path, os.O_RDONLY)
         try:

@@ -3,7 +3,7 @@ SQL for the index.
 
 `index` opens the file, with its cache of embeddings and full-text search; `generation` has the tables that a rebuild
 replaces, with the vectors of chunks in `vectors`, and `file_list` lists its files. `integrity` finds damage, and
-`repair` mends it in the file or salvages the embeddings into a new one. `scrub` removes deleted text from the file.
+`repair` repairs it in the file or salvages the embeddings into a new one. `scrub` removes deleted text from the file.
 
 `protocol` says what a store provides, and `rows` are its values. `word_index` is the full-text search for `phrases`:
 `phrase_search` on disk with `fts5_query`, `listed_search` in memory with `word_lists` and `posting_lists`.

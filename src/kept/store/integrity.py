@@ -14,7 +14,7 @@ from kept.store.note_tables import NOTE_TABLES
 from kept.values import frozen
 
 FILE = "file"
-"""Table of a finding about pages: it cannot be blamed on one table, nor mended in one."""
+"""Table of a finding about pages: it cannot be blamed on one table, nor repaired in one."""
 
 
 @frozen
@@ -24,7 +24,7 @@ class Finding:
 
 
 def check_index(index: Index) -> list[Finding]:
-    """Return all findings. Reads the whole file, so it is for `kept doctor` and for healing."""
+    """Return all findings. Reads the whole file, so it is for `kept doctor` and for a repair."""
     findings: list[Finding] = []
     for table, check in _CHECKS:
         try:

@@ -1,7 +1,7 @@
-"""Heals a damaged index: check it again, then mend it inside its file, or salvage its embeddings into a new one.
+"""Repairs a damaged index: check it again, then repair it inside its file, or salvage its embeddings into a new one.
 
-Mending is for a file whose pages are sound and whose tables contradict each other. Tables that come from the notes are
-emptied, and the next sync fills them; the embedding cache stays, so nothing is embedded again.
+A file is repaired inside if its pages are sound and its tables contradict each other. Tables that come from the notes
+are emptied, and the next sync fills them; the embedding cache stays, so nothing is embedded again.
 
 Salvaging is for a file with damaged pages. Every embedding that can be read and is valid goes into a new file, since
 embeddings cost money: those of the cache, and the vectors of chunks that the cache has lost or never had.
@@ -23,7 +23,7 @@ from typing import Any
 import apsw
 
 from kept.errors import StoreDamaged
-from kept.reports import Heal
+from kept.reports import REPAIRED, REPLACED, Repair
 from kept.sqlite import checksum_vfs, create_private, database_files, delete_database, file_number, replace_damaged
 from kept.store.index import OLD_PAGE_BYTES, PAGE_BYTES, Index, connect
 from kept.store.integrity import FILE, Finding, check_file, check_index, is_intact
@@ -33,10 +33,9 @@ from kept.store.vector_codes import dequantise
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # a command reports it in its answer; without a handler Python would print it too
 
-MENDED, REPLACED = "mended", "replaced"
 
 _FROM_NOTES = frozenset({"files", "chunks", "chunks_fts", "notes"})
-_MENDABLE = _FROM_NOTES | {"chunks_vec", "embedding_cache"}
+_REPAIRABLE_IN_PLACE = _FROM_NOTES | {"chunks_vec", "embedding_cache"}
 
 _META = (META_RECIPE, "workspace", "refused")
 _MAX_PROBES = 1_000_000
@@ -50,8 +49,8 @@ _RESERVED_AT = 20
 """Offset of the number of bytes per page that are reserved for the checksum layer."""
 
 
-def heal_file(path: str, damage: StoreDamaged, *, workspace: str | None, is_certain: bool = False) -> Heal | None:
-    """Heal the index at a path. Return None if it is sound: then the connection that saw the damage was stale.
+def repair_file(path: str, damage: StoreDamaged, *, workspace: str | None, is_certain: bool = False) -> Repair | None:
+    """Repair the index at a path. Return None if it is sound: then the connection that saw the damage was stale.
 
     The caller holds the index's lock, so no process writes during the check, and has closed its own connection.
     ``is_certain`` skips the check: a fresh connection has met the damage too. ``workspace`` is the owner of the index,
@@ -64,8 +63,8 @@ def heal_file(path: str, damage: StoreDamaged, *, workspace: str | None, is_cert
     if not findings:
         log.info("%s Checked again, the index is sound; nothing was changed.", damage.message)
         return None
-    if _mend_in_place(path, findings):
-        heal = Heal(os.path.basename(path), MENDED, times=1)
+    if _repair_in_place(path, findings):
+        repair = Repair(os.path.basename(path), REPAIRED, times=1)
     else:
         new = f"{path}.new"
         try:
@@ -73,34 +72,34 @@ def heal_file(path: str, damage: StoreDamaged, *, workspace: str | None, is_cert
             replace_damaged(path, new)
         finally:
             delete_database(new)
-        heal = Heal(os.path.basename(path), REPLACED, times=1, embeddings=embeddings, lost=lost)
+        repair = Repair(os.path.basename(path), REPLACED, times=1, embeddings=embeddings, lost=lost)
     reasons = "; ".join(dict.fromkeys(f"{finding.table}: {finding.problem}" for finding in findings[:3]))
-    log.warning("%s %s (%s)", damage.message, describe_heal(heal), reasons)
-    return heal
+    log.warning("%s %s (%s)", damage.message, describe_repair(repair), reasons)
+    return repair
 
 
-def describe_heal(heal: Heal) -> str:
-    if heal.action == MENDED:
+def describe_repair(repair: Repair) -> str:
+    if repair.action == REPAIRED:
         return "It has been rebuilt from the notes; no embedding was lost."
-    lost = f", {heal.lost} could not be read" if heal.lost else ""
-    return f"It has been rebuilt from the notes; {heal.embeddings} embeddings were kept{lost}."
+    lost = f", {repair.lost} could not be read" if repair.lost else ""
+    return f"It has been rebuilt from the notes; {repair.embeddings} embeddings were kept{lost}."
 
 
-# mending inside the file
+# repair inside the file
 
 
-def _mend_in_place(path: str, findings: Sequence[Finding]) -> bool:
-    """Mend what was found. Return False, with nothing changed, if that takes a new file."""
+def _repair_in_place(path: str, findings: Sequence[Finding]) -> bool:
+    """Repair what was found. Return False, with nothing changed, if that takes a new file."""
     tables = {finding.table for finding in findings}
     try:
         index = Index(path)
     except StoreDamaged:
         return False
     try:
-        if not tables <= _MENDABLE:
+        if not tables <= _REPAIRABLE_IN_PLACE:
             return False
         with index.writing():
-            _mend(index, tables)
+            _repair_tables(index, tables)
         return not check_index(index)
     except StoreDamaged:  # a page that had to be read or freed is damaged after all
         return False
@@ -108,7 +107,7 @@ def _mend_in_place(path: str, findings: Sequence[Finding]) -> bool:
         index.close()
 
 
-def _mend(index: Index, tables: set[str]) -> None:
+def _repair_tables(index: Index, tables: set[str]) -> None:
     if "embedding_cache" in tables:
         index.db.execute("DELETE FROM embedding_cache WHERE length(embedding) NOT IN (dims, 4 * dims)")
     if tables & _FROM_NOTES or not _has_vectors(index):

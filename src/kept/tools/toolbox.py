@@ -218,7 +218,7 @@ class Toolbox:
         return ToolOutcome(about_project + status_text(status, count, tags), lambda: shape)
 
     def _most_used_tags(self) -> list[TagCount]:
-        """Return the tags in the index as it is: a status syncs and heals nothing, and reports damage itself."""
+        """Return the tags in the index as it is: a status syncs and repairs nothing, and reports damage itself."""
         try:
             with self.memory.index_service.inspecting() as (index, _), index.reading():
                 counts = index.live.count_tags(self.memory.visible)

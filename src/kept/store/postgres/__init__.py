@@ -4,7 +4,7 @@ The server gets stems, positions and vectors, and returns them. It does not rank
 as for SQLite, so the hits are the same. `index` opens the index of a workspace, `index_session` has its transactions,
 `generation` its files and chunks, and `file_writer` writes them. `stems` makes stems of words, `posting_tables` stores
 where they occur, and `words` reads that. `vectors`, `note_tables`, `file_list` and `filter_sql` are like the modules of
-SQLite. `embeddings` is the cache of the team. `integrity` finds damage, `repair` mends it, and `scrub` removes deleted
+SQLite. `embeddings` is the cache of the team. `integrity` finds damage, `repair` repairs it, `scrub` removes deleted
 text. `index_copy` copies an index to SQLite or from it, and compares their `index_contents`. `storable` replaces what
 PostgreSQL cannot store.
 """

@@ -1,15 +1,14 @@
-"""Heals a damaged index in a team's database: what comes from the notes is emptied, and the next sync fills it."""
+"""Repairs a damaged index in a team's database: what comes from the notes is emptied, and the next sync fills it."""
 
 from __future__ import annotations
 
 import time
 
-from kept.reports import Heal
+from kept.reports import REPAIRED, Repair
 from kept.store.postgres.index import PostgresIndex
-from kept.store.repair import MENDED
 
 
-def heal_index(index: PostgresIndex, *, is_certain: bool) -> Heal | None:
+def repair_index(index: PostgresIndex, *, is_certain: bool) -> Repair | None:
     """Return None if the index is sound. The caller holds the lock for indexing."""
     if not is_certain and not index.find_damage():
         return None
@@ -17,4 +16,4 @@ def heal_index(index: PostgresIndex, *, is_certain: bool) -> Heal | None:
         index.save_codes(now_s=int(time.time()))
         index.start_over()
     index.drop_leftovers()
-    return Heal(index.path, MENDED, times=1)
+    return Repair(index.path, REPAIRED, times=1)

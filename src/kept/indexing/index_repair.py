@@ -1,4 +1,4 @@
-"""Healing of a damaged index, whatever store it is in."""
+"""Repair of a damaged index, whatever store it is in."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from kept.file_lock import locked
 from kept.sqlite import file_number
 from kept.store.index import Index
-from kept.store.repair import describe_heal, heal_file
+from kept.store.repair import describe_repair, repair_file
 
 if TYPE_CHECKING:
     from kept.errors import StoreDamaged
     from kept.indexing.index_handle import IndexHandle
-    from kept.reports import Heal
+    from kept.reports import Repair
 
-__all__ = ["describe_heal", "heal_index"]
+__all__ = ["describe_repair", "repair_index"]
 
 
-def heal_index(handle: IndexHandle, damage: StoreDamaged, *, is_certain: bool) -> Heal | None:
-    """Close the index of a handle and heal it. Return None if nothing had to be changed."""
+def repair_index(handle: IndexHandle, damage: StoreDamaged, *, is_certain: bool) -> Repair | None:
+    """Close the index of a handle and repair it. Return None if nothing had to be changed."""
     if handle.settings.store.is_shared:
-        return _heal_shared(handle, is_certain=is_certain)
+        return _repair_shared(handle, is_certain=is_certain)
     index, path = handle.opened_index, handle.path
     opened = index.opened_file if isinstance(index, Index) else None
     handle.close()
@@ -31,13 +31,13 @@ def heal_index(handle: IndexHandle, damage: StoreDamaged, *, is_certain: bool) -
     with locked(f"{path}.lock", wait_s=handle.limits.sync_wait_s, purpose="indexing"):
         is_certain = is_certain and opened is not None and file_number(path) == opened
         owner = None if handle.settings.store.path else handle.workspace.root
-        return heal_file(path, damage, workspace=owner, is_certain=is_certain)
+        return repair_file(path, damage, workspace=owner, is_certain=is_certain)
 
 
-def _heal_shared(handle: IndexHandle, *, is_certain: bool) -> Heal | None:
+def _repair_shared(handle: IndexHandle, *, is_certain: bool) -> Repair | None:
     from kept.store.postgres import repair
 
     handle.close()
     index = handle.open_shared()
     with index.indexing(wait_s=handle.limits.sync_wait_s):
-        return repair.heal_index(index, is_certain=is_certain)
+        return repair.repair_index(index, is_certain=is_certain)

@@ -1,4 +1,4 @@
-"""A sound index is never replaced, and a damaged one is mended without embedding anything again."""
+"""A sound index is never replaced, and a damaged one is repaired without embedding anything again."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_index_whose_segments_another_connection_merged_is_sound(indexed):
             report = memory.sync()
             assert (report.rebuilt, report.embedded) == (None, 0)
         assert file_number(str(index_path(indexed))) == before
-        assert memory.status().heals == ()
+        assert memory.status().repairs == ()
 
 
 def test_a_check_during_another_process_s_rebuild_finds_nothing_wrong(indexed):
@@ -222,7 +222,7 @@ def test_embeddings_with_wrong_content_are_not_kept(indexed):
         "UPDATE embedding_cache SET embedding = zeroblob(3) WHERE rowid = 9",
     ],
 )
-def test_a_table_that_contradicts_itself_is_mended_inside_the_file(indexed, statement):
+def test_a_table_that_contradicts_itself_is_repaired_inside_the_file(indexed, statement):
     db = connect(str(index_path(indexed)))
     db.execute(statement)
     cached = db.execute("SELECT identity, hash, embedding FROM embedding_cache WHERE rowid <> 9").fetchall()
@@ -306,7 +306,7 @@ def test_opening_an_index_leaves_the_locks_of_another_connection_in_place(indexe
     first.close()
 
 
-_HEAL_IN_A_SMALL_SPACE = """
+_REPAIR_IN_A_SMALL_SPACE = """
 import resource, sys
 from kept.errors import StoreFull
 from kept import Memory
@@ -325,7 +325,7 @@ def test_where_there_is_no_room_for_a_new_file_the_damaged_one_stays(indexed):
     overwrite_page(indexed, pages_of(indexed, "chunks")[-1])
     before = index_path(indexed).read_bytes()
     ended = subprocess.run(
-        [sys.executable, "-c", _HEAL_IN_A_SMALL_SPACE, indexed / "workspace", indexed / "home"],
+        [sys.executable, "-c", _REPAIR_IN_A_SMALL_SPACE, indexed / "workspace", indexed / "home"],
         env=kept_environment(indexed),
         capture_output=True,
         text=True,
@@ -346,7 +346,7 @@ def damaged(indexed) -> Iterator[object]:
     return indexed
 
 
-def test_healing_is_in_the_log_in_the_answer_once_and_in_the_status(damaged, caplog):
+def test_a_repair_is_in_the_log_in_the_answer_once_and_in_the_status(damaged, caplog):
     caplog.set_level(logging.WARNING, logger="kept")
     with open_memory(damaged) as memory:
         first, second = memory.search("parrot59"), memory.search("parrot59")
@@ -354,24 +354,25 @@ def test_healing_is_in_the_log_in_the_answer_once_and_in_the_status(damaged, cap
     assert "rebuilt from the notes; 60 embeddings were kept" in first.degraded[0]
     assert second.degraded == ()
     assert "the index is damaged" in caplog.text
-    (heal,) = status.heals
-    assert (heal.file, heal.action, heal.times, heal.embeddings, heal.lost) == ("index.sqlite", "replaced", 1, 60, 0)
+    (repair,) = status.repairs
+    assert (repair.file, repair.action, repair.times) == ("index.sqlite", "replaced", 1)
+    assert (repair.embeddings, repair.lost) == (60, 0)
     process = start_kept(damaged, "status")
     out, err = process.communicate(timeout=60)
     assert "index.sqlite was damaged and replaced 1 time" in out, err
     process = start_kept(damaged, "status", "--json")
     out, _ = process.communicate(timeout=60)
     assert json.loads(out)["heals"] == [
-        {"file": "index.sqlite", "action": "replaced", "day": heal.day, "times": 1, "embeddings": 60, "lost": 0}
+        {"file": "index.sqlite", "action": "replaced", "day": repair.day, "times": 1, "embeddings": 60, "lost": 0}
     ]
 
 
-def test_a_damaged_record_of_healing_is_read_as_far_as_it_goes(damaged):
+def test_a_damaged_record_of_repairs_is_read_as_far_as_it_goes(damaged):
     with open_memory(damaged) as memory:
         memory.sync()
         record = index_path(damaged).with_name("heals.jsonl")
         record.write_bytes(b'\xff\x00{"file": 3}\n{"file":\n' + record.read_bytes() * 2)
-        assert [heal.times for heal in memory.status().heals] == [2]
+        assert [repair.times for repair in memory.status().repairs] == [2]
 
 
 def test_a_damaged_catalogue_of_sessions_is_counted_and_kept_aside(tmp_path):
@@ -384,4 +385,4 @@ def test_a_damaged_catalogue_of_sessions_is_counted_and_kept_aside(tmp_path):
         assert "rebuilt from the transcripts" in sessions.take_problems()[0].reason
     assert len(damaged_files(str(path))) == 1
     with open_memory(tmp_path) as memory:
-        assert [(heal.file, heal.times) for heal in memory.status().heals] == [("sessions.sqlite", 1)]
+        assert [(repair.file, repair.times) for repair in memory.status().repairs] == [("sessions.sqlite", 1)]
