@@ -252,7 +252,7 @@ def test_what_discord_refuses_does_not_hold_up_the_next(tmp_path):
         discord.fail("create", 403, code=50007)
         async with bot(tmp_path, discord, ScriptedChat(["Hi.", "Again."])) as gateway:
             discord.write("Hello", user=7)
-            await wait_until_async(lambda: bool(gateway.responder.inbox.unsure()))
+            await wait_until_async(lambda: bool(gateway.responder.inbox.unconfirmed_runs()))
             discord.write("Hello?", user=7)
             await wait_until_async(lambda: len(discord.sent) == 1)
         assert texts(discord) == ["Again."]
@@ -266,7 +266,7 @@ def test_a_limit_that_discord_sets_is_kept_and_the_reply_arrives_once(tmp_path):
         async with bot(tmp_path, discord, ScriptedChat(["Hi."])) as gateway:
             discord.write("Hello", user=7)
             await wait_until_async(lambda: len(discord.sent) == 1 and not gateway.responder.inbox.unfinished())
-            assert not gateway.responder.inbox.unsure()
+            assert not gateway.responder.inbox.unconfirmed_runs()
         assert texts(discord) == ["Hi."]
 
     run(scenario)

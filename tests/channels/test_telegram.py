@@ -156,7 +156,7 @@ def test_what_telegram_says_failed_is_sent_again_and_arrives_once(tmp_path, api)
         async with bot(tmp_path, api, ScriptedChat(["Hi."])) as at:
             api.write("Hello", user=7)
             await wait_until_async(lambda: len(api.sent) == 1 and not at.inbox.unfinished())
-            assert at.inbox.unsure() == []
+            assert at.inbox.unconfirmed_runs() == []
         assert texts(api) == ["Hi."]
         assert api.calls.count("sendMessage") == 4
 
@@ -178,7 +178,7 @@ def test_what_may_have_arrived_is_not_sent_again(tmp_path, api, fault):
         api.fail_raw("sendMessage", fault)
         async with bot(tmp_path, api, ScriptedChat(["Hi.", "Again."])) as at:
             api.write("Hello", user=7)
-            await wait_until_async(lambda: bool(at.inbox.unsure()))
+            await wait_until_async(lambda: bool(at.inbox.unconfirmed_runs()))
             api.write("Are you there?", user=7)
             await wait_until_async(lambda: len(api.sent) == 2)
             api.write("/status", user=7)
@@ -195,7 +195,7 @@ def test_a_chat_that_refuses_a_reply_does_not_hold_up_the_next(tmp_path, api, st
         api.fail("sendMessage", status)
         async with bot(tmp_path, api, ScriptedChat(["Hi.", "Again."])) as at:
             api.write("Hello", user=7)
-            await wait_until_async(lambda: bool(at.inbox.unsure()))
+            await wait_until_async(lambda: bool(at.inbox.unconfirmed_runs()))
             api.write("Hello?", user=7)
             await wait_until_async(lambda: len(api.sent) == 1)
         assert texts(api) == ["Again."]

@@ -111,7 +111,7 @@ def test_every_part_fits_though_tables_grow_when_they_are_aligned(tmp_path, api)
         async with bot(tmp_path, api, ScriptedChat([table])) as at:
             api.write("A table", user=7)
             await wait_until_async(lambda: bool(api.sent) and not at.inbox.unfinished() and not at.inbox.waiting())
-            assert not at.inbox.unsure()
+            assert not at.inbox.unconfirmed_runs()
 
     asyncio.run(scenario())
     assert all(utf16_length(message["text"]) <= 4096 for message in api.sent)
@@ -173,7 +173,7 @@ def test_a_preview_that_the_person_deleted_does_not_lose_the_reply(tmp_path, api
             api.deleted.append(1)
             gate.set()
             await wait_until_async(lambda: len(api.sent) == 2 and not at.inbox.unfinished())
-            assert not at.inbox.unsure()
+            assert not at.inbox.unconfirmed_runs()
         assert api.sent[1]["text"] == "The answer is 42."
 
     asyncio.run(scenario())

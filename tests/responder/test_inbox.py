@@ -67,7 +67,7 @@ def test_everything_is_as_it_was_when_it_is_opened_again(journal):
     assert state(again) == state(inbox)
     assert [message.id for message in again.waiting()] == ["m8"]
     assert [run.message_ids for run in again.unfinished()] == [("m5",), ("m6",), ("m7",)]
-    assert [run.message_ids for run in again.unsure()] == [("m1", "m2")]
+    assert [run.message_ids for run in again.unconfirmed_runs()] == [("m1", "m2")]
 
 
 @pytest.mark.slow
@@ -104,12 +104,12 @@ def test_another_message_under_the_same_id_is_refused(journal):
 
 
 def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty):
-    inbox = opened(journal, kept_runs=3)
+    inbox = opened(journal, max_finished_runs=3)
     unfinished = inbox.begin([inbox.receive(KEY, Inbound("open", "?"))], "s1")
     for number in range(600):
         run = inbox.begin([inbox.receive(KEY, Inbound(f"m{number}", "Hello"))], "s1")
         inbox.answer(run, ["Hi"], push=False, entry_id=None)
-    again = opened(journal, kept_runs=3)
+    again = opened(journal, max_finished_runs=3)
     assert list(state(again)) == ["open", "m597", "m598", "m599"]
     assert again.unfinished() == [unfinished]
     assert len(journal.read_bytes().splitlines()) == 1 + 2 + 3 * 3
@@ -173,7 +173,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 def test_old_messages_that_cannot_be_cleared_away_fail_no_step(journal, hasty, caplog):
-    inbox = opened(journal, kept_runs=0, spare_runs=0)
+    inbox = opened(journal, max_finished_runs=0, rewrite_after_runs=0)
     for number in range(100):  # a file with these is longer when it is rewritten, by the number of attempts
         inbox.begin([inbox.receive(KEY, Inbound(f"open{number}", "?"))], "s1")
     run = inbox.begin([inbox.receive(KEY, Inbound("m1", "Hello"))], "s1")
@@ -189,7 +189,7 @@ def test_looking_from_outside_changes_nothing(journal):
     with journal.open("ab") as file:
         file.write(b'{"type":"strange"}\n{"type":"received","id":"m9","cha')
     before = journal.read_bytes()
-    looked = opened(journal, read_only=True, kept_runs=0)
+    looked = opened(journal, read_only=True, max_finished_runs=0)
     assert [message.id for message in looked.waiting()] == ["m8"]
     assert journal.read_bytes() == before
     assert [file.name for file in journal.parent.iterdir()] == [journal.name]

@@ -302,7 +302,9 @@ def test_a_part_that_may_have_been_sent_is_not_sent_again_and_that_is_said(open_
             await wait_until_async(lambda: not responder.inbox.unfinished())
             assert any("may not have arrived" in line for line in responder.status_lines())
         assert box.texts == ["part two"]
-        assert harness.inbox().unsure()[0].unsure == ((0, "the program ended while it was being sent"),)
+        assert harness.inbox().unconfirmed_runs()[0].unconfirmed_parts == (
+            (0, "the program ended while it was being sent"),
+        )
 
     asyncio.run(scenario())
     assert "is not sent again" in caplog.text
@@ -354,7 +356,7 @@ def test_what_certainly_did_not_leave_is_sent_again(open_harness):
         async with running_responder(harness, telegram=box) as responder:
             await tell(responder, harness.key(channel="telegram"), "Hello", "m1", chat=1)
         assert box.texts == ["Hi."]
-        assert harness.inbox().unsure() == []
+        assert harness.inbox().unconfirmed_runs() == []
 
     asyncio.run(scenario())
 
@@ -368,10 +370,10 @@ def test_what_may_have_left_is_not_sent_again(open_harness, fault):
         async with running_responder(harness, telegram=box) as responder:
             key = harness.key(channel="telegram")
             await tell(responder, key, "Hello", "m1", chat=1)
-            await wait_until_async(lambda: bool(responder.inbox.unsure()))
+            await wait_until_async(lambda: bool(responder.inbox.unconfirmed_runs()))
             await tell(responder, key, "Hello?", "m2", chat=1)
         assert box.texts == ["Hello again."]
-        assert [run.message_ids for run in harness.inbox().unsure()] == [("m1",)]
+        assert [run.message_ids for run in harness.inbox().unconfirmed_runs()] == [("m1",)]
 
     asyncio.run(scenario())
 

@@ -94,12 +94,12 @@ def test_what_is_forgotten_leaves_the_database_and_the_memory_of_every_gateway(t
 
 
 def test_old_answers_are_dropped(team):
-    inbox = open_inbox(team, "a", kept_runs=3, spare_runs=2)
+    inbox = open_inbox(team, "a", max_finished_runs=3, rewrite_after_runs=2)
     for number in range(12):
         run = inbox.begin([inbox.receive(KEY, Inbound(str(number), "Hello"))], "s")
         inbox.answer(run, ["Hi"], push=False, entry_id=None)
     assert 3 <= len(inbox.messages()) <= 5
-    again = open_inbox(team, "b", kept_runs=3, spare_runs=2)
+    again = open_inbox(team, "b", max_finished_runs=3, rewrite_after_runs=2)
     assert states(again) == states(inbox)
 
 
@@ -145,7 +145,7 @@ def test_a_step_whose_confirmation_was_lost_is_recorded_once(team):
         kinds = [kind for (kind,) in connection.execute("SELECT kind FROM inbox_records ORDER BY seq").fetchall()]
     assert kinds == ["received", "begun", "answered", "sending", "unsure", "sending", "sent"]
     assert open_inbox(team, "b").find_run(message) == run
-    assert (run.finished, run.unsure) == (True, ((0, "lost"),))
+    assert (run.finished, run.unconfirmed_parts) == (True, ((0, "lost"),))
     database.close()
 
 

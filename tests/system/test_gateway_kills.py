@@ -135,7 +135,7 @@ def check_telegram(tmp_path: Path, api: BotApi, written: list[str]) -> None:
     inbox = open_inbox(tmp_path)
     sent = Counter(mark for one in api.sent for mark in _MARK.findall(one["text"]))
     assert not [mark for mark, times in sent.items() if times > 1]
-    unsure = {mark for run in inbox.unsure() for mark in _MARK.findall(run.reply or "")}
+    unsure = {mark for run in inbox.unconfirmed_runs() for mark in _MARK.findall(run.reply or "")}
     assert set(written) - set(sent) <= unsure, "whatever did not arrive is known"
     for message in inbox.messages():
         assert message_status(inbox.find_run(message)) == "answered"

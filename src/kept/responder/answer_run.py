@@ -51,8 +51,8 @@ class AnswerRun:
     """True if the first part that is not settled is being sent."""
     settled: int = 0
     """Number of parts that were sent or given up."""
-    unsure: tuple[tuple[int, str], ...] = ()
-    """Parts that were given up, with the reason."""
+    unconfirmed_parts: tuple[tuple[int, str], ...] = ()
+    """Parts that were given up and may not have arrived, with the reason."""
     preview: Mapping[str, Any] | None = None
     """Message that shows the reply as it is written, as the channel describes it."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kept.clock import Clock
 from kept.damaged_records import Fault
 from kept.errors import WriteFailed
-from kept.responder.inbox import KEPT_RUNS, SPARE_RUNS, Inbox
+from kept.responder.inbox import MAX_FINISHED_RUNS, REWRITE_AFTER_RUNS, Inbox
 from kept.responder.inbox_file import InboxFile, Record
 from kept.responder.inbox_records import received_record, run_records
 
@@ -23,11 +23,11 @@ class FileInbox(Inbox):
         path: str,
         *,
         clock: Clock,
-        kept_runs: int = KEPT_RUNS,
-        spare_runs: int = SPARE_RUNS,
+        max_finished_runs: int = MAX_FINISHED_RUNS,
+        rewrite_after_runs: int = REWRITE_AFTER_RUNS,
         read_only: bool = False,
     ) -> None:
-        super().__init__(clock, kept_runs=kept_runs, spare_runs=spare_runs)
+        super().__init__(clock, max_finished_runs=max_finished_runs, rewrite_after_runs=rewrite_after_runs)
         self._file = InboxFile(path)
         for record in self._file.read(repair=not read_only):
             self._apply(record)
@@ -42,7 +42,7 @@ class FileInbox(Inbox):
         with self._lock:
             self._file.append(record)
             self._apply(record)
-            self._drop_old_runs(spare=self._spare_runs)
+            self._drop_old_runs(spare=self._rewrite_after_runs)
 
     def blank(self, matches: Callable[[str], bool]) -> int:
         with self._lock:

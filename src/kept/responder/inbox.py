@@ -18,7 +18,7 @@ from kept.clock import Clock, new_id
 from kept.damaged_records import Fault
 from kept.limits import is_time
 from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_same
-from kept.responder.inbox_file import Record
+from kept.responder.inbox_file import RUN_ID, Record
 from kept.responder.inbox_records import (
     advance,
     begun_record,
@@ -33,10 +33,10 @@ from kept.responder.inbox_records import (
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
 
-KEPT_RUNS = 2_000
-"""Finished runs that are kept: to fetch a reply later, and to recognise a message that is delivered twice."""
-SPARE_RUNS = 500
-"""Finished runs beyond `KEPT_RUNS` before the file is rewritten, so that few steps pay for it."""
+MAX_FINISHED_RUNS = 2_000
+"""Finished runs that an inbox remembers: to fetch a reply later, and to recognise a message that is delivered twice."""
+REWRITE_AFTER_RUNS = 500
+"""The oldest finished runs are dropped, and the file is rewritten, when there are this many too many."""
 
 
 @frozen
@@ -60,10 +60,12 @@ class Inbox(ABC):
     is_shared = False
     """True if other gateways answer messages of this inbox too."""
 
-    def __init__(self, clock: Clock, *, kept_runs: int = KEPT_RUNS, spare_runs: int = SPARE_RUNS) -> None:
+    def __init__(
+        self, clock: Clock, *, max_finished_runs: int = MAX_FINISHED_RUNS, rewrite_after_runs: int = REWRITE_AFTER_RUNS
+    ) -> None:
         self.clock = clock
-        self._kept_runs = kept_runs
-        self._spare_runs = spare_runs
+        self._max_finished_runs = max_finished_runs
+        self._rewrite_after_runs = rewrite_after_runs
         self._lock = threading.RLock()
         self._messages: OrderedDict[Name, AcceptedMessage] = OrderedDict()
         self._run_ids: dict[Name, str] = {}
@@ -115,10 +117,10 @@ class Inbox(ABC):
         with self._lock:
             return [run for run in self._runs.values() if not run.finished]
 
-    def unsure(self) -> list[AnswerRun]:
+    def unconfirmed_runs(self) -> list[AnswerRun]:
         """Return runs with a part that may not have arrived."""
         with self._lock:
-            return [run for run in self._runs.values() if run.unsure]
+            return [run for run in self._runs.values() if run.unconfirmed_parts]
 
     # changing
 
@@ -200,7 +202,7 @@ class Inbox(ABC):
             self._runs.update(blanked.runs)
 
     def _change(self, run: AnswerRun, record: Record) -> AnswerRun:
-        record = {**record, "turn": run.id}
+        record = {**record, RUN_ID: run.id}
         with self._lock:
             changed = advance(self._runs[run.id], record)
         self._commit(record)
@@ -216,7 +218,7 @@ class Inbox(ABC):
             name = (record["channel"], record["id"])
             self._messages[name] = with_text(self._messages[name], record["text"])
             return
-        run_id = record["turn"]
+        run_id = record[RUN_ID]
         if run_id not in self._runs:
             run = self._runs[run_id] = read_run(record)
             self._run_ids.update(((run.channel, message_id), run.id) for message_id in run.message_ids)
@@ -227,9 +229,9 @@ class Inbox(ABC):
 
     def _plan_drop(self, *, spare: int) -> tuple[set[str], set[Name]]:
         """Return the oldest finished runs and their messages, once there are more than are kept."""
-        if len(self._finished) <= self._kept_runs + spare:
+        if len(self._finished) <= self._max_finished_runs + spare:
             return set(), set()
-        dropped = set(list(self._finished)[: len(self._finished) - self._kept_runs])
+        dropped = set(list(self._finished)[: len(self._finished) - self._max_finished_runs])
         runs = [self._runs[run_id] for run_id in dropped]
         return dropped, {(run.channel, message_id) for run in runs for message_id in run.message_ids}
 

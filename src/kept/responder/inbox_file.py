@@ -20,6 +20,8 @@ from kept.limits import MAX_TOKENS, is_count, is_deep, is_time, strict_json
 from kept.sessions.session_key import parse_key
 
 Record = dict[str, Any]
+RUN_ID = "turn"
+"""Key of the id of an answer run in a record: the word that files have for it."""
 
 VERSION = 1
 MAX_PARTS = 100_000
@@ -181,7 +183,7 @@ def _is_key(value: Any) -> bool:
         return False
 
 
-_PART: Mapping[str, IsValid] = {"turn": _is_name, "part": _is_part}
+_PART: Mapping[str, IsValid] = {RUN_ID: _is_name, "part": _is_part}
 _FIELDS: Mapping[str, Mapping[str, IsValid]] = {
     "inbox": {"version": is_count},
     "received": {
@@ -195,23 +197,23 @@ _FIELDS: Mapping[str, Mapping[str, IsValid]] = {
         "metadata": _is_object,
     },
     "edited": {"channel": _is_name, "id": _is_name, "text": _is_text},
-    "begun": {"turn": _is_name, "channel": _is_name, "key": _is_key, "ids": _are_ids, "session": _is_text},
+    "begun": {RUN_ID: _is_name, "channel": _is_name, "key": _is_key, "ids": _are_ids, "session": _is_text},
     "answered": {
-        "turn": _is_name,
+        RUN_ID: _is_name,
         "parts": _are_texts,
         "push": _is_bool,
         "entry": _is_text_or_none,
         "error": _is_text_or_none,
     },
-    "preview": {"turn": _is_name, "message": _is_object},
+    "preview": {RUN_ID: _is_name, "message": _is_object},
     "unpreviewed": _PART,
     "sending": _PART,
     "unsent": _PART,
     "sent": _PART,
     "unsure": _PART,
-    "cancelled": {"turn": _is_name},
+    "cancelled": {RUN_ID: _is_name},
 }
-_BEGUN_AGAIN: Mapping[str, IsValid] = {"turn": _is_name, "attempts": _is_attempts}
+_BEGUN_AGAIN: Mapping[str, IsValid] = {RUN_ID: _is_name, "attempts": _is_attempts}
 _OPTIONAL: Mapping[str, IsValid] = {
     "attempts": _is_attempts,
     "reason": _is_text,
@@ -246,7 +248,7 @@ class RecordValidator:
 
     def _fields_of(self, record: Record) -> Mapping[str, IsValid] | None:
         kind = record["type"]
-        if kind == "begun" and isinstance(record.get("turn"), str) and record["turn"] in self._parts:
+        if kind == "begun" and isinstance(record.get(RUN_ID), str) and record[RUN_ID] in self._parts:
             return _BEGUN_AGAIN
         return _FIELDS.get(kind)
 
@@ -266,15 +268,15 @@ class RecordValidator:
             case "edited":
                 is_known = (record["channel"], record["id"]) in self._keys
                 return None if is_known else "the message that it is about is not there"
-            case "begun" if record["turn"] not in self._parts:
+            case "begun" if record[RUN_ID] not in self._parts:
                 if any(self._keys.get((record["channel"], name)) != record["key"] for name in record["ids"]):
                     return "a message that it is about is not there"
-                self._parts[record["turn"]] = 0
+                self._parts[record[RUN_ID]] = 0
                 return None
         return self._find_wrong_run(record)
 
     def _find_wrong_run(self, record: Record) -> str | None:
-        run_id = record["turn"]
+        run_id = record[RUN_ID]
         if run_id not in self._parts:
             return "the answer that it is about is not there"
         if record["type"] == "answered":

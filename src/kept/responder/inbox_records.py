@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from kept.agent.events import Inbound
 from kept.responder.answer_run import AcceptedMessage, AnswerRun
-from kept.responder.inbox_file import Record
+from kept.responder.inbox_file import RUN_ID, Record
 from kept.sessions.blanking import blank_tree
 
 
@@ -50,7 +50,7 @@ def read_message(record: Record) -> AcceptedMessage:
 def begun_record(run: AnswerRun) -> Record:
     return {
         "type": "begun",
-        "turn": run.id,
+        RUN_ID: run.id,
         "channel": run.channel,
         "key": run.key,
         "ids": list(run.message_ids),
@@ -60,7 +60,7 @@ def begun_record(run: AnswerRun) -> Record:
 
 def read_run(record: Record) -> AnswerRun:
     ids, attempts = tuple(record["ids"]), record.get("attempts", 1)
-    return AnswerRun(record["turn"], record["channel"], record["key"], ids, record["session"], attempts)
+    return AnswerRun(record[RUN_ID], record["channel"], record["key"], ids, record["session"], attempts)
 
 
 def advance(run: AnswerRun, record: Record) -> AnswerRun:
@@ -90,8 +90,8 @@ def advance(run: AnswerRun, record: Record) -> AnswerRun:
         case "sent":
             return replace(run, sending=False, settled=record["part"] + 1)
         case "unsure" if record["part"] >= run.settled:  # not recorded twice
-            unsure = (*run.unsure, (record["part"], record.get("reason", "")))
-            return replace(run, sending=False, settled=record["part"] + 1, unsure=unsure)
+            unconfirmed = (*run.unconfirmed_parts, (record["part"], record.get("reason", "")))
+            return replace(run, sending=False, settled=record["part"] + 1, unconfirmed_parts=unconfirmed)
         case _:
             return run
 
@@ -106,12 +106,12 @@ def run_records(run: AnswerRun) -> list[Record]:
         records.append({"type": "answered", **answered, **({"details": dict(run.details)} if run.details else {})})
     if run.cancelled:
         records.append({"type": "cancelled"})
-    records += ({"type": "unsure", "part": part, "reason": reason} for part, reason in run.unsure)
+    records += ({"type": "unsure", "part": part, "reason": reason} for part, reason in run.unconfirmed_parts)
     if run.settled:
         records.append({"type": "sent", "part": run.settled - 1})
     if run.sending:
         records.append({"type": "sending", "part": run.settled})
-    return [{**record, "turn": run.id} for record in records]
+    return [{**record, RUN_ID: run.id} for record in records]
 
 
 def with_text(message: AcceptedMessage, text: str) -> AcceptedMessage:

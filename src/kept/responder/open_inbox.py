@@ -51,4 +51,4 @@ def _state_of(inbox: Inbox) -> InboxState:
     unfinished = inbox.unfinished()
     answering = sum(len(run.message_ids) for run in unfinished if run.parts is None)
     undelivered = sum(run.parts is not None for run in unfinished)
-    return InboxState(len(inbox.waiting()) + answering, undelivered, len(inbox.unsure()), len(inbox.faults))
+    return InboxState(len(inbox.waiting()) + answering, undelivered, len(inbox.unconfirmed_runs()), len(inbox.faults))

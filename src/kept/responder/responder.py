@@ -274,9 +274,9 @@ class Responder:
 
     def status_lines(self) -> list[str]:
         lines = [f"Waiting for an answer: {self.limits.total} of at most {self.limits.max_total} messages."]
-        unsure = len(self.inbox.unsure())
-        if unsure:
-            lines.append(f"Replies that may not have arrived, and are not sent again: {unsure}.")
+        unconfirmed = len(self.inbox.unconfirmed_runs())
+        if unconfirmed:
+            lines.append(f"Replies that may not have arrived, and are not sent again: {unconfirmed}.")
         return lines
 
     # permission

@@ -23,8 +23,8 @@ from kept.postgres.leases import process_name, take_lease
 from kept.postgres.notifications import notify
 from kept.remote_errors import ConversationTaken
 from kept.responder.answer_run import AcceptedMessage, AnswerRun, check_same
-from kept.responder.inbox import KEPT_RUNS, SPARE_RUNS, Inbox
-from kept.responder.inbox_file import Record, RecordValidator, parse_record
+from kept.responder.inbox import MAX_FINISHED_RUNS, REWRITE_AFTER_RUNS, Inbox
+from kept.responder.inbox_file import RUN_ID, Record, RecordValidator, parse_record
 from kept.responder.inbox_records import advance, begun_record, received_record
 from kept.sessions.session_key import SessionKey
 
@@ -57,10 +57,10 @@ class SharedInbox(Inbox):
         clock: Clock,
         lease_s: float = LEASE_S,
         owner: str | None = None,
-        kept_runs: int = KEPT_RUNS,
-        spare_runs: int = SPARE_RUNS,
+        max_finished_runs: int = MAX_FINISHED_RUNS,
+        rewrite_after_runs: int = REWRITE_AFTER_RUNS,
     ) -> None:
-        super().__init__(clock, kept_runs=kept_runs, spare_runs=spare_runs)
+        super().__init__(clock, max_finished_runs=max_finished_runs, rewrite_after_runs=rewrite_after_runs)
         self.database = database
         self.agent = agent
         self.lease_s = lease_s
@@ -155,7 +155,7 @@ class SharedInbox(Inbox):
                 self._apply(record)
                 self._changed.add(self._key_of(record))
             self._seq = seq
-            self._drop(*self._plan_drop(spare=self._spare_runs))
+            self._drop(*self._plan_drop(spare=self._rewrite_after_runs))
 
     def _start_over(self, epoch: int) -> None:
         """Drop what is in memory, since all records were replaced."""
@@ -166,8 +166,8 @@ class SharedInbox(Inbox):
             self._seq, self._epoch = 0, epoch
 
     def _key_of(self, record: Record) -> str:
-        if "turn" in record:
-            return self._runs[record["turn"]].key
+        if RUN_ID in record:
+            return self._runs[record[RUN_ID]].key
         return self._messages[record["channel"], record["id"]].key
 
     # changing
@@ -193,10 +193,10 @@ class SharedInbox(Inbox):
         return self.find_run(messages[0]) or run
 
     def _commit(self, record: Record) -> None:
-        if "turn" not in record:
+        if RUN_ID not in record:
             self._append(lambda: record, self._messages[record["channel"], record["id"]].key, is_message=True)
             return
-        run_id = record["turn"]
+        run_id = record[RUN_ID]
         # A step that an earlier attempt has recorded changes nothing.
         self._append(
             lambda: None if advance(self._runs[run_id], record) == self._runs[run_id] else record,
@@ -233,7 +233,7 @@ class SharedInbox(Inbox):
                 number,
                 record["type"],
                 record.get("channel"),
-                record.get("id") or record["turn"],
+                record.get("id") or record[RUN_ID],
                 _text(record),
             )
             for number, record in enumerate(records, seq + 1)
@@ -272,7 +272,7 @@ class SharedInbox(Inbox):
 
     def _drop_old_runs(self) -> None:
         """Delete the oldest finished runs, once there are more than are kept. If that fails, they stay."""
-        dropped, names = self._plan_drop(spare=self._spare_runs)
+        dropped, names = self._plan_drop(spare=self._rewrite_after_runs)
         if not dropped:
             return
         try:
