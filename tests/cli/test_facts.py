@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
+from tests.support.fake_time import today
 from tests.support.files import write_file
 from tests.support.terminals import run_on_terminal
 
-TODAY = f"{dt.date.today()}"
 STAGING = (
     "# Memory\n\n- Staging is on port 6000 (since 2026-01-03, was 5433)\n"
     "- ~~Staging is on port 5433~~ (until 2026-01-03)\n"
@@ -19,7 +17,7 @@ def test_add_replaces_a_line(kept, workspace):
     ended = kept("add", "--replaces", "MEMORY.md:3", "Staging is on port 6000")
     assert (ended.code, ended.err) == (0, "")
     assert "Struck through: MEMORY.md#L4." in ended.out
-    assert f"- Staging is on port 6000 (since {TODAY}, was 5433)\n" in (workspace / "MEMORY.md").read_text()
+    assert f"- Staging is on port 6000 (since {today()}, was 5433)\n" in (workspace / "MEMORY.md").read_text()
 
 
 def test_a_wrong_citation_is_one_line_of_error(kept, workspace):

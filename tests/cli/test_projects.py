@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 
 import pytest
 
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
+from tests.support.fake_time import today
 from tests.support.files import tree_of, write_file
 from tests.support.repositories import BADGER, OTTER, make_clone
 from tests.support.workspaces import write_note
-
-TODAY = f"{dt.date.today()}"
 
 
 @pytest.fixture
@@ -65,7 +63,7 @@ def test_two_clones_of_one_remote_share_memory(kept, tmp_path, otter):
     second = make_clone(tmp_path / "elsewhere/otter-2", "https://token@github.com/ada/otter")
     assert kept("add", "--project", "Otters need port 5433.", cwd=second).code == 0
     (hit,) = kept("search", "which port do otters need", "--json", cwd=otter).json["results"]
-    assert (hit["path"], hit["project"]) == (f"memory/projects/otter/{TODAY}.md", "otter")
+    assert (hit["path"], hit["project"]) == (f"memory/projects/otter/{today()}.md", "otter")
 
 
 def test_repositories_of_the_same_name_get_different_projects(kept, tmp_path, otter):
@@ -151,13 +149,13 @@ def test_notes_go_to_the_project_only_if_asked(kept, projects, otter):
     def path(*args):
         return kept("add", *args, "--json", cwd=otter).json["path"]
 
-    assert path("Shared.") == f"memory/{TODAY}.md"
-    assert path("--project", "otter", "Own.") == f"memory/projects/otter/{TODAY}.md"
-    assert path("Own.", "--project") == f"memory/projects/otter/{TODAY}.md"
-    assert path("--project", "badger", "Theirs.") == f"memory/projects/badger/{TODAY}.md"
+    assert path("Shared.") == f"memory/{today()}.md"
+    assert path("--project", "otter", "Own.") == f"memory/projects/otter/{today()}.md"
+    assert path("Own.", "--project") == f"memory/projects/otter/{today()}.md"
+    assert path("--project", "badger", "Theirs.") == f"memory/projects/badger/{today()}.md"
     assert path("--project", ".", "Always.", "--to", "memory") == "memory/projects/otter/MEMORY.md"
     assert path("--project", ".", "An idea.", "--to", "ideas.md") == "memory/projects/otter/ideas.md"
-    assert path("--project", "none", "Shared.") == f"memory/{TODAY}.md"
+    assert path("--project", "none", "Shared.") == f"memory/{today()}.md"
 
 
 # searching
@@ -248,8 +246,8 @@ def test_an_imported_conversation_remembers_its_repository(kept, home, otter, tm
 def test_a_session_in_a_project_begins_with_its_notes(kept, workspace, projects, otter, badger):
     write_note(workspace, "MEMORY.md", "- Ines prefers tea.\n")
     write_note(workspace, "memory/projects/otter/MEMORY.md", "- Tabs, not spaces.\n")
-    write_note(workspace, f"memory/projects/otter/{TODAY}.md", "The build is green.\n")
-    write_note(workspace, f"memory/projects/badger/{TODAY}.md", "The build is red.\n")
+    write_note(workspace, f"memory/projects/otter/{today()}.md", "The build is green.\n")
+    write_note(workspace, f"memory/projects/badger/{today()}.md", "The build is red.\n")
     event = json.dumps({"session_id": "new", "cwd": str(otter / "src"), "hook_event_name": "SessionStart"})
     context = json.loads(kept("hook", "session-start", stdin=event).out)["hookSpecificOutput"]["additionalContext"]
     for line in ("> - Ines prefers tea.", "> - Tabs, not spaces.", "> The build is green."):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 
 import pytest
 
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
+from tests.support.fake_time import today
 from tests.support.mcp_client import StdioClient
 from tests.support.repositories import BADGER, OTTER, make_clone
 from tests.support.workspaces import write_note
 
-TODAY = f"{dt.date.today()}"
 SECRET = "memory/projects/badger/secret.md"
 
 
@@ -51,9 +50,9 @@ def test_what_it_writes_is_the_projects_own(agent, workspace):
     def path(**arguments):
         return call(agent, "memory_write", text="A fact.", **arguments)["structuredContent"]["path"]
 
-    assert path() == f"memory/projects/otter/{TODAY}.md"
+    assert path() == f"memory/projects/otter/{today()}.md"
     assert path(to="memory") == "memory/projects/otter/MEMORY.md"
-    assert path(project="none") == f"memory/{TODAY}.md"
+    assert path(project="none") == f"memory/{today()}.md"
     assert path(project="none", to="memory") == "MEMORY.md"
     assert path(to="memory/ideas.md") == "memory/ideas.md"
     assert "A fact." in call(agent, "memory_get", date="today")["structuredContent"]["text"]

@@ -1,6 +1,8 @@
-"""Time for tests of retries and timeouts: sleeping returns at once."""
+"""Time for tests: pauses that return at once, and the name of the current day."""
 
 from __future__ import annotations
+
+import datetime as dt
 
 from kept import net
 
@@ -20,3 +22,8 @@ class FakePace:
         return net.RetryPolicy(
             sleep=self.sleep, monotonic=lambda: self.now_s, now=lambda: self.now_s, random=lambda: 1.0
         )
+
+
+def today() -> str:
+    """Return the date of now. A constant would be wrong in a run that goes past midnight."""
+    return f"{dt.date.today()}"
