@@ -125,7 +125,7 @@ class Ledger(Generic[LedgerEntry]):
 
 
 class SharedLedger(Ledger[LedgerEntry]):
-    """Entries of one kind in the database of a team: those of all its hosts."""
+    """Entries of one kind in the database of a team: those of all its machines."""
 
     def __init__(self, database: Database, agent: str, clock: Clock, kind: type[LedgerEntry]) -> None:
         super().__init__(f"ledger of {agent}", clock, cast(Any, kind))

@@ -140,7 +140,7 @@ def test_a_replica_answers_in_an_outage_and_pays_for_nothing_twice(server, tmp_p
         server.stop()
         during = memory.search("grebe")
         assert [(hit.path, hit.grade) for hit in during.hits] == [(hit.path, hit.grade) for hit in before.hits]
-        assert "a replica on this host answers" in during.degraded[0]
+        assert "a replica on this machine answers" in during.degraded[0]
         write_note(tmp_path / "workspace", "memory/c.md", "The otter swims at night.\n")
         assert found(memory, "otter") == ["memory/c.md"]
         server.start()

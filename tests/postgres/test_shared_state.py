@@ -1,4 +1,4 @@
-"""State that the hosts of a team share besides the inbox: schedules, usage and budget, and who leads."""
+"""State that the machines of a team share besides the inbox: schedules, usage and budget, and who leads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three gateways on hosts of their own, killed and cut off in the middle: each message is answered once, in order."""
+"""Three gateways on machines of their own, killed and cut off on the way: each message is answered once, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gateways of a team on hosts of their own, and what became of the messages that they accepted."""
+"""Gateways of a team on machines of their own, and what became of the messages that they accepted."""
 
 from __future__ import annotations
 

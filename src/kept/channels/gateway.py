@@ -276,7 +276,7 @@ class Gateway:
         await channel.serve(self._chats)
 
     def _open_leases(self, config: Config) -> dict[str, ServiceLease]:
-        """Return a lease for each service, if gateways of several hosts have the same settings."""
+        """Return a lease for each service, if gateways of several machines have the same settings."""
         store = config.memory_search.store
         if not store.is_shared:
             return {}

@@ -23,16 +23,16 @@ _STATES = {
     "missing": "not set up; run 'kept store init'",
     "outdated": "older than this Kept; run 'kept store migrate'",
     "ready": "ready",
-    "too_new": "newer than this Kept; upgrade Kept on this host",
+    "too_new": "newer than this Kept; upgrade Kept on this machine",
 }
 
 
 @click.group("store")
 def command() -> None:
-    """Set up and check the database that the hosts of a team share.
+    """Set up and check the database that the machines of a team share.
 
-    Most people need none: the memory is in files and in SQLite. With memory_search.store.driver postgres, several hosts
-    share one memory.
+    Most people need none: the memory is in files and in SQLite. With memory_search.store.driver postgres, several
+    machines share one memory.
     """
 
 
@@ -48,7 +48,7 @@ def init(options: Globals, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def migrate(options: Globals, as_json: bool) -> None:
-    """Bring the tables to the version of this Kept. Upgrade all hosts first."""
+    """Bring the tables to the version of this Kept. Upgrade all machines first."""
     _migrate(options, create=False, as_json=as_json)
 
 
@@ -140,7 +140,7 @@ def revoke(options: Globals, role: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def drop(options: Globals, confirmed: str | None, as_json: bool) -> None:
-    """Remove the schema of this team with all its tables, for all hosts. It cannot be undone.
+    """Remove the schema of this team with all its tables, for all machines. It cannot be undone.
 
     Notes and conversations are files and stay; messages, schedules and usage in the database are gone.
     """

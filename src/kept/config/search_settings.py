@@ -66,25 +66,25 @@ class StoreSettings:
     url: str | None = secret()
     """Address of the database, if the driver is postgres: postgresql://USER:PASSWORD@HOST/DATABASE."""
     url_file: str | None = None
-    """File that has this address, for hosts that pass secrets as files."""
+    """File that has this address, for machines that pass secrets as files."""
     schema: str = "kept"
     """Schema of the team in that database."""
     workspace: str | None = None
-    """Name of the workspace there. Hosts that give the same name share one index, so they must see the same notes."""
+    """Name of the workspace there. Machines that give the same name share an index, so they must see the same notes."""
     max_connections: int = bounded(8, 2, 200)
     """Connections of one process to that database."""
     replica: Literal["none", "sqlite"] = "none"
-    """Whether this host also keeps an index of its own workspaces, for searches while the database is unreachable."""
+    """Whether this machine also keeps an index of its own workspaces, for searches while the database is away."""
     vector: VectorStoreSettings = VectorStoreSettings()
 
     @property
     def is_shared(self) -> bool:
-        """True if several hosts share the state, in PostgreSQL."""
+        """True if several machines share the state, in PostgreSQL."""
         return self.driver == "postgres"
 
     @property
     def has_replica(self) -> bool:
-        """True if this host also has an index in SQLite."""
+        """True if this machine also has an index in SQLite."""
         return self.is_shared and self.replica == "sqlite"
 
     def after_build(self) -> StoreSettings:

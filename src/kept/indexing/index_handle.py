@@ -230,7 +230,7 @@ class IndexHandle:
     def shared_name(self) -> str:
         """Return the name of the workspace in the team's database.
 
-        Unless the settings have one, it is that of a workspace that only this host has: another host may have other
+        Unless the settings have one, it is that of a workspace that only this machine has: another one may have other
         notes in a folder of the same name.
         """
         import socket  # 2 ms that a search in SQLite does not need

@@ -1,7 +1,7 @@
-"""An index of a team with a replica in SQLite on this host, which answers while the database cannot be reached.
+"""An index of a team with a replica in SQLite on this machine, which answers while the database cannot be reached.
 
 The replica is a whole index of its own, filled from the same files by the same sync; vectors come from the cache of the
-team. So it has everything that this host sees, whoever wrote it.
+team. So it has everything that this machine sees, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ReplicatedIndexService(IndexService):
             else:
                 return answer, self._fill(lambda: self._replica.read(lambda live: None))
         self._share_embedders()
-        notice = "The team's database cannot be reached: a replica on this host answers, with what this host has."
+        notice = "The team's database cannot be reached: a replica on this machine answers, with what this machine has."
         return ask_replica(), (notice,)
 
     # filling the replica
@@ -145,7 +145,7 @@ class ReplicatedIndexService(IndexService):
             self._share_embedders()
             bring_up_to_date()
         except KeptError as exc:
-            return (f"The replica on this host was not brought up to date: {exc.message}",)
+            return (f"The replica on this machine was not brought up to date: {exc.message}",)
         return ()
 
     def _share_embedders(self) -> None:

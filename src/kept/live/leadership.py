@@ -1,4 +1,4 @@
-"""Leadership of a live index: on a host the process that holds a lock, in a team the one that has the lease."""
+"""Leadership of a live index: on a machine the process that holds a lock, in a team the one that has the lease."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class LeaderLock:
 class TeamLead(LeaderLock):
     """The lock of the leader of a host, and the lease of the leader of a team. Only who has both leads.
 
-    Hosts whose settings give the workspace the same name compete for the lease.
+    Machines whose settings give the workspace the same name compete for the lease.
     """
 
     def __init__(self, path: str, lease: Lease) -> None:
@@ -134,7 +134,7 @@ class TeamLead(LeaderLock):
 def open_leadership(config: Config) -> LeaderLock:
     path, store = lock_path(config), config.memory_search.store
     if not store.is_shared or not store.workspace:
-        return LeaderLock(path)  # no other host has this index
+        return LeaderLock(path)  # no other machine has this index
     from kept.postgres.leases import Lease
     from kept.postgres.open_database import open_database
 

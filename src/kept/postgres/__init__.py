@@ -1,4 +1,4 @@
-"""The database of a team: PostgreSQL, shared by several hosts.
+"""The database of a team: PostgreSQL, shared by several machines.
 
 Nothing here is imported unless `memory_search.store.driver` is postgres. `open_database` opens it
 (`database_url` reads its address, `database_errors` translates errors), `Database` has its

@@ -31,7 +31,7 @@ IDLE_TIMEOUT_S = 300.0
 _MAX_IDLE_S = 300.0
 _POLL_S = 0.1
 _NETWORK_LIMITS: dict[str, int] = {
-    # A host that vanishes without a word is noticed within ten seconds, and by whoever asks it within five.
+    # A machine that vanishes without a word is noticed within ten seconds, and by whoever asks it within five.
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 2,

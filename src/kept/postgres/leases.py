@@ -1,6 +1,6 @@
 """Leases: what one process of a team does at a time. A lease that is not renewed ends, and another process takes it.
 
-Times are those of the database, since the clocks of hosts differ.
+Times are those of the database, since the clocks of machines differ.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def open_database(settings: StoreSettings) -> Database:
     """
     if not settings.is_shared:
         raise ConfigError(
-            "memory_search.store.driver is sqlite: this host shares nothing with others.",
+            "memory_search.store.driver is sqlite: this machine shares nothing with others.",
             hint="Set it to postgres, and memory_search.store.url to the address of the database.",
         )
     url = _read_url(settings)

@@ -1,7 +1,7 @@
 """The tables of a team: numbered SQL files, and the versions that a schema has.
 
 Each folder below `migrations` is a part of Kept with a version of its own. Migrations run in one transaction under an
-advisory lock, so of several hosts that migrate at once, one does the work and the others find it done. A line
+advisory lock, so of several machines that migrate at once, one does the work and the others find it done. A line
 ``-- requires: NAME`` in a migration names an extension of PostgreSQL.
 """
 
@@ -90,7 +90,7 @@ def check_versions(connection: _Connection, schema: str) -> None:
     if state == "outdated":
         raise StoreUnavailable(
             f"The tables of the schema '{schema}' are older than this Kept.",
-            hint="Run 'kept store migrate' once, when all hosts of the team have this version.",
+            hint="Run 'kept store migrate' once, when all machines of the team have this version.",
         )
 
 
@@ -119,7 +119,7 @@ def read_status(database: Database) -> SchemaStatus:
 def migrate(database: Database, *, create: bool) -> tuple[PartVersion, ...]:
     """Bring the tables to the current version. Return the parts with the versions they had before.
 
-    ``create`` also creates the schema and the extensions. Raise StoreTooNew if another host has a later Kept.
+    ``create`` also creates the schema and the extensions. Raise StoreTooNew if another machine has a later Kept.
     """
     with database.unchecked(timeout_s=_MIGRATION_TIMEOUT_S) as connection:
         lock_migrations(connection)
@@ -198,7 +198,7 @@ def _too_new(schema: str, parts: tuple[PartVersion, ...]) -> StoreTooNew:
     newer = ", ".join(f"{part.part} {part.version}" for part in parts if part.version > part.newest)
     return StoreTooNew(
         f"The tables of the schema '{schema}' were made by a later version of Kept ({newer}).",
-        hint="Upgrade Kept on this host; nothing was changed.",
+        hint="Upgrade Kept on this machine; nothing was changed.",
     )
 
 

@@ -348,7 +348,7 @@ class Dispatcher:
         return record.id
 
     async def has_session(self, session_id: str) -> bool:
-        """Return whether the transcript of a session is on this host."""
+        """Return whether the transcript of a session is on this machine."""
         return await asyncio.to_thread(self.sessions.find_by_id, session_id) is not None
 
     def flush_ended(self, session_id: str) -> None:

@@ -424,7 +424,7 @@ class Responder:
         return AnswerJob(run, messages, command, queue.channel, replay, slot)
 
     async def _session_of(self, run: AnswerRun) -> str:
-        """Return the session of an interrupted run. If another host began it, its transcript may not be on this one."""
+        """Return the session of an interrupted run. If another machine began it, its transcript may not be here."""
         if not self.inbox.is_shared or await self._dispatcher.has_session(run.session_id):
             return run.session_id
         return await self._open_session(parse_key(run.key, agent_id=""))

@@ -1,4 +1,4 @@
-"""The inbox of an agent in the database of a team, which the gateways of several hosts answer together.
+"""The inbox of an agent in the database of a team, which the gateways of several machines answer together.
 
 Each gateway has the state of the whole inbox in memory, and reads the records of the others as it hears of them. A
 conversation belongs to one gateway at a time: only its owner begins answers there and records what becomes of them.

@@ -1,4 +1,4 @@
-"""The schedules of an agent in the database of a team: every host sees them, and each run is asked once."""
+"""The schedules of an agent in the database of a team: every machine sees them, and each run is asked once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SharedScheduleBook:
         return self._parse(row[0]) if row else ScheduleBook()
 
     def change(self, change: Callable[[ScheduleBook], ScheduleBook]) -> ScheduleBook:
-        """Change the schedules and return them. Other hosts that change them wait."""
+        """Change the schedules and return them. Other machines that change them wait."""
         key = [self._agent, _NAME]
         with self._database.writing() as connection:
             empty = dump_schedules(ScheduleBook()).decode()

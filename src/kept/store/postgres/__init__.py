@@ -1,4 +1,4 @@
-"""The index on PostgreSQL, for the hosts of a team. Imported only if `memory_search.store.driver` is postgres.
+"""The index on PostgreSQL, for the machines of a team. Imported only if `memory_search.store.driver` is postgres.
 
 The server gets stems, positions and vectors, and returns them. It does not rank: `listed_search` and `vector_scan` do,
 as for SQLite, so the hits are the same. `index` opens the index of a workspace, `index_session` has its transactions,

@@ -36,7 +36,7 @@ _CHUNK_COLUMNS = (
     "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel, recalled"
 )
 _OWN_FILES = "generation = %s AND host IN ('', %s)"
-"""Condition on the files that this host sees. Others index theirs."""
+"""Condition on the files that this machine sees. Others index theirs."""
 
 
 class PostgresGeneration:
@@ -205,7 +205,7 @@ class PostgresGeneration:
         return self.session.fetch(query, [self.number, source, path, after_line])
 
     def files_awaiting_vectors(self) -> set[tuple[str, str]]:
-        """Return the files with chunks that are found by word only, of those that this host sees."""
+        """Return the files with chunks that are found by word only, of those that this machine sees."""
         query = (
             "SELECT DISTINCT c.source, c.path FROM chunks c JOIN index_files f USING (generation, source, path)"
             " WHERE c.generation = %s AND f.host IN ('', %s) AND NOT EXISTS"

@@ -55,10 +55,10 @@ class PostgresIndex:
 
     @property
     def why_read_only(self) -> StoreUnavailable | None:
-        """The reason if the role of this host may only read. Its rights are read again, since they may change."""
+        """The reason if the role of this machine may only read. Its rights are read again, since they may change."""
         if not self._may_write:
             self._may_write = bool(self._session.fetch_alone(f"SELECT {_MAY_WRITE}")[0][0])
-        return None if self._may_write else _read_only("This host indexes nothing")
+        return None if self._may_write else _read_only("This machine indexes nothing")
 
     def _create_first_generation(self) -> None:
         """Create a generation, or replace one of another schema, which cannot be read. Embeddings stay."""
@@ -105,7 +105,7 @@ class PostgresIndex:
 
     @contextmanager
     def indexing(self, *, wait_s: float) -> Iterator[None]:
-        """Keep other processes of all hosts from indexing the workspace. Raise LockBusy after ``wait_s``."""
+        """Keep other processes of all machines from indexing the workspace. Raise LockBusy after ``wait_s``."""
         key = [f"kept index {self.database.schema} {self._session.workspace}"]
         deadline = time.monotonic() + wait_s
         with self.database.statement() as connection:
@@ -237,5 +237,5 @@ def _claim(database: Database, name: str) -> tuple[int, bool]:
 def _read_only(consequence: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"{consequence}: its role may only read the team's database.",
-        hint="Let a host that may write index the workspace, or ask for 'kept store grant ROLE'.",
+        hint="Let a machine that may write index the workspace, or ask for 'kept store grant ROLE'.",
     )
