@@ -2,14 +2,11 @@
 
 `GitSync.run` commits what changed, fetches, merges, and pushes. Git stores and transfers; which files travel, how they
 are merged and how they are written is decided here, so neither a hook, a filter, a merge driver nor an attribute of a
-repository has a say in it:
+repository has a say in it (`working_copy` has the rules and the merges):
 
     git_sync         the whole
-    synced_files     which files of a workspace travel, and their state
+    committed_files  which files of a workspace differ from a commit, and which of a commit are taken
     tree_merge       two commits → the changes that join them
-    note_merge       two versions of a note → one, without losing a line; pure
-    passage_merge    the same by lines
-    day_merge        the same by the entries of a daily note, which day_entries reads
     merge_writer     writes the changes into the workspace, with the history
     sync_commit      what commits say
     repository       whether a repository may be used, its refs, and its remote

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING
 from kept.clock import Backoff, Clock
 from kept.errors import GitSyncFailed, GitSyncRefused, WriteFailed
 from kept.file_lock import locked
+from kept.git_sync.committed_files import CommittedFiles, StateCache, SyncRules
 from kept.git_sync.git_objects import FileReader, Tree, object_id
-from kept.git_sync.merge_writer import MergeHistory, MergeWriter
+from kept.git_sync.merge_writer import MergeWriter
 from kept.git_sync.repository import FETCHED, MERGE, REMOTE, SyncRepository
-from kept.git_sync.sync_commit import LOG_FORMAT, describe_change, describe_merge, host_name, parse_hosts
+from kept.git_sync.sync_commit import LOG_FORMAT, describe_change, describe_merge, parse_hosts
 from kept.git_sync.sync_report import GitSyncReport, GitSyncStatus
-from kept.git_sync.synced_files import PRIVATE_FOLDER, PROPOSALS_FOLDER, FileChange, StateCache, SyncedFiles, SyncRules
 from kept.git_sync.tree_merge import Ancestry, TreeMerge
 from kept.history.git_commits import changes_by_path
 from kept.history.note_change import NoteChange
 from kept.records import Problem, Progress
 from kept.review.review_folder import ReviewFolder
+from kept.working_copy.file_placement import MergeHistory
+from kept.working_copy.host_names import host_name
+from kept.working_copy.synced_files import PRIVATE_FOLDER, PROPOSALS_FOLDER, FileChange
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace
 
@@ -49,7 +52,7 @@ class GitSync:
         self.host = host_name(self.settings.host)
         self.repository = SyncRepository(workspace.root, self.settings)
         self._config = config
-        self._files = SyncedFiles(workspace, self.settings)
+        self._files = CommittedFiles(workspace, self.settings)
         self._workspace_lock = ExitStack()
 
     # the whole

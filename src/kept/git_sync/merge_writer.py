@@ -6,41 +6,27 @@ content of the merge. One that an editor changed meanwhile is merged with it, an
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
-from contextlib import suppress
 
-from kept.durable import replacing, sync_folder
 from kept.errors import WriteFailed
+from kept.git_sync.committed_files import CommittedFiles
 from kept.git_sync.git_objects import Tree, TreeEntry
-from kept.git_sync.passage_merge import MergeHosts, Sides
-from kept.git_sync.synced_files import PROPOSALS_FOLDER, SyncedFiles
 from kept.git_sync.tree_merge import TreeMerge
-from kept.history.note_change import NoteChange
 from kept.history.note_history import NoteHistory
-from kept.history.unseen_changes import LastChanges
 from kept.records import Progress
-from kept.workspace.change_recorder import Author, recording
+from kept.working_copy.file_placement import ChangedMeanwhile, FilePlacement
+from kept.working_copy.passage_merge import MergeHosts, Sides
+from kept.working_copy.synced_files import PROPOSALS_FOLDER
 from kept.workspace.opened import OpenWorkspace
 
 _FILES_AT_ONCE = 100
 _ATTEMPTS = 20
 
 
-class MergeHistory(NoteHistory):
-    """History for many changes at once: the last change of every note is read once, not searched for each."""
-
-    def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
-        self._last = getattr(self, "_last", None) or LastChanges(self)
-        self._last.load()
-        return self._last.find(path)
-
-
 class MergeWriter:
     def __init__(
         self,
-        files: SyncedFiles,
+        files: CommittedFiles,
         merge: TreeMerge,
         history: NoteHistory | None,
         *,
@@ -50,13 +36,12 @@ class MergeWriter:
     ) -> None:
         self._files = files
         self._merge = merge
-        self._history = history
-        self._agent_id = agent_id
+        self._placement = FilePlacement(files, history, agent_id=agent_id)
         self._our_host = our_host
         self._hosts_of = hosts_of
         """Returns the machines that changed a file on the other side, the last one first."""
-        self.written: list[str] = []
-        self.notices: list[str] = []
+        self.written = self._placement.written
+        self.notices = self._placement.notices
 
     def write(
         self,
@@ -98,7 +83,7 @@ class MergeWriter:
             try:
                 self._try_to_write(opened, path, old, new)
                 return
-            except _ChangedMeanwhile:
+            except ChangedMeanwhile:
                 continue
         raise WriteFailed(f"{path}: another program keeps changing it.", hint="Synchronise again when it has finished.")
 
@@ -126,47 +111,4 @@ class MergeWriter:
         return sides.theirs
 
     def _put(self, opened: OpenWorkspace, path: str, current: bytes | None, new: bytes | None) -> None:
-        absolute = self._files.absolute(path)
-        hosts = self._hosts_of(path)
-        author = Author(self._agent_id, tool="kept sync", client=hosts[0] if hosts else None)
-        why = f"merged from {', '.join(hosts)}" if hosts else "merged"
-        is_recorded = self._history is not None and self._files.is_note(path)
-        recorder = self._history.recorder(author, why=why) if self._history and is_recorded else None
-        with recording(recorder, path, current, new, kind="merge"):
-            if new is None:
-                self._require_same(opened, path, current)
-                _remove(opened, absolute, self._files.workspace.root)
-            else:
-                with replacing(absolute, dir_fd=opened.folder_to_write(absolute)) as file:
-                    file.write(new)
-                    file.flush()
-                    os.fsync(file.fileno())  # here, so that little time passes between the check and the rename
-                    self._require_same(opened, path, current)
-        self.written.append(path)
-        self.notices += recorder.notices if recorder else []
-
-    def _require_same(self, opened: OpenWorkspace, path: str, expected: bytes | None) -> None:
-        if self._files.read(opened, path) != expected:
-            raise _ChangedMeanwhile
-
-
-class _ChangedMeanwhile(Exception):
-    """Another program changed a file between the moments when it was read and when it would be replaced."""
-
-
-def _remove(opened: OpenWorkspace, absolute: str, root: str) -> None:
-    """Remove a file, and the folders that are empty then."""
-    try:
-        folder = opened.folder_of(absolute)
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.basename(absolute), dir_fd=folder)
-        sync_folder(folder)
-        parent = os.path.dirname(absolute)
-        while os.path.dirname(parent) != root and parent != root:
-            os.rmdir(os.path.basename(parent), dir_fd=opened.folder_of(parent))
-            parent = os.path.dirname(parent)
-    except FileNotFoundError:
-        pass
-    except OSError as exc:
-        if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
-            raise WriteFailed(f"{absolute}: could not be removed ({exc.strerror}).") from exc
+        self._placement.put(opened, path, current, new, hosts=self._hosts_of(path))

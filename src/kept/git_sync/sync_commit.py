@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
-import socket
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -13,22 +11,12 @@ from kept.history.git_commits import author_line
 from kept.history.note_change import NoteChange
 from kept.limits import clip, printable_line
 from kept.wording import plural
+from kept.working_copy.host_names import plain_name
 
-_HOST_CHARS = 60
 _SHOWN_FILES = 50
 _SHOWN_CHANGES = 50
 _LONGEST_NAME = 200
 HOST_TRAILER = "Kept-Host"
-
-
-def host_name(setting: str | None) -> str:
-    """Return the name of this machine in commits and notes: the one of the settings, or its host name."""
-    return plain_name(setting or socket.gethostname().partition(".")[0] or "host")
-
-
-def plain_name(name: str) -> str:
-    """Return a name without characters that could end a mark, a heading or a line of a commit."""
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:_HOST_CHARS] or "host"
 
 
 def describe_change(

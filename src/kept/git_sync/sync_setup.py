@@ -11,8 +11,8 @@ from kept.git_command import GitFailed, run_git
 from kept.git_sync.git_objects import failed, without_credentials
 from kept.git_sync.git_sync import GitSync
 from kept.git_sync.repository import OPTIONS, SyncRepository
-from kept.git_sync.synced_files import PRIVATE_FOLDER
 from kept.history.git_commits import is_repository
+from kept.working_copy.synced_files import PRIVATE_FOLDER
 
 _IGNORED = ("/.kept/*", "!/.kept/proposals/", ".kept-*.tmp")
 _TIMEOUT_S = 60.0

@@ -8,18 +8,17 @@ copy beside it, as other programs that synchronise name theirs.
 from __future__ import annotations
 
 import datetime as dt
-import os
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kept.errors import GitSyncRefused
+from kept.git_sync.committed_files import CommittedFiles
 from kept.git_sync.git_objects import FileContent, Tree, TreeEntry
-from kept.git_sync.note_merge import merge_text
-from kept.git_sync.passage_merge import MergeHosts, Sides
-from kept.git_sync.synced_files import PROPOSALS_FOLDER, SETTINGS_FILES, SyncedFiles
 from kept.limits import printable_line
 from kept.values import frozen
-from kept.workspace.daily import get_daily_notes
+from kept.working_copy.file_merge import FileMerge
+from kept.working_copy.passage_merge import MergeHosts, Sides
+from kept.working_copy.synced_files import PROPOSALS_FOLDER
 
 ReadFile = Callable[[TreeEntry], bytes]
 
@@ -44,17 +43,15 @@ class MergePlan:
     """Notes of which passages stand in two versions, and copies of other files."""
 
 
-class TreeMerge:
+class TreeMerge(FileMerge):
     def __init__(
-        self, files: SyncedFiles, read: ReadFile, *, our_host: str, host_of: Callable[[str], str], today: dt.date
+        self, files: CommittedFiles, read: ReadFile, *, our_host: str, host_of: Callable[[str], str], today: dt.date
     ) -> None:
+        super().__init__(files, our_host=our_host, today=today)
         self._files = files
         self._read = read
-        self._our_host = our_host
         self._host_of = host_of
         """Returns the machine that last changed a file on the other side."""
-        self._today = today
-        self._daily = get_daily_notes(files.workspace)
 
     def plan(self, ancestry: Ancestry, ours: Tree, theirs: Tree) -> MergePlan:
         """Return the plan. Raise GitSyncRefused if both sides changed a file that is not Kept's to merge."""
@@ -130,25 +127,6 @@ class TreeMerge:
         can_read = base is not None and self._files.accepts(path, base)
         sides = Sides(self._read(base) if base and can_read else b"", self._read(ours), self._read(theirs))
         return self.merge(path, sides, MergeHosts(self._our_host, self._host_of(path)))
-
-    def merge(self, path: str, sides: Sides, hosts: MergeHosts) -> tuple[bytes, bool] | None:
-        """Return two versions of a file as one, and whether passages stand in two versions; None if it is no text."""
-        is_settings = path.rpartition("/")[2] in SETTINGS_FILES
-        if not is_settings and not self._files.workspace.is_note_file(path):
-            return None
-        is_daily = self._daily.find_day(path) is not None
-        merged = merge_text(sides, hosts, is_daily=is_daily, comments=not is_settings)
-        return None if merged is None else (merged.data, bool(merged.conflicts))
-
-    def copy_name(self, path: str, taken: Container[str] = ()) -> str:
-        """Return the name of a conflict copy, as `workspace.conflict_copies` recognises it."""
-        stem, ending = os.path.splitext(path)
-        for number in range(1, 1_000):
-            mark = f"{self._our_host}'s conflicted copy {self._today}{f' {number}' if number > 1 else ''}"
-            name = f"{stem} ({mark}){ending}"
-            if name not in taken and not os.path.lexists(self._files.absolute(name)):
-                return name
-        raise GitSyncRefused(f"{printable_line(path)} has too many conflict copies.", hint="Delete some of them.")
 
 
 def _require_places(plan: MergePlan, ours: Tree) -> None:

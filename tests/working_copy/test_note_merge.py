@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept.git_sync.note_merge import merge_text
-from kept.git_sync.passage_merge import MergeHosts, Sides
+from kept.working_copy.note_merge import merge_text
+from kept.working_copy.passage_merge import MergeHosts, Sides
 
 HOSTS = MergeHosts("skerry", "harbour")
 LINES = st.lists(st.sampled_from([b"a", b"b", b"- c", b"- d", b"", b"* * *", b"```", b"e  "]), max_size=7)

@@ -5,9 +5,9 @@ The entries of a daily note are merged one by one (`day_merge`), any other text 
 
 from __future__ import annotations
 
-from kept.git_sync.day_entries import is_entry_log
-from kept.git_sync.day_merge import merge_days
-from kept.git_sync.passage_merge import MergedText, MergeHosts, Sides, merge_lines
+from kept.working_copy.day_entries import is_entry_log
+from kept.working_copy.day_merge import merge_days
+from kept.working_copy.passage_merge import MergedText, MergeHosts, Sides, merge_lines
 from kept.workspace.opened import declared_encoding
 
 _CODECS = {

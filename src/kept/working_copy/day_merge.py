@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kept.git_sync.day_entries import DayEntry, EntryLog, format_entries, read_entries
-from kept.git_sync.passage_merge import MergedText, MergeHosts, Sides, merge_lines
+from kept.working_copy.day_entries import DayEntry, EntryLog, format_entries, read_entries
+from kept.working_copy.passage_merge import MergedText, MergeHosts, Sides, merge_lines
 
 
 def merge_days(sides: Sides, hosts: MergeHosts) -> MergedText:
