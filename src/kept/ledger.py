@@ -137,7 +137,9 @@ class SharedLedger(Ledger[LedgerEntry]):
     @contextmanager
     def locked(self) -> Iterator[None]:
         with self._database.writing(timeout_s=_LOCK_WAIT_S) as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"ledger {self._key}"])
+            # Advisory locks are the database's, which other teams may use too.
+            name = f"kept ledger {self._database.schema} {self._key}"
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
             self._own.connection = connection
             try:
                 yield

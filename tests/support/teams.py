@@ -14,9 +14,9 @@ from tests.support.postgres_server import PostgresServer
 class Team:
     """A schema with the tables of Kept, unless ``create`` is False."""
 
-    def __init__(self, server: PostgresServer, *, create: bool = True) -> None:
+    def __init__(self, server: PostgresServer, *, create: bool = True, schema: str | None = None) -> None:
         self.server = server
-        self.schema = f"team_{os.urandom(6).hex()}"
+        self.schema = schema or f"team_{os.urandom(6).hex()}"
         self.settings = StoreSettings(driver="postgres", url=server.url, schema=self.schema)
         self.environment = {
             "KEPT_MEMORY_SEARCH__STORE__DRIVER": "postgres",

@@ -28,6 +28,9 @@ WAIT_S = 15.0
 STATEMENT_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 300.0
 """Limit of an open transaction that runs no statement: a process that hangs must not hold its locks for ever."""
+SERVER_START = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
+"""When the server was started, in SQL. Another one may lack the last transactions of the one before, after a failover,
+and uses their numbers again. So nothing that a process has read holds any more."""
 _MAX_IDLE_S = 300.0
 _POLL_S = 0.1
 _NETWORK_LIMITS: dict[str, int] = {

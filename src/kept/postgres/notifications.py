@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import threading
@@ -23,7 +24,9 @@ log = logging.getLogger(__name__)
 
 
 def _channel(schema: str) -> str:
-    return f"kept_{schema}"[:_MAX_CHANNEL]
+    """Return the name of a team's channel. Channels are the database's, and other teams may use it too."""
+    name = f"kept_{schema}"
+    return name if len(name.encode()) <= _MAX_CHANNEL else f"kept_{hashlib.sha256(schema.encode()).hexdigest()[:40]}"
 
 
 def notify(connection: Connection, schema: str, topic: str, *, by: str) -> None:

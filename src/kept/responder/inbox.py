@@ -17,6 +17,7 @@ from kept.agent.events import Inbound
 from kept.clock import Clock, new_id
 from kept.damaged_records import Fault
 from kept.limits import is_time
+from kept.remote_errors import ConversationTaken
 from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_same
 from kept.responder.inbox_file import RUN_ID, Record
 from kept.responder.inbox_records import (
@@ -204,9 +205,14 @@ class Inbox(ABC):
     def _change(self, run: AnswerRun, record: Record) -> AnswerRun:
         record = {**record, RUN_ID: run.id}
         with self._lock:
-            changed = advance(self._runs[run.id], record)
+            changed = advance(self._get_run(run.id), record)
         self._commit(record)
         return changed
+
+    def _get_run(self, run_id: str) -> AnswerRun:
+        if run_id not in self._runs:  # in a team, after a failover that lost it
+            raise ConversationTaken("Another gateway has begun this answer again.")
+        return self._runs[run_id]
 
     def _apply(self, record: Record) -> None:
         """Apply a record that is stored."""

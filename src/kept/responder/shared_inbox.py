@@ -4,6 +4,9 @@ Each gateway has the state of the whole inbox in memory, and reads the records o
 conversation belongs to one gateway at a time: only its owner begins answers there and records what becomes of them.
 The database refuses records of a gateway that has lost a conversation. A gateway is alive as long as it renews its
 lease; then the conversations of a dead one are free for all.
+
+Another server may lack the last records, after a failover. Every gateway knows them, and the first one to notice
+records them again (`inbox_restore`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from kept.agent.events import Inbound
 from kept.clock import Clock, new_id
 from kept.damaged_records import Fault
 from kept.errors import StoreError, WriteFailed
-from kept.postgres.database import Connection, Database
+from kept.postgres.database import SERVER_START, Connection, Database
 from kept.postgres.leases import process_name, take_lease
 from kept.postgres.notifications import notify
 from kept.remote_errors import ConversationTaken
@@ -26,6 +29,7 @@ from kept.responder.answer_run import AcceptedMessage, AnswerRun, check_same
 from kept.responder.inbox import MAX_FINISHED_RUNS, REWRITE_AFTER_RUNS, Inbox
 from kept.responder.inbox_file import RUN_ID, Record, RecordValidator, parse_record
 from kept.responder.inbox_records import advance, begun_record, received_record
+from kept.responder.inbox_restore import InboxContents, missing_records
 from kept.sessions.session_key import SessionKey
 
 LEASE_S = 15.0
@@ -35,6 +39,8 @@ SELECT key FROM conversations
 LEFT JOIN leases ON name = 'process ' || conversations.owner AND expires > clock_timestamp()
 WHERE agent = %s AND key = ANY(%s) AND (name IS NULL OR conversations.owner = %s) FOR UPDATE OF conversations
 """
+
+_POSITION = f"SELECT seq, epoch, {SERVER_START} FROM inboxes WHERE agent = %s"
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +73,10 @@ class SharedInbox(Inbox):
         self.owner = owner or process_name()
         self._owned: set[str] = set()
         self._seq = self._epoch = 0
+        self._server_start: int | None = None
+        """When the server was started whose records are in memory."""
+        self._unconfirmed: InboxContents | None = None
+        """What this gateway knew when it met another server, until that has it too."""
         self._faults: list[Fault] = []
         self._validator = RecordValidator()
         self._changed: set[str] = set()
@@ -122,6 +132,20 @@ class SharedInbox(Inbox):
 
     # reading
 
+    # These are read by the event loop, while another thread may replace what is in memory.
+
+    def find(self, channel: str, message_id: str) -> AcceptedMessage | None:
+        with self._lock:
+            return super().find(channel, message_id)
+
+    def find_run(self, message: AcceptedMessage) -> AnswerRun | None:
+        with self._lock:
+            return super().find_run(message)
+
+    def messages_of(self, run: AnswerRun) -> list[AcceptedMessage]:
+        with self._lock:
+            return super().messages_of(run)
+
     def catch_up(self) -> set[str]:
         """Apply the records of other gateways. Return the keys of the conversations that they changed."""
         try:
@@ -132,20 +156,26 @@ class SharedInbox(Inbox):
         return changed
 
     def _read_new(self) -> None:
-        with self._turn, self.database.reading() as connection:
-            row = connection.execute("SELECT seq, epoch FROM inboxes WHERE agent = %s", [self.agent]).fetchone()
-            if row:
-                self._read_records(connection, *row)
+        with self._turn:
+            with self.database.reading() as connection:
+                row = connection.execute(_POSITION, [self.agent]).fetchone()
+                if row:
+                    self._read_records(connection, *row)
+            self._restore()
 
-    def _read_records(self, connection: Connection, seq: int, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._start_over(epoch)
-        if seq <= self._seq:
+    def _read_records(self, connection: Connection, seq: int, epoch: int, server_start: int) -> None:
+        is_same_server = self._server_start in (None, server_start)
+        is_same = is_same_server and epoch == self._epoch
+        if is_same and seq <= self._seq:
+            self._server_start = server_start
             return
         rows = connection.execute(
-            "SELECT seq, record FROM inbox_records WHERE agent = %s AND seq > %s ORDER BY seq", [self.agent, self._seq]
+            "SELECT seq, record FROM inbox_records WHERE agent = %s AND seq > %s ORDER BY seq",
+            [self.agent, self._seq if is_same else 0],
         ).fetchall()
         with self._lock:
+            if not is_same:
+                self._start_over(keep=not is_same_server and epoch == self._epoch)
             for number, text in rows:
                 record, reason = parse_record(text.encode(), self._validator)
                 if record is None:
@@ -154,16 +184,37 @@ class SharedInbox(Inbox):
                     continue
                 self._apply(record)
                 self._changed.add(self._key_of(record))
-            self._seq = seq
+            self._seq, self._epoch, self._server_start = seq, epoch, server_start
             self._drop(*self._plan_drop(spare=self._rewrite_after_runs))
 
-    def _start_over(self, epoch: int) -> None:
-        """Drop what is in memory, since all records were replaced."""
-        with self._lock:
-            for part in (self._messages, self._run_ids, self._runs, self._finished, self._faults):
-                part.clear()
-            self._validator = RecordValidator()
-            self._seq, self._epoch = 0, epoch
+    def _start_over(self, *, keep: bool) -> None:
+        """Drop what is in memory, since all records were replaced. ``keep`` it if the server may lack some of it."""
+        before = self._unconfirmed or InboxContents({}, {})
+        messages, runs = {**before.messages, **self._messages}, {**before.runs, **self._runs}
+        # If all records were replaced because something was forgotten, it must not come back.
+        self._unconfirmed = InboxContents(messages, runs) if keep else None
+        for part in (self._messages, self._run_ids, self._runs, self._finished, self._faults):
+            part.clear()
+        self._validator = RecordValidator()
+
+    def _restore(self) -> None:
+        """Record again what this gateway knew and the present server lacks."""
+        if self._unconfirmed is None:
+            return
+        with self._writing() as connection:
+            seq = self._lock_inbox(connection)
+            known = self._unconfirmed
+            records = missing_records(known, InboxContents(self._messages, self._runs)) if known else []
+            if records:
+                self._insert(connection, records, seq)
+                for key in {record["key"] for record in records if record["type"] == "received"}:
+                    self._claim_new(connection, key)
+                self._notify(connection)
+        if records:
+            log.warning("another database server lacked %d records of the inbox; they are recorded again", len(records))
+        self._apply_own(records, seq)
+        self._changed |= {self._key_of(record) for record in records}
+        self._unconfirmed = None
 
     def _key_of(self, record: Record) -> str:
         if RUN_ID in record:
@@ -199,8 +250,8 @@ class SharedInbox(Inbox):
         run_id = record[RUN_ID]
         # A step that an earlier attempt has recorded changes nothing.
         self._append(
-            lambda: None if advance(self._runs[run_id], record) == self._runs[run_id] else record,
-            self._runs[run_id].key,
+            lambda: None if advance(self._get_run(run_id), record) == self._get_run(run_id) else record,
+            self._get_run(run_id).key,
         )
 
     def _append(self, make: Callable[[], Record | None], key: str, *, is_message: bool = False) -> None:
@@ -220,11 +271,16 @@ class SharedInbox(Inbox):
                     self._insert(connection, [record], seq)
                     self._notify(connection)
             if record is not None:
-                with self._lock:
-                    self._validator.find_fault(record)
-                    self._apply(record)
-                    self._seq = seq + 1
+                self._apply_own([record], seq)
                 self._drop_old_runs()
+
+    def _apply_own(self, records: Sequence[Record], seq: int) -> None:
+        """Apply records that this gateway has added after the record ``seq``."""
+        with self._lock:
+            for record in records:
+                self._validator.find_fault(record)
+                self._apply(record)
+            self._seq = seq + len(records)
 
     def _insert(self, connection: Connection, records: list[Record], seq: int) -> None:
         rows = [
@@ -313,14 +369,21 @@ class SharedInbox(Inbox):
     @contextmanager
     def _locked_inbox(self) -> Iterator[tuple[Connection, int]]:
         """Run a transaction that no other gateway's comes between. All earlier records are applied in it."""
-        with self._writing() as connection:
-            connection.execute("INSERT INTO inboxes (agent) VALUES (%s) ON CONFLICT DO NOTHING", [self.agent])
-            row = connection.execute(
-                "SELECT seq, epoch FROM inboxes WHERE agent = %s FOR UPDATE", [self.agent]
-            ).fetchone()
-            seq, epoch = row or (0, 0)
-            self._read_records(connection, seq, epoch)
-            yield connection, seq
+        while True:
+            self._restore()
+            with self._writing() as connection:
+                seq = self._lock_inbox(connection)
+                if self._unconfirmed is None:
+                    yield connection, seq
+                    return
+
+    def _lock_inbox(self, connection: Connection) -> int:
+        """Lock the row of the inbox, and apply all records. Return the number of the last one."""
+        connection.execute("INSERT INTO inboxes (agent) VALUES (%s) ON CONFLICT DO NOTHING", [self.agent])
+        row = connection.execute(f"{_POSITION} FOR UPDATE", [self.agent]).fetchone()
+        assert row is not None  # nobody deletes it
+        self._read_records(connection, *row)
+        return int(row[0])
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:

@@ -9,10 +9,9 @@ from typing import Any
 from psycopg import Cursor
 
 from kept.errors import StoreDamaged
-from kept.postgres.database import Connection, Database
+from kept.postgres.database import SERVER_START, Connection, Database
 
 Values = Sequence[Any] | Mapping[str, Any]
-_SERVER_START = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
 _WRITE_TIMEOUT_S = 600.0
 """Limit of a statement that writes: merging the words of a large workspace takes a while."""
 
@@ -29,8 +28,7 @@ class IndexSession:
         self._live: int | None = None
         self._version = 0
         self.server_start = 0
-        """When the server was started. Another one may lack the last transactions of the one before, after a failover;
-        it uses the numbers of their segments and packs again, so nothing in memory holds any more."""
+        """When the server was started. Another one may use the numbers of segments and packs again."""
         self._writes = 0
         """Statements that wrote in the open transaction: what was worked out before them no longer holds."""
 
@@ -43,7 +41,7 @@ class IndexSession:
             yield
             return
         with self.database.reading() as connection, self._using(connection):
-            self._read_state(f"SELECT live, version, {_SERVER_START} FROM workspaces WHERE id = %s")
+            self._read_state(f"SELECT live, version, {SERVER_START} FROM workspaces WHERE id = %s")
             yield
 
     @contextmanager
@@ -52,7 +50,7 @@ class IndexSession:
         with self.database.writing(timeout_s=_WRITE_TIMEOUT_S) as connection, self._using(connection):
             self._is_writing = True
             self._read_state(
-                f"UPDATE workspaces SET version = version + 1 WHERE id = %s RETURNING live, version, {_SERVER_START}"
+                f"UPDATE workspaces SET version = version + 1 WHERE id = %s RETURNING live, version, {SERVER_START}"
             )
             yield
 
