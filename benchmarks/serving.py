@@ -23,7 +23,8 @@ import time
 import httpx
 
 from benchmarks.corpus import SEED, Corpus, write_notes
-from kept.access_tokens import TokenBookFile, make_token
+from kept.access_tokens.token_book import make_token
+from kept.access_tokens.token_file import TokenBookFile
 from kept.app import open_memory
 from kept.config import load_config
 

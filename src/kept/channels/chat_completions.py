@@ -97,7 +97,7 @@ class ChatCompletions:
     def _models(self, request: Request) -> tuple[str, ...]:
         """Return the names of the agents that the token of a request may talk to."""
         grant = grant_of(request)
-        names = [name for name in self._front.responders if grant is None or grant.agent in (None, name)]
+        names = [name for name in self._front.responders if grant is None or grant.reaches(name)]
         return (MODEL_PREFIX, *(f"{MODEL_PREFIX}/{name}" for name in names))
 
     def _require_agent(self, request: Request, agent: str | None, model: str) -> None:

@@ -114,12 +114,12 @@ class HttpEndpoints:
         return json_response({"id": approval_id, "allowed": body["allow"]})
 
     def _require_own_approval(self, request: Request, approval_id: str) -> None:
-        """Raise MessageNotFound if the token of a user or of an agent was sent, and the call is not in a session of
-        theirs. Raise ScopeMissing if a token that is for nobody in particular may not review."""
+        """Raise MessageNotFound if the token of a user, an agent or a workspace was sent, and the call is not in a
+        session of theirs. Raise ScopeMissing if a token that is for nobody in particular may not review."""
         user, grant = request.scope.get(TOKEN_USER), grant_of(request)
         if user is None and grant is not None:
             grant.require("review")
-        if user is None and (grant is None or grant.agent is None):
+        if user is None and (grant is None or grant.reaches_all):
             return
         asked = next((asked for asked in self._responder.waiting_approvals() if asked.id == approval_id), None)
         key = self._responder.find_chat(asked.session_id) if asked else None
@@ -203,21 +203,21 @@ def grant_of(request: Request) -> Grant | None:
 
 
 def is_own(request: Request, key: SessionKey) -> bool:
-    """Return whether a conversation is of the user and of the agent that the token of a request is for."""
+    """Return whether a conversation is of the user and of an agent that the token of a request is for."""
     user, grant = request.scope.get(TOKEN_USER), grant_of(request)
-    if grant is not None and grant.agent not in (None, key.agent_id):
+    if grant is not None and not grant.reaches(key.agent_id):
         return False
     return user is None or account_of(key) == Account(NAME, user)
 
 
 def route_own(front: Switchboard, request: Request, key: SessionKey, agent: str | None) -> SessionKey:
-    """Return a key with the agent that a request names. The token of a user reaches only the agent of its chat, and
-    that of an agent only this one."""
-    grant = grant_of(request)
-    if grant is not None and grant.agent is not None:
-        grant.require_agent(agent or grant.agent)
-        return front.route(key, grant.agent)
-    routed = front.route(key)
+    """Return a key with the agent that a request names. The token of a user reaches only the agent of its chat, that
+    of an agent only this one, and that of a workspace only agents that have it."""
+    grant, routed = grant_of(request), front.route(key)
+    if grant is not None and not grant.reaches_all:
+        chosen = agent or grant.choose_agent(routed.agent_id)
+        grant.require_agent(chosen)
+        return front.route(key, chosen)
     if TOKEN_USER in request.scope and agent not in (None, routed.agent_id):
         raise AgentNotFound(f"This gateway does not serve an agent '{agent}' for you.", hint="Leave it out.")
     return front.route(key, agent) if agent else routed

@@ -37,13 +37,23 @@ def notify(connection: Connection, schema: str, topic: str, *, by: str) -> None:
 
 class Listener:
     """Calls ``on_change`` in a thread of its own when others than ``me`` have changed a topic, and after every
-    connection, since changes before that were not heard of."""
+    connection, since changes before that were not heard of. ``look`` is called with the connection every second, for
+    what must not be missed."""
 
-    def __init__(self, database: Database, topic: str, on_change: Callable[[], object], *, me: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        topic: str,
+        on_change: Callable[[], object],
+        *,
+        me: str,
+        look: Callable[[Connection], object] | None = None,
+    ) -> None:
         self._database = database
         self._topic = topic
         self._me = me
         self._on_change = on_change
+        self._look = look
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kept-listener", daemon=True)
         self._thread.start()
@@ -74,6 +84,8 @@ class Listener:
             for notice in connection.notifies(timeout=_WAIT_S, stop_after=1):
                 if self._concerns(notice.payload):
                     self._on_change()
+            if self._look is not None:
+                self._look(connection)
 
     def _concerns(self, payload: str) -> bool:
         try:

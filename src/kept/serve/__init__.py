@@ -1,7 +1,7 @@
 """Everything behind one port: MCP, the HTTP channel, the pages, and what an operator needs.
 
 ``one_port`` wires the parts together and runs them. ``request_front`` takes in every request, ``stream_watch`` ends
-it with its token (``home_tokens``), and ``paths`` chooses the part that answers. ``answering`` runs the gateway in
+it with its token (``known_tokens``), and ``paths`` chooses the part that answers. ``answering`` runs the gateway in
 one of the processes of a home, to which the others pass requests on (``forwarding``). For operators: ``probes``,
 ``figures`` and ``request_log``.
 """

@@ -8,16 +8,17 @@ import hmac
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kept.access_tokens.open_tokens import has_unused_file
 from kept.agent.services import load_secret
 from kept.channels import http
 from kept.channels.gateway import OpenModel, served_agents, with_session_age
 from kept.clock import SystemClock
 from kept.config import Config, LoadedConfig
-from kept.config.agents import settings_by_agent
+from kept.config.agents import name_workspace, settings_by_agent
 from kept.errors import ConfigError, UsageError
 from kept.git_sync.sync_loop import automatic_sync
 from kept.live import LiveIndex, LiveState
@@ -27,7 +28,7 @@ from kept.net import serving
 from kept.net.rate_limit import ClientAddresses, RateLimiter
 from kept.net.serving import App, Guard, ServerLimits
 from kept.serve.answering import Answering, SharedAgent
-from kept.serve.home_tokens import HomeTokens, has_settings_token
+from kept.serve.known_tokens import KnownTokens, has_settings_token
 from kept.serve.paths import PathSwitch, agent_switch
 from kept.serve.probes import Probes, Readiness
 from kept.serve.request_front import RequestFront, RequestRecord
@@ -73,14 +74,15 @@ def run_serve(
     _require_packages()
     config = loaded.config
     Workspace.of(config).require()
-    tokens = HomeTokens(config, host, SystemClock())
-    if tokens.is_required and not tokens.count_active() and not has_settings_token(config):
-        raise ConfigError(f"No token lets anybody in at {host}.", hint=_TOKEN_HINT)
+    all_agents = _all_agents(loaded)
     addresses = _client_addresses(config)
     bound = serving.listen(host, port, error=UsageError, hint="Choose another port: --port 8751, or 0 for any.")
     try:
         with ExitStack() as opened:
-            agents = {name: opened.enter_context(_shared(agent)) for name, agent in _all_agents(loaded).items()}
+            workspaces = {name: name_workspace(agent.config) for name, agent in all_agents.items()}
+            tokens = opened.enter_context(closing(KnownTokens(config, host, SystemClock(), workspaces=workspaces)))
+            _check_tokens(tokens, config, host, report)
+            agents = {name: opened.enter_context(_shared(agent)) for name, agent in all_agents.items()}
             program = ServeProgram(loaded, agents, tokens, bound, host, tuple(hosts), open_model, report)
             opened.callback(program.close)
             for agent in served_agents(loaded):
@@ -97,7 +99,7 @@ class ServeProgram:
         self,
         loaded: LoadedConfig,
         agents: Mapping[str, SharedAgent],
-        tokens: HomeTokens,
+        tokens: KnownTokens,
         bound: socket.socket,
         host: str,
         hosts: tuple[str, ...],
@@ -251,6 +253,18 @@ class ServeProgram:
         url = f"http://{shown}:{port}/"
         link = f"{url}open?key={self._access.make_link_key()}" if self._access.takes_links else None
         return ServeAddress(url, link)
+
+
+def _check_tokens(tokens: KnownTokens, config: Config, host: str, report: Callable[[str], None]) -> None:
+    """Raise ConfigError if a token is needed and nobody has one."""
+    active = tokens.count_active()
+    if active is None:
+        report("The database cannot be reached. Requests are refused until the tokens can be checked.")
+    elif active == 0 and tokens.is_required and not has_settings_token(config):
+        hint = "Run 'kept token import'." if has_unused_file(config) else _TOKEN_HINT
+        raise ConfigError(f"No token lets anybody in at {host}.", hint=hint)
+    if has_unused_file(config):
+        report("The tokens in tokens.json of this home let nobody in. Run 'kept token import', or delete the file.")
 
 
 def _all_agents(loaded: LoadedConfig) -> dict[str, LoadedConfig]:

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from kept.net.serving import GRANT, App, Receive, Scope, Send, describe_refusal, refuse
-from kept.serve.home_tokens import HomeTokens
+from kept.serve.known_tokens import KnownTokens
 
 LOOK_S = 1.0
 """Time between two looks at the token of a stream that is silent."""
@@ -18,7 +18,7 @@ LOOK_S = 1.0
 class StreamWatch:
     """ASGI application that sends nothing more of another's answer once its token does not hold."""
 
-    def __init__(self, app: App, tokens: HomeTokens, *, look_s: float = LOOK_S) -> None:
+    def __init__(self, app: App, tokens: KnownTokens, *, look_s: float = LOOK_S) -> None:
         self.app = app
         self.tokens = tokens
         self.look_s = look_s
@@ -41,7 +41,7 @@ def has_length(message: MutableMapping[str, Any]) -> bool:
 
 
 class _WatchedAnswer:
-    def __init__(self, tokens: HomeTokens, scope: Scope, send: Send, look_s: float) -> None:
+    def __init__(self, tokens: KnownTokens, scope: Scope, send: Send, look_s: float) -> None:
         self.limits = anyio.CancelScope()
         self._tokens = tokens
         self._scope = scope

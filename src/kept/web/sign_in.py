@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from kept.error_statuses import status_of
+from kept.errors import KeptError
 from kept.grants import Grant
 from kept.net.serving import Receive, Scope, Send, note_route
 from kept.web.page_templates import PageTemplates
@@ -67,10 +69,13 @@ class SignIn:
             if len(body) > _MOST_BYTES:
                 return await self._show(request, "wrong")
         fields = parse_qs(body.decode("utf-8", "replace"))
-        grant = self._access.find_grant("".join(fields.get("token", [])))
+        try:
+            grant = await self._access.find_grant("".join(fields.get("token", [])))
+        except KeptError as exc:
+            return await self._show(request, "away", status_of(exc).http)
         if grant is None:
             return await self._show(request, "wrong")
-        if grant.person is not None or grant.agent not in (None, self._agent_id):
+        if grant.person is not None or not grant.reaches(self._agent_id):
             return await self._show(request, "other", 403)
         return self._signed_in(request, RedirectResponse("/", 303), grant)
 

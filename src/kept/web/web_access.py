@@ -12,8 +12,9 @@ import secrets
 from threading import Lock
 
 from kept.clock import Clock
+from kept.errors import KeptError
 from kept.grants import Grant, grant_of_settings
-from kept.net.serving import TokenGate
+from kept.net.serving import TokenGate, find_grant
 
 LINK_MINUTES = 15
 COOKIE_DAYS = 30
@@ -47,8 +48,11 @@ class WebAccess:
 
     @property
     def takes_links(self) -> bool:
-        """True unless everybody needs a token."""
-        return self._gate is None or not self._gate.is_required
+        """True unless everybody needs a token, or nobody can say whether they do."""
+        try:
+            return self._gate is None or not self._gate.is_required
+        except KeptError:
+            return False
 
     # one-time links
 
@@ -75,10 +79,10 @@ class WebAccess:
 
     # the token
 
-    def find_grant(self, token: str) -> Grant | None:
+    async def find_grant(self, token: str) -> Grant | None:
         """Return what a token allows. After ten wrong ones in a minute, the token of the settings is refused."""
         sent = token.strip().encode("utf-8", "replace")
-        if self._gate is not None and (grant := self._gate.find(sent)):
+        if self._gate is not None and (grant := await find_grant(self._gate, sent)):
             return grant
         now_ms = self._now_ms()
         with self._lock:

@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from kept.access_tokens import MAX_TOKENS, TokenBook, TokenBookFile, TokenWatch, make_token
+from kept.access_tokens.token_book import MAX_TOKENS, TokenBook, make_token
+from kept.access_tokens.token_file import TokenBookFile, TokenWatch
 from kept.errors import UsageError
 from tests.support.commands import KEPT
 
@@ -93,7 +94,7 @@ def test_tokens_created_at_the_same_time_are_all_kept(home, environment):
         lambda tree: b"[]",
         lambda tree: b"\xff{",
         lambda tree: b"[" * 100_000,
-        lambda tree: json.dumps({**tree, "version": 2}).encode(),
+        lambda tree: json.dumps({**tree, "version": 3}).encode(),
         *(
             lambda tree, name=name, value=value: json.dumps(
                 {**tree, "tokens": [{**tree["tokens"][0], name: value}]}
@@ -147,3 +148,13 @@ def test_a_full_book_makes_room_by_dropping_what_has_ended():
     assert (len(fuller.tokens), fuller.get("more")) == (MAX_TOKENS, token)
     with pytest.raises(UsageError, match="tokens already"):
         fuller.with_token(make_token("most", ("read",), NOW)[0], NOW)
+
+
+def test_a_token_for_a_workspace_names_one_that_an_agent_has(kept, home, workspace):
+    made = kept("token", "create", "here", "--scope", "read", "--for-workspace", workspace, "--json")
+    assert made.json["token"]["workspace"] == str(workspace)
+    assert json.loads((home / "tokens.json").read_text())["version"] == 2  # an older Kept would not know the limit
+    named = {"KEPT_MEMORY_SEARCH__STORE__WORKSPACE": "sales"}
+    assert kept("token", "create", "sales", "--scope", "read", "--for-workspace", "sales", env=named).code == 0
+    refused = kept("token", "create", "other", "--scope", "read", "--for-workspace", "elsewhere")
+    assert (refused.code, refused.err.count("\n"), str(workspace) in refused.err) == (2, 1, True)

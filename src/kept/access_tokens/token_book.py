@@ -1,7 +1,6 @@
-"""Tokens that `kept token` creates, in `tokens.json` of the home: hashed, with scopes, until they end or are revoked.
+"""Tokens that `kept token` creates: hashed, with scopes, until they end or are revoked; and the form of their file.
 
-A secret has 256 random bits, so its plain SHA-256 cannot be reversed, and needs no salt. The file has the hash only.
-Every process looks at the file for every request, so a revoked token is refused at once.
+A secret has 256 random bits, so its plain SHA-256 cannot be reversed, and needs no salt. Only the hash is stored.
 """
 
 from __future__ import annotations
@@ -10,32 +9,29 @@ import datetime as dt
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
-import threading
-import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, get_args
 
-from kept.book_file import BookFile, format_moment, parse_moment
-from kept.errors import KeptError, TokenNotFound, UsageError
+from kept.book_file import format_moment, parse_moment
+from kept.errors import TokenNotFound, UsageError
 from kept.grants import OF_A_PERSON, Grant, TokenScope
 from kept.limits import is_utf8, strict_json
 from kept.values import frozen
 
-TOKENS_FILE = "tokens.json"
 PREFIX = "kept_"
-VERSION = 1
+VERSIONS = (1, 2)
+"""The second is for files with a token for a workspace. A Kept that does not know this limit refuses the file."""
 MAX_TOKENS = 1_000
 _SECRET_BYTES = 32
+_MAX_NAME = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAX_TEXT = 300
 _MAX_SENT = 200
 """Bytes of the longest token that is compared."""
-_SETTLED_NS = 100_000_000
-"""A file that changed less than this ago may change again without another time stamp, and is read each time."""
 
 
 @frozen
@@ -52,6 +48,7 @@ class AccessToken:
     person: str | None = None
     expires: dt.datetime | None = None
     revoked: dt.datetime | None = None
+    workspace: str | None = None
 
     def state(self, now: dt.datetime) -> str:
         """Return "active", "expired" or "revoked"."""
@@ -61,7 +58,7 @@ class AccessToken:
 
     @property
     def grant(self) -> Grant:
-        return Grant(self.id, self.name, frozenset(self.scopes), self.agent, self.person)
+        return Grant(self.id, self.name, frozenset(self.scopes), self.agent, self.person, self.workspace)
 
 
 @frozen
@@ -84,6 +81,18 @@ class TokenBook:
                 match = token
         return match
 
+    def find_grant(self, sent: bytes, now: dt.datetime) -> Grant | None:
+        """Return what the token with this secret allows, or None if it is not an active one."""
+        token = self.find_secret(sent) if len(sent) <= _MAX_SENT else None
+        return token.grant if token is not None and token.state(now) == "active" else None
+
+    def find_grant_by_id(self, token_id: str, now: dt.datetime) -> Grant | None:
+        """Return what the token with this id allows, or None if it is not an active one."""
+        for token in self.tokens:
+            if token.id == token_id:
+                return token.grant if token.state(now) == "active" else None
+        return None
+
     def with_token(self, token: AccessToken, now: dt.datetime) -> TokenBook:
         """Return the book with another token. Raise UsageError if an active one has its name, or the book is full."""
         if any(known.name == token.name and known.state(now) == "active" for known in self.tokens):
@@ -95,6 +104,26 @@ class TokenBook:
         if len(tokens) >= MAX_TOKENS:
             raise UsageError(f"There are {MAX_TOKENS:,} tokens already.", hint="Revoke some of them.")
         return TokenBook((*tokens, token))
+
+    def merge(self, others: Iterable[AccessToken], now: dt.datetime) -> TokenBook:
+        """Return the book with the tokens of another. One that either book has revoked is revoked. A name that an
+        active token has already is made longer."""
+        book = self
+        for token in others:
+            known = next((own for own in book.tokens if own.digest == token.digest), None)
+            if known is None:
+                ids = {own.id for own in book.tokens}
+                names = {own.name for own in book.tokens if own.state(now) == "active"}
+                longer = f"{token.name[: _MAX_NAME - 9]}-{token.digest[:8]}"
+                renamed = replace(
+                    token,
+                    id=secrets.token_hex(4) if token.id in ids else token.id,
+                    name=longer if token.name in names else token.name,
+                )
+                book = book.with_token(renamed, now)
+            elif token.revoked is not None:
+                book = book.revoke(known.id, token.revoked)
+        return book
 
     def revoke(self, reference: str, now: dt.datetime) -> TokenBook:
         token = self.get(reference)
@@ -113,6 +142,7 @@ def make_token(
     *,
     agent: str | None = None,
     person: str | None = None,
+    workspace: str | None = None,
     expires: dt.datetime | None = None,
 ) -> tuple[AccessToken, str]:
     """Return a new token and its secret. Raise UsageError if they cannot be had together."""
@@ -127,80 +157,26 @@ def make_token(
         raise UsageError("The token would have expired already.", hint="Name a time that is to come, such as 30d.")
     secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     digest = hash_token(secret.encode())
-    token = AccessToken(secrets.token_hex(4), name, digest, tuple(dict.fromkeys(scopes)), now, agent, person, expires)
+    token = AccessToken(
+        id=secrets.token_hex(4),
+        name=name,
+        digest=digest,
+        scopes=tuple(dict.fromkeys(scopes)),
+        created=now,
+        agent=agent,
+        person=person,
+        expires=expires,
+        workspace=workspace,
+    )
     return token, secret
-
-
-class TokenBookFile(BookFile[TokenBook]):
-    """File of the tokens of a home."""
-
-    def __init__(self, home: str) -> None:
-        super().__init__(
-            os.path.join(home, TOKENS_FILE),
-            empty=TokenBook,
-            parse=parse_tokens,
-            dump=dump_tokens,
-            purpose="changing the tokens",
-        )
-
-
-class TokenWatch:
-    """The tokens of a home as they are at this moment. Safe to share between threads."""
-
-    def __init__(self, home: str) -> None:
-        self._file = TokenBookFile(home)
-        self._lock = threading.Lock()
-        self._seen: tuple[int, ...] | None = None
-        self._book = TokenBook()
-        self._existed = False
-
-    @property
-    def is_in_use(self) -> bool:
-        """True once there is a file of tokens. If it goes away, nobody is let in instead of everybody."""
-        self.book()
-        return self._existed
-
-    def book(self) -> TokenBook:
-        """Return the tokens. None of them, if the file cannot be read."""
-        with self._lock:
-            try:
-                state = os.stat(self._file.path)
-            except FileNotFoundError:
-                self._seen, self._book = None, TokenBook()
-                return self._book
-            except OSError:
-                self._existed = True
-                return TokenBook()
-            self._existed = True
-            seen = (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-            if seen == self._seen:
-                return self._book
-            try:
-                self._book = self._file.read()
-            except KeptError:
-                self._seen = None
-                return TokenBook()
-            self._seen = seen if time.time_ns() - state.st_ctime_ns > _SETTLED_NS else None
-            return self._book
-
-    def find(self, sent: bytes, now: dt.datetime) -> Grant | None:
-        """Return what a token allows, or None if it is not an active one."""
-        token = self.book().find_secret(sent) if len(sent) <= _MAX_SENT else None
-        return token.grant if token is not None and token.state(now) == "active" else None
-
-    def find_by_id(self, token_id: str, now: dt.datetime) -> Grant | None:
-        """Return what the token with an id allows now, or None."""
-        for token in self.book().tokens:
-            if token.id == token_id:
-                return token.grant if token.state(now) == "active" else None
-        return None
 
 
 # the file
 
 
 def dump_tokens(book: TokenBook) -> bytes:
-    tree = {"version": VERSION, "tokens": [token_fields(token) | {"digest": token.digest} for token in book.tokens]}
+    version = VERSIONS[any(token.workspace is not None for token in book.tokens)]
+    tree = {"version": version, "tokens": [token_fields(token) | {"digest": token.digest} for token in book.tokens]}
     return json.dumps(tree, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
 
 
@@ -212,6 +188,7 @@ def token_fields(token: AccessToken) -> dict[str, Any]:
         "scopes": [*token.scopes],
         "agent": token.agent,
         "person": token.person,
+        "workspace": token.workspace,
         "created": format_moment(token.created),
         "expires": format_moment(token.expires),
         "revoked": format_moment(token.revoked),
@@ -224,20 +201,21 @@ def parse_tokens(raw: bytes) -> tuple[TokenBook, list[str]]:
         tree = strict_json.decode(raw.decode("utf-8"))
     except (ValueError, RecursionError):
         return TokenBook(), ["it is not JSON"]
-    if not isinstance(tree, dict) or tree.get("version") != VERSION or not isinstance(tree.get("tokens"), list):
+    if not isinstance(tree, dict) or tree.get("version") not in VERSIONS or not isinstance(tree.get("tokens"), list):
         return TokenBook(), ["it is not a list of tokens"]
     reasons: list[str] = []
     tokens: dict[str, AccessToken] = {}
     for number, fields in enumerate(tree["tokens"], 1):
         try:
-            token = _parse_token(fields)
+            token = parse_token(fields)
             tokens.setdefault(token.id, token)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
             reasons.append(f"token {number} cannot be read")
     return TokenBook(tuple(tokens.values())), reasons
 
 
-def _parse_token(fields: dict[str, Any]) -> AccessToken:
+def parse_token(fields: dict[str, Any]) -> AccessToken:
+    """Return a token. Raise an error of the language for anything that is none."""
     created = parse_moment(fields["created"])
     scopes = tuple(fields["scopes"])
     digest = _parse_word(fields["digest"])
@@ -256,6 +234,7 @@ def _parse_token(fields: dict[str, Any]) -> AccessToken:
         person=_parse_word(fields["person"]),
         expires=parse_moment(fields["expires"]),
         revoked=parse_moment(fields["revoked"]),
+        workspace=_parse_word(fields.get("workspace")),
     )
 
 
