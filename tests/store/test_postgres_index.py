@@ -39,7 +39,11 @@ def equals_a_fresh_sqlite_index(tmp_path, memory) -> bool:
         return dump_index(memory) == dump_index(fresh)
 
 
-def test_many_small_syncs_are_merged_and_purged_and_the_index_stays_that_of_the_notes(store, tmp_path, monkeypatch):
+@pytest.mark.parametrize("full_chunks", [12, 1_000_000])
+def test_many_small_syncs_are_merged_and_purged_and_the_index_stays_that_of_the_notes(
+    store, tmp_path, monkeypatch, full_chunks
+):
+    monkeypatch.setattr(posting_tables, "_FULL_CHUNKS", full_chunks)
     monkeypatch.setattr(posting_tables, "_MAX_SEGMENTS", 3)
     monkeypatch.setattr(posting_tables, "_LEAST_DEAD", 5)
     rng = random.Random(3)
@@ -53,6 +57,7 @@ def test_many_small_syncs_are_merged_and_purged_and_the_index_stays_that_of_the_
                 query = "SELECT level, count(*) FROM segments WHERE generation = %s GROUP BY level"
                 levels = dict(index.live.session.fetch(query, [index.live.number]))
                 assert levels.get(0, 0) <= 4
+        assert levels.get(3, 0) > 1 if full_chunks == 12 else 3 not in levels
         assert equals_a_fresh_sqlite_index(tmp_path, memory)
 
 

@@ -33,6 +33,9 @@ FOLDERS = [
     "memory/private/telegram-5054/s",
     "memory/private/other/s",
 ]
+SMALL_PACKS = VectorLimits(pack_rows=30, pack_when=8, few_rows=5)
+SIGN_BITS = VectorLimits(pack_rows=30, pack_when=8, few_rows=5, bits_above=20, least_rescored=10, rescored_per_result=0)
+"""Above 20 vectors, ten candidates are found by their sign bits: fewer than there are, so it shows which."""
 FILTERS: list[dict[str, Any]] = [
     {},
     {"path": "memory/a*"},
@@ -81,12 +84,12 @@ class TwoStores:
         self.home = folder / "home"
         self._team = team
 
-    def open(self, driver: str, options: dict[str, Any]) -> Memory:
+    def open(self, driver: str, options: dict[str, Any], vectors: VectorLimits = SMALL_PACKS) -> Memory:
         store = {"driver": driver, "url": self._team.server.url, "schema": self._team.schema}
         chosen = {f"memory_search.store.{name}": value for name, value in store.items()}
         chosen = {**chosen, "memory_search.query.min_score": 0.0, **options}
         config = load_config(workspace=str(self.workspace), home=str(self.home), settings=chosen).config
-        limits = IndexLimits(vectors=VectorLimits(pack_rows=30, pack_when=8, few_rows=5), batch_files=5)
+        limits = IndexLimits(vectors=vectors, batch_files=5)
         return Memory(config, embedder=FakeEmbedder(), clock=CLOCK, limits=limits)
 
     def change(self, rng: random.Random) -> None:
@@ -136,3 +139,22 @@ def test_both_stores_give_the_same_answers(two_stores: Callable[[], TwoStores], 
                 expected, actual = (describe(view, query, max_results=limit, **filters) for view in views)
                 assert actual == expected, (query, filters, options)
             assert one.list(max_results=50) == other.list(max_results=50)
+
+
+@pytest.mark.slow
+@settings(max_examples=8)
+@given(seed=st.integers(0, 2**32))
+def test_both_stores_find_the_same_candidates_by_sign_bits(two_stores: Callable[[], TwoStores], seed: int) -> None:
+    rng = random.Random(seed)
+    stores = two_stores()
+    for _ in range(3):  # so that packs have dead rows, and rows are in no pack: others in each store
+        for _ in range(4):
+            stores.change(rng)
+        options = rng.choice(HYBRID[:3])
+        with stores.open("sqlite", options, SIGN_BITS) as one, stores.open("postgres", options, SIGN_BITS) as other:
+            assert one.sync().chunks == other.sync().chunks > SIGN_BITS.bits_above
+            for _ in range(6):
+                query, filters = question(rng), rng.choice([{}, *FILTERS])
+                limit = rng.choice([1, 2, 5])
+                expected, actual = (describe(memory, query, max_results=limit, **filters) for memory in (one, other))
+                assert actual == expected, (query, filters, options)

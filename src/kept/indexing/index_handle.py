@@ -57,8 +57,9 @@ class IndexLimits:
     """The same for a search, which then answers from the index as it is."""
     embedder_rest_s: float = 30.0
     """Time after a failure in which searches do not ask the embedder for missing vectors again."""
-    batch_files: int = BATCH_FILES
-    batch_chars: int = BATCH_CHARS
+    batch_files: int | None = None
+    """Files that are written in one transaction. None is what suits the store."""
+    batch_chars: int | None = None
     step_bytes: int = STEP_BYTES
     job_texts: int = 10_000
     """Texts in one job of a provider's batch API. Providers allow more; a smaller job ends sooner and loses less."""
@@ -265,12 +266,14 @@ class IndexHandle:
             self._vectors = Vectoriser(
                 index, embedder, self.settings.cache, self.clock, rest_s=rest_s, find_shared=self.find_shared
             )
+        # Vectors are stored with their batch: those that cost time or money should not wait for a large one.
+        scale = index.batch_scale if embedder is None or getattr(embedder, "is_cheap", False) else 1
         reader = SourceReader(
             self.workspace,
             self.clock,
             max_file_bytes=self.settings.max_file_bytes,
-            batch_files=self.limits.batch_files,
-            batch_chars=self.limits.batch_chars,
+            batch_files=self.limits.batch_files or BATCH_FILES * scale,
+            batch_chars=self.limits.batch_chars or BATCH_CHARS * scale,
             step_bytes=self.limits.step_bytes,
         )
         return SyncPlanner(index, self.workspace, self._sessions_folder, self.settings, reader, self._vectors)

@@ -57,6 +57,8 @@ def _connect_or_read(path: str) -> tuple[apsw.Connection, StoreError | None]:
 class Index:
     """An open index file. Threads that share it need a lock of their own."""
 
+    batch_scale = 1
+
     def __init__(self, path: str, vector_limits: VectorLimits | None = None) -> None:
         self.path = path
         self.db, self.why_read_only = _connect_or_read(path)

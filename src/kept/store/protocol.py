@@ -213,6 +213,10 @@ class StoredIndex(Protocol):
         """Where it is, for messages: the path of a file, or the name of a database without secrets."""
 
     @property
+    def batch_scale(self) -> int:
+        """How many times more a transaction should write than suits a file."""
+
+    @property
     def why_read_only(self) -> StoreError | None: ...
 
     @property

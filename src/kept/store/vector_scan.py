@@ -6,7 +6,8 @@ not in a pack yet are read for each search; rows that were deleted but are still
 mostly deleted rows is dissolved.
 
 Every code is compared up to ``bits_above`` rows: for 100,000 that takes 2 ms and 26 MB. Above that, memory only holds a
-bit per dimension, which is also stored in the packs. The bits find candidates, and codes rank them.
+bit per dimension, which is also stored in the packs. The bits find candidates, and codes rank them. Which candidates
+these are does not depend on the packs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ CHUNK_ORDER = "c.path, c.start_line, c.row"
 """Order of `chunks c` by content, regardless of when they were indexed. Within a line, row numbers follow the text:
 its chunks are written together (`Generation.replace_file`)."""
 
-_RESCORED_PER_RESULT = 24
 _WORTH_NUMPY = ((3, 8_000), (20, 200))
 """Scans, and rows from which on numpy is imported then. That takes longer than a search. A process that keeps searching
 earns it back, sooner with many rows; one that ends after a search does not."""
@@ -44,6 +44,8 @@ class VectorLimits:
     """Above this, candidates are found by their sign bits."""
     least_rescored: int = 2_000
     """Candidates by sign bits whose codes are compared, at least."""
+    rescored_per_result: int = 24
+    """The same for each result that is asked for."""
     few_rows: int = 5_000
     """Up to this many rows, a filtered search compares the rows and not the packs."""
 
@@ -114,6 +116,10 @@ class VectorScan(ABC):
         self._scans = 0
 
     @abstractmethod
+    def count(self) -> int:
+        """Return the number of vectors."""
+
+    @abstractmethod
     def _read_sizes(self) -> dict[int, int]:
         """Return the number of rows in each pack."""
 
@@ -159,14 +165,23 @@ class VectorScan(ABC):
         self._scans += 1
         if any(self._scans == scans and packed_rows + len(unpacked) >= rows for scans, rows in _WORTH_NUMPY):
             importlib.import_module("numpy")
-        if packed_rows > self.limits.bits_above:
-            candidates = max(self.limits.least_rescored, limit * _RESCORED_PER_RESULT)
-            near = self._scan(sign_bits(code), self._load("bits", packs), candidates, allowed)
-            near = _trim_ties(near, candidates, least=limit)
-            rows = [row for _, row in near] + [row for row, _ in unpacked]
+        dead = self._read_dead()
+        if self._has_many(packed_rows + len(unpacked), len(dead)):
+            candidates = max(self.limits.least_rescored, limit * self.limits.rescored_per_result)
+            bits = sign_bits(code)
+            near = self._scan(bits, self._load("bits", packs), candidates, allowed, dead)
+            near = _closest(near + _measure_bits(bits, unpacked, allowed), candidates)
+            rows = [row for _, row in _trim_ties(near, candidates, least=limit)]
             return self.similarities(code, rows, limit=limit, allowed=allowed)
-        near = self._scan(code, self._load("codes", packs), limit, allowed)
+        near = self._scan(code, self._load("codes", packs), limit, allowed, dead)
         return self._first(near + self._measure(code, unpacked, allowed), limit)
+
+    def _has_many(self, rows: int, dead: int) -> bool:
+        """Return whether candidates are found by their sign bits. ``rows`` are those in packs and beside them, of which
+        some may be dead. That depends on the vectors alone, and not on how a store has packed them, so that all stores
+        find the same."""
+        many = self.limits.bits_above
+        return rows - dead > many or (rows > many and self.count() > many)
 
     def similarities(
         self,
@@ -191,13 +206,14 @@ class VectorScan(ABC):
             rows = [row for row in rows if row not in measured]
         return self._first(near + self._measure(code, self._codes_of(rows, len(code)), allowed), limit)
 
-    def _scan(self, query: bytes, block: _VectorBlock, limit: int, allowed: set[int] | None) -> list[tuple[float, int]]:
+    def _scan(
+        self, query: bytes, block: _VectorBlock, limit: int, allowed: set[int] | None, dead: set[int]
+    ) -> list[tuple[float, int]]:
         """Return the nearest rows of a block with their distances, and all that tie with the last of them."""
         rows = block.rows
         if len(block.packed) != len(rows) * len(query):
             return []  # of another embedder; the tables are rebuilt before a search needs these
         distances = block.distances(query)
-        dead = self._read_dead()
         if allowed is None:
             close = smallest(distances, limit + len(dead))
         else:
@@ -229,8 +245,7 @@ class VectorScan(ABC):
 
     def _measure(self, code: bytes, rows: list[tuple[int, bytes]], allowed: set[int] | None) -> list[tuple[float, int]]:
         """Return the distance of each row, given as row number and code."""
-        if allowed is not None:
-            rows = [(row, packed) for row, packed in rows if row in allowed]
+        rows = _allowed_rows(rows, allowed)
         if not rows:
             return []
         distances = cosine_distances(code, b"".join(packed for _, packed in rows))
@@ -245,6 +260,17 @@ class VectorScan(ABC):
             best = best[: len(best) - len(tied)]
             best += [(bound, row) for row in self._in_order(tied, limit - len(best))]
         return [(row, 1.0 - distance) for distance, row in best]
+
+
+def _allowed_rows(rows: list[tuple[int, bytes]], allowed: set[int] | None) -> list[tuple[int, bytes]]:
+    return rows if allowed is None else [(row, packed) for row, packed in rows if row in allowed]
+
+
+def _measure_bits(bits: bytes, rows: list[tuple[int, bytes]], allowed: set[int] | None) -> list[tuple[float, int]]:
+    """Return in how many bits each row, given as row number and code, differs."""
+    rows = _allowed_rows(rows, allowed)
+    distances = hamming_distances(bits, b"".join(sign_bits(code) for _, code in rows))
+    return list(zip(distances, (row for row, _ in rows), strict=True))
 
 
 def _positions(rows: array[int], allowed: set[int]) -> list[int]:

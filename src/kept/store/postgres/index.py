@@ -36,6 +36,10 @@ QUICK_CHECK_CHUNKS = 20_000
 class PostgresIndex:
     """An open index. Threads that share it need a lock of their own."""
 
+    batch_scale = 8
+    """A transaction adds a row for each of its stems, which a merge replaces: many small ones would leave three times
+    as much space unused, and take longer."""
+
     def __init__(self, database: Database, name: str, vector_limits: VectorLimits | None = None) -> None:
         self.database = database
         self.name = storable(name)

@@ -25,8 +25,13 @@ _MERGE_SHARE = 10
 """All segments are merged if one chunk in ten has changed, or as many rows are dead."""
 _MAX_SEGMENTS = 64
 """Segments of one transaction that are not merged yet. The same number for segments that were merged once."""
+_FULL_CHUNKS = 1_000_000
+"""A segment of so many chunks is not merged with others: a value of PostgreSQL has at most 1 GB, which the entries of
+the most common word reach at some ten million chunks."""
 _LEAST_DEAD = 512
-_PURGED_STEMS = 2_000
+_PURGED_LISTS = 2_000
+_SEVERAL, _ALL, _FULL = 1, 2, 3
+"""Levels of merged segments: of several transactions, of all, and of all as far as a segment has room."""
 _POSTING_COLUMNS = (
     ("generation", "int4"),
     ("stem", "text"),
@@ -96,35 +101,59 @@ class PostingTables:
             session.fetch("SELECT level, count(*) FROM segments WHERE generation = %s GROUP BY level", [generation])
         )
         dead = self.count_dead(generation)
+        unmerged = sum(count for level, count in levels.items() if level != _FULL)
         if dead >= _LEAST_DEAD and dead * _MERGE_SHARE > chunks:
             self.purge(generation)
-        elif sum(levels.values()) > 1 and (changed_chunks * _MERGE_SHARE >= chunks or levels.get(1, 0) > _MAX_SEGMENTS):
-            self._merge_above(generation, 0, level=2)
+        elif unmerged > 1 and (changed_chunks * _MERGE_SHARE >= chunks or levels.get(_SEVERAL, 0) > _MAX_SEGMENTS):
+            self.merge_all(generation)
         elif levels.get(0, 0) > _MAX_SEGMENTS:
-            query = "SELECT max(segment) FROM segments WHERE generation = %s AND level > 0"
-            self._merge_above(generation, session.fetch_value(query, [generation]) or 0, level=1)
+            self._merge_above(generation, self._last_segment(generation, above_level=0), level=_SEVERAL)
+
+    def merge_all(self, generation: int) -> None:
+        """Merge all segments that are not full."""
+        self._merge_above(generation, self._last_segment(generation, above_level=_ALL), level=_ALL)
+
+    def _last_segment(self, generation: int, *, above_level: int) -> int:
+        query = "SELECT max(segment) FROM segments WHERE generation = %s AND level > %s"
+        return self._session.fetch_value(query, [generation, above_level]) or 0
 
     def _merge_above(self, generation: int, segment: int, *, level: int) -> None:
-        """Merge the segments with higher numbers into one."""
+        """Merge the segments with higher numbers: those of a million chunks each into one, and the rest into one."""
+        sizes = self._session.fetch(
+            "SELECT segment, octet_length(rows) / 4 FROM segments WHERE generation = %s AND segment > %s"
+            " ORDER BY segment",
+            [generation, segment],
+        )
+        chunks = 0
+        for last, size in sizes:
+            chunks += size
+            if chunks >= _FULL_CHUNKS:
+                self._merge_between(generation, segment, last, level=_FULL if level == _ALL else level)
+                segment, chunks = last, 0
+        if sizes and segment < sizes[-1][0]:
+            self._merge_between(generation, segment, sizes[-1][0], level=level)
+
+    def _merge_between(self, generation: int, after: int, last: int, *, level: int) -> None:
+        """Merge the segments with higher numbers than ``after``, up to ``last``, into one."""
         session, merged = self._session, self._next_segment(generation)
+        values = {"g": generation, "a": after, "z": last, "m": merged, "l": level}
         session.execute(
-            "WITH old AS (DELETE FROM postings WHERE generation = %(g)s AND segment > %(s)s RETURNING *)"
+            "WITH old AS (DELETE FROM postings WHERE generation = %(g)s AND segment > %(a)s AND segment <= %(z)s"
+            " RETURNING *)"
             " INSERT INTO postings (generation, stem, segment, docs, entries)"
             " SELECT %(g)s, stem, %(m)s, sum(docs), string_agg(entries, ''::bytea ORDER BY segment) FROM old"
             " GROUP BY stem",
-            {"g": generation, "s": segment, "m": merged},
+            values,
         )
         session.execute(
-            "WITH old AS (DELETE FROM segments WHERE generation = %(g)s AND segment > %(s)s RETURNING *)"
+            "WITH old AS (DELETE FROM segments WHERE generation = %(g)s AND segment > %(a)s AND segment <= %(z)s"
+            " RETURNING *)"
             " INSERT INTO segments (generation, segment, level, rows, text_words, all_words)"
             " SELECT %(g)s, %(m)s, %(l)s, string_agg(rows, ''::bytea ORDER BY segment),"
             " string_agg(text_words, ''::bytea ORDER BY segment), string_agg(all_words, ''::bytea ORDER BY segment)"
             " FROM old HAVING count(*) > 0",
-            {"g": generation, "s": segment, "m": merged, "l": level},
+            values,
         )
-
-    def merge_all(self, generation: int) -> None:
-        self._merge_above(generation, 0, level=2)
 
     def count_dead(self, generation: int) -> int:
         return int(self._session.fetch_value("SELECT count(*) FROM dead_rows WHERE generation = %s", [generation]))
@@ -133,38 +162,42 @@ class PostingTables:
         """Merge all segments, without rows that are dead. The caller drops them from packs of vectors too."""
         session = self._session
         dead = self.read_dead(generation)
-        self._merge_above(generation, 0, level=2)
-        after = ""
-        while stems := session.fetch(
-            "SELECT stem, docs, entries FROM postings WHERE generation = %s AND stem > %s ORDER BY stem LIMIT %s",
-            [generation, after, _PURGED_STEMS],
+        self.merge_all(generation)
+        session.execute(
+            "DELETE FROM postings WHERE generation = %(g)s AND stem IN"
+            " (SELECT stem FROM postings WHERE generation = %(g)s GROUP BY stem HAVING sum(docs) <= 0)",
+            {"g": generation},
+        )
+        after = ("", 0)
+        while lists := session.fetch(
+            "SELECT stem, segment, entries FROM postings WHERE generation = %s AND (stem, segment) > (%s, %s)"
+            " ORDER BY stem, segment LIMIT %s",
+            [generation, *after, _PURGED_LISTS],
         ):
-            after = stems[-1][0]
-            changed, unused = [], []
-            for stem, docs, packed in stems:
+            after = lists[-1][:2]
+            changed = []
+            for stem, segment, packed in lists:
                 entries = np.frombuffer(packed, dtype="<i8")
                 alive = entries[~np.isin(entries >> ROW_BITS, dead)]
-                if docs <= 0:
-                    unused.append(stem)
-                elif len(alive) < len(entries):
-                    changed.append((stem, alive.tobytes()))
-            session.execute("DELETE FROM postings WHERE generation = %s AND stem = ANY(%s)", [generation, unused])
+                if len(alive) < len(entries):
+                    changed.append((stem, segment, alive.tobytes()))
             session.execute(
-                "UPDATE postings p SET entries = v.entries FROM unnest(%s::text[], %s::bytea[]) v(stem, entries)"
-                " WHERE p.generation = %s AND p.stem = v.stem",
-                [[stem for stem, _ in changed], [packed for _, packed in changed], generation],
+                "UPDATE postings p SET entries = v.entries"
+                " FROM unnest(%s::text[], %s::int[], %s::bytea[]) v(stem, segment, entries)"
+                " WHERE p.generation = %s AND p.stem = v.stem AND p.segment = v.segment",
+                [*([row[at] for row in changed] for at in range(3)), generation],
             )
-        self._purge_segment(generation, dead)
+        self._purge_segments(generation, dead)
         session.execute("DELETE FROM dead_rows WHERE generation = %s", [generation])
 
-    def _purge_segment(self, generation: int, dead: Array) -> None:
-        query = "SELECT rows, text_words, all_words FROM segments WHERE generation = %s"
-        for columns in self._session.fetch(query, [generation]):
+    def _purge_segments(self, generation: int, dead: Array) -> None:
+        query = "SELECT segment, rows, text_words, all_words FROM segments WHERE generation = %s"
+        for segment, *columns in self._session.fetch(query, [generation]):
             rows, text, all_ = (np.frombuffer(column, dtype="<i4") for column in columns)
             alive = ~np.isin(rows, dead)
             self._session.execute(
-                "UPDATE segments SET rows = %s, text_words = %s, all_words = %s WHERE generation = %s",
-                [*(column[alive].tobytes() for column in (rows, text, all_)), generation],
+                "UPDATE segments SET rows = %s, text_words = %s, all_words = %s WHERE generation = %s AND segment = %s",
+                [*(column[alive].tobytes() for column in (rows, text, all_)), generation, segment],
             )
 
     # reading
