@@ -124,8 +124,8 @@ def _hash_start(handle: int, size: int) -> str:
 
 
 def _session_id(member: MemberPath) -> str | None:
-    is_session = member.root == AGENTS and len(member.parts) == 2 and member.parts[0] == "sessions"
-    return parse_transcript_name(member.parts[1])[0] if is_session and is_transcript(member.parts[1]) else None
+    is_session = member.root == AGENTS and len(member.parts) in (2, 3) and member.parts[0] == "sessions"
+    return parse_transcript_name(member.parts[-1])[0] if is_session and is_transcript(member.parts[-1]) else None
 
 
 def _deleted_here(chain: ArchiveChain, places: RestorePlaces, agent: str) -> frozenset[str]:

@@ -4,6 +4,7 @@
     config.yaml                           settings, without secrets
     notes/AGENT/memory/ideas.md           the workspace of an agent, or of several that share it
     agents/AGENT/sessions/….jsonl         its conversations and records
+    agents/AGENT/sessions/HOST/….jsonl    copies of conversations of another machine
     removed-agents/AGENT/sessions/….jsonl
     manifest.jsonl                        records of all files, the last member
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 
 from kept.config.agents import is_agent_id
+from kept.host_names import is_host_name
 from kept.limits import is_utf8
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.values import frozen
@@ -106,9 +108,11 @@ def is_log(parts: tuple[str, ...], *, root: str) -> bool:
 
 def is_agent_record(parts: tuple[str, ...]) -> bool:
     """Return whether a file in the folder of an agent belongs into an archive: it is neither derived nor secret."""
+    name = parts[-1]
+    if parts[0] == "sessions" and len(parts) == 3 and is_host_name(parts[1]):
+        parts = (parts[0], name)  # any name can be that of a machine
     if len(parts) > _MAX_RECORD_DEPTH or any(part.startswith(".") or _DERIVED.search(part) for part in parts):
         return False
-    name = parts[-1]
     if parts[0] == ATTACHMENTS:
         return len(parts) == 2 and STORED_NAME.fullmatch(name) is not None
     if parts[0] in _UNFINISHED:

@@ -23,6 +23,7 @@ from kept.cli.output import (
 from kept.cli.root import Globals
 from kept.config import Config
 from kept.records import SOURCES, Hit, ListedPeriod, SearchResult
+from kept.sessions.transcript_paths import find_cited_path
 from kept.tools.record_json import result_json
 from kept.wording import plural
 from kept.workspace.workspace import has_projects
@@ -164,5 +165,5 @@ def _count_text(period: ListedPeriod, shown: int) -> str:
 def path_of(hit: Hit, config: Config) -> str:
     """Return the absolute path of the file that a hit is in."""
     if hit.source == "sessions":
-        return os.path.join(config.paths.sessions, os.path.basename(hit.path))
+        return find_cited_path(config.paths.sessions, hit.path)
     return os.path.join(config.workspace, hit.path)  # the path of a note outside the workspace is absolute already

@@ -39,7 +39,7 @@ from kept.sessions.people import People, find_account
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import locate_transcript
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript_paths import is_transcript_citation
+from kept.sessions.transcript_paths import cite_transcript, is_transcript_citation
 from kept.sessions.visible import get_visible
 from kept.values import frozen
 from kept.visibility import Viewer, private_folder_of
@@ -77,9 +77,7 @@ class ForgetScope:
 
     def transcripts(self) -> list[str]:
         return [
-            path
-            for path in iter_transcript_files(self.config.paths.sessions)
-            if self.is_visible(f"sessions/{os.path.basename(path)}")
+            path for path in iter_transcript_files(self.config.paths.sessions) if self.is_visible(cite_transcript(path))
         ]
 
 

@@ -21,10 +21,10 @@ from kept.git_sync.sync_report import GitSyncReport, GitSyncStatus
 from kept.git_sync.tree_merge import Ancestry, TreeMerge
 from kept.history.git_commits import changes_by_path
 from kept.history.note_change import NoteChange
+from kept.host_names import host_name
 from kept.records import Problem, Progress
 from kept.review.review_folder import ReviewFolder
 from kept.working_copy.file_placement import MergeHistory
-from kept.working_copy.host_names import host_name
 from kept.working_copy.synced_files import PRIVATE_FOLDER, PROPOSALS_FOLDER, FileChange
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace

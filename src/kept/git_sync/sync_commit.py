@@ -9,9 +9,9 @@ from itertools import islice
 from kept.git_sync.git_objects import CommitText
 from kept.history.git_commits import author_line
 from kept.history.note_change import NoteChange
+from kept.host_names import plain_name
 from kept.limits import clip, printable_line
 from kept.wording import plural
-from kept.working_copy.host_names import plain_name
 
 _SHOWN_FILES = 50
 _SHOWN_CHANGES = 50

@@ -17,7 +17,13 @@ from kept.errors import KeptError, NoteNotFound, SessionNotFound
 from kept.indexing.note_rows import PreparedFile, Recipe, file_row, prepare_file
 from kept.limits import int64, utf8_safe
 from kept.records import Problem, SourceFile
-from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript, iter_transcripts
+from kept.sessions.transcript_paths import (
+    CITED_FOLDER,
+    cite_transcript,
+    is_transcript,
+    iter_all_transcripts,
+    list_host_folders,
+)
 from kept.store.rows import FileRow
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
@@ -52,9 +58,9 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
 
 def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> str | None:
     """Return the name by which an indexed file is cited, or None if a sync would not index the file."""
-    name = os.path.basename(absolute)
-    if os.path.dirname(absolute) == sessions_folder and is_transcript(name):
-        return cite_transcript(name)
+    folder, name = os.path.split(absolute)
+    if sessions_folder in (folder, os.path.dirname(folder)) and is_transcript(name):
+        return cite_transcript(absolute)
     return workspace.cite(absolute) if workspace.is_note_file(absolute) and workspace.is_indexed(absolute) else None
 
 
@@ -68,13 +74,14 @@ def find_copies(scan: Scan, workspace: Workspace, settings: MemorySearchSettings
 
 
 def scan_transcripts(folder: str) -> Scan:
-    """List the transcripts, however large: one is read in pieces, and later only where it has grown."""
+    """List the transcripts, however large: one is read in pieces, and later only where it has grown. Those of other
+    machines are listed too, after this one's."""
     files: list[SourceFile] = []
     problems: list[Problem] = []
-    watched = folder
+    watched = [folder]
     try:
-        for entry in sorted(iter_transcripts(folder), key=lambda entry: entry.name):
-            cited = cite_transcript(entry.name)
+        for entry in sorted(iter_all_transcripts(folder), key=lambda entry: (os.path.dirname(entry.path), entry.name)):
+            cited = cite_transcript(entry.path)
             try:
                 cited.encode("utf-8")
                 state = entry.stat(follow_symlinks=False)
@@ -85,12 +92,13 @@ def scan_transcripts(folder: str) -> Scan:
             else:
                 times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
                 files.append(SourceFile(cited, entry.path, "sessions", state.st_size, *times))
+        watched += list_host_folders(folder)
     except FileNotFoundError:
-        while not os.path.isdir(watched):  # a watch on the nearest parent notices that the folder is created
-            watched = os.path.dirname(watched)
+        while not os.path.isdir(watched[0]):  # a watch on the nearest parent notices that the folder is created
+            watched = [os.path.dirname(watched[0])]
     except OSError as exc:
         problems.append(Problem(CITED_FOLDER, f"cannot be listed ({exc.strerror})"))
-    return Scan(tuple(files), tuple(problems), (watched,))
+    return Scan(tuple(files), tuple(problems), tuple(watched))
 
 
 # reading

@@ -6,6 +6,7 @@ session_key         identity of a conversation
 entries             types of entries; an entry as a line and back
 transcript, transcript_paths
                     one file: append, repair, read from either end, resume after growth, delete; its names and citation
+host_transcripts    copies of the transcripts of other machines
 spoken              what a line says, for the index and for people; reading a citation back
 title, client_markup
                     the title of a conversation; what a person said without the markup of their client

@@ -36,7 +36,7 @@ from kept.sessions.entries import (
 from kept.sessions.session_key import conversation_key
 from kept.sessions.title import clean_title, next_opening
 from kept.sessions.transcript import Damage, Position, TranscriptLine
-from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
+from kept.sessions.transcript_paths import cite_transcript, host_of_file, parse_transcript_name
 from kept.values import frozen
 
 
@@ -79,6 +79,8 @@ class SessionRecord:
     """Position up to which the transcript was read for this record."""
     title: str = ""
     """The user's title, or that of the program it was imported from, or the first words asked. Without secrets."""
+    host: str = ""
+    """Machine that alone may write to it; empty for this one."""
 
     @property
     def folder(self) -> str:
@@ -153,7 +155,7 @@ class RecordBuilder:
     @classmethod
     def begin(cls, file: str) -> RecordBuilder:
         """Start a row from the name of the file, which is all there is if the first line is lost."""
-        session_id, created = parse_transcript_name(file)
+        session_id, created = parse_transcript_name(os.path.basename(file))
         created_ms = to_ms(created) if created else 0
         return cls(file, id=session_id, created_ms=created_ms, updated_ms=created_ms, active_ms=created_ms)
 
@@ -225,6 +227,7 @@ class RecordBuilder:
             transcript_path=os.path.join(folder, self.file),
             end=Position(self.size, self.lines),
             title=next(filter(None, titles), self.opening),
+            host=host_of_file(self.file),
         )
 
 

@@ -17,9 +17,9 @@ from kept.errors import (
     SessionKeyInvalid,
     SessionNotFound,
     StoreError,
-    TranscriptTooNew,
     UsageError,
 )
+from kept.host_names import host_name
 from kept.records import Problem
 from kept.sessions.catalogue import CatalogueLimits
 from kept.sessions.deleted import (
@@ -29,7 +29,6 @@ from kept.sessions.entries import (
     MODEL,
     THINKING,
     USER_TITLE,
-    VERSION,
     AnyEntry,
     Body,
     CompactionEntry,
@@ -43,7 +42,7 @@ from kept.sessions.entries import (
     whole_ms,
 )
 from kept.sessions.record import LoadedSession, SessionRecord, active_branch, policy_for, staleness
-from kept.sessions.session_folder import SessionFolder
+from kept.sessions.session_folder import SessionFolder, require_known_version, require_own
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.transcript import (
     Damage,
@@ -51,11 +50,7 @@ from kept.sessions.transcript import (
     Transcript,
     TranscriptLine,
 )
-from kept.sessions.transcript_paths import (
-    CITED_FOLDER,
-    is_transcript_citation,
-    parse_transcript_name,
-)
+from kept.sessions.transcript_paths import host_of_file, is_transcript_citation, parse_transcript_name
 
 _CARRIED_OVER = (MODEL, THINKING)
 """States that a person has chosen for a conversation. They outlive a reset."""
@@ -85,6 +80,7 @@ class SessionStore:
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
         self.folder = config.paths.sessions
+        self.host = host_name(config.agent.sync.git.host)
         self._files = SessionFolder(config.paths, self.clock, catalogue_limits)
 
     @classmethod
@@ -152,14 +148,19 @@ class SessionStore:
         The citation of a transcript is taken too, and ``claude-code:FOLDER`` is the last conversation in that folder.
         """
         if is_transcript_citation(reference):
-            reference = parse_transcript_name(reference.removeprefix(CITED_FOLDER))[0]
+            reference = parse_transcript_name(os.path.basename(reference))[0]
         self._files.catalogue.refresh_names()
         exact = self._files.catalogue.find(reference)
         if exact is not None:
             return self._files.catalogue.refresh_one(exact.transcript_path) or exact
         if ":" in reference:
             key = parse_key(reference, agent_id=self.agent_id)
-            newest = self._find_newest(key) or self._files.catalogue.find_newest_in(key.channel, key.user_id)
+            catalogue = self._files.catalogue
+            newest = (
+                self._find_newest(key)
+                or catalogue.find_newest_in(key.channel, key.user_id)
+                or catalogue.find_newest_elsewhere(str(key))
+            )
             if newest is None:
                 raise SessionNotFound(f"There is no session of {reference}.")
             return newest
@@ -177,7 +178,13 @@ class SessionStore:
         record = self._files.catalogue.find(session_id)
         return record and (self._files.catalogue.refresh_one(record.transcript_path) or record)
 
+    def find_own(self, session_id: str) -> SessionRecord | None:
+        """Return the session of this machine with exactly this id, or None."""
+        record = self.find_by_id(session_id)
+        return None if record is None or record.host else record
+
     def session_ids(self) -> set[str]:
+        """Return the ids of the sessions of this machine."""
         if not os.path.isdir(self.folder):
             return set()
         self._files.catalogue.refresh_names()
@@ -240,6 +247,7 @@ class SessionStore:
         the session that followed."""
         with self._files.locked():
             record = self.get(session_id)
+            require_own(record.id, record.host)
             if not record.key:
                 raise SessionKeyInvalid(
                     f"Session {record.id} has lost its first line, which names its conversation.",
@@ -285,7 +293,7 @@ class SessionStore:
         entries = tuple(entries)
         with self._files.locked():
             self._files.catalogue.refresh_listing()
-            if self._files.catalogue.find(session_id) is not None:
+            if self._files.catalogue.find_own(session_id) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
             self.require_not_deleted(session_id, entries)
             return self._files.create(start, session_id, created=created, entries=entries)
@@ -305,7 +313,8 @@ class SessionStore:
         ``after`` is the id of the last entry here. Raise SessionExists if that has changed; then nothing is appended.
         """
         record = self.find_by_id(session_id) or self.get(session_id)
-        _require_known_version(session_id, record.version)
+        require_own(record.id, record.host)
+        require_known_version(session_id, record.version)
         if not entries:
             return record
         with self._files.transcript(record.transcript_path).appending() as append:
@@ -342,7 +351,8 @@ class SessionStore:
         if located is None:
             raise SessionNotFound(f"There is no session '{session_id}'.")
         file, version = located
-        _require_known_version(session_id, version)
+        require_own(session_id, host_of_file(file))
+        require_known_version(session_id, version)
         with self._files.transcript(os.path.join(self.folder, file)).appending() as append:
             if append.torn:
                 self._files.catalogue.report(file, str(append.torn))
@@ -440,7 +450,13 @@ class SessionStore:
                     raise
                 self._files.purge(session_id)
                 return None
+            require_own(record.id, record.host)
             return self._files.delete(record, purge=purge)
+
+    def remove_copies(self, session_id: str) -> int:
+        """Remove the copies of another machine's session, so that they are not received again. Return how many."""
+        with self._files.locked():
+            return self._files.remove_copies(session_id)
 
     def restore(self, reference: str) -> tuple[DeletedSession, SessionRecord | None]:
         """Bring back a deleted session, by its id or the beginning of it. Return what it was and what it is now.
@@ -456,16 +472,11 @@ class SessionStore:
         if not os.path.isdir(self.folder):
             return []
         self._files.catalogue.refresh_names()
-        return [session for session in self._files.deleted.all() if self._files.catalogue.find(session.id) is None]
+        return [session for session in self._files.deleted.all() if self._files.catalogue.find_own(session.id) is None]
 
     def find_deleted(self, session_id: str) -> DeletedSession | None:
         """Return a session that was deleted and not restored, by its id."""
         return self._files.deleted.find(session_id)
-
-
-def _require_known_version(session_id: str, version: int) -> None:
-    if version > VERSION:
-        raise TranscriptTooNew(f"Session {session_id} has version {version}; this Kept knows versions up to {VERSION}.")
 
 
 def _find_first_kept(transcript: Transcript, end: Position, keep_messages: int) -> str | None:

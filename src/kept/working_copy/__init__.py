@@ -8,5 +8,4 @@
     passage_merge    the same by lines
     day_merge        the same by the entries of a daily note, which day_entries reads
     file_placement   writes or removes a file, with a line in the history, unless another program changes it meanwhile
-    host_names       names of machines in merged notes
 """
