@@ -140,7 +140,7 @@ def team(
 
 @pytest.fixture(scope="session")
 def shared_team(postgres_server: PostgresServer) -> Iterator[Team]:
-    """Give all tests of a worker one schema: a workspace there has the path of its test in its name."""
+    """Give all tests of a worker one schema. Those with the fixture `store` find its tables empty."""
     from tests.support.teams import Team
 
     team = Team(postgres_server)
@@ -155,7 +155,7 @@ def store(request: pytest.FixtureRequest) -> str:
         team: Team = request.getfixturevalue("shared_team")
         monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
         environment: dict[str, str] = request.getfixturevalue("environment")
-        team.forget_embeddings()
+        team.clear()
         for name, value in team.environment.items():
             monkeypatch.setenv(name, value)
             environment[name] = value

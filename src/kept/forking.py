@@ -27,7 +27,11 @@ class Forkable(Protocol):
 
 
 class DatabaseLock:
-    """A reentrant lock around the use of a database. A thread that forks goes before all others."""
+    """A reentrant lock around the use of a database.
+
+    A thread that forks goes before all others, but for those that hold such a lock already: they may take more, since
+    they could not end otherwise.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -37,23 +41,27 @@ class DatabaseLock:
 
     def __enter__(self) -> None:
         me = threading.get_ident()
-        while _forking not in (0, me) and self._owner != me:
+        while _forking not in (0, me) and not _held.count:
             time.sleep(_POLL_S)
         self._lock.acquire()
-        self._owner = me
+        self._hold()
+
+    def _hold(self) -> None:
+        self._owner = threading.get_ident()
         self._depth += 1
+        _held.count += 1
 
     def __exit__(self, *_: object) -> None:
+        _held.count -= 1
         self._depth -= 1
         if self._depth == 0:
             self._owner = 0
         self._lock.release()
 
-    def acquire_within(self, timeout_s: float) -> bool:
-        if not self._lock.acquire(timeout=max(0.0, timeout_s)):
+    def acquire_if_free(self) -> bool:
+        if not self._lock.acquire(blocking=False):
             return False
-        self._owner = threading.get_ident()
-        self._depth += 1
+        self._hold()
         return True
 
     def renew(self) -> None:
@@ -62,6 +70,13 @@ class DatabaseLock:
             self._lock, self._owner, self._depth = threading.RLock(), 0, 0
 
 
+class _HeldLocks(threading.local):
+    """How many times a thread has entered locks that it has not left."""
+
+    count = 0
+
+
+_held = _HeldLocks()
 _locks: weakref.WeakSet[DatabaseLock] = weakref.WeakSet()
 _members: weakref.WeakSet[Any] = weakref.WeakSet()
 _forgotten: list[object] = []
@@ -100,11 +115,20 @@ def _before_fork() -> None:
     _turn.acquire()
     _forking = threading.get_ident()
     deadline = time.monotonic() + FORK_WAIT_S
-    for lock in [*_locks]:
-        if lock.acquire_within(deadline - time.monotonic()):
-            _locked_for_fork.append(lock)
-        else:
+    while not _acquire_all():
+        if time.monotonic() >= deadline:
             _is_busy = True
+            return
+        _release_locks()  # a thread may need one of them before it leaves another
+        time.sleep(_POLL_S)
+
+
+def _acquire_all() -> bool:
+    """Take the locks that are free. Return whether that is all of them."""
+    locks = [*_locks]
+    taken = [lock for lock in locks if lock.acquire_if_free()]
+    _locked_for_fork.extend(taken)
+    return len(taken) == len(locks)
 
 
 def _after_fork_in_parent() -> None:

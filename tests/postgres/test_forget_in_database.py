@@ -8,7 +8,7 @@ from kept.responder.shared_inbox import SharedInbox
 from kept.sessions.entries import Message
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
-from tests.support.teams import Team
+from tests.support.teams import find_traces
 from tests.support.workspaces import open_memory, write_note
 
 WORD = "zanzibarium"
@@ -23,31 +23,6 @@ The heron stands still.
 
 - The codeword is {WORD}, #{WORD}/secret, see [[{WORD}]].
 """
-
-
-def find_traces(team: Team, word: str) -> list[str]:
-    """Return the tables and indexes of a schema that have a word in a row, or in their files."""
-    traces = [word.encode(), word.encode().hex().encode()]  # values of type bytea are shown in hexadecimal
-    names: list[str] = []
-    with team.server.connect() as connection:
-        connection.execute("CHECKPOINT")
-        relations = connection.execute(
-            "SELECT c.oid::regclass::text, relkind = 'r', c.oid, reltoastrelid FROM pg_class c"
-            " JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relkind IN ('r', 'i')",
-            [team.schema],
-        ).fetchall()
-        for name, is_table, *files in relations:
-            read = "SELECT pg_read_binary_file(pg_relation_filepath(%s))"
-            texts = [connection.execute(read, [oid]).fetchone()[0] for oid in files if oid]
-            if is_table:
-                texts += [row.encode() for (row,) in connection.execute(f"SELECT t::text FROM {name} t")]
-            if any(trace in text for trace in traces for text in texts):
-                names.append(name.removeprefix(f"{team.schema}."))
-        query = "SELECT tablename, s::text FROM pg_stats s WHERE schemaname = %s"
-        for name, text in connection.execute(query, [team.schema]).fetchall():
-            if any(trace in text.encode() for trace in traces):
-                names.append(f"statistics of {name}")
-    return sorted(names)
 
 
 def test_no_table_has_forgotten_words(team, tmp_path):

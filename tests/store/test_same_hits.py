@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,28 @@ from hypothesis import strategies as st
 
 from kept import Memory
 from kept.config import load_config
+from kept.errors import KeptError
+from kept.indexing.copy_index import copy_index
 from kept.indexing.index_handle import IndexLimits
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from kept.store.vector_scan import VectorLimits
 from kept.testing import FakeEmbedder, FrozenClock
+from tests.support.index_dump import dump_index
 from tests.support.many_scripts import WORDS, describe, note_text, sentence
 from tests.support.teams import Team
 
 CLOCK = FrozenClock()
+PERSON = "telegram:5054"
 FOLDERS = [
     "memory/a",
     "memory/b",
     "memory/c",
     "memory/2025-11-0",
     "memory/projects/boat/p",
-    "memory/private/telegram-5054/s",
-    "memory/private/other/s",
+    "memory/projects/kite/p",
+    "memory/private/5054@telegram/s",
+    "memory/private/7@discord/s",
 ]
 SMALL_PACKS = VectorLimits(pack_rows=30, pack_when=8, few_rows=5)
 SIGN_BITS = VectorLimits(pack_rows=30, pack_when=8, few_rows=5, bits_above=20, least_rescored=10, rescored_per_result=0)
@@ -45,10 +51,15 @@ FILTERS: list[dict[str, Any]] = [
     {"source": "sessions"},
     {"source": "memory"},
     {"tags": "bird"},
+    {"tags": ["bird", "area"]},
     {"since": "2025-06-01"},
-    {"as_of": "2026-01-01"},
+    {"until": "2025-06-01"},
+    {"as_of": "2025-11-15"},
+    {"as_of": "2026-01-01", "tags": "area/home"},
     {"channel": "telegram"},
+    {"session": PERSON},
     {"project": "boat"},
+    {"project": "none", "path": "memory/*[1-3].md"},
 ]
 HYBRID = [
     {},
@@ -61,7 +72,7 @@ HYBRID = [
 def question(rng: random.Random) -> str:
     script = rng.choice([*WORDS])
     text = sentence(rng, script, rng.randint(1, 4))
-    match rng.randrange(6):
+    match rng.randrange(7):
         case 0:
             return f'"{text}"'
         case 1:
@@ -70,6 +81,8 @@ def question(rng: random.Random) -> str:
             return f"{text} harbuor backups user name"  # a typo, a compound and parts of an identifier
         case 3:
             return rng.choice(WORDS[script])[:1]
+        case 4:
+            return f"{text} {rng.choice(['in November 2025', 'last year', 'since 2024'])}"
         case _:
             return text
 
@@ -84,10 +97,14 @@ class TwoStores:
         self.home = folder / "home"
         self._team = team
 
-    def open(self, driver: str, options: dict[str, Any], vectors: VectorLimits = SMALL_PACKS) -> Memory:
-        store = {"driver": driver, "url": self._team.server.url, "schema": self._team.schema}
-        chosen = {f"memory_search.store.{name}": value for name, value in store.items()}
-        chosen = {**chosen, "memory_search.query.min_score": 0.0, **options}
+    @contextmanager
+    def both(self, options: dict[str, Any], vectors: VectorLimits = SMALL_PACKS) -> Iterator[tuple[Memory, Memory]]:
+        with self.open("sqlite", options, vectors) as one, self.open("postgres", options, vectors) as other:
+            yield one, other
+
+    def open(self, driver: str, options: dict[str, Any], vectors: VectorLimits) -> Memory:
+        store = {**self._team.options, "memory_search.store.driver": driver}
+        chosen = {**store, "memory_search.query.min_score": 0.0, **options}
         config = load_config(workspace=str(self.workspace), home=str(self.home), settings=chosen).config
         limits = IndexLimits(vectors=vectors, batch_files=5)
         return Memory(config, embedder=FakeEmbedder(), clock=CLOCK, limits=limits)
@@ -104,9 +121,12 @@ class TwoStores:
             path.write_text(note_text(rng), encoding="utf-8")
             moment = 1_700_000_000 + rng.randrange(5) * 20_000_000
             os.utime(path, (moment, moment))
+        self.talk(rng, rng.choice(["telegram", "discord"]), rng.choice(["5054", "7"]), rng.randint(0, 4))
+
+    def talk(self, rng: random.Random, channel: str, user: str, messages: int) -> None:
         with SessionStore.open(home=self.home, clock=CLOCK) as sessions:
-            session = sessions.get_or_create(rng.choice(["telegram", "discord"]), "5054")
-            for number in range(rng.randint(0, 4)):
+            session = sessions.get_or_create(channel, user)
+            for number in range(messages):
                 text = sentence(rng, rng.choice([*WORDS]), rng.randint(1, 8)) + rng.choice(["", "?"])
                 sessions.append(session.id, Message.of("assistant" if number % 3 == 2 else "user", text))
 
@@ -117,28 +137,91 @@ def two_stores(shared_team: Team, tmp_path_factory: pytest.TempPathFactory) -> C
     return lambda: TwoStores(folder / os.urandom(6).hex(), shared_team)
 
 
+def assert_same_answer(memories: tuple[Memory, Memory], query: str, **options: Any) -> int:
+    """Compare the answers of both, or the errors. Return the number of hits."""
+    (expected, hits), (actual, _) = (_answer(memory, query, **options) for memory in memories)
+    assert actual == expected, (query, options)
+    return hits
+
+
+def _answer(memory: Memory, query: str, **options: Any) -> tuple[Any, int]:
+    try:
+        answer = describe(memory, query, **options)
+    except KeptError as exc:
+        return (type(exc), exc.message), 0
+    return answer, len(answer[0])
+
+
+def assert_same_lists(one: Memory, other: Memory) -> None:
+    for order in ("time", "change"):
+        lists = (memory.list(source=None, order=order, max_results=50) for memory in (one, other))
+        assert next(lists) == next(lists)
+    assert one.notes.tags() == other.notes.tags()
+    assert one.notes.broken_links() == other.notes.broken_links()
+    if (path := one.workspace.root + "/memory/a1.md") and os.path.exists(path):
+        assert one.notes.links("memory/a1.md") == other.notes.links("memory/a1.md")
+    with other.index_service.inspecting() as (index, _):
+        assert index.find_damage() == []
+    assert dump_index(one) == dump_index(other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", HYBRID, ids=lambda options: "-".join(map(str, options.values())) or "usual")
+def test_every_filter_selects_the_same_in_every_script(two_stores: Callable[[], TwoStores], options: Any) -> None:
+    rng = random.Random(15)
+    stores = two_stores()
+    for _ in range(6):
+        stores.change(rng)
+    stores.talk(rng, *PERSON.split(":"), 20)
+    found = dict.fromkeys(map(str, FILTERS), 0)
+    with stores.both(options) as both:
+        views = tuple(memory.as_person(PERSON) for memory in both)
+        for filters in FILTERS:
+            for words in WORDS.values():
+                query = " ".join(rng.sample(words, 2))
+                found[str(filters)] += assert_same_answer(both, query, max_results=30, **filters)
+            assert_same_answer(views, query, max_results=30, **filters)
+        assert all(found.values()), found  # each filter has let something through
+
+
 @pytest.mark.slow
 @settings(max_examples=12)
 @given(seed=st.integers(0, 2**32))
-def test_both_stores_give_the_same_answers(two_stores: Callable[[], TwoStores], seed: int) -> None:
+def test_both_stores_give_the_same_answers_after_any_changes(two_stores: Callable[[], TwoStores], seed: int) -> None:
     rng = random.Random(seed)
     stores = two_stores()
     for _ in range(2):
-        stores.change(rng)
         options = rng.choice(HYBRID)
-        with stores.open("sqlite", options) as one, stores.open("postgres", options) as other:
-            assert one.sync().chunks == other.sync().chunks
-            with other.index_service.inspecting() as (index, _):
-                assert index.find_damage() == []
+        with stores.both(options) as both:
+            for _ in range(2):  # the second time, with what is in memory of the first
+                stores.change(rng)
+                for _ in range(4):
+                    views = both
+                    if rng.random() < 0.3:
+                        views = (both[0].as_person(PERSON), both[1].as_person(PERSON))
+                    filters = {**rng.choice(FILTERS), **rng.choice(FILTERS)}
+                    assert_same_answer(views, question(rng), max_results=rng.choice([1, 5, 30]), **filters)
+                assert both[0].sync().chunks == both[1].sync().chunks
+            assert_same_lists(*both)
+
+
+@pytest.mark.slow
+@settings(max_examples=3)
+@given(seed=st.integers(0, 2**32))
+def test_copies_of_an_index_give_the_same_answers(two_stores: Callable[[], TwoStores], seed: int) -> None:
+    rng = random.Random(seed)
+    stores = two_stores()
+    for to_postgres in (True, False):
+        stores.change(rng)
+        with stores.both({}) as (one, other):
+            source = one if to_postgres else other
+            source.sync()
+            copy_index(source.index_service, to_postgres=to_postgres)
+        with stores.both({}) as both:
+            assert [memory.sync().indexed for memory in both] == [0, 0]
             for _ in range(6):
-                query, filters = question(rng), rng.choice(FILTERS)
-                limit = rng.choice([1, 5, 30])
-                views = (one, other)
-                if rng.random() < 0.3:
-                    views = (one.as_person("telegram:5054"), other.as_person("telegram:5054"))
-                expected, actual = (describe(view, query, max_results=limit, **filters) for view in views)
-                assert actual == expected, (query, filters, options)
-            assert one.list(max_results=50) == other.list(max_results=50)
+                assert_same_answer(both, question(rng), max_results=30, **rng.choice(FILTERS))
+            assert_same_lists(*both)
 
 
 @pytest.mark.slow
@@ -150,11 +233,8 @@ def test_both_stores_find_the_same_candidates_by_sign_bits(two_stores: Callable[
     for _ in range(3):  # so that packs have dead rows, and rows are in no pack: others in each store
         for _ in range(4):
             stores.change(rng)
-        options = rng.choice(HYBRID[:3])
-        with stores.open("sqlite", options, SIGN_BITS) as one, stores.open("postgres", options, SIGN_BITS) as other:
+        with stores.both(rng.choice(HYBRID[:3]), SIGN_BITS) as both:
+            one, other = both
             assert one.sync().chunks == other.sync().chunks > SIGN_BITS.bits_above
             for _ in range(6):
-                query, filters = question(rng), rng.choice([{}, *FILTERS])
-                limit = rng.choice([1, 2, 5])
-                expected, actual = (describe(memory, query, max_results=limit, **filters) for memory in (one, other))
-                assert actual == expected, (query, filters, options)
+                assert_same_answer(both, question(rng), max_results=rng.choice([1, 2, 5]), **rng.choice(FILTERS))

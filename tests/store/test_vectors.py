@@ -1,7 +1,8 @@
-"""The packed scan against a plain float32 one, with everything that happens to packs."""
+"""The packed scan against a plain float32 one, with everything that happens to packs, on both stores."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import math
 import random
@@ -9,7 +10,10 @@ import struct
 
 import pytest
 
+from kept.records import Filter
 from kept.store.index import Index
+from kept.store.protocol import StoredIndex
+from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.store.vector_codes import quantise, sign_bits
 from kept.store.vector_scan import VectorLimits
 
@@ -33,16 +37,8 @@ def reference(query: list[float], rows: dict[int, list[float]], limit: int) -> l
 
 
 @pytest.fixture
-def open_table(tmp_path):
-    indexes = []
-
-    def open_with(**limits):
-        indexes.append(Index(str(tmp_path / "index.sqlite"), VectorLimits(pack_rows=300, pack_when=100, **limits)))
-        return indexes[-1]
-
-    yield open_with
-    for index in indexes:
-        index.close()
+def open_table(open_index):
+    return lambda **limits: open_index(VectorLimits(pack_rows=300, pack_when=100, **limits))
 
 
 @pytest.fixture
@@ -50,16 +46,40 @@ def table(open_table):
     return open_table()
 
 
-def fill(index: Index, count: int, rng: random.Random, first: int = 1) -> dict[int, list[float]]:
+def fill(index: StoredIndex, count: int, rng: random.Random) -> dict[int, list[float]]:
+    """Add chunks, each in a file of its own, and return their vectors by row."""
     centres = [unit(rng) for _ in range(20)]
-    rows = {row: unit(rng, rng.choice(centres)) for row in range(first, first + count)}
+    known = set(index.live.rows_matching(Filter()))
+    texts = [f"v{number}" for number in range(len(known), len(known) + count)]
+    vectors = {text: unit(rng, rng.choice(centres)) for text in texts}
+    codes = {_digest(text): quantise(packed(vector)) for text, vector in vectors.items()}
     with index.writing():
-        index.live.vectors.put((row, quantise(packed(v))) for row, v in rows.items())
-        index.live.vectors.maintain()
-    return rows
+        index.live.replace_files([_file_of(text) for text in texts], codes.get)
+        index.live.optimise(changed_chunks=0)
+    added = index.live.get_chunks(set(index.live.rows_matching(Filter())) - known)
+    return {row: vectors[chunk.text] for row, chunk in added.items()}
 
 
-def recall(index: Index, rows: dict[int, list[float]], rng: random.Random, **options) -> float:
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _file_of(text: str) -> FileWrite:
+    digest = _digest(text)
+    chunk = NewChunk(text, 1, 1, digest, digest, "", text, text, "", 0)
+    return FileWrite(FileRow("memory", f"{text}.md", digest.hex(), 1, 1, 1, 1), (chunk,))
+
+
+def remove(index: StoredIndex, rows: list[int]) -> None:
+    """Remove the files of chunks."""
+    index.live.remove_files([("memory", chunk.path) for chunk in index.live.get_chunks(rows).values()])
+
+
+def packed_rows(index) -> int:
+    return sum(index.live.vectors._read_sizes().values())
+
+
+def recall(index: StoredIndex, rows: dict[int, list[float]], rng: random.Random, **options) -> float:
     correct = 0
     for _ in range(30):
         query = unit(rng, rng.choice(list(rows.values())))
@@ -94,35 +114,34 @@ def test_rows_that_are_gone_are_never_found(table):
     rows = fill(table, 1_050, rng)
     gone = rng.sample(sorted(rows), 400)
     with table.writing():
-        table.live.vectors.remove(gone)
+        remove(table, gone)
     for row in gone:
         del rows[row]
     near = table.live.vectors.nearest(quantise(packed(unit(rng))), 700)
     assert {row for row, _ in near} == set(rows)
     with table.writing():
-        table.live.vectors.maintain()
+        table.live.optimise(changed_chunks=0)
     assert recall(table, rows, rng) >= 0.96
 
 
-def test_a_pack_that_is_mostly_dead_is_dissolved(table):
+def test_packs_that_are_mostly_dead_are_made_anew(table):
     rng = random.Random(5)
     rows = fill(table, 900, rng)
+    gone = sorted(rows)[:600]
+    assert packed_rows(table) == 900
     with table.writing():
-        table.live.vectors.remove([row for row in rows if row <= 200])
-        table.live.vectors.maintain()
-    with table.reading():
-        dead = table.db.execute("SELECT count(*) FROM vec_dead").get
-        unpacked = table.db.execute("SELECT count(*) FROM chunks_vec WHERE pack IS NULL").get
-    assert dead == 0
-    assert unpacked <= 100
-    assert {row for row, _ in table.live.vectors.nearest(quantise(packed(unit(rng))), 900)} == set(range(201, 901))
+        remove(table, gone)
+        table.live.optimise(changed_chunks=0)
+    left = set(rows) - set(gone)
+    assert packed_rows(table) == table.live.vectors.count() == len(left)
+    assert {row for row, _ in table.live.vectors.nearest(quantise(packed(unit(rng))), 900)} == left
 
 
 def test_rows_that_are_not_packed_yet_are_found(table):
     rng = random.Random(6)
     rows = fill(table, 600, rng)
-    rows |= fill(table, 40, rng, first=5_000)
-    assert table.db.execute("SELECT count(*) FROM chunks_vec WHERE pack IS NULL").get == 40
+    rows |= fill(table, 40, rng)
+    assert (packed_rows(table), table.live.vectors.count()) == (600, 640)
     assert recall(table, rows, rng) >= 0.96
 
 
@@ -158,13 +177,22 @@ def test_packs_in_memory_follow_the_table(open_table, bits_above):
     rng = random.Random(9)
     rows = fill(table, 600, rng)
     assert recall(table, rows, rng) >= 0.9
-    rows |= fill(table, 600, rng, first=1_000)
+    rows |= fill(table, 600, rng)
     assert recall(table, rows, rng) >= 0.9
+    gone = sorted(rows)[:550]
     with table.writing():
-        table.live.vectors.remove([row for row in rows if row <= 250])
-        table.live.vectors.maintain()
-    rows = {row: vector for row, vector in rows.items() if row > 250}
+        remove(table, gone)
+        table.live.optimise(changed_chunks=0)
+    rows = {row: vector for row, vector in rows.items() if row not in gone}
     assert recall(table, rows, rng) >= 0.9
+
+
+def delete_stored_codes(index) -> None:
+    with index.writing():
+        if isinstance(index, Index):
+            index.db.execute("DELETE FROM chunks_vec WHERE pack IS NOT NULL")
+        else:
+            index.live.session.execute("DELETE FROM chunk_vectors WHERE generation = %s", [index.live.number])
 
 
 def test_similarities_after_a_search_are_those_of_the_stored_codes(table):
@@ -172,11 +200,10 @@ def test_similarities_after_a_search_are_those_of_the_stored_codes(table):
     rng = random.Random(21)
     rows = fill(table, 700, rng)
     query = quantise(packed(unit(rng)))
-    wanted = [*rng.sample([*rows], 50), 5_000]
+    wanted = [*rng.sample([*rows], 50), 50_000]
     read = table.live.vectors.similarities(query, wanted)
     table.live.vectors.nearest(query, 10, generation=1)
-    with table.writing():
-        table.db.execute("DELETE FROM chunks_vec WHERE pack IS NOT NULL")  # so that only memory has them
+    delete_stored_codes(table)  # so that only memory has them
     in_memory = table.live.vectors.similarities(query, wanted, generation=1)
     assert in_memory == read
     assert len(table.live.vectors.similarities(query, wanted, generation=2)) < len(read)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from kept.store.index import Index
-from tests.support.workspaces import index_path, open_memory, write_note
+from tests.support.workspaces import open_memory, write_note
 
 
-def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_index(tmp_path):
+def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_index(store, tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
-    with open_memory(tmp_path) as memory:
+    with open_memory(tmp_path) as memory, open_memory(tmp_path) as other:
         memory.sync()
-        reader = Index(str(index_path(tmp_path)))
-        try:
+        with other.index_service.inspecting() as (reader, _):
             assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (1, 1)
-            write_note(tmp_path / "workspace", "memory/b.md", "Another heron.\n")
-            memory.sync()
+        write_note(tmp_path / "workspace", "memory/b.md", "Another heron.\n")
+        memory.sync()
+        with other.index_service.inspecting() as (again, _):
+            assert again is reader
             assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (2, 2)
-        finally:
-            reader.close()
 
 
-def test_a_frequency_is_counted_again_after_this_connection_has_changed_the_index(tmp_path):
+def test_a_frequency_is_counted_again_after_this_connection_has_changed_the_index(store, tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory:
         memory.sync()

@@ -1,4 +1,7 @@
-"""Ranking in memory against SQLite's own: the same rows, counts and ties, whatever happens to the index."""
+"""Ranking in memory against SQLite's own: the same rows, counts and ties, whatever happens to the index.
+
+PostgreSQL ranks in memory only, so this is about SQLite.
+"""
 
 from __future__ import annotations
 

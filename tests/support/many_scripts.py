@@ -20,7 +20,7 @@ SCRIPTS = {
     "hangul": "항구 엔진 앵무새 씨앗 달리기",
 }
 WORDS = {script: text.split() for script, text in SCRIPTS.items()}
-ENDINGS = ["", " #bird", " #area/home", " [[a0]]", " (until 2025-12-01)", "?", " ~~old~~"]
+ENDINGS = ["", " #bird", " #area/home", " #bird #area", " [[a1]]", " (until 2025-12-01)", "?", " ~~old~~"]
 
 
 def sentence(rng: random.Random, script: str, length: int) -> str:
@@ -34,15 +34,18 @@ def note_text(rng: random.Random) -> str:
     parts = [f"# {sentence(rng, script, 2)}"] if rng.random() < 0.6 else []
     for _ in range(rng.randint(1, 4)):
         line = sentence(rng, script, rng.randint(1, 12))
-        parts.append(
-            line + rng.choice(["", " #bird", " #area/home", " [[a0]]", " (until 2025-12-01)", "?", " ~~old~~"])
-        )
+        parts.append(line + rng.choice(ENDINGS))
         if rng.random() < 0.3:
             parts.append(f"## {sentence(rng, script, 1)}")
-    return "\n\n".join(parts) + "\n"
+    text = "\n\n".join(parts) + "\n"
+    if rng.random() < 0.2:
+        fields = [f"aliases: [{rng.choice(WORDS[script])}]", "tags: [bird]", f"created: 2025-11-0{rng.randint(1, 9)}"]
+        return "\n".join(["---", *fields, "---", text])
+    return text
 
 
 def describe(memory: Memory, query: str, **options: Any) -> Any:
+    """Return hits in their order, with parts and grade and every bit of the score, and all else that is not a time."""
     result = memory.search(query, **options)
     hits = [(asdict(hit), hit.score.hex()) for hit in result.hits]
-    return hits, [asdict(dropped) for dropped in result.dropped], result.degraded
+    return hits, [asdict(dropped) for dropped in result.dropped], result.degraded, result.answered, result.period

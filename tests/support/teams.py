@@ -10,6 +10,12 @@ from kept.postgres.open_database import close_databases, open_database
 from kept.postgres.schema_migrations import migrate
 from tests.support.postgres_server import PostgresServer
 
+_FILLED_TABLES = """
+SELECT string_agg(oid::regclass::text, ', ') FROM pg_class
+ WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0
+   AND relname <> 'schema_versions'
+"""
+
 
 class Team:
     """A schema with the tables of Kept, unless ``create`` is False."""
@@ -18,11 +24,10 @@ class Team:
         self.server = server
         self.schema = schema or f"team_{os.urandom(6).hex()}"
         self.settings = StoreSettings(driver="postgres", url=server.url, schema=self.schema)
-        self.environment = {
-            "KEPT_MEMORY_SEARCH__STORE__DRIVER": "postgres",
-            "KEPT_MEMORY_SEARCH__STORE__URL": server.url,
-            "KEPT_MEMORY_SEARCH__STORE__SCHEMA": self.schema,
-        }
+        names = {"driver": "postgres", "url": server.url, "schema": self.schema}
+        self.options = {f"memory_search.store.{name}": value for name, value in names.items()}
+        """Settings that choose the store, for `load_config` and `Memory.open`."""
+        self.environment = {f"KEPT_MEMORY_SEARCH__STORE__{name.upper()}": value for name, value in names.items()}
         if create:
             migrate(self.database, create=True)
 
@@ -39,11 +44,38 @@ class Team:
             ).fetchall()
         return len(rows)
 
-    def forget_embeddings(self) -> None:
-        """Empty the cache that all workspaces share, for a test that counts what is embedded."""
+    def clear(self) -> None:
+        """Empty all tables, which is cheaper than a new schema."""
         with self.database.writing() as connection:
-            connection.execute("DELETE FROM embedding_cache")
+            (tables,) = connection.execute(_FILLED_TABLES).fetchone() or (None,)
+            if tables:
+                connection.execute(f"TRUNCATE {tables} CASCADE")
 
     def close(self) -> None:
         close_databases()
         self.server.drop_schema(self.schema)
+
+
+def find_traces(team: Team, word: str) -> list[str]:
+    """Return the tables and indexes of a schema that have a word in a row, or in their files."""
+    traces = [word.encode(), word.encode().hex().encode()]  # values of type bytea are shown in hexadecimal
+    names: list[str] = []
+    with team.server.connect() as connection:
+        connection.execute("CHECKPOINT")
+        relations = connection.execute(
+            "SELECT c.oid::regclass::text, relkind = 'r', c.oid, reltoastrelid FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relkind IN ('r', 'i')",
+            [team.schema],
+        ).fetchall()
+        for name, is_table, *files in relations:
+            read = "SELECT pg_read_binary_file(pg_relation_filepath(%s))"
+            texts = [connection.execute(read, [oid]).fetchone()[0] for oid in files if oid]
+            if is_table:
+                texts += [row.encode() for (row,) in connection.execute(f"SELECT t::text FROM {name} t")]
+            if any(trace in text for trace in traces for text in texts):
+                names.append(name.removeprefix(f"{team.schema}."))
+        query = "SELECT tablename, s::text FROM pg_stats s WHERE schemaname = %s"
+        for name, text in connection.execute(query, [team.schema]).fetchall():
+            if any(trace in text.encode() for trace in traces):
+                names.append(f"statistics of {name}")
+    return sorted(names)

@@ -14,7 +14,7 @@ from kept.indexing.index_handle import IndexLimits
 from tests.support.commands import start_kept
 from tests.support.workspaces import open_memory, paths, write_note
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("store")]
 
 
 def test_eight_search_while_one_indexes_and_one_watches(tmp_path):
@@ -68,12 +68,10 @@ def test_threads_share_a_memory(tmp_path):
 def test_a_search_during_a_long_sync_answers_from_what_is_there_and_says_so(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/a.md", "The parrot is green.\n")
-    from kept.file_lock import locked
-
-    with open_memory(tmp_path, limits=IndexLimits(search_wait_s=0.05)) as memory:
+    with open_memory(tmp_path, limits=IndexLimits(search_wait_s=0.05)) as memory, open_memory(tmp_path) as other:
         memory.sync()
         write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-        with locked(f"{memory.index_service.path}.lock", wait_s=1, purpose="indexing"):
+        with other.index_service.inspecting() as (index, _), index.indexing(wait_s=1):
             result = memory.search("parrot")
             assert paths(result) == ["memory/a.md"]
             assert "Another process is indexing" in result.degraded[0]

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
-    initialize,
     invariant,
     precondition,
     rule,
@@ -171,15 +170,12 @@ TestIndex.settings = settings(
 
 
 def test_the_index_of_a_team_equals_a_fresh_rebuild_in_a_file(shared_team):
-    names = {"driver": "postgres", "url": shared_team.server.url, "schema": shared_team.schema}
-    settings_of_store = {f"memory_search.store.{name}": value for name, value in names.items()}
-
     class SharedIndex(Index):
-        store = settings_of_store
+        store = shared_team.options
 
-        @initialize()
-        def pay_for_every_text(self):
-            shared_team.forget_embeddings()
+        def __init__(self) -> None:
+            shared_team.clear()  # each text is paid for again
+            super().__init__()
 
     chosen = settings(max_examples=6, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(SharedIndex, settings=chosen)

@@ -1,4 +1,7 @@
-"""A home on a disk that is full or read-only is searched without a write."""
+"""A home on a disk that is full or read-only is searched without a write.
+
+This is about files. `tests/postgres/test_outage.py` takes the database away.
+"""
 
 from __future__ import annotations
 

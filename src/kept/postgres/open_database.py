@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING
 
 from kept.config.search_settings import StoreSettings
 from kept.errors import ConfigError, StoreUnavailable
+from kept.forking import DatabaseLock
 
 if TYPE_CHECKING:
     from kept.postgres.database import Database
 
 _MAX_URL_BYTES = 10_000
-_lock = threading.Lock()
+_lock = DatabaseLock()
 _opened: dict[tuple[str, str], Database] = {}
 
 
