@@ -40,9 +40,8 @@ from kept.bench.query_runner import QueryRunner
 from kept.bench.threshold import FOREIGN, _short_word, _vocabulary, make_foreign_queries, make_random_queries
 from kept.config import load_config
 from kept.embedding.base import Embedder
-from kept.grades import LIKELY_FROM, STRONG_FROM
 from kept.memory import Memory
-from kept.records import Filter
+from kept.records import LIKELY_FROM, STRONG_FROM, Filter
 from kept.search.candidates import gather_pool
 from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query

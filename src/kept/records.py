@@ -1,12 +1,12 @@
-"""Values that several packages share: passages, citations, filters and hits. All are frozen, and have no behaviour
-beyond describing themselves. Values about the index are in `reports`, lists of notes, tags and links in `listings`."""
+"""Values that several packages share: passages, citations, filters, hits and their grades. All are frozen, and have no
+behaviour beyond describing themselves. Values about the index are in `reports`, lists of notes, tags and links in
+`listings`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kept.grades import Grade
 from kept.values import frozen
 from kept.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER, ProjectScope, Viewer, project_of_path
 
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 Source = Literal["memory", "sessions"]
 SOURCES: tuple[Source, ...] = ("memory", "sessions")
+
+Grade = Literal["strong", "likely", "weak"]
+"""How sure a search is of a hit. Most strong hits are right, and most weak ones are not."""
+GRADES: tuple[Grade, ...] = ("strong", "likely", "weak")
+STRONG_FROM, LIKELY_FROM = 0.6, 0.25
+"""Lowest relevance of a strong and of a likely hit. `benchmarks/calibration.py` and `kept bench` print how often hits
+of each grade are right."""
 
 Progress = Callable[[int, int, str], None]
 """Function that is called with completed, total and a label during long work."""
@@ -389,3 +396,9 @@ class Written:
     @property
     def citation(self) -> str:
         return self.path if self.is_proposed else cite(self.path, self.start_line, self.end_line)
+
+
+def grade_of(relevance: float) -> Grade:
+    """Return the grade of a relevance. Rounding tolerance: a relevance equal to a bound reaches it."""
+    relevance += 1e-9
+    return "strong" if relevance >= STRONG_FROM else "likely" if relevance >= LIKELY_FROM else "weak"

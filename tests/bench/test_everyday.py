@@ -11,7 +11,7 @@ from kept.bench.dataset import CORPUS, QRELS, QUERIES, read_set
 from kept.bench.measurement import MeasurePlan, measure_set
 from kept.bench.threshold import FOREIGN
 from kept.config import load_config
-from kept.grades import LIKELY_FROM
+from kept.records import LIKELY_FROM
 
 CATEGORIES = set(
     "keyword paraphrase indirect compound typo variant prefix inflection status who when number multi foreign "

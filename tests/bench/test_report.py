@@ -15,7 +15,7 @@ import pytest
 from kept.bench.curves import TOKEN_BUDGETS, calibration_curve, recall_by_tokens
 from kept.bench.metrics import ReturnedHit
 from kept.bench.svg_plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plot, PlotLine, PlotPoint, draw_plot, scale_x
-from kept.grades import LIKELY_FROM, STRONG_FROM
+from kept.records import LIKELY_FROM, STRONG_FROM
 from tests.support.commands import kept_environment, run_kept
 from tests.support.files import tree_of, write_file
 from tests.support.json_schema import check

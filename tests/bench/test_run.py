@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kept.bench.metrics import FIGURES
-from kept.grades import LIKELY_FROM
+from kept.records import LIKELY_FROM
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
 from tests.support.waiting import wait_until

@@ -14,8 +14,7 @@ from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_
 from kept.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
 from kept.context.fence import Fence
 from kept.context.model_turns import TurnOptions, make_turns, merge_turns
-from kept.context.prompt_files import WorkspaceFile
-from kept.context.shortening import shorten, shorten_lines
+from kept.context.shortening import WorkspaceFile, shorten, shorten_lines
 from kept.context.view import build_view
 from kept.limits import estimate_tokens
 from kept.llm.base import ToolOutput, ToolSpec, ToolUse, turn_text

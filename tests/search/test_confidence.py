@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.bench.layout import threshold_score
-from kept.grades import LIKELY_FROM, STRONG_FROM, grade_of
-from kept.records import ScorePart
+from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart, grade_of
 from kept.search.candidates import Candidate, Evidence
 from kept.search.confidence import (
     Signals,

@@ -12,7 +12,7 @@ from kept import TOOLS, Message, SessionStore
 from kept.config.schema import CompactionSettings, ContextSettings
 from kept.connect.recent import recent_context
 from kept.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
-from kept.context.prompt_files import WorkspaceFile
+from kept.context.shortening import WorkspaceFile
 from kept.llm.base import turn_text
 from kept.records import Hit, Occurrence, Passage, SearchResult
 from kept.sessions.echoes import EchoFilter, EchoState, is_memory_call, is_memory_tool, strip_echoes

@@ -19,13 +19,13 @@ from kept.agent.events import (
     Inbound,
 )
 from kept.agent.extra_tools import ExtraTools
+from kept.agent.flush import flush_ended
 from kept.agent.function_tool import FunctionTool
-from kept.agent.room import flush_ended
+from kept.agent.material import ContextPreview, preview_context
 from kept.agent.services import AgentServices, ModelLimits, load_secret
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.session_models import SessionModels
 from kept.agent.turn import REPLY, AgentTurn
-from kept.agent.turn_context import ContextPreview, preview_context
 from kept.clock import Clock
 from kept.context.view import ANSWERS
 from kept.errors import KeptError

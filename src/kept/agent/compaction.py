@@ -27,8 +27,9 @@ from kept.context.compaction_plan import (
     split_transcript,
 )
 from kept.context.fence import make_fence
+from kept.context.pruning import plan_pruning
 from kept.context.shortening import shorten
-from kept.context.view import DEFERRED, ConversationView, LoggedMessage
+from kept.context.view import DEFERRED, PRUNED, ConversationView, LoggedMessage
 from kept.errors import KeptError
 from kept.file_lock import claimed
 from kept.limits import estimate_tokens
@@ -36,7 +37,7 @@ from kept.llm.base import ChatRequest, ModelUsage, Turn
 from kept.memory import Memory
 from kept.prompts import get_prompt
 from kept.remote_errors import ModelError, ModelFailed
-from kept.sessions.entries import CompactionEntry, Entry
+from kept.sessions.entries import CompactionEntry, Entry, StateEntry
 from kept.sessions.receipt_lines import hash_lines, is_receipt, ranges_of
 from kept.sessions.transcript import Transcript
 from kept.sessions.transcript_paths import cite_transcript, find_cited_path
@@ -49,6 +50,8 @@ _MIN_GAIN_DIVISOR = 10
 """A compaction that saves less than a tenth is not worth a summary: it would soon be due again."""
 _MAX_EXCESS = 2
 """A summary is cut if it is this many times as long as the prompt asks for."""
+_PRUNE_DIVISOR = 8
+"""Old tool results are cut if that saves at least this fraction of what fits: an eighth."""
 _EXTRACTS_HEADING = "Extracts, picked without a model:"
 
 Reason = Literal["threshold", "overflow", "asked for"]
@@ -317,3 +320,17 @@ def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, A
         return None
     missing = _find_missing(memory, receipt["path"], ranges)
     return f"{len(missing)} lines are no longer in the index" if missing else None
+
+
+async def prune(services: AgentServices, log: SessionLog) -> bool:
+    """Cut old tool results from the context, if that is worth it. Return whether it was."""
+    budget = services.budget
+    if not services.config.agent.compaction.prune_tool_results:
+        return False
+    view = await asyncio.to_thread(log.view)
+    plan = plan_pruning(view, keep_tokens=budget.keep_recent, min_saved_tokens=budget.compact_at // _PRUNE_DIVISOR)
+    if plan is None:
+        return False
+    value = {"throughLine": plan.through_line, "tokens": plan.saved_tokens}
+    await run_to_end(log.add, StateEntry(PRUNED, value))
+    return True

@@ -20,11 +20,12 @@ from typing import Any, Literal
 from kept.agent.fact_list import Fact, facts_from_call, parse_facts
 from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, retry, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.context.compaction_plan import TranscriptPiece
+from kept.context.compaction_plan import TranscriptPiece, split_transcript
 from kept.context.fence import make_fence
-from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
+from kept.context.view import BACKLOG, ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError
 from kept.indexing.near_facts import match_hits
+from kept.limits import estimate_tokens
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
 from kept.memory import Memory
 from kept.prompts import get_prompt
@@ -44,6 +45,8 @@ _COMPARED_NOTES = 8
 """Number of most similar notes that are searched for a fact."""
 _PROVENANCE = re.compile(r"(?:\s*\(said \d{4}-\d\d-\d\d\))?\s*\(from sessions/[^()\s]*\)\s*$")
 _MAX_ANSWER_TOKENS = 4_000
+_MIN_ENDED_TOKENS = 200
+"""A session with less that is new to a flush is not flushed at its end: a greeting has no facts."""
 _TOOL = ToolSpec(
     "memory_write",
     "Write one fact into today's log.",
@@ -310,3 +313,30 @@ def normalise_fact(text: str) -> str:
     """Return a sentence without its source and without differences of case, width, punctuation and spacing."""
     plain = unicodedata.normalize("NFKC", _PROVENANCE.sub("", text)).casefold()
     return " ".join("".join(char if char.isalnum() else " " for char in plain).split())
+
+
+async def flush_backlog(services: AgentServices, log: SessionLog, view: ConversationView) -> bool:
+    """Flush the oldest piece of the messages that a compaction left without a flush. Return whether there was one."""
+    pieces = split_transcript(view.backlog, services.budget.window // 2)
+    if not pieces or not services.flushes:
+        return False
+    first = pieces[0]
+    messages = [logged for logged in view.backlog if first.first_line <= logged.line <= first.last_line]
+    result = await flush(services, log.path, messages, through_line=first.last_line)
+    state = result.state()
+    await run_to_end(log.add, replace(state, value={**state.value, BACKLOG: True}))
+    return True
+
+
+async def flush_ended(services: AgentServices, log: SessionLog) -> None:
+    """Flush what no flush has read, at the end of a session. Only the last part of a very long rest is read."""
+    if not services.flushes or not services.config.agent.compaction.memory_flush.at_session_end:
+        return
+    view = await asyncio.to_thread(log.view)
+    new = [logged for logged in view.messages if logged.line > view.flushed_line]
+    texts = [logged.message.text for logged in new if logged.message.role in ("user", "assistant")]
+    if not services.model.writes or sum(map(estimate_tokens, texts)) < _MIN_ENDED_TOKENS:
+        return
+    pieces = split_transcript(new, services.budget.window // 2)[-2:]
+    messages = [logged for logged in new if logged.line >= pieces[0].first_line]
+    await flush_and_record(services, log, view, messages)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
-from kept.agent.compaction import CompactionRequest, compact
+from kept.agent.compaction import CompactionRequest, compact, prune
 from kept.agent.day_notes import plan_day_notes
 from kept.agent.events import (
     AgentEvent,
@@ -25,14 +25,12 @@ from kept.agent.events import (
     Reply,
     ReplyDelta,
 )
-from kept.agent.flush import flush_and_record, is_early_flush_due
-from kept.agent.material import TurnMaterial, gather_material
-from kept.agent.room import flush_backlog, prune
+from kept.agent.flush import flush_and_record, flush_backlog, is_early_flush_due
+from kept.agent.material import TurnMaterial, build_turn_context, gather_material
 from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.session_models import SessionModels
 from kept.agent.tool_step import LAST_STEP, ToolStep
-from kept.agent.turn_context import build_turn_context
 from kept.clock import Backoff
 from kept.context.context import Context
 from kept.context.context_parts import CONTEXT, read_context
@@ -311,7 +309,10 @@ class AgentTurn:
         The reply has been given, so a failure is logged; the next turn tries again.
         """
         try:
-            if await flush_backlog(self.services.writer, self.log) or not self._may_be_full():
+            view = await asyncio.to_thread(self.log.view)
+            if view.backlog and await flush_backlog(self.services.writer, self.log, view):
+                return
+            if not self._may_be_full():
                 return
             context = await asyncio.to_thread(self._build_context)
             if context.tokens >= self.services.budget.flush_at and await prune(self.services, self.log):

@@ -26,10 +26,9 @@ from kept.config import Config, QuerySettings
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.file_lock import locked
-from kept.grades import grade_of
 from kept.indexing.note_rows import note_timestamp_ms
 from kept.limits import is_amount, one_line, time_from_ms, utf8_safe
-from kept.records import Dropped, Filter, Hit, ScorePart, SearchResult, SourceFile
+from kept.records import Dropped, Filter, Hit, ScorePart, SearchResult, SourceFile, grade_of
 from kept.search.query import parse_query
 from kept.search.selection import make_snippet
 from kept.values import frozen

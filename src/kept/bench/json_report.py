@@ -10,7 +10,7 @@ from kept.bench.measurement import FigureSummary, SetMeasurement
 from kept.bench.metrics import FIGURES
 from kept.bench.query_runner import KEPT
 from kept.bench.threshold import ALLOWED_LOST, REQUIRED_REFUSED, ThresholdPoint
-from kept.grades import LIKELY_FROM
+from kept.records import LIKELY_FROM
 
 
 def sets_shape(measurements: Sequence[SetMeasurement], *, jobs: int) -> dict[str, Any]:

@@ -36,9 +36,9 @@ from kept.bench.threshold import (
 )
 from kept.config import Config
 from kept.embedding.base import Embedder
-from kept.grades import GRADES, LIKELY_FROM, Grade
 from kept.limits import estimate_tokens
 from kept.memory import Memory
+from kept.records import GRADES, LIKELY_FROM, Grade
 from kept.reports import Status
 from kept.values import frozen
 

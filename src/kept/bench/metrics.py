@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from kept.grades import Grade
+from kept.records import Grade
 from kept.values import frozen
 
 BUDGET_TOKENS = 2_000

@@ -19,8 +19,8 @@ from kept.bench.svg_plot import Plot, draw_plot
 from kept.bench.threshold import ALLOWED_LOST, REQUIRED_REFUSED
 from kept.durable import write_atomic
 from kept.errors import UsageError
-from kept.grades import GRADES
 from kept.limits import printable_line
+from kept.records import GRADES
 
 PAGE = "index.html"
 _GENERATOR = '<meta name="generator" content="kept bench">'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kept.bench.curves import TOKEN_BUDGETS
 from kept.bench.measurement import SetMeasurement
 from kept.bench.svg_plot import Plot, PlotBar, PlotLine, PlotMark, PlotPoint
-from kept.grades import LIKELY_FROM, STRONG_FROM
+from kept.records import LIKELY_FROM, STRONG_FROM
 
 _SCORE_TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 THRESHOLD_LABELS = {

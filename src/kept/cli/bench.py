@@ -15,7 +15,7 @@ from kept.cli.command_arguments import setting_pairs
 from kept.cli.output import bars, console, echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
-from kept.grades import GRADES, LIKELY_FROM
+from kept.records import GRADES, LIKELY_FROM
 from kept.tools.record_json import to_json
 from kept.wording import plural, size_text
 

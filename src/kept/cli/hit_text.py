@@ -8,8 +8,7 @@ from typing import Any
 
 from kept.cli.output import printable, style, use_colour
 from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
-from kept.grades import Grade
-from kept.records import Hit, Occurrence, cite
+from kept.records import Grade, Hit, Occurrence, cite
 from kept.search.hit_display import day_and_time, hit_headings, is_match, snippet_lines, split_matches, time_text
 from kept.wording import plural
 

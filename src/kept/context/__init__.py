@@ -2,6 +2,6 @@
 
 ``view`` selects the messages since the last compaction; ``model_turns`` converts them to the model's turns, and
 ``context`` assembles the request within a budget. ``fence`` marks text from others as data. ``compaction_plan`` chooses
-what a compaction removes, and renders that for summaries. ``prompt_files`` chooses what of the workspace files fits,
-``shortening`` cuts long texts, ``pruning`` drops old tool results, and ``context_parts`` records what a request had.
+what a compaction removes, and renders that for summaries. ``shortening`` chooses what of the workspace files
+fits, and cuts long texts; ``pruning`` drops old tool results, and ``context_parts`` records what a request had.
 """

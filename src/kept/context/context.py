@@ -17,8 +17,7 @@ from kept.config.schema import CompactionSettings, ContextSettings, usable_token
 from kept.context.context_parts import ContextParts
 from kept.context.fence import Fence, clean_line, make_fence
 from kept.context.model_turns import NAME_CHARS, TurnOptions, iter_user_parts, make_turns, merge_turns
-from kept.context.prompt_files import WorkspaceFile, choose_shown
-from kept.context.shortening import TrimmedText, shorten
+from kept.context.shortening import TrimmedText, WorkspaceFile, choose_shown, shorten
 from kept.context.view import GROUP, ConversationView
 from kept.limits import estimate_tokens
 from kept.llm.base import (

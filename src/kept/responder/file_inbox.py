@@ -1,16 +1,25 @@
-"""The inbox of one home, in a file. Only one process has it open for writing: it holds the gateway's lock."""
+"""The inbox of one home, in a file: one JSON record per line, appended durably and checked when it is read.
+
+Only one process has it open for writing: it holds the gateway's lock.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator
 
 from kept.clock import Clock
-from kept.damaged_records import Fault
-from kept.errors import WriteFailed
+from kept.damaged_records import Fault, move_torn_end, set_aside
+from kept.durable import append_durably, replace_erasing, write_atomic
+from kept.errors import ConfigError, WorkspaceError, WriteFailed
 from kept.responder.inbox import MAX_FINISHED_RUNS, REWRITE_AFTER_RUNS, Inbox
-from kept.responder.inbox_file import InboxFile, Record
-from kept.responder.inbox_records import received_record, run_records
+from kept.responder.inbox_records import Record, RecordValidator, parse_record, received_record, run_records
+
+VERSION = 1
+_HEADER: Record = {"type": "inbox", "version": VERSION}
+_MAX_LOGGED_FAULTS = 10
 
 log = logging.getLogger(__name__)
 
@@ -70,3 +79,83 @@ class FileInbox(Inbox):
             log.warning("old messages stay in the inbox (%s)", exc.message)
             return
         self._drop(dropped, names)
+
+
+class InboxFile:
+    """File of records. Only the process that holds the gateway's lock writes to it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.faults: list[Fault] = []
+        """Lines that the last `read` left out, and the reasons."""
+
+    def read(self, *, repair: bool = True) -> Iterator[Record]:
+        """Yield every valid record.
+
+        A last line without a line break was cut short by a kill, before its message was acknowledged: it is removed.
+        Other damaged lines are moved to a file beside this one and logged. Without ``repair``, both are only skipped.
+        """
+        data = self._read_bytes()
+        end = data.rfind(b"\n") + 1
+        if repair and end < len(data):
+            move_torn_end(self.path, end, data[end:])
+        damaged: list[bytes] = []
+        valid: list[bytes] = []
+        self.faults.clear()
+        validator = RecordValidator()
+        for number, line in enumerate(data[:end].splitlines(), 1):
+            record, reason = parse_record(line, validator)
+            if record is None:
+                damaged.append(line)
+                self.faults.append(Fault(self.path, number, reason))
+            elif record["type"] == "inbox":
+                self._check_version(record)
+            else:
+                valid.append(line)
+                yield record
+        if damaged and repair:
+            self._set_aside(damaged, valid)
+
+    def _read_bytes(self) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
+        except OSError as exc:
+            raise WorkspaceError(f"{self.path}: cannot be read ({exc.strerror}).") from exc
+
+    def _check_version(self, record: Record) -> None:
+        if record["version"] > VERSION:
+            raise ConfigError(
+                f"{self.path}: written by a later version of Kept.", hint="Upgrade Kept; nothing was changed."
+            )
+
+    def _set_aside(self, damaged: list[bytes], valid: list[bytes]) -> None:
+        """Move damaged lines out of the file. If that fails they stay, and the next `read` skips them again."""
+        for fault in self.faults[:_MAX_LOGGED_FAULTS]:
+            log.warning("%s", fault)
+        try:
+            beside = set_aside(self.path, damaged)
+            write_atomic(self.path, _encode([_HEADER]) + b"".join(line + b"\n" for line in valid))
+        except WriteFailed as exc:
+            log.warning("damaged lines stay in the inbox (%s)", exc.message)
+            return
+        log.warning("%s: moved %d damaged lines to %s", self.path, len(damaged), beside)
+
+    def append(self, record: Record) -> None:
+        """Add a record. It is on disk when this returns."""
+        append_durably(self.path, _encode([record] if os.path.exists(self.path) else [_HEADER, record]))
+
+    def rewrite(self, records: Iterable[Record], *, erase: bool = False) -> None:
+        """Replace the contents atomically. ``erase`` overwrites the old ones on disk."""
+        data = _encode([_HEADER, *records])
+        if erase:
+            replace_erasing(self.path, data)
+        else:
+            write_atomic(self.path, data)
+
+
+def _encode(records: Iterable[Record]) -> bytes:
+    # ASCII: a lone surrogate, which JSON allows, cannot be encoded in UTF-8.
+    return b"".join(json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n" for record in records)

@@ -19,8 +19,9 @@ from kept.damaged_records import Fault
 from kept.limits import is_time
 from kept.remote_errors import ConversationTaken
 from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_same
-from kept.responder.inbox_file import RUN_ID, Record
 from kept.responder.inbox_records import (
+    RUN_ID,
+    Record,
     advance,
     begun_record,
     blank_message,

@@ -1,4 +1,4 @@
-"""Records of an inbox: what happened to messages and runs, one step each.
+"""Records of an inbox: what happened to messages and runs, one step each. They are checked when they are read.
 
 received    a message was accepted
 edited      the sender changed its text before it was answered
@@ -16,13 +16,24 @@ cancelled   the answer is no longer wanted
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kept.agent.events import Inbound
+from kept.errors import SessionKeyInvalid
+from kept.limits import MAX_TOKENS, is_count, is_deep, is_time, strict_json
 from kept.responder.answer_run import AcceptedMessage, AnswerRun
-from kept.responder.inbox_file import RUN_ID, Record
 from kept.sessions.blanking import blank_tree
+from kept.sessions.session_key import parse_key
+
+Record = dict[str, Any]
+RUN_ID = "turn"
+"""Key of the id of an answer run in a record: the word that files have for it."""
+
+MAX_PARTS = 100_000
+"""Upper limit of the parts of a reply. A larger number is damage."""
+_MAX_DEPTH = 100
 
 
 def received_record(message: AcceptedMessage) -> Record:
@@ -127,3 +138,183 @@ def blank_message(message: AcceptedMessage, matches: Callable[[str], bool]) -> A
 def blank_run(run: AnswerRun, matches: Callable[[str], bool]) -> AnswerRun:
     parts = None if run.parts is None else tuple("" if matches(part) else part for part in run.parts)
     return replace(run, parts=parts, details=blank_tree(dict(run.details), matches))
+
+
+# checks of what is read
+
+
+def parse_record(line: bytes, validator: RecordValidator) -> tuple[Record | None, str]:
+    """Return a record, or None and the fault of the line.
+
+    A record can be applied without further checks: its fields have the right types, and the messages and runs that it
+    refers to were introduced by earlier records.
+    """
+    try:
+        record = strict_json.decode(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None, "it is not JSON"
+    if not isinstance(record, dict) or not isinstance(record.get("type"), str):
+        return None, "it is not a record"
+    reason = validator.find_fault(record)
+    return (record, "") if reason is None else (None, reason)
+
+
+IsValid = Callable[[Any], bool]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_part(value: Any) -> bool:
+    return is_count(value, MAX_PARTS)
+
+
+def _is_attempts(value: Any) -> bool:
+    return is_count(value, MAX_TOKENS)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= MAX_PARTS and all(isinstance(item, str) for item in value)
+
+
+def _are_ids(value: Any) -> bool:
+    return _are_texts(value) and value != [] and len(set(value)) == len(value)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and not is_deep(value, _MAX_DEPTH)
+
+
+def _is_moment(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and is_time(dt.datetime.fromisoformat(value))
+    except ValueError:
+        return False
+
+
+def _is_moment_or_none(value: Any) -> bool:
+    return value is None or _is_moment(value)
+
+
+def _is_key(value: Any) -> bool:
+    """Accept only full session keys: a damaged key may look like a short one."""
+    try:
+        return isinstance(value, str) and str(parse_key(value, agent_id="")) == value
+    except SessionKeyInvalid:
+        return False
+
+
+_PART: Mapping[str, IsValid] = {RUN_ID: _is_name, "part": _is_part}
+_FIELDS: Mapping[str, Mapping[str, IsValid]] = {
+    "inbox": {"version": is_count},
+    "received": {
+        "channel": _is_name,
+        "id": _is_name,
+        "key": _is_key,
+        "at": _is_moment,
+        "text": _is_text,
+        "sender": _is_text_or_none,
+        "timestamp": _is_moment_or_none,
+        "metadata": _is_object,
+    },
+    "edited": {"channel": _is_name, "id": _is_name, "text": _is_text},
+    "begun": {RUN_ID: _is_name, "channel": _is_name, "key": _is_key, "ids": _are_ids, "session": _is_text},
+    "answered": {
+        RUN_ID: _is_name,
+        "parts": _are_texts,
+        "push": _is_bool,
+        "entry": _is_text_or_none,
+        "error": _is_text_or_none,
+    },
+    "preview": {RUN_ID: _is_name, "message": _is_object},
+    "unpreviewed": _PART,
+    "sending": _PART,
+    "unsent": _PART,
+    "sent": _PART,
+    "unsure": _PART,
+    "cancelled": {RUN_ID: _is_name},
+}
+_BEGUN_AGAIN: Mapping[str, IsValid] = {RUN_ID: _is_name, "attempts": _is_attempts}
+_OPTIONAL: Mapping[str, IsValid] = {
+    "attempts": _is_attempts,
+    "reason": _is_text,
+    "details": _is_object,
+    "session": _is_text,
+}
+
+
+class RecordValidator:
+    """Checks records in the order of the file: a record may refer only to messages and runs of earlier records."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[str, str], str] = {}
+        """Conversation of each message, by channel and id."""
+        self._parts: dict[str, int] = {}
+        """Number of parts in the reply of each run, by the id of the run."""
+
+    def find_fault(self, record: Record) -> str | None:
+        """Return what is wrong with a record. If nothing is, remember what it introduces and return None."""
+        fields = self._fields_of(record)
+        if fields is None:
+            return "it is of no known type"
+        for name, is_valid in fields.items():
+            if name not in record:
+                return f"its '{name}' is missing"
+            if not is_valid(record[name]):
+                return f"its '{name}' is not what it should be"
+        for name, is_valid in _OPTIONAL.items():
+            if name in record and not is_valid(record[name]):
+                return f"its '{name}' is not what it should be"
+        return self._find_wrong_reference(record)
+
+    def _fields_of(self, record: Record) -> Mapping[str, IsValid] | None:
+        kind = record["type"]
+        if kind == "begun" and isinstance(record.get(RUN_ID), str) and record[RUN_ID] in self._parts:
+            return _BEGUN_AGAIN
+        return _FIELDS.get(kind)
+
+    def _find_wrong_reference(self, record: Record) -> str | None:
+        if (
+            "channel" in record
+            and "key" in record
+            and parse_key(record["key"], agent_id="").channel != record["channel"]
+        ):
+            return "its 'channel' is not that of its 'key'"
+        match record["type"]:
+            case "inbox":
+                return None
+            case "received":
+                self._keys[record["channel"], record["id"]] = record["key"]
+                return None
+            case "edited":
+                is_known = (record["channel"], record["id"]) in self._keys
+                return None if is_known else "the message that it is about is not there"
+            case "begun" if record[RUN_ID] not in self._parts:
+                if any(self._keys.get((record["channel"], name)) != record["key"] for name in record["ids"]):
+                    return "a message that it is about is not there"
+                self._parts[record[RUN_ID]] = 0
+                return None
+        return self._find_wrong_run(record)
+
+    def _find_wrong_run(self, record: Record) -> str | None:
+        run_id = record[RUN_ID]
+        if run_id not in self._parts:
+            return "the answer that it is about is not there"
+        if record["type"] == "answered":
+            self._parts[run_id] = len(record["parts"])
+        elif "part" in record and record["part"] >= self._parts[run_id]:
+            return "its 'part' is not one of the reply"
+        return None

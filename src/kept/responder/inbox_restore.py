@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name
-from kept.responder.inbox_file import Record
-from kept.responder.inbox_records import advance, received_record, run_records
+from kept.responder.inbox_records import Record, advance, received_record, run_records
 from kept.values import frozen
 
 

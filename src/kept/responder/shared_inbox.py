@@ -27,8 +27,15 @@ from kept.postgres.notifications import notify
 from kept.remote_errors import ConversationTaken
 from kept.responder.answer_run import AcceptedMessage, AnswerRun, check_same
 from kept.responder.inbox import MAX_FINISHED_RUNS, REWRITE_AFTER_RUNS, Inbox
-from kept.responder.inbox_file import RUN_ID, Record, RecordValidator, parse_record
-from kept.responder.inbox_records import advance, begun_record, received_record
+from kept.responder.inbox_records import (
+    RUN_ID,
+    Record,
+    RecordValidator,
+    advance,
+    begun_record,
+    parse_record,
+    received_record,
+)
 from kept.responder.inbox_restore import InboxContents, missing_records
 from kept.sessions.session_key import SessionKey
 

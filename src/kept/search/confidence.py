@@ -23,8 +23,7 @@ from dataclasses import replace
 from functools import partial
 from heapq import nlargest
 
-from kept.grades import LIKELY_FROM, STRONG_FROM
-from kept.records import ScorePart
+from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart
 from kept.search.candidates import Candidate
 from kept.search.keywords import WeightedTerm
 from kept.search.scores import PARTS_OUTSIDE_THRESHOLD, Scored

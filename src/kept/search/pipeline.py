@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from kept.config import QuerySettings
 from kept.embedding.base import BlendingEmbedder, Embedder
 from kept.errors import StoreDamaged
-from kept.grades import LIKELY_FROM, Grade, grade_of
 from kept.limits import time_from_ms
-from kept.records import Dropped, Filter, Hit, Occurrence, ScorePart, cite
+from kept.records import LIKELY_FROM, Dropped, Filter, Grade, Hit, Occurrence, ScorePart, cite, grade_of
 from kept.redact import redact
 from kept.remote_errors import EmbeddingError
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool

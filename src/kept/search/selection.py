@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 
-from kept.grades import GRADES, grade_of
-from kept.records import DropReason, Filter
+from kept.records import GRADES, DropReason, Filter, grade_of
 from kept.search.scores import Scored
 from kept.store.rows import ChunkRow
 from kept.values import frozen

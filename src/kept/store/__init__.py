@@ -6,7 +6,7 @@ replaces, with the vectors of chunks in `vectors`, and `file_list` lists its fil
 `repair` repairs it in the file or salvages the embeddings into a new one. `scrub` removes deleted text from the file.
 
 `protocol` says what a store provides, and `rows` are its values. `word_index` is the full-text search for `phrases`:
-`phrase_search` on disk with `fts5_query`, `listed_search` in memory with `word_lists` and `posting_lists`.
+`phrase_search` on disk with FTS5, `listed_search` in memory with `word_lists` and `posting_lists`.
 `memo` keeps what was worked out until the index changes. `vector_scan` finds the nearest vectors with the arithmetic of
 `vector_codes`. `filter_sql` is the SQL of a filter.
 `note_tables` has names, tags and links, `name_list` the names for completion.

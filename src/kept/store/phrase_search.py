@@ -1,4 +1,4 @@
-"""Finding the chunks with the phrases of a query, and counting the phrases in them, by full-text queries.
+"""Finding the chunks with the phrases of a query, and counting the phrases in them, by queries in the syntax of FTS5.
 
 `listed_search` does the same in memory, for a process that keeps searching.
 """
@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kept.records import Filter
-from kept.store.fts5_query import combine, either
 from kept.store.phrases import CONTEXT_WEIGHT, ROWS_BUDGET, TEXT_WEIGHT, CountedPhrase, KeywordMatch, rarest
 
 if TYPE_CHECKING:
     from kept.store.word_index import WordIndex
+from collections.abc import Iterable
+
+from kept.store.phrases import AllOf, Phrase
 
 _ONE_PASS = 25_000
 """Rows with a phrase of the query, up to which reading them all is faster than looking up each candidate."""
@@ -65,3 +67,25 @@ class PhraseSearch:
         if not rows:
             return [], 1.0
         return self._words.count_phrases(expression, rows, in_one_pass=in_one_pass, first=first)
+
+
+def quote(phrase: Phrase) -> str:
+    """Return a phrase, quoted so that no part of it is read as syntax."""
+    quoted = '"' + phrase.text.replace('"', '""') + '"'
+    return quoted + " *" if phrase.is_prefix else quoted
+
+
+def either(phrases: Iterable[CountedPhrase]) -> str:
+    """Return the expression that matches chunks with any of the phrases."""
+    return " OR ".join(quote(phrase.phrase) for phrase in phrases)
+
+
+def combine(groups: Sequence[Sequence[CountedPhrase]], *, match_all: bool) -> str:
+    """Return the expression that matches chunks with a phrase of every group, or of any group."""
+    parts = (f"({either(group)})" if len(group) > 1 else either(group) for group in groups if group)
+    return (" AND " if match_all else " OR ").join(parts)
+
+
+def every(query: AllOf) -> str:
+    expression = " AND ".join(map(quote, query.phrases))
+    return f"context : ({expression})" if query.in_context else expression

@@ -18,9 +18,8 @@ import apsw
 from kept.records import Filter
 from kept.sqlite import pack_rows
 from kept.store.filter_sql import filter_sql
-from kept.store.fts5_query import every, quote
 from kept.store.memo import StateMemo
-from kept.store.phrase_search import PhraseSearch
+from kept.store.phrase_search import PhraseSearch, every, quote
 from kept.store.phrases import AllOf, CountedPhrase, KeywordMatch, Phrase
 from kept.store.vector_scan import CHUNK_ORDER
 

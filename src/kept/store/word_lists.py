@@ -17,7 +17,7 @@ import numpy as np
 from kept.records import Filter
 from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.filter_sql import filter_sql
-from kept.store.fts5_query import either, quote
+from kept.store.phrase_search import either, quote
 from kept.store.phrases import CountedPhrase, KeywordMatch, Phrase
 from kept.store.posting_lists import (
     Array,

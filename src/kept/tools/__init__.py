@@ -9,7 +9,6 @@ functions          the tools as Python functions
 forget_tool        memory_forget, the only tool that removes something
 change_json, review_json
                    changes of notes, and those that wait for review, as data
-old_arguments      names of arguments that models know from OpenClaw
 
 >>> toolbox = Toolbox(memory, sessions)
 >>> outcome = toolbox.run("memory_search", {"query": "which port is staging on?"})

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from kept.config.search_settings import QuerySettings
 from kept.errors import UsageError
 from kept.records import SOURCES
-from kept.tools.old_arguments import translate_arguments
 from kept.tools.tool_outputs import (
     GET_OUTPUT,
     LIST_OUTPUT,
@@ -327,3 +326,31 @@ def _near(name: object, properties: dict[str, Schema]) -> str:
 def _takes(tool: Tool) -> str:
     names = ", ".join(tool.parameters["properties"])
     return f"It takes: {names}." if names else "It takes no arguments."
+
+
+_NAMES: dict[str, dict[str, str]] = {
+    "memory_search": {"topK": "maxResults", "limit": "maxResults", "sessionKey": "session"},
+    "memory_get": {"file": "path", "relPath": "path", "startLine": "from"},
+}
+_DAILY = "daily"
+"""File that stood for the log of a day."""
+
+
+def translate_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with their present names. A name that is given twice keeps the present one."""
+    names = _NAMES.get(tool, {})
+    present = {name: value for name, value in arguments.items() if name not in names and name != "endLine"}
+    for old, name in names.items():
+        if old in arguments:
+            present.setdefault(name, arguments[old])
+    if "endLine" in arguments and tool != "memory_get":
+        present["endLine"] = arguments["endLine"]
+    elif isinstance(arguments.get("endLine"), int) and "lines" not in present:
+        first = present.get("from")
+        present["lines"] = arguments["endLine"] - (first if isinstance(first, int) else 1) + 1
+    if tool == "memory_get" and present.get("path") == _DAILY:
+        del present["path"]
+        present.setdefault("date", "today")
+    elif tool == "memory_get" and "file" in arguments and present.get("date") is not None:
+        del present["date"]  # a date belonged to the daily file only
+    return present

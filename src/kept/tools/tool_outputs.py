@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.grades import GRADES
+from kept.records import GRADES
 from kept.tools.tool_schema import Schema, closed, many, number, or_null, text, whole
 
 DEGRADED = many({"type": "string"}, "Problems during this call, in words; empty if there were none.")

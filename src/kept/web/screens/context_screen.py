@@ -7,7 +7,7 @@ import asyncio
 from starlette.responses import Response
 
 from kept.agent.agent import Agent
-from kept.agent.turn_context import ContextPreview
+from kept.agent.material import ContextPreview
 from kept.errors import KeptError
 from kept.llm.base import TextPart, ToolOutput, ToolUse, Turn
 from kept.responder.local_conversation import DEFAULT_CONVERSATION, find_conversation
