@@ -27,7 +27,7 @@ from kept.llm.base import (
 )
 from kept.remote_errors import BudgetExhausted
 from kept.reports import ModelSpending
-from kept.spans import SpanHandle, span
+from kept.spans import span
 
 BACKGROUND_SHARE = 0.8
 """Share of a day's budget that flushes and summaries may use; the rest is for replies."""
@@ -45,39 +45,34 @@ class MeteredChat(ModelWrapper):
         self._budget = budget_tokens
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
-        with span("model_call", provider=self.provider, model=self.name, purpose=request.purpose) as measured:
-            async with aclosing(self._stream(request, measured)) as events:
-                async for event in events:
-                    yield event
-
-    async def _stream(self, request: ChatRequest, measured: SpanHandle) -> AsyncGenerator[ModelEvent, None]:
         estimate = count_tokens(request)
-        day = await asyncio.to_thread(self._begin, request.purpose, estimate)
         usage: ModelUsage | None = None
         output_tokens = 0
-        try:
-            async with aclosing(self._model.stream(request)) as events:
-                async for event in events:
-                    if isinstance(event, Finished):
-                        usage = event.usage
-                    elif isinstance(event, TextDelta):
-                        output_tokens += estimate_tokens(event.text)
-                    yield event
-        finally:
-            # An answer that broke off after some text has been charged for; a call that failed at once has not.
-            actual = usage or ModelUsage(estimate if output_tokens else 0, output_tokens)
-            measured.set(input_tokens=actual.input, output_tokens=actual.output, ok=usage is not None)
-            spending = ModelSpending(
-                self.provider,
-                self.name,
-                request.purpose,
-                day,
-                input=actual.input - estimate,
-                output=actual.output,
-                cached=actual.cached,
-                failures=int(usage is None),
-            )
-            await asyncio.shield(asyncio.to_thread(self._record, spending))
+        with span("model_call", provider=self.provider, model=self.name, purpose=request.purpose) as measured:
+            day = await asyncio.to_thread(self._begin, request.purpose, estimate)
+            try:
+                async with aclosing(self._model.stream(request)) as events:
+                    async for event in events:
+                        if isinstance(event, Finished):
+                            usage = event.usage
+                        elif isinstance(event, TextDelta):
+                            output_tokens += estimate_tokens(event.text)
+                        yield event
+            finally:
+                # An answer that broke off after some text has been charged for; a call that failed at once has not.
+                actual = usage or ModelUsage(estimate if output_tokens else 0, output_tokens)
+                measured.set(input_tokens=actual.input, output_tokens=actual.output, ok=usage is not None)
+                spending = ModelSpending(
+                    self.provider,
+                    self.name,
+                    request.purpose,
+                    day,
+                    input=actual.input - estimate,
+                    output=actual.output,
+                    cached=actual.cached,
+                    failures=int(usage is None),
+                )
+                await asyncio.shield(asyncio.to_thread(self._record, spending))
 
     async def close(self) -> None:
         await self._model.close()

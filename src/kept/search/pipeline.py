@@ -162,7 +162,11 @@ def _rank(
     exact = ExactMatch(query)
     exact_rows = exact.find_rows(index.words, filters)
     pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows)
-    marked = [row for row, chunk in pool.chunks.items() if _may_have_ended(chunk)]
+    marked = [
+        row
+        for row, chunk in pool.chunks.items()
+        if chunk.source == "memory" and (may_be_marked(chunk.text) or may_be_marked(chunk.heading))
+    ]
     if len(marked) > _MANY_MARKED:  # many versions of a fact may have crowded out the one that holds
         pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows, limit=_VERSIONS)
     questions = find_repeated_questions(pool, query.text)
@@ -219,10 +223,6 @@ def _end_of_past(periods: Sequence[Period], now_ms: int) -> int | None:
 
     end_ms = to_ms(max(periods, key=lambda period: period.weight).end)
     return end_ms if end_ms <= now_ms else None
-
-
-def _may_have_ended(chunk: ChunkRow) -> bool:
-    return chunk.source == "memory" and (may_be_marked(chunk.text) or may_be_marked(chunk.heading))
 
 
 def _text_of(pool: CandidatePool, row: int) -> str:
@@ -288,7 +288,19 @@ def _make_result(
 
     def make_hit(scored: Scored, window: Sequence[ChunkRow], further: tuple[Hit, ...] = ()) -> Hit:
         row = scored.candidate.row
-        hit = _make_scored_hit(scored, window, index_path, titles)
+        hit = _make_hit(
+            window,
+            row,
+            index_path,
+            score=scored.score,
+            grade=grade_of(scored.relevance),
+            vector_score=scored.vector,
+            text_score=scored.text,
+            matched=scored.candidate.matched,
+            other_words=_spellings(scored.candidate.expansions),
+            parts=scored.parts(),
+            titles=titles,
+        )
         hit = ranking.facts.complete(hit, row) if ranking.facts else hit
         also_in = [_occurrence(chunks[other]) for other in selection.also_in.get(row, ())]
         older = [_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in shown]
@@ -311,22 +323,6 @@ def _make_result(
     for chunk in (chunks[row] for row in sorted(ranking.questions)):
         dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), 0.0, "asks the same"))
     return IndexSearchResult(tuple(hits), tuple(dropped), degraded)
-
-
-def _make_scored_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str, titles: Mapping[str, str]) -> Hit:
-    return _make_hit(
-        window,
-        scored.candidate.row,
-        index_path,
-        score=scored.score,
-        grade=grade_of(scored.relevance),
-        vector_score=scored.vector,
-        text_score=scored.text,
-        matched=scored.candidate.matched,
-        other_words=_spellings(scored.candidate.expansions),
-        parts=scored.parts(),
-        titles=titles,
-    )
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:
