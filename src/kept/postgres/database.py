@@ -91,10 +91,11 @@ class Database:
             yield connection
 
     @contextmanager
-    def writing(self, *, timeout_s: float | None = None) -> Iterator[Connection]:
-        """Run a transaction. ``timeout_s`` is the limit of each of its statements, if it needs more than usual."""
+    def writing(self, *, timeout_s: float | None = None, idle_s: float | None = None) -> Iterator[Connection]:
+        """Run a transaction. ``timeout_s`` is the limit of each of its statements, and ``idle_s`` of the time between
+        two of them, if they are other than usual."""
         self._check()
-        with self._transaction("BEGIN", timeout_s=timeout_s) as connection:
+        with self._transaction("BEGIN", timeout_s=timeout_s, idle_s=idle_s) as connection:
             yield connection
 
     @contextmanager
@@ -123,14 +124,16 @@ class Database:
                 connection.close()
 
     @contextmanager
-    def _transaction(self, begin: str, *, timeout_s: float | None = None) -> Iterator[Connection]:
+    def _transaction(
+        self, begin: str, *, timeout_s: float | None = None, idle_s: float | None = None
+    ) -> Iterator[Connection]:
+        limits = {"statement_timeout": timeout_s, "idle_in_transaction_session_timeout": idle_s}
+        settings = [
+            f"SET LOCAL {name} = {limit_s * 1000:.0f}" for name, limit_s in limits.items() if limit_s is not None
+        ]
         with self._connection() as connection:
-            connection.execute(begin)
+            connection.execute("; ".join((begin, *settings)).encode())  # together, which saves a way to the server
             try:
-                if timeout_s is not None:
-                    connection.execute(
-                        "SELECT set_config('statement_timeout', %s, true)", [str(round(timeout_s * 1000))]
-                    )
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:  # also KeyboardInterrupt: locks must not stay

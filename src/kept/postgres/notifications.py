@@ -29,10 +29,14 @@ def _channel(schema: str) -> str:
     return name if len(name.encode()) <= _MAX_CHANNEL else f"kept_{hashlib.sha256(schema.encode()).hexdigest()[:40]}"
 
 
+def make_notice(schema: str, topic: str, *, by: str) -> tuple[str, str]:
+    """Return the arguments of ``pg_notify`` for a statement that tells the others of a change."""
+    return _channel(schema), json.dumps({"topic": topic, "by": by})
+
+
 def notify(connection: Connection, schema: str, topic: str, *, by: str) -> None:
     """Tell the others that something changed. They are told when the transaction commits."""
-    payload = json.dumps({"topic": topic, "by": by})
-    connection.execute("SELECT pg_notify(%s, %s)", [_channel(schema), payload])
+    connection.execute("SELECT pg_notify(%s, %s)", make_notice(schema, topic, by=by))
 
 
 class Listener:

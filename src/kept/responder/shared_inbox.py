@@ -23,7 +23,7 @@ from kept.damaged_records import Fault
 from kept.errors import StoreError, WriteFailed
 from kept.postgres.database import SERVER_START, Connection, Database
 from kept.postgres.leases import process_name, take_lease
-from kept.postgres.notifications import notify
+from kept.postgres.notifications import make_notice, notify
 from kept.remote_errors import ConversationTaken
 from kept.responder.answer_run import AcceptedMessage, AnswerRun, check_same
 from kept.responder.inbox import MAX_FINISHED_RUNS, REWRITE_AFTER_RUNS, Inbox
@@ -41,12 +41,22 @@ from kept.sessions.session_key import SessionKey
 
 LEASE_S = 15.0
 _TIMEOUT_S = 10.0
-_FREE = """
-SELECT key FROM conversations
-LEFT JOIN leases ON name = 'process ' || conversations.owner AND expires > clock_timestamp()
-WHERE agent = %s AND key = ANY(%s) AND (name IS NULL OR conversations.owner = %s) FOR UPDATE OF conversations
+_LOCK_FREE = """
+SELECT key FROM conversations WHERE agent = %s AND key = ANY(%s) ORDER BY key FOR UPDATE SKIP LOCKED
 """
-
+# In a statement of its own: one that waits for a row sees the new owner, but only the leases of before.
+_TAKE = """
+UPDATE conversations SET owner = %(me)s WHERE agent = %(agent)s AND key = ANY(%(keys)s) AND NOT EXISTS
+(SELECT 1 FROM leases WHERE name = 'process ' || conversations.owner AND name <> 'process ' || %(me)s
+AND expires > clock_timestamp()) RETURNING key
+"""
+# One statement, since a transaction that holds the inbox should be short.
+_ADD = """
+WITH added AS (INSERT INTO inbox_records (agent, seq, kind, channel, name, record)
+  SELECT %s, %s + number, kind, channel, name, record
+  FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) WITH ORDINALITY v(kind, channel, name, record, number))
+UPDATE inboxes SET seq = %s WHERE agent = %s RETURNING pg_notify(%s, %s)
+"""
 _POSITION = f"SELECT seq, epoch, {SERVER_START} FROM inboxes WHERE agent = %s"
 
 log = logging.getLogger(__name__)
@@ -105,14 +115,22 @@ class SharedInbox(Inbox):
         wanted = [*keys]
         if not wanted:
             return []
-        with self._turn, self._locked_inbox() as (connection, _):
-            free = {key for (key,) in connection.execute(_FREE, [self.agent, wanted, self.owner]).fetchall()}
-            connection.execute(
-                "UPDATE conversations SET owner = %s WHERE agent = %s AND key = ANY(%s)",
-                [self.owner, self.agent, [*free]],
-            )
-        self._owned |= free
-        return [key for key in wanted if key in free]
+        with self._turn, self._writing() as connection:
+            # A conversation that another gateway takes, or writes to, is not free: nobody waits for it.
+            rows = connection.execute(_LOCK_FREE, [self.agent, wanted]).fetchall()
+            taken = self._take(connection, [key for (key,) in rows])
+            position = connection.execute(_POSITION, [self.agent]).fetchone()
+            if taken and position:
+                self._read_records(connection, *position)  # what the last owner has recorded
+        self._owned |= taken
+        return [key for key in wanted if key in taken]
+
+    def _take(self, connection: Connection, keys: list[str]) -> set[str]:
+        """Take those of some conversations, whose rows are locked, that no living gateway has. Return them."""
+        if not keys:
+            return set()
+        values = {"me": self.owner, "agent": self.agent, "keys": keys}
+        return {str(key) for (key,) in connection.execute(_TAKE, values).fetchall()}
 
     def renew(self) -> set[str]:
         """Renew the lease of this gateway. Return the conversations that it has lost."""
@@ -130,7 +148,7 @@ class SharedInbox(Inbox):
         """End the lease of this gateway, so that the others need not wait for that."""
         with self._turn, self._writing() as connection:
             connection.execute("DELETE FROM leases WHERE name = %s AND owner = %s", [self._lease, self.owner])
-            self._notify(connection)
+            notify(connection, self.database.schema, inbox_topic(self.agent), by=self.owner)
         self._owned.clear()
 
     @property
@@ -177,8 +195,8 @@ class SharedInbox(Inbox):
             self._server_start = server_start
             return
         rows = connection.execute(
-            "SELECT seq, record FROM inbox_records WHERE agent = %s AND seq > %s ORDER BY seq",
-            [self.agent, self._seq if is_same else 0],
+            "SELECT seq, record FROM inbox_records WHERE agent = %s AND seq > %s AND seq <= %s ORDER BY seq",
+            [self.agent, self._seq if is_same else 0, seq],
         ).fetchall()
         with self._lock:
             if not is_same:
@@ -216,7 +234,6 @@ class SharedInbox(Inbox):
                 self._insert(connection, records, seq)
                 for key in {record["key"] for record in records if record["type"] == "received"}:
                     self._claim_new(connection, key)
-                self._notify(connection)
         if records:
             log.warning("another database server lacked %d records of the inbox; they are recorded again", len(records))
         self._apply_own(records, seq)
@@ -276,7 +293,6 @@ class SharedInbox(Inbox):
                 record = make()
                 if record is not None:
                     self._insert(connection, [record], seq)
-                    self._notify(connection)
             if record is not None:
                 self._apply_own([record], seq)
                 self._drop_old_runs()
@@ -290,41 +306,32 @@ class SharedInbox(Inbox):
             self._seq = seq + len(records)
 
     def _insert(self, connection: Connection, records: list[Record], seq: int) -> None:
-        rows = [
-            (
-                self.agent,
-                number,
-                record["type"],
-                record.get("channel"),
-                record.get("id") or record[RUN_ID],
-                _text(record),
-            )
-            for number, record in enumerate(records, seq + 1)
+        columns = [
+            [record["type"] for record in records],
+            [record.get("channel") for record in records],
+            [record.get("id") or record[RUN_ID] for record in records],
+            [_text(record) for record in records],
         ]
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO inbox_records (agent, seq, kind, channel, name, record) VALUES (%s, %s, %s, %s, %s, %s)",
-                rows,
-            )
-        connection.execute("UPDATE inboxes SET seq = %s WHERE agent = %s", [seq + len(records), self.agent])
+        topic = make_notice(self.database.schema, inbox_topic(self.agent), by=self.owner)
+        connection.execute(_ADD, [self.agent, seq, *columns, seq + len(records), self.agent, *topic])
 
     def _claim_new(self, connection: Connection, key: str) -> None:
         """Take the conversation of a message, unless a living gateway has it."""
+        if key in self._owned and self._is_owner(connection, key):
+            return
         connection.execute(
             "INSERT INTO conversations (agent, key, owner) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
             [self.agent, key, self.owner],
         )
-        if key in self._owned and not self._is_owner(connection, key):
-            self._owned.discard(key)  # another gateway has taken it; this one learns that here
-        elif key not in self._owned and connection.execute(_FREE, [self.agent, [key], self.owner]).fetchone():
-            connection.execute(
-                "UPDATE conversations SET owner = %s WHERE agent = %s AND key = %s", [self.owner, self.agent, key]
-            )
+        if self._is_owner(connection, key) or self._take(connection, [key]):
             self._owned.add(key)
+        else:
+            self._owned.discard(key)  # another gateway has taken it; this one may learn that here
 
     def _is_owner(self, connection: Connection, key: str) -> bool:
+        """Return whether this gateway answers a conversation. Nobody can take it before the transaction ends."""
         row = connection.execute(
-            "SELECT owner FROM conversations WHERE agent = %s AND key = %s", [self.agent, key]
+            "SELECT owner FROM conversations WHERE agent = %s AND key = %s FOR UPDATE", [self.agent, key]
         ).fetchone()
         return row == (self.owner,)
 
@@ -363,13 +370,9 @@ class SharedInbox(Inbox):
                 connection.execute("DELETE FROM inbox_records WHERE agent = %s", [self.agent])
                 connection.execute("UPDATE inboxes SET epoch = epoch + 1 WHERE agent = %s", [self.agent])
                 self._insert(connection, records, seq)
-                self._notify(connection)
             self._use_blanked(blanked)
             self._seq, self._epoch = seq + len(records), self._epoch + 1
         return blanked.count
-
-    def _notify(self, connection: Connection) -> None:
-        notify(connection, self.database.schema, inbox_topic(self.agent), by=self.owner)
 
     # transactions
 
@@ -386,18 +389,16 @@ class SharedInbox(Inbox):
 
     def _lock_inbox(self, connection: Connection) -> int:
         """Lock the row of the inbox, and apply all records. Return the number of the last one."""
-        connection.execute("INSERT INTO inboxes (agent) VALUES (%s) ON CONFLICT DO NOTHING", [self.agent])
-        row = connection.execute(f"{_POSITION} FOR UPDATE", [self.agent]).fetchone()
-        assert row is not None  # nobody deletes it
+        while (row := connection.execute(f"{_POSITION} FOR UPDATE", [self.agent]).fetchone()) is None:
+            connection.execute("INSERT INTO inboxes (agent) VALUES (%s) ON CONFLICT DO NOTHING", [self.agent])
         self._read_records(connection, *row)
         return int(row[0])
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         try:
-            with self.database.writing(timeout_s=_TIMEOUT_S) as connection:
-                # A gateway that is stopped in the middle must not keep the others waiting.
-                connection.execute("SELECT set_config('idle_in_transaction_session_timeout', '10s', true)")
+            # A gateway that is stopped in the middle must not keep the others waiting.
+            with self.database.writing(timeout_s=_TIMEOUT_S, idle_s=_TIMEOUT_S) as connection:
                 yield connection
         except StoreError as exc:
             raise _as_write_failed(exc) from exc
