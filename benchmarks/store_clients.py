@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime as dt
 import json
 import os
 import subprocess
@@ -28,7 +27,6 @@ from benchmarks.corpus import SEED, Corpus
 from benchmarks.server_clock import ServerClock, cpu_s, memory_bytes
 from benchmarks.serving import ACCEPT, send, start
 from kept import Memory
-from kept.access_tokens import TokenBookFile, make_token
 from kept.errors import KeptError
 
 SECONDS = 30.0
@@ -57,17 +55,23 @@ def percentile(ordered: Sequence[float], share: int) -> float:
 def ask_server(
     workspace: str, home: str, environment: dict[str, str], server: ServerClock, questions: list[str], clients: int
 ) -> ClientRun:
-    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
-    token, secret = make_token(f"bench-{os.getpid()}", ("read",), now)
-    TokenBookFile(home).change(lambda book: book.with_token(token, now))
     with tempfile.TemporaryDirectory(prefix="kept-clients-") as place:
         env = {"PATH": os.environ["PATH"], "HOME": place, "KEPT_HOME": home, "KEPT_WORKSPACE": workspace, **environment}
+        secret = _create_token(env)
         process, url = start(env)
         try:
             return asyncio.run(_ask_server(url, process.pid, server, secret, questions, clients))
         finally:
             process.terminate()
             process.wait()
+
+
+def _create_token(env: dict[str, str]) -> str:
+    name = f"bench-{time.time_ns():x}"
+    kept = os.path.join(os.path.dirname(sys.executable), "kept")
+    command = [kept, "token", "create", name, "--scope", "read", "--expires", "1d", "--json"]
+    created = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env)
+    return str(json.loads(created.stdout)["secret"])
 
 
 async def _ask_server(

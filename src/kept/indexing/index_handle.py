@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from kept.store.protocol import StoredIndex
 
 
-RESCAN_AFTER_S = 5.0
+RESCAN_AFTER_S, RESCAN_AT_LATEST_S = 5.0, 300.0
 """The kernel does not see every change (such as another machine's, on a network file system), so its signal is
-trusted for a limited time."""
+trusted for a limited time. It does see those on disks of this machine: there, a scan that takes long is put off."""
+_RESCAN_SHARE = 200
+"""Then, a scan takes at most so small a part of the time."""
 
 MAX_CHUNKS_EMBEDDED_BY_SEARCH = 50
 """A search embeds at most this many chunks again because a slow model was chosen. A larger index answers with the old
@@ -308,6 +310,7 @@ class Freshness:
         self._signal: ChangeSignal | None = None
         self._scanned_before = False
         self._scanned_at = 0.0
+        self._trusted_s = RESCAN_AFTER_S
         self._transcripts: dict[str, SourceFile] = {}
         """As the last scan saw them, by path."""
         self._changed: set[str] = set()
@@ -321,7 +324,7 @@ class Freshness:
         if not self.in_step or self._signal is None or not self._signal.available:
             return False
         self._changed |= self._signal.read_changes()
-        if ANY_FILE in self._changed or time.monotonic() - self._scanned_at > RESCAN_AFTER_S:
+        if ANY_FILE in self._changed or time.monotonic() - self._scanned_at > self._trusted_s:
             self.in_step = False
             return False
         transcript = self._transcripts.get(growing or "")
@@ -347,10 +350,14 @@ class Freshness:
         if self._signal is not None:
             self._signal.read_changes()  # discard: the scan sees everything up to now
         self._changed.clear()
-        self._scanned_at = time.monotonic()
+        self._scanned_at, started = time.monotonic(), time.thread_time()
         result = scan()
+        took_s = time.thread_time() - started
         while self._signal is not None and self._signal.watch(result.folders):
             result = scan()  # a folder that was not watched yet may have changed while it was read
+        self._trusted_s = RESCAN_AFTER_S
+        if self._signal is not None and self._signal.sees_all and not result.has_linked:
+            self._trusted_s = min(max(RESCAN_AFTER_S, _RESCAN_SHARE * took_s), RESCAN_AT_LATEST_S)
         self._transcripts = {file.path: file for file in result.files if file.source == "sessions"}
         return result
 

@@ -53,6 +53,7 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
         notes.files + transcripts.files,
         notes.problems + transcripts.problems,
         notes.folders + transcripts.folders,
+        notes.has_linked,
     )
 
 

@@ -41,6 +41,8 @@ class Scan:
     problems: tuple[Problem, ...]
     folders: tuple[str, ...]
     """Every folder that was listed. A watcher has to watch these."""
+    has_linked: bool = False
+    """Whether a note has a second name, under which it may change where nobody watches."""
 
 
 def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
@@ -54,7 +56,7 @@ def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
             walk.folder(os.path.join(workspace.root, MEMORY_FOLDER))
         for extra in workspace.extra_paths:
             walk.extra(extra)
-    return Scan(tuple(walk.files.values()), tuple(walk.problems), tuple(walk.folders))
+    return Scan(tuple(walk.files.values()), tuple(walk.problems), tuple(walk.folders), walk.has_linked)
 
 
 class _Walk:
@@ -66,6 +68,7 @@ class _Walk:
         self.files: dict[tuple[int, int], SourceFile] = {}
         self.problems: list[Problem] = []
         self.folders: list[str] = []
+        self.has_linked = False
         self.rules: IgnoreRules | None = None
         """Patterns that leave out files and folders, during the walk through a vault."""
 
@@ -186,6 +189,8 @@ class _Walk:
             return
         if not (0 <= mtime_ns <= INT64_MAX and 0 <= ctime_ns <= INT64_MAX):
             mtime_ns, ctime_ns = int64(mtime_ns), int64(ctime_ns)
+        if state.st_nlink > 1:
+            self.has_linked = True
         file = SourceFile(cited, absolute, "memory", size, mtime_ns, ctime_ns)
         self.files.setdefault((state.st_dev, state.st_ino), file)
 
@@ -229,6 +234,10 @@ class ChangeSignal:
         self._endings = endings
         self._inotify: INotify | None = None
         self._watched: set[str] = set()
+        self._tops: dict[str, tuple[int, int]] = {}
+        """Device and inode of each watched folder whose parent is not watched: the parent may be moved unnoticed."""
+        self.sees_all = False
+        """Whether the folders are on disks of this machine, so that the kernel sees every change."""
         if sys.platform == "linux":
             try:
                 from inotify_simple import INotify
@@ -261,7 +270,17 @@ class ChangeSignal:
             except OSError:
                 self.close()  # the limit of watches is reached; a partial signal is useless
                 return False
+        self._note_places()
         return True
+
+    def _note_places(self) -> None:
+        from kept.workspace.local_disks import are_local
+
+        self._tops.clear()
+        for folder in self._watched:
+            if os.path.dirname(folder) not in self._watched and (place := _place(folder)):
+                self._tops[folder] = place
+        self.sees_all = are_local(self._watched)
 
     def read_changes(self) -> set[str]:
         """Return the names of notes and transcripts that changed since the last call, without their folders.
@@ -273,6 +292,9 @@ class ChangeSignal:
         from inotify_simple import flags
 
         changes: set[str] = set()
+        if any(_place(folder) != place for folder, place in self._tops.items()):
+            changes.add(ANY_FILE)
+            self._watched.clear()
         for event in self._inotify.read(timeout=0):
             about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
             if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
@@ -289,3 +311,14 @@ class ChangeSignal:
             self._inotify.close()
             self._inotify = None
         self._watched.clear()
+        self._tops.clear()
+        self.sees_all = False
+
+
+def _place(folder: str) -> tuple[int, int] | None:
+    """Return device and inode of a folder, or None if it is gone."""
+    try:
+        state = os.lstat(folder)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
