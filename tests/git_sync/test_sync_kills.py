@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
-from kept import git_command
-from kept.errors import KeptError
-from tests.support.sync_hosts import SyncHost, connect_team, git, settle
+from tests.support.sync_hosts import connect_team, git, killed_at, settle
 
 pytestmark = pytest.mark.kills
 
-STEPS = ("replace", "fsync", "unlink")
 EVERY = 4
 """Of all points, every so many is a point to kill at. The first differs from round to round."""
-
-
-def killed_at(host: SyncHost, point: int) -> bool:
-    """Synchronise in a process that is killed when it starts git, or changes a file, for the ``point``-th time."""
-    child = os.fork()
-    if child == 0:
-        calls = iter(range(point - 1))
-
-        def watched(original):
-            def call(*args, **kwargs):
-                if next(calls, None) is None:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return original(*args, **kwargs)
-
-            return call
-
-        try:
-            for step in STEPS:
-                setattr(os, step, watched(getattr(os, step)))
-            git_command.subprocess.Popen = watched(git_command.subprocess.Popen)
-            host.run()
-        except KeptError:
-            pass
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def test_kills_at_every_kind_of_moment_lose_nothing(tmp_path: Path):

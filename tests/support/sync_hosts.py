@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from kept import git_command
 from kept.clock import SystemClock
 from kept.config import load_config
 from kept.durable import is_temporary
+from kept.errors import KeptError
 from kept.git_sync.git_sync import GitSync
 from kept.git_sync.sync_report import GitSyncReport
 from kept.git_sync.sync_setup import connect_workspace
@@ -83,3 +87,29 @@ def settle(hosts: list[SyncHost]) -> None:
     """Synchronise until every machine has everything."""
     for host in (*hosts, *hosts):
         host.run()
+
+
+def killed_at(host: SyncHost, point: int) -> bool:
+    """Synchronise in a process that is killed when it starts git, or changes a file, for the ``point``-th time."""
+    child = os.fork()
+    if child == 0:
+        calls = iter(range(point - 1))
+
+        def watched(original):
+            def call(*args, **kwargs):
+                if next(calls, None) is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return original(*args, **kwargs)
+
+            return call
+
+        try:
+            for step in ("replace", "fsync", "unlink"):
+                setattr(os, step, watched(getattr(os, step)))
+            git_command.subprocess.Popen = watched(git_command.subprocess.Popen)
+            host.run()
+        except KeptError:
+            pass
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])

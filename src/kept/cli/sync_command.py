@@ -127,6 +127,10 @@ def report_line(report: GitSyncReport) -> str:
     parts = [f"{plural(len(report.committed), 'file')} {would}committed"] if report.committed else []
     parts += [f"{plural(len(report.pulled), 'file')} {would}received"] if report.pulled else []
     parts += [f"{plural(len(report.merged), 'file')} {would}merged"] if report.merged else []
+    if report.conversations_sent:
+        parts.append(f"{plural(report.conversations_sent, 'conversation')} sent")
+    if report.conversations_received:
+        parts.append(f"{plural(report.conversations_received, 'conversation')} received")
     if not parts:
         parts = ["Pushed" if report.pushed and not report.dry_run else "Nothing changed"]
     elif report.pushed and not report.dry_run:

@@ -257,6 +257,8 @@ class GitSyncSettings:
     """Name of this machine in commits and merged notes; null is its host name."""
     private: bool = False
     """True to take `memory/private` along."""
+    transcripts: bool = False
+    """True to send the conversations of this machine to the others, and to take theirs."""
     max_file_bytes: int = bounded(50_000_000, 1_000, 1 << 40)
     """Larger files stay where they are."""
     timeout_s: float = bounded(120.0, 1, 86_400)

@@ -7,6 +7,8 @@ repository has a say in it (`working_copy` has the rules and the merges):
     git_sync         the whole
     committed_files  which files of a workspace differ from a commit, and which of a commit are taken
     tree_merge       two commits → the changes that join them
+    transcript_exchange
+                     conversations: each machine sends its own, and takes copies of those of others
     merge_writer     writes the changes into the workspace, with the history
     sync_commit      what commits say
     repository       whether a repository may be used, its refs, and its remote

@@ -81,9 +81,16 @@ class GitSync:
             else:
                 raise GitSyncFailed("Other machines pushed first, each time that this one tried.")
             report.problems += self._files.problems
-            if report.pushed:
+            if self.settings.transcripts:
+                self._exchange_transcripts(report)
+            if report.pushed or report.conversations_sent:
                 self.repository.tidy_objects()
             return report
+
+    def _exchange_transcripts(self, report: GitSyncReport) -> None:
+        from kept.git_sync.transcript_exchange import TranscriptExchange
+
+        TranscriptExchange(self.repository, self._config, self.host, self.clock).run(report)
 
     def require_ready(self) -> None:
         """Raise GitSyncRefused if the repository is not in a state to synchronise."""

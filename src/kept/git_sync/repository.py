@@ -7,6 +7,8 @@ Kept has refs of its own in the repository, beside the branch:
     refs/kept/merge      a merge that is being written into the workspace
     refs/kept/index      the commit that Kept last set the index of git to
     refs/kept/new        the last commit that Kept wrote
+
+`transcript_exchange` lists those for conversations.
 """
 
 from __future__ import annotations
@@ -146,12 +148,10 @@ class SyncRepository:
 
     def _remove_stale_locks(self) -> None:
         """Remove locks of refs of Kept's own that a git which was killed left. We hold the lock of the sync."""
-        folder = os.path.join(self.git_folder, "refs", "kept")
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-        for name in names:
-            path = os.path.join(folder, name)
-            if name.endswith(".lock") and time.time() - os.lstat(path).st_mtime > _STALE_LOCK_S:
-                os.unlink(path)
+        for folder, _, names in os.walk(os.path.join(self.git_folder, "refs", "kept")):
+            for path in (os.path.join(folder, name) for name in names if name.endswith(".lock")):
+                if time.time() - os.lstat(path).st_mtime > _STALE_LOCK_S:
+                    os.unlink(path)
 
     def _require_branch(self) -> None:
         head = self.run("symbolic-ref", "--quiet", "HEAD", codes=(0, 1)).decode("utf-8", "replace").strip()
@@ -212,7 +212,8 @@ class SyncRepository:
         """Return the commit of the branch or of a ref of Kept's own."""
         if self._refs is None:
             output = self.run("for-each-ref", "--format=%(refname) %(objectname)", "refs/kept/", self.branch_ref)
-            self._refs = dict(line.split(" ", 1) for line in output.decode().splitlines())
+            lines = output.decode("utf-8", "surrogateescape").split("\n")  # others may name refs in any encoding
+            self._refs = dict(line.split(" ", 1) for line in lines if line)
         return self._refs.get(name)
 
     def tree(self, commit: str | None) -> dict[str, TreeEntry]:
@@ -300,14 +301,31 @@ class SyncRepository:
 
     def fetch(self) -> str | None:
         """Fetch the branch of the remote, and return its commit; None if the remote has no such branch."""
+        if not self._fetch(f"+{self.branch_ref}:{FETCHED}"):
+            self.update_refs(f"delete {FETCHED}")
+            return None
+        return self.find_ref(FETCHED)
+
+    def fetch_refs(self, prefix: str, local_prefix: str) -> None:
+        """Fetch all refs of the remote that begin so, under another beginning, and drop those that are gone there."""
+        self._fetch("--prune", f"+{prefix}*:{local_prefix}*")
+
+    def list_refs(self, prefix: str) -> list[str]:
+        """Return the names of refs of Kept's own that begin so, without that."""
+        self.find_ref(prefix)
+        return sorted(name.removeprefix(prefix) for name in self._refs or () if name.startswith(prefix))
+
+    def _fetch(self, *what: str) -> bool:
+        """Fetch refs. Return False if the remote has no such ref."""
         self._refs = None
+        *options, refs = what
         limit = _FETCH_FACTOR * self.settings.max_file_bytes
         try:
             run_git(
                 self.root,
                 *OPTIONS,
                 *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"),
-                *("--no-auto-maintenance", "--", self.settings.remote, f"+{self.branch_ref}:{FETCHED}"),
+                *("--no-auto-maintenance", *options, "--", self.settings.remote, refs),
                 timeout_s=self.settings.timeout_s,
                 variables=self._variables,
                 max_file_bytes=limit,
@@ -318,9 +336,8 @@ class SyncRepository:
                 raise GitSyncFailed(f"The remote sends more than {limit:,} bytes.", hint=hint) from exc
             if "couldn't find remote ref" not in exc.output:
                 raise self._unreachable(str(exc)) from exc
-            self.update_refs(f"delete {FETCHED}")
-            return None
-        return self.find_ref(FETCHED)
+            return False
+        return True
 
     def push(self, commit: str) -> bool:
         """Push a commit. Return False if another machine pushed first."""
@@ -340,6 +357,21 @@ class SyncRepository:
             raise self._unreachable(rejected.rpartition("\t")[2] or str(exc)) from exc
         self.update_refs(f"update {REMOTE} {commit}", f"update {FETCHED} {commit}")
         return True
+
+    def push_own_ref(self, commit: str, ref: str, *, replacing: str | None) -> None:
+        """Let a ref of the remote that only this machine writes be a commit, if it is still the one to replace."""
+        try:
+            run_git(
+                self.root,
+                *OPTIONS,
+                *("push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"),
+                *(f"--force-with-lease={ref}:{replacing or ''}", "--", self.settings.remote, f"{commit}:{ref}"),
+                timeout_s=self.settings.timeout_s,
+                variables=self._variables,
+            )
+        except GitFailed as exc:
+            rejected = next((line for line in exc.output.split("\n") if line.startswith("!\t")), "")
+            raise self._unreachable(rejected.rpartition("\t")[2] or str(exc)) from exc
 
     def _unreachable(self, reason: str) -> GitSyncFailed:
         return GitSyncFailed(

@@ -53,6 +53,12 @@ def describe_merge(hosts: Sequence[str], *, agent: str, host: str, time: dt.date
     return _text([f"Merge {others} with {host}", "", *_origin(agent, host)], agent, host, time)
 
 
+def describe_transcripts(count: int, *, agent: str, host: str, time: dt.datetime) -> CommitText:
+    """Return the text of a commit with the conversations of this machine."""
+    changed = f"{plural(count, 'conversation')} changed" if count else "conversations removed"
+    return _text([f"Conversations of {agent} on {host}: {changed}", "", *_origin(agent, host)], agent, host, time)
+
+
 def _origin(agent: str, host: str) -> list[str]:
     return [f"Kept-Agent: {agent}", f"{HOST_TRAILER}: {host}"]
 

@@ -76,7 +76,7 @@ class SyncLoop:
                 self._tell(exc)
             return
         self._problem = ""
-        if report.committed or report.pulled or report.pushed:
+        if report.committed or report.pulled or report.pushed or report.conversations_received:
             log.info("Synchronised: %d files sent, %d received", len(report.committed), len(report.pulled))
             self._tell(report)
 

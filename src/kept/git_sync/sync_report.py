@@ -27,6 +27,9 @@ class GitSyncReport:
     pushed: bool = False
     commit: str | None = None
     attempts: int = 0
+    conversations_sent: int = 0
+    conversations_received: int = 0
+    """Conversations that are new or have changed, removed ones included."""
     problems: list[Problem] = field(default_factory=list)
 
 

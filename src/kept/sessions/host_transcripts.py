@@ -65,11 +65,15 @@ class HostTranscripts:
 
     def path(self, host: str, name: str) -> str:
         """Return the path of a copy. Raise PathRefused for a name that cannot be that of one."""
+        self.require_name(name)
+        return os.path.join(self._host_folder(host), name)
+
+    def require_name(self, name: str) -> None:
+        """Raise PathRefused for a name that cannot be that of a transcript on every machine."""
         if not is_utf8(name) or "/" in name or "\\" in name or "\0" in name or not is_transcript(name):
             raise PathRefused(f"{printable_line(name)}: not the name of a transcript.", hint="It is not taken.")
         if printable_line(name) != name or len(name.encode()) > _MAX_NAME_BYTES:
             raise PathRefused(f"{printable_line(name)[:80]}: not the name of a transcript.", hint="It is not taken.")
-        return os.path.join(self._host_folder(host), name)
 
     def _host_folder(self, host: str) -> str:
         if not is_utf8(host) or not is_host_name(host):
@@ -95,7 +99,7 @@ class HostTranscripts:
         """
         path = self.path(host, name)
         with self._opened_host(host) as folder:
-            return self._find_refusal(name) or self._write(path, folder, data)
+            return self.find_refusal(name) or self._write(path, folder, data)
 
     def append(self, host: str, name: str, data: bytes, *, offset: int) -> Placed:
         """Append the bytes that a transcript has from an offset on. Those that are here already are compared.
@@ -108,7 +112,7 @@ class HostTranscripts:
             size = _whole_lines(here)
             if offset > size:
                 raise UsageError(f"{cite_transcript(path)}: only {size:,} bytes are here, not {offset:,}.", hint="")
-            return self._find_refusal(name) or self._write(path, folder, here[:offset] + data)
+            return self.find_refusal(name) or self._write(path, folder, here[:offset] + data)
 
     def remove(self, host: str, name: str) -> bool:
         """Remove the copy of a transcript that was deleted at its machine. Return whether there was one."""
@@ -138,7 +142,8 @@ class HostTranscripts:
         except OSError as exc:
             raise TranscriptUnwritable(f"{self.folder}/{host}: cannot be written ({exc.strerror}).") from exc
 
-    def _find_refusal(self, name: str) -> Placed | None:
+    def find_refusal(self, name: str) -> Placed | None:
+        """Return why a transcript is not placed, or None: it is this machine's, or it was forgotten as a whole."""
         if os.path.lexists(os.path.join(self.folder, name)):
             return "own"
         return "deleted" if self._deleted.find(parse_transcript_name(name)[0]) is not None else None
