@@ -57,6 +57,7 @@ def test_without_a_database_there_is_nothing_to_set_up(kept):
     shown = kept("store", "status", "--json")
     check("store status", shown.json)
     assert shown.json["driver"] == "sqlite"
+    assert "(not made yet; 'kept index' makes it)" in kept("store", "status").out
     refused = kept("store", "init")
     assert (refused.code, refused.out) == (2, "")
     assert "memory_search.store.driver" in refused.err

@@ -121,6 +121,34 @@ def test_forgetting_reaches_the_database(store, tmp_path):
         assert not [hit for hit in memory.search("zanzibarium").hits if "zanzibarium" in hit.snippet]
 
 
+def test_a_path_that_no_index_of_postgresql_can_hold_is_named_and_the_others_are_found(store, tmp_path):
+    rng = random.Random(2)  # PostgreSQL compresses what repeats
+    names = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=240)) for _ in range(12)]
+    write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
+    folder = os.open(tmp_path / "workspace" / "memory", os.O_RDONLY)
+    for name in names:  # step by step, since the whole path is long
+        os.mkdir(name, dir_fd=folder)
+        folder, before = os.open(name, os.O_RDONLY, dir_fd=folder), folder
+        os.close(before)
+    with open(os.open("b.md", os.O_WRONLY | os.O_CREAT, dir_fd=folder), "w") as file:
+        file.write("Another heron.\n")
+    os.close(folder)
+    with open_memory(tmp_path) as memory:
+        report = memory.sync()
+        assert [(problem.path[-5:], "Shorten it" in problem.reason) for problem in report.problems] == [("/b.md", True)]
+        assert [hit.path for hit in memory.search("heron")] == ["memory/a.md"]
+
+
+def test_a_workspace_with_a_long_path_has_a_short_name(store, tmp_path):
+    rng = random.Random(3)
+    names = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=250)) for _ in range(13)]
+    workspace = tmp_path.joinpath(*names)
+    write_note(workspace, "memory/a.md", "The heron stands still.\n")
+    with open_memory(tmp_path, workspace=workspace) as memory:
+        assert [hit.path for hit in memory.search("heron")] == ["memory/a.md"]
+        assert len(memory.index_service.shared_name) < 300
+
+
 def test_lost_connections_are_replaced(store, shared_team, tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory:

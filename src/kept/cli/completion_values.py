@@ -64,7 +64,7 @@ def _for_shell(value: str) -> str:
 def _notes(loaded: LoadedConfig, start: str) -> Iterable[str]:
     from kept.store.name_list import find_note_paths
 
-    return find_note_paths(loaded.config.paths, loaded.config.workspace, start)
+    return find_note_paths(loaded.config, start)
 
 
 def _notes_and_days(loaded: LoadedConfig, start: str) -> Iterable[str]:
@@ -74,13 +74,13 @@ def _notes_and_days(loaded: LoadedConfig, start: str) -> Iterable[str]:
 def _tags(loaded: LoadedConfig, start: str) -> Iterable[str]:
     from kept.store.name_list import find_tags
 
-    return find_tags(loaded.config.paths, loaded.config.workspace, start.removeprefix("#"))
+    return find_tags(loaded.config, start.removeprefix("#"))
 
 
 def _channels(loaded: LoadedConfig, start: str) -> Iterable[str]:
     from kept.store.name_list import find_channels
 
-    return find_channels(loaded.config.paths, loaded.config.workspace, start)
+    return find_channels(loaded.config, start)
 
 
 def _sessions(loaded: LoadedConfig, start: str) -> Iterable[str]:

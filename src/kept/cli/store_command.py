@@ -79,7 +79,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
     config = options.load().config
     if not config.memory_search.store.is_shared:
         shape = _file_status(config)
-        print_json(shape) if as_json else echo(f"SQLite: {shape['path']} ({size_text(shape['bytes'])})")
+        print_json(shape) if as_json else echo(_file_text(shape))
         return
     from kept.postgres.open_database import open_database
     from kept.postgres.schema_migrations import read_status
@@ -194,6 +194,11 @@ def _file_status(config: Config) -> dict[str, Any]:
     named = config.memory_search.store.path
     path = os.path.abspath(os.path.expanduser(named)) if named else find_index_path(config.paths, config.workspace)
     return {"driver": "sqlite", "path": path, "bytes": os.path.getsize(path) if os.path.exists(path) else 0}
+
+
+def _file_text(shape: dict[str, Any]) -> str:
+    size = size_text(shape["bytes"]) if os.path.exists(shape["path"]) else "not made yet; 'kept index' makes it"
+    return f"SQLite: {shape['path']} ({size})"
 
 
 def _versions_text(parts: tuple[PartVersion, ...]) -> str:

@@ -231,15 +231,10 @@ class IndexHandle:
         return PostgresIndex(database, self.shared_name(), self.limits.vectors)
 
     def shared_name(self) -> str:
-        """Return the name of the workspace in the team's database.
+        """Return the name of the workspace in the team's database."""
+        from kept.store.postgres.workspace_name import name_workspace
 
-        Unless the settings have one, it is that of a workspace that only this machine has: another one may have other
-        notes in a folder of the same name.
-        """
-        import socket  # 2 ms that a search in SQLite does not need
-
-        own = f"{socket.gethostname()}:{self.config.agent_id}:{self.workspace.root}"
-        return self.settings.store.workspace or own
+        return name_workspace(self.config, self.workspace.root)
 
     def retry_writable(self) -> None:
         """Close an index that could only be read: its disk may be writable now, or another process may have written."""

@@ -11,15 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from kept.clock import Clock
 from kept.config import Config, QuerySettings
-from kept.embedding.base import Embedder
 from kept.errors import KeptError, StoreError, StoreUnreachable
-from kept.indexing.index_handle import IndexLimits
 from kept.indexing.service import IndexService
-from kept.records import Filter, Progress, SearchResult, SourceFile
+from kept.records import Filter, Progress, SearchResult
 from kept.reports import SyncReport
-from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.search.pipeline import IndexSearchResult
@@ -38,30 +34,16 @@ class ReplicatedIndexService(IndexService):
     Nobody who holds the lock of this service waits for that of the replica, which asks this service for vectors.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        workspace: Workspace,
-        clock: Clock,
-        *,
-        embedder: Embedder | None = None,
-        limits: IndexLimits | None = None,
-        also_sync: Callable[[Iterable[SourceFile]], str | None] | None = None,
-        uses_signal: bool = True,
-    ) -> None:
-        super().__init__(
-            config,
-            workspace,
-            clock,
-            embedder=embedder,
-            limits=limits,
-            also_sync=also_sync,
-            uses_signal=uses_signal,
-        )
+    def _add_parts(self) -> None:
         self._retry_at = 0.0
         self._shares_embedders = False
         self._replica = IndexService(
-            _replica_config(config), workspace, clock, embedder=embedder, limits=limits, uses_signal=uses_signal
+            _replica_config(self.config),
+            self.workspace,
+            self.clock,
+            embedder=self._handle.own_embedder,
+            limits=self.limits,
+            uses_signal=self._uses_signal,
         )
         self._replica._handle.find_shared = self._find_in_team
 

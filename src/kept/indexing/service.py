@@ -66,10 +66,15 @@ class IndexService:
         self._lock = DatabaseLock()
         self._handle = IndexHandle(config, workspace, clock, self.limits, embedder)
         self._reranker: CrossEncoder | None = None
+        self._uses_signal = uses_signal
         self._freshness = Freshness(uses_signal=uses_signal, endings=workspace.endings)
         self._folders: tuple[str, ...] = ()
         self._settings_notices = config.notices
+        self._add_parts()
         register_forkable(self)
+
+    def _add_parts(self) -> None:
+        """Make what a subclass has in addition. Called once, when the rest is there."""
 
     def clone(self) -> IndexService:
         """Return a service of the same index with the same embedders and its own connection.

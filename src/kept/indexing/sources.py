@@ -38,6 +38,10 @@ BATCH_CHARS = 400_000
 STEP_BYTES = 400_000
 """Size of the pieces in which a long transcript is read. Each is stored whatever happens to the next."""
 
+MAX_SHARED_PATH_BYTES = 2_500
+"""Longest path of a file in the index of a team: an entry of a B-tree of PostgreSQL has 2,704 bytes at most."""
+_TOO_LONG = f"its path is longer than {MAX_SHARED_PATH_BYTES:,} bytes, so it is not in the team's index. Shorten it."
+
 
 # listing
 
@@ -49,12 +53,20 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
         notes = scan_workspace(workspace, max_bytes=settings.max_file_bytes)
     if "sessions" in settings.sources:
         transcripts = scan_transcripts(sessions_folder)
+    files = notes.files + transcripts.files
+    too_long = [file for file in files if _is_too_long(file.path)] if settings.store.is_shared else []
+    if too_long:
+        files = tuple(file for file in files if not _is_too_long(file.path))
     return Scan(
-        notes.files + transcripts.files,
-        notes.problems + transcripts.problems,
+        files,
+        (*notes.problems, *transcripts.problems, *(Problem(file.path, _TOO_LONG) for file in too_long)),
         notes.folders + transcripts.folders,
         notes.has_linked,
     )
+
+
+def _is_too_long(path: str) -> bool:
+    return len(path) * 4 > MAX_SHARED_PATH_BYTES and len(path.encode("utf-8", "replace")) > MAX_SHARED_PATH_BYTES
 
 
 def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> str | None:

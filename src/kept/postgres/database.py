@@ -112,13 +112,17 @@ class Database:
             yield connection
 
     @contextmanager
-    def session(self) -> Iterator[Connection]:
+    def session(self, *, connect_timeout_s: int = CONNECT_TIMEOUT_S) -> Iterator[Connection]:
         """Open a connection outside the pool and outside a transaction, for LISTEN. It is closed afterwards."""
-        self._check()
+        require_usable()
         with translated(hidden=(self._url,)):
-            connection = psycopg.connect(self._url, **self._connection_options())
+            options = {**self._connection_options(), "connect_timeout": connect_timeout_s}
+            connection = psycopg.connect(self._url, **options)
             try:
                 self._configure(connection)
+                if not self._is_checked:
+                    check_versions(connection, self.schema)
+                    self._is_checked = True
                 yield connection
             finally:
                 connection.close()
@@ -141,7 +145,7 @@ class Database:
                 raise
 
     def _check(self) -> None:
-        """Refuse a schema that this program does not know. Asked once."""
+        """Refuse a schema that this program does not know. Asked once, here or in a session."""
         if self._is_checked:
             return
         with self.unchecked() as connection:

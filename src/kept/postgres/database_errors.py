@@ -59,6 +59,8 @@ def translate(exc: psycopg.Error, *, hidden: tuple[str, ...] = ()) -> StoreError
             )
         case postgres_errors.UndefinedTable() | postgres_errors.UndefinedColumn() | postgres_errors.InvalidSchemaName():
             return StoreUnavailable(f"The database lacks tables: {reason}.", hint="Run 'kept store init'.")
+        case postgres_errors.ProgramLimitExceeded():  # an operational error too, but the database can be reached
+            return StoreError(f"The database cannot store that: {reason}.")
         case psycopg.OperationalError() | psycopg.InterfaceError():
             return StoreUnreachable(f"The database cannot be reached: {reason}.")
         case _:

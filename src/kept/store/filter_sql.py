@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kept.records import Filter
 from kept.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER, KeyPattern, ProjectScope, Viewer
+
+Condition = tuple[str, list[Any]]
+"""A condition and its values."""
 
 _HAS_TAG = (
     "(c.source = 'memory' AND EXISTS (SELECT 1 FROM note_tags t WHERE t.key = ? AND t.path = c.path"
@@ -17,7 +21,7 @@ _WRITTEN_BEFORE = (
 )
 
 
-def filter_sql(filters: Filter, *, key: str = "c.session_key") -> tuple[str, list[Any]]:
+def filter_sql(filters: Filter, *, key: str = "c.session_key") -> Condition:
     """Return a condition on `chunks c` and its values. ``key`` is the SQL for the key of a conversation."""
     clauses: list[str] = []
     values: list[Any] = []
@@ -60,21 +64,15 @@ def filter_sql(filters: Filter, *, key: str = "c.session_key") -> tuple[str, lis
     return " AND ".join(clauses) or "1", values
 
 
-def viewer_sql(viewer: Viewer, key: str) -> tuple[str, list[Any]]:
+def viewer_sql(viewer: Viewer, key: str) -> Condition:
     """Return a condition on `c` and its values: shared notes, and notes and conversations of the viewer.
 
     Each part of it is a range of an index, so that no other rows are read.
     """
-    notes, values = _notes_sql(viewer)
-    parts = [f"(c.source = 'memory' AND {notes})"]
-    for pattern in viewer.keys:
-        clause, more = _key_sql(pattern, key)
-        parts.append(clause)
-        values += more
-    return f"({' OR '.join(parts)})", values
+    return join_visible(viewer, key, _notes_sql, _key_sql)
 
 
-def _key_sql(pattern: KeyPattern, key: str) -> tuple[str, list[Any]]:
+def _key_sql(pattern: KeyPattern, key: str) -> Condition:
     """Return a condition on the key of a conversation and its values. Only conversations have one.
 
     A pattern leaves the account open, so its accounts are looked up first: there are few, and each is one step in the
@@ -99,7 +97,7 @@ def _key_sql(pattern: KeyPattern, key: str) -> tuple[str, list[Any]]:
     return f"{key} IN ({select})", [start, upper, pattern.inside, f"{pattern.inside}\U0010ffff", upper]
 
 
-def _notes_sql(viewer: Viewer) -> tuple[str, list[Any]]:
+def _notes_sql(viewer: Viewer) -> Condition:
     """Return a condition on the path of a note and its values: it is shared, or the viewer's."""
     start = len(PRIVATE_FOLDER) + 2
     folder = f"substr(lower(c.path), {start}, instr(substr(c.path, {start}), '/') - 1)"
@@ -109,21 +107,12 @@ def _notes_sql(viewer: Viewer) -> tuple[str, list[Any]]:
     return f"{clause})", sorted(viewer.folders)
 
 
-def hidden_notes_sql(filters: Filter) -> tuple[str, list[Any]]:
+def hidden_notes_sql(filters: Filter) -> Condition:
     """Return a condition on the path of a note and its values, for what a project and a viewer do not see."""
-    clauses = ["1"]
-    values: list[Any] = []
-    if filters.scope is not None:
-        clause, values = scope_sql(filters.scope)
-        clauses.append(clause)
-    if filters.viewer is not None:
-        clause, more = _notes_sql(filters.viewer)
-        clauses.append(clause)
-        values = [*values, *more]
-    return " AND ".join(clauses), values
+    return join_hidden_notes(filters, scope_sql, _notes_sql)
 
 
-def scope_sql(scope: ProjectScope) -> tuple[str, list[Any]]:
+def scope_sql(scope: ProjectScope) -> Condition:
     """Return a condition on the path of `c` and its values: nothing of another project."""
     start = len(PROJECTS_FOLDER) + 2
     clause = (
@@ -137,3 +126,39 @@ def scope_sql(scope: ProjectScope) -> tuple[str, list[Any]]:
         clause += " AND c.path NOT IN (SELECT value FROM json_each(?))"
         values.append(json.dumps(sorted(scope.hidden_transcripts)))
     return clause, values
+
+
+# the same in the SQL of both stores
+
+
+def join_visible(
+    viewer: Viewer,
+    key: str,
+    notes_sql: Callable[[Viewer], Condition],
+    key_sql: Callable[[KeyPattern, str], Condition],
+) -> Condition:
+    """Return the condition for what a viewer sees, from that on the path of a note and that on the key of a
+    conversation."""
+    notes, values = notes_sql(viewer)
+    parts = [f"(c.source = 'memory' AND {notes})"]
+    for pattern in viewer.keys:
+        clause, more = key_sql(pattern, key)
+        parts.append(clause)
+        values = [*values, *more]
+    return f"({' OR '.join(parts)})", values
+
+
+def join_hidden_notes(
+    filters: Filter,
+    scope_sql: Callable[[ProjectScope], Condition],
+    notes_sql: Callable[[Viewer], Condition],
+) -> Condition:
+    """Return the condition for notes that neither a project nor a viewer hides, from the conditions of both."""
+    clauses = ["1 = 1"]
+    values: list[Any] = []
+    conditions = [scope_sql(filters.scope)] if filters.scope is not None else []
+    conditions += [notes_sql(filters.viewer)] if filters.viewer is not None else []
+    for clause, more in conditions:
+        clauses.append(clause)
+        values += more
+    return " AND ".join(clauses), values

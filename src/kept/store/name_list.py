@@ -1,6 +1,6 @@
 """Names in an index that begin with given letters, for completion in a shell.
 
-The file is only read: nothing is created, updated or repaired for a press of the Tab key.
+The index is only read: nothing is created, updated or repaired for a press of the Tab key.
 """
 
 from __future__ import annotations
@@ -9,37 +9,53 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import apsw
 
-from kept.config.agent_paths import AgentPaths
+from kept.config import Config
+
+if TYPE_CHECKING:
+    from kept.store.postgres.offered_names import NameKind
 
 _MAX_NAMES = 200
 
 
-def find_note_paths(paths: AgentPaths, workspace: str, start: str) -> list[str]:
+def find_note_paths(config: Config, start: str) -> list[str]:
     """Return the paths of notes that begin with a text."""
+    if config.memory_search.store.is_shared:
+        return _ask_team(config, "notes", start)
     query = "SELECT path FROM files WHERE source = 'memory' AND substr(path, 1, ?) = ? ORDER BY path LIMIT ?"
-    return _select(paths, workspace, query, start)
+    return _select(config, query, start)
 
 
-def find_tags(paths: AgentPaths, workspace: str, start: str) -> list[str]:
+def find_tags(config: Config, start: str) -> list[str]:
     """Return the tags that begin with a text."""
+    if config.memory_search.store.is_shared:
+        return _ask_team(config, "tags", start.lower())
     query = "SELECT min(tag) FROM note_tags WHERE substr(key, 1, ?) = ? GROUP BY key ORDER BY key LIMIT ?"
-    return _select(paths, workspace, query, start.lower())
+    return _select(config, query, start.lower())
 
 
-def find_channels(paths: AgentPaths, workspace: str, start: str) -> list[str]:
+def find_channels(config: Config, start: str) -> list[str]:
     """Return the channels of conversations that begin with a text."""
+    if config.memory_search.store.is_shared:
+        return _ask_team(config, "channels", start)
     query = "SELECT DISTINCT channel FROM chunks WHERE session_key IS NOT NULL AND substr(channel, 1, ?) = ? LIMIT ?"
-    return _select(paths, workspace, query, start)
+    return _select(config, query, start)
 
 
-def _select(paths: AgentPaths, workspace: str, query: str, start: str) -> list[str]:
-    path = paths.index_of(workspace)
+def _ask_team(config: Config, kind: NameKind, start: str) -> list[str]:
+    from kept.store.postgres.offered_names import find_names
+
+    return find_names(config, kind, start, limit=_MAX_NAMES)
+
+
+def _select(config: Config, query: str, start: str) -> list[str]:
+    path = config.paths.index_of(config.workspace)
     try:
-        with _reading(path if os.path.exists(path) else paths.index) as db:
-            if db.execute("SELECT value FROM meta WHERE key = 'workspace'").get != json.dumps(workspace):
+        with _reading(path if os.path.exists(path) else config.paths.index) as db:
+            if db.execute("SELECT value FROM meta WHERE key = 'workspace'").get != json.dumps(config.workspace):
                 return []
             return [str(name) for (name,) in db.execute(query, (len(start), start, _MAX_NAMES)) if name]
     except apsw.Error:  # no index yet, or none that can be read: then there is nothing to suggest

@@ -6,5 +6,5 @@ as for SQLite, so the hits are the same. `index` opens the index of a workspace,
 where they occur, and `words` reads that. `vectors`, `note_tables`, `file_list` and `filter_sql` are like the modules of
 SQLite. `embeddings` is the cache of the team. `integrity` finds damage, `repair` repairs it, `scrub` removes deleted
 text. `index_copy` copies an index to SQLite or from it, and compares their `index_contents`. `storable` replaces what
-PostgreSQL cannot store.
+PostgreSQL cannot store. `workspace_name` names a workspace, and `offered_names` are names for completion.
 """

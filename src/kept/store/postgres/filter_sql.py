@@ -6,10 +6,9 @@ import re
 from typing import Any
 
 from kept.records import Filter
+from kept.store.filter_sql import Condition, join_hidden_notes, join_visible
 from kept.store.postgres.storable import storable
 from kept.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER, KeyPattern, ProjectScope, Viewer
-
-Condition = tuple[str, list[Any]]
 
 _HAS_TAG = (
     "(c.source = 'memory' AND EXISTS (SELECT 1 FROM note_tags t WHERE t.generation = c.generation"
@@ -115,13 +114,7 @@ def _read_choice(glob: str, at: int) -> tuple[str | None, int]:
 
 def viewer_sql(viewer: Viewer, key: str) -> Condition:
     """Return a condition on `c` and its values: shared notes, and notes and conversations of the viewer."""
-    notes, values = _notes_sql(viewer)
-    parts = [f"(c.source = 'memory' AND {notes})"]
-    for pattern in viewer.keys:
-        clause, more = _key_sql(pattern, key)
-        parts.append(clause)
-        values += more
-    return f"({' OR '.join(parts)})", values
+    return join_visible(viewer, key, _notes_sql, _key_sql)
 
 
 def _key_sql(pattern: KeyPattern, key: str) -> Condition:
@@ -151,16 +144,7 @@ def _notes_sql(viewer: Viewer) -> Condition:
 
 def hidden_notes_sql(filters: Filter) -> Condition:
     """Return a condition on the path of a note and its values, for what a project and a viewer do not see."""
-    clauses = ["true"]
-    values: list[Any] = []
-    if filters.scope is not None:
-        clause, values = scope_sql(filters.scope)
-        clauses.append(clause)
-    if filters.viewer is not None:
-        clause, more = _notes_sql(filters.viewer)
-        clauses.append(clause)
-        values = [*values, *more]
-    return " AND ".join(clauses), values
+    return join_hidden_notes(filters, scope_sql, _notes_sql)
 
 
 def scope_sql(scope: ProjectScope) -> Condition:
