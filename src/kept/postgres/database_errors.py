@@ -17,6 +17,8 @@ _BAD = "connection is bad: "
 _INVALID_DATA = "22"
 """Class of errors whose text quotes the data."""
 
+_Limit = postgres_errors.ProgramLimitExceeded
+
 
 @contextmanager
 def translated(*, hidden: tuple[str, ...] = ()) -> Iterator[None]:
@@ -59,9 +61,8 @@ def translate(exc: psycopg.Error, *, hidden: tuple[str, ...] = ()) -> StoreError
             )
         case postgres_errors.UndefinedTable() | postgres_errors.UndefinedColumn() | postgres_errors.InvalidSchemaName():
             return StoreUnavailable(f"The database lacks tables: {reason}.", hint="Run 'kept store init'.")
-        case postgres_errors.ProgramLimitExceeded():  # an operational error too, but the database can be reached
-            return StoreError(f"The database cannot store that: {reason}.")
-        case psycopg.OperationalError() | psycopg.InterfaceError():
+        # A limit of the server is an operational error too, but the server can be reached.
+        case psycopg.OperationalError() | psycopg.InterfaceError() if not isinstance(exc, _Limit):
             return StoreUnreachable(f"The database cannot be reached: {reason}.")
         case _:
             return StoreError(f"The database reports an error: {reason}.")

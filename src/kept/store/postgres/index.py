@@ -216,6 +216,16 @@ class PostgresIndex:
         return f"on PostgreSQL {server}"
 
 
+def remove_index(database: Database, name: str) -> None:
+    """Delete the index of a workspace. Notes are not affected."""
+    with database.writing(timeout_s=600.0) as connection:
+        query = "SELECT g.id FROM generations g JOIN workspaces w ON w.id = g.workspace WHERE w.name = %s"
+        numbers = [number for (number,) in connection.execute(query, [storable(name)]).fetchall()]
+        for table in TABLES:
+            connection.execute(f"DELETE FROM {table} WHERE generation = ANY(%s)", [numbers])
+        connection.execute("DELETE FROM workspaces WHERE name = %s", [storable(name)])
+
+
 def _asks(connection: Connection, query: LiteralString, values: list[str]) -> bool:
     row = connection.execute(query, values).fetchone()
     return bool(row and row[0])
