@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -14,8 +15,10 @@ from kept.errors import LockBusy
 from kept.store.postgres import posting_tables
 from kept.store.postgres.file_writer import FileWriter
 from kept.store.postgres.filter_sql import glob_to_regex
+from kept.store.postgres.index import PostgresIndex
 from kept.testing import FakeEmbedder
 from tests.support.index_dump import dump_index
+from tests.support.waiting import PATIENCE_S
 from tests.support.workspaces import open_memory, write_note
 
 pytestmark = pytest.mark.parametrize("store", ["postgres"], indirect=True)
@@ -86,6 +89,28 @@ def test_one_process_indexes_at_a_time(store, tmp_path):
                 assert other.live.count_chunks() == 1
         with second.index_service.inspecting() as (other, _), other.indexing(wait_s=1):
             pass
+
+
+def test_a_process_waits_for_the_one_that_indexes(store, shared_team):
+    first, second = (PostgresIndex(shared_team.database, "waiting") for _ in range(2))
+    waiting, indexed = threading.Event(), threading.Event()
+
+    def index() -> None:
+        with pytest.raises(LockBusy), second.indexing(wait_s=0.01):
+            pass
+        waiting.set()
+        with second.indexing(wait_s=PATIENCE_S):
+            indexed.set()
+
+    with first.indexing(wait_s=0):
+        other = threading.Thread(target=index, daemon=True)
+        other.start()
+        assert waiting.wait(PATIENCE_S)
+        assert not indexed.is_set()
+    assert indexed.wait(PATIENCE_S)
+    other.join()
+    with shared_team.database.statement() as connection:
+        assert connection.execute("SHOW lock_timeout").fetchone() == ("0",)
 
 
 @pytest.mark.parametrize("table", ["postings", "chunks", "segments", "chunk_vectors"])
@@ -162,6 +187,7 @@ import os, signal, sys
 from kept.indexing.index_handle import IndexLimits
 from kept.store.postgres.file_writer import FileWriter
 from pathlib import Path
+from tests.support.waiting import PATIENCE_S
 from tests.support.workspaces import open_memory
 at, calls = int(sys.argv[2]), 0
 store = FileWriter._store_vectors

@@ -251,10 +251,10 @@ class IndexService:
             warning = f"The index is used as it is, perhaps without the newest changes: {reason} for this run only."
             return (warning,), False
         try:
-            report = self._run_sync(
-                progress=progress, wait_s=self.limits.search_wait_s, in_search=True, growing=growing
-            )
+            wait_s = self._freshness.patience_s(self.limits.search_wait_s)
+            report = self._run_sync(progress=progress, wait_s=wait_s, in_search=True, growing=growing)
         except LockBusy:
+            self._freshness.note_busy()
             return ("Another process is indexing: the newest changes may be missing.",), False
         except StoreDamaged:
             raise

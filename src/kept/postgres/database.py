@@ -44,8 +44,13 @@ _SETTINGS = """
 SELECT set_config('statement_timeout', %s, false),
        set_config('idle_in_transaction_session_timeout', %s, false),
        set_config('client_min_messages', 'warning', false),
-       set_config('jit', 'off', false)
+       set_config('jit', 'off', false),
+       set_config('tcp_keepalives_idle', '10', false),
+       set_config('tcp_keepalives_interval', '5', false),
+       set_config('tcp_keepalives_count', '3', false)
 """
+"""The server, too, notices within half a minute that a machine has vanished. Otherwise that takes it hours, for which
+nobody else gets the locks of that machine, such as the one for indexing."""
 
 # The pool logs every failed attempt to connect. Callers get the failure as an error.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _META_SCHEMA = "schema"
 _MAY_WRITE = "has_table_privilege('chunks', 'INSERT') AND NOT pg_is_in_recovery()"
 _GENERATION_BITS = 32
-_POLL_S = 0.05
+_LOCK_NUMBER = "hashtextextended(%s, 0)"
 QUICK_CHECK_CHUNKS = 20_000
 """Up to this size, every sync that a user asks for checks the sums of the index."""
 
@@ -111,19 +110,31 @@ class PostgresIndex:
     def indexing(self, *, wait_s: float) -> Iterator[None]:
         """Keep other processes of all machines from indexing the workspace. Raise LockBusy after ``wait_s``."""
         key = [f"kept index {self.database.schema} {self._session.workspace}"]
-        deadline = time.monotonic() + wait_s
         with self.database.statement() as connection:
-            while not _asks(connection, "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", key):
-                if time.monotonic() >= deadline:
-                    raise LockBusy(f"{self.path}: another process is indexing.")
-                time.sleep(_POLL_S)
+            if not _asks(connection, f"SELECT pg_try_advisory_lock({_LOCK_NUMBER})", key):
+                self._wait_for_lock(connection, key, wait_s)
             try:
                 yield
             finally:
                 try:
-                    connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", key)
+                    connection.execute(f"SELECT pg_advisory_unlock({_LOCK_NUMBER})", key)
                 except psycopg.Error:
                     connection.close()  # with it, the lock is gone as well
+
+    def _wait_for_lock(self, connection: Connection, key: list[str], wait_s: float) -> None:
+        """Let the server wait for the process that is indexing. Raise LockBusy after ``wait_s``."""
+        limits = "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', '0', true)"
+        connection.execute("BEGIN")  # the limits end with the transaction, and the lock does not
+        try:
+            connection.execute(limits, [f"{1 + max(0, round(wait_s * 1000))}ms"])
+            connection.execute(f"SELECT pg_advisory_lock({_LOCK_NUMBER})", key)
+            connection.execute("COMMIT")
+        except psycopg.errors.LockNotAvailable:
+            connection.execute("ROLLBACK")
+            raise LockBusy(f"{self.path}: another process is indexing.") from None
+        except BaseException:
+            connection.close()  # also a wait that is interrupted must not end in a lock that nobody releases
+            raise
 
     # meta
 
