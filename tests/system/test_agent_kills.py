@@ -58,7 +58,8 @@ def converse(tmp_path: Path, dies_at: int, behind_it: bool) -> None:
 
 def test_killed_at_any_write_it_loses_nothing_and_answers_everything_once(tmp_path):
     chance = random.Random(7)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # imported once, by the process that forks
     rounds = 0
     while True:
         rounds += 1

@@ -14,7 +14,7 @@ import pytest
 from kept import Memory
 from kept.errors import StoreTooNew
 from kept.store.index import connect
-from tests.support.commands import start_kept
+from tests.support.commands import Outcome, kept_environment, run_kept
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
 pytestmark = pytest.mark.slow
@@ -30,14 +30,17 @@ def indexed(tmp_path):
     return tmp_path
 
 
+def run(tmp_path, *args: str) -> Outcome:
+    return run_kept(*args, env=kept_environment(tmp_path), cwd=tmp_path)
+
+
 def search_and_status(tmp_path):
     """As a user would: the command line, on a process of its own."""
     outcomes = []
     for args in (("search", "parrot7"), ("status",), ("index",), ("doctor",)):
-        process = start_kept(tmp_path, *args)
-        out, err = process.communicate(timeout=60)
-        assert "Traceback" not in out + err
-        outcomes.append((process.returncode, out, err))
+        outcome = run(tmp_path, *args)
+        assert "Traceback" not in outcome.out + outcome.err
+        outcomes.append((outcome.code, outcome.out, outcome.err))
     return outcomes
 
 
@@ -81,10 +84,9 @@ def test_overwritten_bytes_are_noticed_and_repaired(indexed, seed):
             result = memory.search(f"parrot{number}")
             said += result.degraded
             assert paths(result)[0] == f"memory/{number}.md"
-    process = start_kept(indexed, "doctor", "--fix")
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, out + err
-    assert said or "fixed" in out
+    outcome = run(indexed, "doctor", "--fix")
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert said or "fixed" in outcome.out
 
 
 def test_one_flipped_byte_in_a_page_that_is_read_is_noticed(indexed):
@@ -143,11 +145,10 @@ def test_an_index_of_a_newer_version_is_left_alone(indexed):
 def test_an_index_that_cannot_be_written_is_one_clear_line(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "x\n")
     (tmp_path / "home").write_text("a file where the folder should be")
-    process = start_kept(tmp_path, "search", "x")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 6
-    assert err.count("\n") == 1
-    assert "--home" in err
+    outcome = run(tmp_path, "search", "x")
+    assert outcome.code == 6
+    assert outcome.err.count("\n") == 1
+    assert "--home" in outcome.err
 
 
 def test_the_files_of_an_index_are_private(indexed):
@@ -162,14 +163,12 @@ def test_the_files_of_an_index_are_private(indexed):
 def test_the_doctor_says_what_it_would_do_and_then_does_it(indexed):
     write_note(indexed / "workspace", "memory/new.md", "A new note.\n")
     (indexed / "home").chmod(0o755)
-    process = start_kept(indexed, "doctor")
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "1 of 41 files differ" in out
-    assert "make them private" in out
+    outcome = run(indexed, "doctor")
+    assert outcome.code == 1
+    assert "1 of 41 files differ" in outcome.out
+    assert "make them private" in outcome.out
     assert (indexed / "home").stat().st_mode & 0o777 == 0o755
-    process = start_kept(indexed, "doctor", "--fix")
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert out.count("fixed") == 2
+    outcome = run(indexed, "doctor", "--fix")
+    assert outcome.code == 0
+    assert outcome.out.count("fixed") == 2
     assert (indexed / "home").stat().st_mode & 0o777 == 0o700

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.support.repository import SOURCE
@@ -41,6 +42,11 @@ SAME_ROLE = {
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def repeated(names: dict[str, list[Path]]) -> dict[str, list[str]]:
     return {name: [str(path.relative_to(SOURCE)) for path in paths] for name, paths in names.items() if len(paths) > 1}
 
@@ -48,7 +54,7 @@ def repeated(names: dict[str, list[Path]]) -> dict[str, list[str]]:
 def test_no_two_classes_share_a_name():
     classes = defaultdict(list)
     for path in MODULES:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(path)
     assert repeated(classes) == {}
@@ -63,7 +69,7 @@ def test_no_two_modules_share_a_name_unless_they_have_the_same_role():
 
 
 def test_classes_of_settings_say_that_they_are():
-    tree = ast.parse((SOURCE / "config" / "schema.py").read_text(encoding="utf-8"))
+    tree = tree_of(SOURCE / "config" / "schema.py")
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
     assert [name for name in classes if not name.endswith("Settings")] == ["Config"]
 
@@ -74,20 +80,22 @@ VAGUE = {"begun", "drawn", "found", "given", "gone", "got", "kept", "made", "one
 
 def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Yield the variables and arguments of functions, with their lines. Fields of a class are not variables."""
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    yield node.id, node.lineno
-                elif isinstance(node, ast.arg):
-                    yield node.arg, node.lineno
+    nodes = [(tree, False)]
+    while nodes:
+        node, is_in_function = nodes.pop()
+        is_in_function = is_in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_in_function and isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif is_in_function and isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        nodes += ((child, is_in_function) for child in ast.iter_child_nodes(node))
 
 
 def test_variables_are_named_by_what_they_are():
     vague = [
         f"{path.relative_to(SOURCE)}:{line} {name}"
         for path in MODULES
-        for name, line in bound_names(ast.parse(path.read_text(encoding="utf-8")))
+        for name, line in bound_names(tree_of(path))
         if name in VAGUE
     ]
     assert vague == []
@@ -99,7 +107,7 @@ NOT_VERBS = {"A", "All", "An", "How", "That", "The", "These", "This", "What", "W
 def test_docstrings_of_functions_begin_with_a_verb():
     wrong = []
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_property(node):
                 first = (ast.get_docstring(node) or "Return").split()[0].strip(".,:;")
                 if first in NOT_VERBS or (first.endswith("s") and not first.endswith("ss") and first.isalpha()):
@@ -118,7 +126,7 @@ WITHOUT_MAP = {".", "cli", "web/screens", "sessions/importers", "embedding/multi
 def test_the_docstring_of_a_package_names_its_modules():
     missing = {}
     for init in SOURCE.rglob("__init__.py"):
-        text = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+        text = ast.get_docstring(tree_of(init)) or ""
         folder = init.parent
         modules = [path.stem for path in folder.glob("*.py") if path != init]
         modules += [path.parent.name for path in folder.glob("*/__init__.py")]

@@ -5,7 +5,6 @@ This is about the file of SQLite. `tests/store/test_postgres_index.py` damages t
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import subprocess
@@ -23,7 +22,7 @@ from kept.sqlite import damaged_files, file_number
 from kept.store.index import OLD_PAGE_BYTES, PAGE_BYTES, Index, connect
 from kept.store.integrity import check_file
 from kept.testing import FakeEmbedder
-from tests.support.commands import kept_environment, start_kept
+from tests.support.commands import kept_environment, run_kept
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
 NOTES = 60
@@ -360,12 +359,9 @@ def test_a_repair_is_in_the_log_in_the_answer_once_and_in_the_status(damaged, ca
     (repair,) = status.repairs
     assert (repair.file, repair.action, repair.times) == ("index.sqlite", "replaced", 1)
     assert (repair.embeddings, repair.lost) == (60, 0)
-    process = start_kept(damaged, "status")
-    out, err = process.communicate(timeout=60)
-    assert "index.sqlite was damaged and replaced 1 time" in out, err
-    process = start_kept(damaged, "status", "--json")
-    out, _ = process.communicate(timeout=60)
-    assert json.loads(out)["heals"] == [
+    status = run_kept("status", env=kept_environment(damaged), cwd=damaged)
+    assert "index.sqlite was damaged and replaced 1 time" in status.out, status.err
+    assert run_kept("status", "--json", env=kept_environment(damaged), cwd=damaged).json["heals"] == [
         {"file": "index.sqlite", "action": "replaced", "day": repair.day, "times": 1, "embeddings": 60, "lost": 0}
     ]
 
