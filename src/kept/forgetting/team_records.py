@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from kept.config import Config
 from kept.forgetting.needles import Matcher
 from kept.forgetting.order import ForgetOrder, ScrubResult
+from kept.forgetting.person_messages import PersonRemoval, remove_person
 from kept.forgetting.record_files import INBOX, scrub_json, scrub_line
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.postgres.database import Connection
@@ -33,13 +35,19 @@ class TeamRecordStore:
         matcher = Matcher(order.needles)
         with database.writing() as connection:
             connection.execute("SELECT 1 FROM inboxes WHERE agent = %s FOR UPDATE", [agent])
-            messages = _scrub_inbox(connection, agent, matcher)
+            person = PersonRemoval()
+            if order.request == "person":
+                person = remove_person(connection, agent, self.config, order.words[0])
+            messages = person.removed + _scrub_inbox(connection, agent, matcher)
             if messages:
                 connection.execute("UPDATE inboxes SET epoch = epoch + 1 WHERE agent = %s", [agent])
                 notify(connection, database.schema, f"inbox {agent}", by=process_name())
             removed = messages + _scrub_documents(connection, agent, matcher)
-        problems = rewrite_tables(database, ("inbox_records", "documents")) if removed else ()
-        return ScrubResult(removed=removed, unreachable=problems, is_complete=not problems)
+        problems = rewrite_tables(database, ("inbox_records", "conversations", "documents")) if removed else ()
+        remarks = problems
+        if person.waiting:
+            remarks += (f"inbox: {plural(person.waiting, 'message')} of the person that a gateway has yet to answer",)
+        return ScrubResult(removed=removed, unreachable=remarks, is_complete=not remarks)
 
 
 def _scrub_inbox(connection: Connection, agent: str, matcher: Matcher) -> int:

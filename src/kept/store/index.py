@@ -252,6 +252,9 @@ class EmbeddingCache:
             ((now_s, identity, key, now_s - _REFRESH_AFTER_S) for key in hashes),
         )
 
+    def capacity(self, max_entries: int) -> int:
+        return max_entries
+
     def evict(self, max_entries: int) -> int:
         """Delete the least recently used entries above a number. Return how many."""
         surplus = self.count() - max_entries

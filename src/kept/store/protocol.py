@@ -200,6 +200,9 @@ class StoredEmbeddings(Protocol):
 
     def mark_used(self, identity: str, hashes: Iterable[bytes], *, now_s: int) -> None: ...
 
+    def capacity(self, max_entries: int) -> int:
+        """Return how many entries the cache holds if each workspace that uses it may have so many."""
+
     def evict(self, max_entries: int) -> int: ...
 
     def count(self) -> int: ...

@@ -49,8 +49,10 @@ class PostgresEmbeddings:
 
         A process without a cache evicts nothing: the entries are those of others.
         """
-        surplus = self.count() - max_entries * self._count_workspaces()
-        if surplus <= 0 or max_entries <= 0:
+        if max_entries <= 0:
+            return 0
+        surplus = self.count() - self.capacity(max_entries)
+        if surplus <= 0:
             return 0
         rows = self._session.fetch_written(
             "DELETE FROM embedding_cache WHERE (identity, hash) IN (SELECT identity, hash FROM embedding_cache"
@@ -59,8 +61,10 @@ class PostgresEmbeddings:
         )
         return len(rows)
 
-    def _count_workspaces(self) -> int:
-        return int(self._session.fetch_value("SELECT count(*) FROM workspaces"))
+    def capacity(self, max_entries: int) -> int:
+        """Return the sum over the workspaces of the team that have an index."""
+        workspaces = self._session.fetch_value("SELECT count(*) FROM workspaces WHERE live IS NOT NULL")
+        return max_entries * max(1, int(workspaces))
 
     def count(self) -> int:
         return int(self._session.fetch_value("SELECT count(*) FROM embedding_cache"))
