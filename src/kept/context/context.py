@@ -253,7 +253,7 @@ def _days_block(excerpts: Sequence[DayExcerpt], fence: Fence) -> str:
 
 
 def _repeat_open_messages(material: ContextMaterial, options: TurnOptions) -> Iterator[Turn]:
-    """Yield the messages that are answered once more, for a conversation that ends with an answer to another message:
+    """Yield again the messages that are being answered, if the conversation ends with an answer to another message:
     several processes may answer in one session, and a model answers what it reads last."""
     for logged in material.view.messages:
         if logged.entry.id in material.answering:

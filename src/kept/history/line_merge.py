@@ -81,7 +81,7 @@ def take_back(before: bytes, after: bytes, current: bytes) -> bytes:
 
 
 def overlap(hunk: LineHunk, other: LineHunk) -> bool:
-    """Return whether two changes touch the same lines. An insertion touches those that it stands between."""
+    """Return whether two changes touch the same lines. An insertion touches the lines before and after it."""
     """Return whether two changes touch the same lines. An insertion touches only lines that surround it."""
     if hunk.start == hunk.end:
         return other.start < hunk.start < other.end

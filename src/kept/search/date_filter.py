@@ -45,7 +45,7 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False, locale: DateL
 
 
 def parse_utc(when: When | None, *, now: dt.datetime) -> str | None:
-    """Return a moment as the history writes it, in UTC. Return None for none."""
+    """Return a moment as the history writes it, in UTC, or None if there is none."""
     from kept.history.note_change import utc_text
 
     if when is None or when == "":
@@ -54,13 +54,13 @@ def parse_utc(when: When | None, *, now: dt.datetime) -> str | None:
 
 
 def check_order(since: When | None, until: When | None, since_ms: int | None, until_ms: int | None) -> None:
-    """Raise UsageError if a time to begin with is after the time to end with."""
+    """Raise UsageError if ``since`` is after ``until``."""
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
-        raise UsageError(f"'since' ({since}) is after 'until' ({until}).", hint="Exchange the two.")
+        raise UsageError(f"'since' ({since}) is after 'until' ({until}).", hint="Swap them.")
 
 
 def _parse_short(text: str, now: dt.datetime, *, end: bool) -> int | None:
-    """Read what needs no words: 2026-03-01, 2026-03-01T14:00, today, yesterday, now, 7d. None is anything else."""
+    """Read what needs no words: 2026-03-01, 2026-03-01T14:00, today, yesterday, now, 7d. Return None otherwise."""
     if text in ("today", "yesterday"):
         return _day_to_ms(now.date() - dt.timedelta(days=text == "yesterday"), end=end)
     if text == "now":

@@ -51,7 +51,7 @@ def to_ms(local: dt.datetime) -> int:
 
 
 def days_from(day: dt.date, count: int) -> Period:
-    """Return a number of whole days from the beginning of one."""
+    """Return the period of some whole days that begins with a day."""
     return Period(_midnight(day), _midnight(day + dt.timedelta(days=count)))
 
 
@@ -209,7 +209,7 @@ def is_ambiguous_date(text: str, locale: DateLocale) -> bool:
 
 
 def _separated(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading | None:
-    """Read numbers with a separator: 2024-01-15, 2024/1/5, 15.01.2024, 01/15/2024, 2024-03. None is anything else."""
+    """Read numbers with a separator: 2024-01-15, 2024/1/5, 15.01.2024, 01/15/2024, 2024-03. Return None otherwise."""
     first, separator, second, third = match.groups()
     if len(first) == 4 and third is None:
         is_month = separator == "-" and len(second) == 2

@@ -54,7 +54,7 @@ class WordIndex:
         return [token[2] for token in tokens]
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """Do nothing: a question costs microseconds here."""
+        """Do nothing: a lookup takes microseconds here."""
 
     def document_frequency(self, stem: str) -> int:
         """Return how many chunks contain a stem."""

@@ -13,7 +13,7 @@ from kept.embedding.multilingual.unigram import UnigramEncoder
 
 TABLE_FILE = "pieces.table"
 _FEW_CHARS = 2_000
-"""Up to here, pieces are looked up in the file. For more text, a dict of all pieces is worth its time."""
+"""Up to here, pieces are looked up in the file. For more text, building a dict of all pieces pays off."""
 _UNKNOWN_SCORE = -28.833
 """Log probability of a character that the table does not have: ten below the rarest piece, as in SentencePiece."""
 _BATCH_PIECES = 1_000

@@ -1,4 +1,4 @@
-"""Timeline: what is from a day, notes and conversations together, and a calendar of the year before it."""
+"""Timeline: notes and conversations by day, with a calendar of the year before."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read_day(text: str, memory: Memory) -> dt.date | None:
 
 
 def load_counts(memory: Memory) -> tuple[Mapping[dt.date, DayCount], tuple[str, ...]]:
-    """Return how much is from each day that has anything, and problems of the index."""
+    """Return the number of entries of each day that has any, and problems of the index."""
     _, degraded = memory.index_service.read(lambda live: None)  # brings the index up to date
     with memory.index_service.inspecting() as (index, _), index.reading():
         rows = index.words.remember("days", lambda: index.live.lists.count_days(Filter()))
