@@ -54,6 +54,7 @@ SHARED = {
         "settingChange",
     ),
     *("syncReport", "error", "agent", "problem", "originSession", "forgetReceipt"),
+    *("gitSyncReport", "gitSyncStatus", "teamFilesReport", "teamFilesStatus"),
 }
 """Parts of the output of several commands."""
 

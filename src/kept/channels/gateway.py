@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    from kept.git_sync.sync_loop import automatic_sync
+    from kept.automatic_sync import automatic_sync
     from kept.live import LiveIndex
 
     config = loaded.config

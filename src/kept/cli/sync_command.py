@@ -16,6 +16,8 @@ from kept.limits import printable_line
 from kept.wording import plural
 
 if TYPE_CHECKING:
+    from kept.automatic_sync import SyncEvent
+    from kept.config import Config
     from kept.git_sync.git_sync import GitSync
     from kept.git_sync.sync_report import GitSyncReport, GitSyncStatus
 
@@ -41,14 +43,33 @@ def command(
     remove_many: bool,
     as_json: bool,
 ) -> None:
-    """Synchronise the notes with a team over git: commit, fetch, merge and push.
+    """Synchronise the notes with a team, over git: commit, fetch, merge and push.
 
     Both versions of what two machines changed at once are kept. Nothing of yours is touched: with staged files, on
-    another branch or during a rebase, the command refuses.
+    another branch or during a rebase, the command refuses. With sync.database.enabled, the files are exchanged with the
+    database of the team instead.
     """
     if sum((show_status, watch, dry_run)) > 1:
         raise UsageError("--status, --watch and --dry-run exclude each other.", hint="Choose one of them.")
-    sync = open_sync(options)
+    config = options.load_finished().config
+    if config.agent.sync.database.enabled:
+        if url is not None or merge_rewritten:
+            raise UsageError(
+                "The files of this workspace are in the database of the team, not in git.",
+                hint="Run 'kept sync' without --init and --merge-rewritten, or unset sync.database.enabled.",
+            )
+        from kept.cli.sync_database import sync_files
+
+        sync_files(
+            config,
+            show_status=show_status,
+            watch=watch,
+            dry_run=dry_run,
+            remove_many=remove_many,
+            as_json=as_json,
+        )
+        return
+    sync = open_sync(config)
     if url is not None:
         _connect(sync, url, as_json=as_json)
     if show_status:
@@ -64,12 +85,11 @@ def command(
         _print(report, as_json=as_json)
 
 
-def open_sync(options: Globals) -> GitSync:
+def open_sync(config: Config) -> GitSync:
     from kept.clock import SystemClock
     from kept.git_sync.git_sync import GitSync
     from kept.workspace.workspace import Workspace
 
-    config = options.load_finished().config
     return GitSync(config, Workspace.of(config), SystemClock())
 
 
@@ -116,9 +136,17 @@ def _show(report: GitSyncReport) -> None:
     echo(report_line(report))
 
 
-def event_line(event: GitSyncReport | KeptError) -> str:
+def event_line(event: SyncEvent) -> str:
     """Return what an automatic sync did, or why it failed, in a line."""
-    return str(event) if isinstance(event, KeptError) else report_line(event)
+    from kept.git_sync.sync_report import GitSyncReport
+
+    if isinstance(event, KeptError):
+        return str(event)
+    if isinstance(event, GitSyncReport):
+        return report_line(event)
+    from kept.cli.sync_database import files_line
+
+    return files_line(event)
 
 
 def report_line(report: GitSyncReport) -> str:

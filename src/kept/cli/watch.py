@@ -19,8 +19,7 @@ from kept.tools.record_json import to_json
 from kept.wording import plural
 
 if TYPE_CHECKING:
-    from kept.errors import KeptError
-    from kept.git_sync.sync_report import GitSyncReport
+    from kept.automatic_sync import SyncEvent
     from kept.live import LiveEvent, LiveIndex, LiveState
     from kept.memory import Memory
 
@@ -44,7 +43,7 @@ def command(options: Globals, as_json: bool) -> None:
         signal.signal(number, lambda *_: events.put(None))
     with options.memory() as memory:
         memory.index_service.require_usable()
-        with LiveIndex(memory, watch=True, listener=events.put) as live, _git_sync(memory, live, events):
+        with LiveIndex(memory, watch=True, listener=events.put) as live, _team_sync(memory, live, events):
             if as_json:
                 for event in _until_stopped(events):
                     echo(json_text(event_json(event)))
@@ -52,17 +51,18 @@ def command(options: Globals, as_json: bool) -> None:
                 _show(memory, live, events)
 
 
-def _git_sync(
+def _team_sync(
     memory: Memory, live: LiveIndex, events: queue.SimpleQueue[LiveEvent | None]
 ) -> AbstractContextManager[object]:
     """Synchronise with the team meanwhile, if the settings say so. The index notices what that brings."""
-    if not memory.config.agent.sync.git.enabled:
+    from kept.automatic_sync import automatic_sync, is_automatic
+
+    if not is_automatic(memory.config):
         return nullcontext()
     from kept.cli.sync_command import event_line
-    from kept.git_sync.sync_loop import automatic_sync
     from kept.live import LiveEvent
 
-    def report(event: GitSyncReport | KeptError) -> None:
+    def report(event: SyncEvent) -> None:
         events.put(LiveEvent("notice", live.state(), event_line(event)))
 
     return automatic_sync(memory.config, memory.workspace, memory.clock, report)

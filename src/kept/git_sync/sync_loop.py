@@ -5,34 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Union
 
 from kept.errors import KeptError, LockBusy
 
 if TYPE_CHECKING:
-    from kept.clock import Clock
-    from kept.config import Config
     from kept.git_sync.git_sync import GitSync
     from kept.git_sync.sync_report import GitSyncReport
-    from kept.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
 _STOP_WAIT_S = 10.0
 SyncListener = Callable[[Union["GitSyncReport", KeptError]], None]
-
-
-def automatic_sync(
-    config: Config, workspace: Workspace, clock: Clock, listener: SyncListener | None = None
-) -> AbstractContextManager[object]:
-    """Return the context in which a workspace is synchronised, if the settings say so."""
-    if not config.agent.sync.git.enabled:
-        return nullcontext()
-    from kept.git_sync.git_sync import GitSync
-
-    return SyncLoop(GitSync(config, workspace, clock), listener)
 
 
 class SyncLoop:

@@ -8,13 +8,13 @@ from contextlib import suppress
 
 from kept.durable import sync_folder, write_atomic
 from kept.errors import ChangeNotFound, NoteNotFound, UndoConflict, WriteFailed
-from kept.file_lock import locked
 from kept.history.line_merge import LinesOverlap, take_back
 from kept.history.note_change import NoteChange
 from kept.history.note_history import NoteHistory
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
 from kept.workspace.opened import OpenWorkspace
+from kept.workspace.write_scope import note_written, writing_to
 
 LOCK_WAIT_S = 10.0
 
@@ -171,7 +171,7 @@ def undo_changes(
     workspace = history.workspace
     workspace.require()
     with (
-        locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"),
+        writing_to(workspace, wait_s=LOCK_WAIT_S),
         OpenWorkspace(workspace) as opened,
     ):
         planner = _UndoPlanner(history, opened, max_bytes)
@@ -185,6 +185,7 @@ def undo_changes(
         for step in steps:
             recorder = history.recorder(author, why=why, undoes=step.undoes)
             before = step.after if step.was else step.before
+            note_written(step.path, step.was)
             with recorder.writing(step.path, before, step.after, kind="undo", was=step.was):
                 _apply(opened, history, step)
             recorded += recorder.changes

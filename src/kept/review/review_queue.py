@@ -241,10 +241,10 @@ class ReviewQueue:
     def _edit_written(self, item: ReviewItem, text: str, person: Author) -> ReviewResult:
         """Change the lines that a listed write added, where they are now."""
         from kept.durable import write_atomic
-        from kept.file_lock import locked
         from kept.history.line_merge import LinesOverlap, take_back
         from kept.workspace.change_recorder import recording
         from kept.workspace.notes import LOCK_WAIT_S
+        from kept.workspace.write_scope import writing_to
 
         change = self._first_change(item)
         before, after = self._versions(change)
@@ -252,7 +252,7 @@ class ReviewQueue:
         recorder = self.recorder(person, why="edited in review")
         absolute = self.workspace.locate(change.path)
         with (
-            locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"),
+            writing_to(self.workspace, wait_s=LOCK_WAIT_S),
             OpenWorkspace(self.workspace) as opened,
         ):
             current = opened.read(absolute, max_bytes=self.max_bytes).raw

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from kept.access_tokens.open_tokens import has_unused_file
 from kept.agent.services import load_secret
+from kept.automatic_sync import automatic_sync
 from kept.channels import http
 from kept.channels.gateway import OpenModel, served_agents, with_session_age
 from kept.clock import SystemClock
 from kept.config import Config, LoadedConfig
 from kept.config.agents import name_workspace, settings_by_agent
 from kept.errors import ConfigError, UsageError
-from kept.git_sync.sync_loop import automatic_sync
 from kept.live import LiveIndex, LiveState
 from kept.mcp.transports import load_server, make_mcp_app
 from kept.memory import Memory

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from kept.durable import write_atomic
 from kept.errors import KeptError
-from kept.file_lock import locked
 from kept.limits import utf8_path
 from kept.records import Problem
 from kept.values import frozen
@@ -20,6 +19,7 @@ from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.templates import LONGEST_TEMPLATE, is_untouched_template
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown, is_persons_own
+from kept.workspace.write_scope import writing_to
 
 _BLANK_BYTES = 100
 """Blank lines that a template may have got."""
@@ -96,7 +96,7 @@ class _Copying:
             return self._compare(absolute, note.raw) or "held_back"
         if dry_run:
             return self._compare(absolute, note.raw) or "copied"
-        with locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+        with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
             outcome = self._compare(absolute, note.raw)
             if outcome is None:
                 present = self.target.find_state(absolute)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from kept.durable import write_atomic
 from kept.errors import CitationMismatch, KeptError, NoteTooLarge
-from kept.file_lock import locked
 from kept.records import cite
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import NoteText, OpenWorkspace, require_utf8
 from kept.workspace.workspace import Workspace, require_tool_may_write
+from kept.workspace.write_scope import writing_to
 
 DIGEST_CHARS = 8
 _RAW_LINE = rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z"
@@ -51,7 +51,7 @@ def apply_edits(
     recorder: ChangeRecorder | None = None,
 ) -> None:
     """Make all edits, each note in one atomic write. Raise CitationMismatch, and change nothing, if lines differ."""
-    with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+    with writing_to(workspace, wait_s=LOCK_WAIT_S):
         apply_locked(workspace, edits, max_bytes=max_bytes, by_tool=by_tool, recorder=recorder)
 
 

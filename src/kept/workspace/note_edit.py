@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from kept.durable import write_atomic
 from kept.errors import NoteConflict, NoteTooLarge, PathRefused
-from kept.file_lock import locked
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.common_ends import count_common_ends
@@ -22,6 +21,7 @@ from kept.workspace.line_edit import require_editable
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import NoteText, OpenWorkspace
 from kept.workspace.workspace import Workspace
+from kept.workspace.write_scope import writing_to
 
 _BOMS = (
     (b"\xff\xfe\0\0", "utf-32-le"),  # before UTF-16, whose mark it begins with
@@ -68,7 +68,7 @@ def save_text(
     """
     workspace.require()
     with (
-        locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"),
+        writing_to(workspace, wait_s=LOCK_WAIT_S),
         OpenWorkspace(workspace) as opened,
     ):
         absolute = require_editable(workspace, path, by_tool=False)

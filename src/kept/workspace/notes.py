@@ -10,7 +10,6 @@ from functools import partial
 from kept.clock import Clock
 from kept.durable import append_durably, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
-from kept.file_lock import locked
 from kept.records import NearFact, Passage, Written, is_fact_list
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.daily import DailyNotes, daily_notes_in, daily_parts, get_daily_notes, part_name
@@ -27,6 +26,7 @@ from kept.workspace.workspace import (
     require_tool_may_write,
     show_path,
 )
+from kept.workspace.write_scope import writing_to
 
 LOCK_WAIT_S = 10.0
 DEFAULT_LINES = 200
@@ -63,7 +63,7 @@ def add_note(
     if not text.strip():
         raise EmptyNote("There is nothing to remember.")
     workspace.require()
-    with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+    with writing_to(workspace, wait_s=LOCK_WAIT_S):
         return append_entry(
             workspace,
             text,

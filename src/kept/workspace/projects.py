@@ -15,7 +15,6 @@ from typing import Any
 from kept.config.layers import check_agent_id
 from kept.durable import write_atomic
 from kept.errors import ConfigError, NoteNotFound, ProjectNotFound, UsageError, WorkspaceError
-from kept.file_lock import locked
 from kept.git_remote import find_remote, find_root, folder_key, normalise_remote, repository_keys
 from kept.limits import is_utf8
 from kept.safe_yaml import YamlRefused, load_yaml
@@ -24,6 +23,7 @@ from kept.visibility import PROJECT_MARKER, PROJECTS_FOLDER
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace, has_projects
+from kept.workspace.write_scope import writing_to
 
 RESERVED = ("all", "none")
 """Words that mean something else where a project is named."""
@@ -213,7 +213,7 @@ def _edit_marker(
     """Write PROJECT.md as ``edit`` returns it, unless that is None. ``edit`` gets None if there is no such file."""
     path = os.path.join(workspace.root, project.folder, PROJECT_MARKER)
     with (
-        locked(workspace.root, wait_s=_LOCK_WAIT_S, purpose="writing to this workspace"),
+        writing_to(workspace, wait_s=_LOCK_WAIT_S),
         OpenWorkspace(workspace) as opened,
     ):
         try:

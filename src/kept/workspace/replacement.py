@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from kept.clock import Clock
 from kept.errors import CitationMismatch, EmptyNote, UsageError
-from kept.file_lock import locked
 from kept.limits import clip, one_line
 from kept.records import Written, cite
 from kept.values import frozen
@@ -28,6 +27,7 @@ from kept.workspace.opened import OpenWorkspace, decode
 from kept.workspace.statements import Statement, read_statements
 from kept.workspace.validity import format_marks, read_line, strike_line
 from kept.workspace.workspace import Workspace, is_persons_own, refusal, show_path
+from kept.workspace.write_scope import writing_to
 
 _CITATION = r"(?P<path>.+?)(?:#L|:)(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?(?:@(?P<digest>[0-9a-f]{8}))?"
 _HINT = "Cite one line as path#L12 or path:12, as a search shows it."
@@ -82,7 +82,7 @@ def replace_fact(
     if by_tool and is_persons_own(reference.path):
         raise refusal(reference.path)
     workspace.require()
-    with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+    with writing_to(workspace, wait_s=LOCK_WAIT_S):
         absolute = require_editable(workspace, reference.path, by_tool=by_tool)
         path = workspace.cite(absolute)
         with OpenWorkspace(workspace) as opened:
