@@ -1,7 +1,7 @@
 """Run it: python -m benchmarks.team_chaos [--minutes 10] [--seed 18] [--asynchronous]
 
-Three hosts with homes and clocks of their own share a folder of notes, an index and an inbox on one PostgreSQL, which
-has a standby. Each writes notes, searches, keeps the index current and answers messages with a model on loopback.
+Three machines with homes and clocks of their own share a folder of notes, an index and an inbox on one PostgreSQL,
+which has a standby. Each writes notes, searches, keeps the index current and answers messages with a model on loopback.
 Processes are killed or stopped for a while, connections are ended, the server is restarted, and the standby promoted.
 """
 

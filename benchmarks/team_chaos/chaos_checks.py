@@ -1,4 +1,4 @@
-"""What three hosts of a team have left: notes, answers, transcripts, and an index like a new one."""
+"""What three machines of a team have left: notes, answers, transcripts, and an index like a new one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.team_chaos.host_worker import ACKNOWLEDGED, REPORT
+from benchmarks.team_chaos.machine_worker import ACKNOWLEDGED, REPORT
 from kept.postgres.database import Database
 from kept.store.postgres.index import PostgresIndex
 from kept.store.postgres.index_contents import FILE_COLUMNS, NOTE_COLUMNS, PostgresContents
@@ -58,8 +58,8 @@ def outages(report: Iterable[dict[str, Any]]) -> list[float]:
 
 
 def count_replies(homes: Iterable[Path]) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-    """Return on how many hosts each message has a reply, and how often it was written to or answered in a home."""
-    hosts: Counter[str] = Counter()
+    """Return on how many machines each message has a reply, and how often it was written to or answered in a home."""
+    machines: Counter[str] = Counter()
     inside: Counter[tuple[str, str]] = Counter()
     for home in homes:
         asked, answered = Counter[str](), Counter[str]()
@@ -68,10 +68,10 @@ def count_replies(homes: Iterable[Path]) -> tuple[Counter[str], Counter[tuple[st
                 metadata = (json.loads(line).get("message") or {}).get("metadata") or {}
                 asked.update([metadata["inbound"]] if "inbound" in metadata else [])
                 answered.update(metadata.get("answers", ()))
-        hosts.update(answered.keys())
+        machines.update(answered.keys())
         inside.update({(f"{home.parent.name}: asked", mark): count for mark, count in asked.items()})
         inside.update({(f"{home.parent.name}: answered", mark): count for mark, count in answered.items()})
-    return hosts, inside
+    return machines, inside
 
 
 def find_marks(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""One run: clients send messages, hosts write and search, and something fails every few seconds."""
+"""One run: clients send messages, machines write and search, and something fails every few seconds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from benchmarks.team_chaos.chaos_checks import (
     outages,
     read_reports,
 )
-from benchmarks.team_chaos.host_processes import TeamHost
-from benchmarks.team_chaos.host_worker import ACKNOWLEDGED, append_line
+from benchmarks.team_chaos.machine_processes import TeamMachine
+from benchmarks.team_chaos.machine_worker import ACKNOWLEDGED, append_line
 from benchmarks.team_chaos.replicated_server import ReplicatedServer
 from kept.postgres.database import Database
 from kept.postgres.schema_migrations import migrate
@@ -33,7 +33,7 @@ from tests.support.team_gateways import count_wrong, wait_for_answers
 
 SCHEMA, FRESH_SCHEMA, WORKSPACE = "chaos", "chaos_fresh", "harbour"
 CLOCKS = {"a": 0.0, "b": 240.0, "c": -420.0}
-"""How many seconds the clock of each host is ahead."""
+"""How many seconds the clock of each machine is ahead."""
 USERS = 6
 _LEASE_S = 2
 _READY_S = 120.0
@@ -43,10 +43,10 @@ _SLOW_S = 15.0
 class MessageClient(threading.Thread):
     """Sends the messages of one user, one after the other, each until a gateway accepts it."""
 
-    def __init__(self, user: str, hosts: list[TeamHost], stop: threading.Event, *, pause_s: float) -> None:
+    def __init__(self, user: str, machines: list[TeamMachine], stop: threading.Event, *, pause_s: float) -> None:
         super().__init__(daemon=True)
         self._user = user
-        self._hosts = hosts
+        self._machines = machines
         self._stop_event = stop
         self._pause_s = pause_s
         self._chance = random.Random(user)
@@ -74,7 +74,7 @@ class MessageClient(threading.Thread):
         wait = self._chance.random() < 0.3
         body = {"user": self._user, "text": f"Hello <<{message_id}>>", "id": message_id, "wait": wait}
         try:
-            answer = http.post(f"{self._chance.choice(self._hosts).url}/v1/messages", json=body)
+            answer = http.post(f"{self._chance.choice(self._machines).url}/v1/messages", json=body)
         except httpx.TransportError:
             return False
         if answer.status_code == 503:
@@ -87,13 +87,13 @@ class MessageClient(threading.Thread):
 
 
 class CommandClient(threading.Thread):
-    """Runs `kept add` and `kept search` on one host."""
+    """Runs `kept add` and `kept search` on one machine."""
 
-    def __init__(self, host: TeamHost, stop: threading.Event) -> None:
+    def __init__(self, machine: TeamMachine, stop: threading.Event) -> None:
         super().__init__(daemon=True)
-        self._host = host
+        self._machine = machine
         self._stop_event = stop
-        self._chance = random.Random(f"commands {host.name}")
+        self._chance = random.Random(f"commands {machine.name}")
         self.codes: Counter[str] = Counter()
         self.problems: list[str] = []
 
@@ -104,10 +104,10 @@ class CommandClient(threading.Thread):
             mark = f"mark{self._chance.randbytes(6).hex()}"
             is_adding = self._chance.random() < 0.5
             command = ["add", f"By command {mark}"] if is_adding else ["search", "parrot1 engine2"]
-            ended = self._host.run(*command)
+            ended = self._machine.run(*command)
             self.codes[f"kept {command[0]}: {ended.returncode}"] += 1
             if is_adding and ended.returncode == 0:
-                append_line(self._host.folder / ACKNOWLEDGED, mark)
+                append_line(self._machine.folder / ACKNOWLEDGED, mark)
             if ended.returncode not in ((0,) if is_adding else (0, 1, 6)) or "Traceback" in ended.stderr:
                 self.problems.append(f"kept {command[0]}: {ended.returncode} {ended.stderr[-600:]}")
 
@@ -141,19 +141,19 @@ class ChaosRun:
             "KEPT_GATEWAY__AUTO_RESPONDER__MAX_QUEUED": "1000",
             "KEPT_GATEWAY__AUTO_RESPONDER__MAX_QUEUED_PER_CONVERSATION": "1000",
         }
-        self.hosts = [
-            TeamHost(folder / name, ahead_s, environment, watches=name == "b") for name, ahead_s in CLOCKS.items()
+        self.machines = [
+            TeamMachine(folder / name, ahead_s, environment, watches=name == "b") for name, ahead_s in CLOCKS.items()
         ]
         self._resume_at: float | None = None
 
     def run(self, duration_s: float, *, event_every_s: float, pause_s: float, failovers: int) -> dict[str, Any]:
-        for host in self.hosts:
-            for program in host.programs:
-                host.start(program)
+        for machine in self.machines:
+            for program in machine.programs:
+                machine.start(program)
         self._wait_for_gateways()
         stop = threading.Event()
-        clients = [MessageClient(f"user{number}", self.hosts, stop, pause_s=pause_s) for number in range(USERS)]
-        commands = [CommandClient(host, stop) for host in self.hosts]
+        clients = [MessageClient(f"user{number}", self.machines, stop, pause_s=pause_s) for number in range(USERS)]
+        commands = [CommandClient(machine, stop) for machine in self.machines]
         for thread in (*clients, *commands):
             thread.start()
         self._break_things(duration_s, event_every_s, failovers)
@@ -164,8 +164,8 @@ class ChaosRun:
         return self._check(clients, commands, stuck)
 
     def close(self) -> None:
-        for host in self.hosts:
-            host.close()
+        for machine in self.machines:
+            machine.close()
         for database in self._databases.values():
             database.close()
         self.server.close()
@@ -173,14 +173,14 @@ class ChaosRun:
 
     def _wait_for_gateways(self) -> None:
         deadline = time.monotonic() + _READY_S
-        for host in self.hosts:
+        for machine in self.machines:
             while True:
                 try:
-                    httpx.get(f"{host.url}/healthz", timeout=5)
+                    httpx.get(f"{machine.url}/healthz", timeout=5)
                     break
                 except httpx.TransportError:
-                    if time.monotonic() > deadline or not host.is_running("gateway"):
-                        raise RuntimeError((host.folder / "gateway.log").read_text()[-2000:]) from None
+                    if time.monotonic() > deadline or not machine.is_running("gateway"):
+                        raise RuntimeError((machine.folder / "gateway.log").read_text()[-2000:]) from None
                     time.sleep(0.1)
 
     # faults
@@ -202,35 +202,35 @@ class ChaosRun:
 
     def _break_something(self) -> None:
         self._resume()
-        host = self._chance.choice(self.hosts)
-        program = self._chance.choice(host.programs)
+        machine = self._chance.choice(self.machines)
+        program = self._chance.choice(machine.programs)
         kind = self._chance.choices(("kill", "end", "pause", "restart"), (8, 6, 4, 1))[0]
         if kind == "kill":
             self._note(f"{program} killed")
-            host.kill(program)
-            host.start(program)
+            machine.kill(program)
+            machine.start(program)
         elif kind == "end":
             share = self._chance.choice((0.3, 1.0))
             self._note("connections ended")
             self.events["connections ended, each"] += self.server.end_connections(self._chance, share)
         elif kind == "pause":
             self._note(f"{program} stopped for a while")
-            host.pause(program)
+            machine.pause(program)
         else:
             self._note("server restarted")
             self.server.restart()
 
     def _resume(self) -> None:
-        for host in self.hosts:
-            host.resume()
+        for machine in self.machines:
+            machine.resume()
 
     def _restart_ended(self) -> None:
         """Start programs again that have ended by themselves, as a service manager does."""
-        for host in self.hosts:
-            for program in host.programs:
-                if not host.is_running(program):
+        for machine in self.machines:
+            for program in machine.programs:
+                if not machine.is_running(program):
                     self._note(f"{program} ended by itself")
-                    host.start(program)
+                    machine.start(program)
 
     def _note(self, event: str) -> None:
         self.events[event] += 1
@@ -246,23 +246,25 @@ class ChaosRun:
         wrong = count_wrong(inbox, accepted)
         waiting = self.server.waiting_backends()
         for program in ("worker", "watch", "gateway"):
-            for host in self.hosts:
-                if program in host.programs and not host.finish(program):
-                    stuck.append(f"{program} of {host.name}")
-        last_sync = [host.run("index", "--json") for host in self.hosts]
-        fresh = [host.run("index", "--json", KEPT_MEMORY_SEARCH__STORE__SCHEMA=FRESH_SCHEMA) for host in self.hosts]
+            for machine in self.machines:
+                if program in machine.programs and not machine.finish(program):
+                    stuck.append(f"{program} of {machine.name}")
+        last_sync = [machine.run("index", "--json") for machine in self.machines]
+        fresh = [
+            machine.run("index", "--json", KEPT_MEMORY_SEARCH__STORE__SCHEMA=FRESH_SCHEMA) for machine in self.machines
+        ]
         differing = differences(*(index_tables(database, WORKSPACE) for database in self._databases.values()))
-        folders = [host.folder for host in self.hosts]
+        folders = [machine.folder for machine in self.machines]
         noted, lost = lost_notes(folders, self._notes)
         reports = read_reports(folders)
         lines = [line for report in reports for line in report]
-        transcripts, inside = count_replies(host.folder / "home" for host in self.hosts)
+        transcripts, inside = count_replies(machine.folder / "home" for machine in self.machines)
         times = [length for report in reports for length in outages(report)]
         waits = [wait for client in clients for wait in client.waits_s]
         runs = [*inbox._runs.values()]
         problems = {
             **{f"messages {kind}": count for kind, count in wrong.items()},
-            "twice in the transcripts of a host": [key for key, count in inside.items() if count > 1],
+            "twice in the transcripts of a machine": [key for key, count in inside.items() if count > 1],
             "without a reply in any transcript": [name for name in accepted if not transcripts[name]],
             "notes lost or twice": lost,
             "searches that missed a note": [line["outcome"] for line in lines if line["outcome"].startswith("missed")],
@@ -282,7 +284,7 @@ class ChaosRun:
             "messages that took long": [slow for client in clients for slow in client.slow],
             "answers, begun again": f"{len(runs)}, {sum(run.attempts > 1 for run in runs)}",
             "requests to the model": len(self.model.chats),
-            "replies in transcripts of two hosts": sum(count > 1 for count in transcripts.values()),
+            "replies in transcripts of two machines": sum(count > 1 for count in transcripts.values()),
             "notes acknowledged": noted,
             "searches": actions["search"] + actions["find_other"] + actions["add"],
             "searches failed, degraded": f"{_count(lines, 'failed')}, {_count(lines, 'degraded')}",
@@ -297,10 +299,10 @@ class ChaosRun:
 
     def _errors_in_logs(self) -> list[str]:
         found = []
-        for host in self.hosts:
-            for log in host.folder.glob("*.log"):
+        for machine in self.machines:
+            for log in machine.folder.glob("*.log"):
                 text = log.read_text(errors="replace")
-                found += [f"{host.name} {log.name}: {part[:1500]}" for part in text.split("Traceback")[1:4]]
+                found += [f"{machine.name} {log.name}: {part[:1500]}" for part in text.split("Traceback")[1:4]]
         return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
@@ -66,45 +65,25 @@ class ReplicatedServer:
         options = ["-h", self._sockets(self._primary), "-U", "postgres", "-R", "--no-sync", "-c", "fast"]
         subprocess.run([program, "-D", data, *options], check=True, user=user, cwd=data)
         self._start(self._standby)
-        self._wait_for_commits(self._synchronous)
-
-    def _wait_for_commits(self, wait: bool) -> None:
-        """Set whether a commit of the primary waits for the standby."""
-        self._run(self._primary, f"ALTER SYSTEM SET synchronous_standby_names = '{'*' if wait else ''}'")
-        self._run(self._primary, "SELECT pg_reload_conf()")
+        self._configure(self._primary, "synchronous_standby_names", "*" if self._synchronous else "")
 
     # faults
 
     def fail_over(self) -> None:
         """Kill the primary, and promote the standby. Unless it is synchronous, it lacks the last moments."""
-        receiver = None if self._synchronous else self._find_receiver()
-        if receiver is not None:
-            os.kill(receiver, signal.SIGSTOP)
-            try:
-                self._pass_time()
-            finally:
-                self._kill_primary()
-                os.kill(receiver, signal.SIGCONT)
-        else:
-            self._kill_primary()
-        self._run(self._standby, "SELECT pg_promote()")
-        self._names.reverse()
-        self._run(self._primary, "ALTER SYSTEM SET synchronous_standby_names = ''")
-        self._run(self._primary, "SELECT pg_reload_conf()")
-
-    def _pass_time(self) -> None:
-        """Let the primary commit what the standby does not get."""
-        self._run(self._primary, "SELECT pg_sleep(0.5)")
-
-    def _kill_primary(self) -> None:
+        if not self._synchronous:
+            self._configure(self._standby, "primary_conninfo", "")
+            self._run(self._primary, "SELECT pg_sleep(0.7)")  # meanwhile it commits what the standby does not get
         server = self._servers.pop(self._primary)
         server.kill()
         server.wait(_ENDED_S)
+        self._run(self._standby, "SELECT pg_promote()")
+        self._names.reverse()
+        self._configure(self._primary, "synchronous_standby_names", "")
 
-    def _find_receiver(self) -> int | None:
-        with self._connect(self._standby) as connection:
-            row = connection.execute("SELECT pid FROM pg_stat_wal_receiver").fetchone()
-        return int(row[0]) if row else None
+    def _configure(self, name: str, setting: str, value: str) -> None:
+        self._run(name, f"ALTER SYSTEM SET {setting} = '{value}'")
+        self._run(name, "SELECT pg_reload_conf()")
 
     def restart(self) -> None:
         """Stop the primary at once, and start it again: it recovers from its log."""
@@ -128,8 +107,11 @@ class ReplicatedServer:
         return sum(log.read_text(errors="replace").count("deadlock detected") for log in logs)
 
     def waiting_backends(self) -> list[str]:
-        """Return the statements that wait for a lock."""
-        query = "SELECT left(query, 200) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        """Return the statements that have waited long for a lock."""
+        query = (
+            "SELECT left(query, 200) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND query_start < clock_timestamp() - interval '20 s'"
+        )
         with self._connect(self._primary) as connection:
             return [str(text) for (text,) in connection.execute(query).fetchall()]
 

@@ -1,4 +1,4 @@
-"""The processes of a host: started, killed, and stopped for a while."""
+"""The processes of a machine: started, killed, and stopped for a while."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-class TeamHost:
-    """A host with a name, a home and a clock of its own. The notes are in a folder that all hosts share."""
+class TeamMachine:
+    """A machine with a name, a home and a clock of its own. The notes are in a folder that all machines share."""
 
     def __init__(self, folder: Path, ahead_s: float, environment: dict[str, str], *, watches: bool) -> None:
         folder.mkdir()
@@ -54,7 +54,7 @@ class TeamHost:
         return [*self._commands]
 
     def _arguments(self, *command: str) -> list[str]:
-        return [sys.executable, "-m", "benchmarks.team_chaos.team_host", self.name, str(self._ahead_s), *command]
+        return [sys.executable, "-m", "benchmarks.team_chaos.team_machine", self.name, str(self._ahead_s), *command]
 
     def start(self, program: str) -> None:
         self._starts += 1

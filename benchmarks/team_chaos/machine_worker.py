@@ -19,7 +19,7 @@ NOTES_EACH = 8
 ACKNOWLEDGED, REPORT = "acknowledged", "worker.jsonl"
 
 
-class HostWorker:
+class MachineWorker:
     def __init__(self, folder: Path, seed: str) -> None:
         self._folder = folder
         self._name = folder.name
@@ -54,7 +54,7 @@ class HostWorker:
     # writing
 
     def add(self) -> str:
-        """Add a line to the note of the day, which all hosts share, or to a note of this one, and look for it."""
+        """Add a line to the note of the day, which all machines share, or to a note of this one, and look for it."""
         mark = f"mark{os.urandom(6).hex()}"
         to = None if self._chance.random() < 0.5 else f"memory/{self._name}/list.md"
         self._memory.add(f"The {self._words(3)} has {mark}.", to=to, again=True)
@@ -90,7 +90,7 @@ class HostWorker:
         return "degraded" if result.degraded else "done"
 
     def find_other(self) -> str:
-        """Search for a line that this or another host has written."""
+        """Search for a line that this or another machine has written."""
         logs = [path for path in self._folder.parent.glob(f"*/{ACKNOWLEDGED}") if path.stat().st_size]
         return self._find(self._chance.choice(self._chance.choice(logs).read_text().split())) if logs else "done"
 
@@ -111,4 +111,4 @@ def append_line(path: Path, line: str) -> None:
 
 
 def work(folder: str, seed: str) -> None:
-    HostWorker(Path(folder), seed).run()
+    MachineWorker(Path(folder), seed).run()

@@ -1,7 +1,7 @@
-"""Start a program as on a host of its own: python -m benchmarks.team_chaos.team_host NAME SECONDS work|COMMAND …
+"""Start a program as on a machine of its own: python -m benchmarks.team_chaos.team_machine NAME SECONDS work|COMMAND …
 
-The host has that name, and its clock is that many seconds ahead. ``work`` is `host_worker`; anything else is given to
-`kept`.
+The machine has that name, and its clock is that many seconds ahead. ``work`` is `machine_worker`; anything else is
+given to `kept`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import time
 from kept.clock import SystemClock
 
 
-def set_host(name: str, ahead_s: float) -> None:
-    """Give this process the name and the clock of a host."""
+def set_machine(name: str, ahead_s: float) -> None:
+    """Give this process the name and the clock of a machine."""
     ahead, ahead_ns = dt.timedelta(seconds=ahead_s), round(ahead_s * 1_000_000_000)
     socket.gethostname = lambda: name
     SystemClock.now = lambda clock: dt.datetime.now().astimezone() + ahead  # type: ignore[method-assign]
@@ -23,9 +23,9 @@ def set_host(name: str, ahead_s: float) -> None:
 
 
 def main(name: str, ahead_s: str, program: str, *arguments: str) -> None:
-    set_host(name, float(ahead_s))
+    set_machine(name, float(ahead_s))
     if program == "work":
-        from benchmarks.team_chaos.host_worker import work
+        from benchmarks.team_chaos.machine_worker import work
 
         work(*arguments)
         return
