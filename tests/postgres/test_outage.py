@@ -146,6 +146,11 @@ def test_a_replica_answers_in_an_outage_and_pays_for_nothing_twice(server, tmp_p
         server.start()
         after = memory.search("otter")
         assert ([hit.path for hit in after.hits][:1], after.degraded) == (["memory/c.md"], ())
+        assert len([text for text in embedder.texts if "otter swims" in text]) == 1
+    colleague = FakeEmbedder()
+    with open_memory(tmp_path, settings={"memory_search.store.workspace": "elsewhere"}, embedder=colleague) as memory:
+        memory.sync()
+        assert colleague.texts == []  # what the replica embedded is in the team's cache
     settings = {"memory_search.store.driver": "sqlite"}
     with open_memory(tmp_path, settings=settings) as local, open_memory(tmp_path) as shared:
         assert dump_index(local) == dump_index(shared)

@@ -6,6 +6,7 @@ team. So it has everything that this machine sees, whoever wrote it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -16,6 +17,7 @@ from kept.errors import KeptError, StoreError, StoreUnreachable
 from kept.indexing.service import IndexService
 from kept.records import Filter, Progress, SearchResult
 from kept.reports import SyncReport
+from kept.store.index import Index
 
 if TYPE_CHECKING:
     from kept.search.pipeline import IndexSearchResult
@@ -31,7 +33,8 @@ RETRY_AFTER_S = 5.0
 class ReplicatedIndexService(IndexService):
     """The index of a workspace in the database of a team. Searches are answered by the replica in an outage.
 
-    Nobody who holds the lock of this service waits for that of the replica, which asks this service for vectors.
+    Nobody who holds the lock of this service waits for that of the replica, which asks this service for vectors. What
+    the replica embedded in an outage is read from its file, and so reaches the cache of the team with the next sync.
     """
 
     def _add_parts(self) -> None:
@@ -46,6 +49,7 @@ class ReplicatedIndexService(IndexService):
             uses_signal=self._uses_signal,
         )
         self._replica._handle.find_shared = self._find_in_team
+        self._handle.find_shared = self._find_in_replica
 
     def close(self) -> None:
         super().close()
@@ -146,6 +150,20 @@ class ReplicatedIndexService(IndexService):
                 index = self._handle.index()
                 with index.reading():
                     return index.cache.find(identity, hashes, dims)
+        except StoreError:
+            return {}
+
+    def _find_in_replica(self, identity: str, hashes: Iterable[bytes], dims: int) -> Mapping[bytes, bytes]:
+        """Return vectors that the replica has paid for."""
+        path = self._replica.path
+        if not os.path.exists(path):
+            return {}
+        try:
+            file = Index(path)  # a connection of its own, since another thread may hold the lock of the replica
+            try:
+                return file.cache.find(identity, hashes, dims)
+            finally:
+                file.close()
         except StoreError:
             return {}
 
