@@ -133,3 +133,20 @@ def test_a_team_is_erased_only_by_its_name(kept, team, environment, workspace):
         assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [team.schema]).fetchall() == []
     assert kept("store", "drop", "--yes", team.schema).code == 6
     assert (workspace / "memory" / "a.md").exists()
+
+
+def test_a_role_that_may_only_read_never_gets_the_key_of_the_pages(kept, team, role):
+    def may_read(table: str) -> bool:
+        with team.database.unchecked() as connection:
+            row = connection.execute("SELECT has_table_privilege(%s, %s, 'SELECT')", [role, table]).fetchone()
+        return row[0]
+
+    kept("store", "grant", role, "--read-only")
+    assert (may_read("access_tokens"), may_read("web_keys")) == (True, False)
+    with team.database.unchecked() as connection:  # as before the table was there
+        connection.execute("DROP TABLE web_keys, used_links")
+        connection.execute("UPDATE schema_versions SET version = 1 WHERE part = 'serving'")
+    assert kept("store", "migrate").code == 0
+    assert (may_read("used_links"), may_read("web_keys")) == (True, False)
+    kept("store", "grant", role)
+    assert may_read("web_keys")

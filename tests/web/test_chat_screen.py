@@ -118,9 +118,10 @@ def test_an_answer_goes_on_without_a_browser_and_can_be_followed_later(tmp_path,
             await chat.ask("And now?")
         until.set()
         events = [event async for event in answer.follow()]
+        is_over = await chat.find_answer() is None
         await chat.close()
         site.close()
-        return "".join(event["text"] for event in events if event["type"] == "delta"), chat.find_answer() is None
+        return "".join(event["text"] for event in events if event["type"] == "delta"), is_over
 
     assert asyncio.run(talk()) == ("It is on port 5433.", True)
 
@@ -155,9 +156,9 @@ def test_a_person_decides_about_a_call_on_the_page(tmp_path, workspace, allow, r
         answer = await site.chat.ask("Add them.")
         async for event in answer.follow():
             if event["type"] == "approval":
-                site.chat.decide(event["id"], allow=allow)
+                await site.chat.decide(event["id"], allow=allow)
                 with pytest.raises(UsageError, match="no longer waits"):
-                    site.chat.decide("another", allow=True)
+                    await site.chat.decide("another", allow=True)
         outcome = str(model.requests[-1].turns[-1])
         await site.close_chat()
         site.close()

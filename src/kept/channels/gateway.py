@@ -27,6 +27,7 @@ from kept.errors import AgentNotFound, ConfigError, LockBusy, WriteFailed
 from kept.file_lock import claimed
 from kept.memory import Memory
 from kept.net.serving import App, ServerLimits
+from kept.responder import local_conversation
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
 from kept.responder.open_inbox import open_inbox
 from kept.responder.responder import Responder
@@ -183,6 +184,8 @@ class Gateway:
             hint = "Set gateway.http.enabled, gateway.telegram.token or gateway.discord.token."
             raise ConfigError("No channel is configured.", hint=hint)
         channels[OWN_CHANNEL] = PullChannel()
+        if config.memory_search.store.is_shared:
+            channels[local_conversation.NAME] = PullChannel()  # the chat on the pages of any machine
         slots = asyncio.Semaphore(self._settings.auto_responder.max_concurrent)
         self.responders = {
             agent.memory.config.agent_id: self._open_responder(agent, channels, timing, slots) for agent in agents

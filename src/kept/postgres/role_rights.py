@@ -46,6 +46,9 @@ def grant_rights(database: Database, role: str, *, read_only: bool) -> None:
                 f" GRANT {privileges} ON {kind} TO {{role}}",
             ):
                 _run(connection, statement, database.schema, role, owner)
+        if read_only and connection.execute("SELECT to_regclass('web_keys')").fetchone() != (None,):
+            # With the key of the pages, it could make a cookie that opens them all.
+            _run(connection, "REVOKE ALL ON {schema}.web_keys FROM {role}", database.schema, role, owner)
         if read_only and read_rights(connection, database.schema, role) == "write":
             raise UsageError(
                 f"The role '{role}' may write all the same: it is a superuser, or a member of a role that may.",

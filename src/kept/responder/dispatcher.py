@@ -59,6 +59,8 @@ HELP = """\
 /deny – do not allow it
 /stop – stop answering
 /help – this list"""
+APPROVAL = "approval"
+"""Metadata of /approve and /deny: id of the question that was meant, if a page has sent it."""
 GREETING = "Hello! Write to me as you would to a person: I remember what we talk about. /help lists the commands."
 """Reply to /start, which Telegram sends when a person opens the chat with a bot."""
 NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
@@ -261,9 +263,16 @@ class Commands:
         receipt = memory.forgetting.apply(plan, inbox=self._inbox)
         return forget.describe_receipt(receipt, changed, len(plan.choices), is_private=_has_others(memory.viewer))
 
-    def decide_now(self, call: CommandCall, *, by: str) -> None:
-        """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer."""
-        waiting = self._agent.waiting_approvals(call.session_id)
+    def decide_now(self, call: CommandCall, *, by: str, approval_id: str | None = None) -> None:
+        """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer.
+
+        ``approval_id`` names the question that was meant, if that is known.
+        """
+        waiting = [
+            asked
+            for asked in self._agent.waiting_approvals(call.session_id)
+            if approval_id is None or asked.id == approval_id
+        ]
         allow = call.command.name == "approve"
         if waiting and self._agent.decide(waiting[0].id, allow=allow, by=by):
             self._decided[call.message_id] = f"{waiting[0].tool}: {'allowed' if allow else 'not allowed'}."

@@ -89,6 +89,10 @@ class Inbox(ABC):
         """Return whether this process answers a conversation."""
         return True
 
+    def catch_up(self) -> set[str]:
+        """Apply the records of other gateways. Return the keys of the conversations that they changed."""
+        return set()
+
     def claim(self, keys: Iterable[str]) -> list[str]:
         """Take over conversations that no process answers. Return those that this process answers from now on."""
         return [*keys]

@@ -27,7 +27,7 @@ from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_sa
 from kept.responder.answer_runner import AnswerJob, AnswerRunner, InboxWriter
 from kept.responder.channel import Channel, ResponderTiming, channel_name, deliver
 from kept.responder.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, GroupHistory, QueueLimits
-from kept.responder.dispatcher import CommandCall, Dispatcher, find_command
+from kept.responder.dispatcher import APPROVAL, CommandCall, Dispatcher, find_command
 from kept.responder.inbox import Inbox
 from kept.sessions.session_key import SessionKey, parse_key
 
@@ -215,7 +215,9 @@ class Responder:
             self._stop_before(queue, message)
         elif command is not None and command.name in ("approve", "deny") and queue.current is not None:
             call = CommandCall(command, queue.current.session_id, message.id)
-            self._dispatcher.commands.decide_now(call, by=f"{message.channel}:{message.inbound.sender or ''}")
+            approval_id = (message.inbound.metadata or {}).get(APPROVAL)
+            by = f"{message.channel}:{message.inbound.sender or ''}"
+            self._dispatcher.commands.decide_now(call, by=by, approval_id=approval_id)
 
     async def replace_text(self, message: AcceptedMessage, text: str) -> bool:
         """Replace the text of a message that waits for its answer. Return False if it no longer waits."""
@@ -238,6 +240,16 @@ class Responder:
         if message is None:
             raise MessageNotFound(f"There is no message '{message_id}'.")
         return message, self.inbox.find_run(message)
+
+    async def catch_up(self) -> None:
+        """Read what other gateways have recorded, for a client that may have heard of it from them. If the database
+        does not answer, what is known has to do."""
+        if not self.inbox.is_shared:
+            return
+        try:
+            self.note_changes(await self._writer.write(self.inbox.catch_up))
+        except KeptError as exc:
+            log.warning("the inbox of the team cannot be read (%s)", exc.message)
 
     def messages_of(self, channel: str) -> list[AcceptedMessage]:
         """Return the messages of a channel that the inbox still has, in the order of their arrival."""

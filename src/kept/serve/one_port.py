@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kept.access_tokens.open_tokens import has_unused_file
-from kept.agent.services import load_secret
 from kept.automatic_sync import automatic_sync
 from kept.channels import http
 from kept.channels.gateway import OpenModel, served_agents, with_session_age
@@ -32,6 +29,7 @@ from kept.serve.known_tokens import KnownTokens, has_settings_token
 from kept.serve.paths import PathSwitch, agent_switch
 from kept.serve.probes import Probes, Readiness
 from kept.serve.request_front import RequestFront, RequestRecord
+from kept.serve.shared_key import SharedKey
 from kept.serve.stream_watch import StreamWatch
 from kept.sessions.store import SessionStore
 from kept.spans import unwatch_spans, watch_spans
@@ -128,10 +126,15 @@ class ServeProgram:
         self._figures = ServeFigures(
             [agent.memory for agent in agents.values()], self._live_states, lambda: self._queue_depths()
         )
-        key = load_secret(config.paths.web_key)
-        self._access = WebAccess(key, SystemClock(), token=config.gateway.web.token, gate=tokens, realm=_REALM)
-        # The same in all processes of the home, whatever their ports, and another for each home.
-        self._cookie_name = f"kept-{hmac.new(key, b'cookie', hashlib.sha256).hexdigest()[:12]}"
+        self._shared_key = SharedKey(config)
+        self._access = WebAccess(
+            self._shared_key.load(),
+            SystemClock(),
+            token=config.gateway.web.token,
+            gate=tokens,
+            realm=_REALM,
+            use_link=self._shared_key.use_link,
+        )
 
     def close(self) -> None:
         for live in self._live.values():
@@ -162,7 +165,7 @@ class ServeProgram:
             agent_switch(mcp_apps, self._config.agent_id), token=gateway.mcp.token, token_name="gateway.mcp.token"
         )
         messages = http.guard_endpoints(answering, gateway.http, hosts=self._hosts, gate=self._tokens)
-        pages = make_web_app(self._site, self._access, hosts=self._hosts, cookie_name=self._cookie_name)
+        pages = make_web_app(self._site, self._access, hosts=self._hosts, cookie_name=self._shared_key.cookie_name)
         probes = Probes(self._readiness, self._figures.render, lambda app: guard(app, token=None))
         answering.inner = StreamWatch(PathSwitch(mcp=mcp, messages=messages, pages=pages, probes=probes), self._tokens)
         return PathSwitch(
@@ -186,6 +189,7 @@ class ServeProgram:
             self._config, self._answered, self._open_model, report=self._report, limits=limits
         )
         mcp_apps = self._mcp_apps()
+        self._site.find_responder = answering.find_team_responder
 
         def count(request: RequestRecord) -> None:
             self._figures.count_request(request)
@@ -212,6 +216,7 @@ class ServeProgram:
         serving_all = asyncio.create_task(server.serve(sockets=[self._bound]))
         answering_messages = asyncio.create_task(answering.run())
         waiting = asyncio.create_task(stopping.wait())
+        taking_key = asyncio.create_task(self._shared_key.take_over(self._access))
         try:
             await answering.settled.wait()
             if not answering_messages.done():
@@ -223,6 +228,7 @@ class ServeProgram:
                     await asyncio.wait_for(hurry.wait(), self._settings.drain_s)
         finally:
             waiting.cancel()
+            taking_key.cancel()
             answering.stop()
             await asyncio.wait([answering_messages])  # the replies are still delivered
             server.should_exit = True

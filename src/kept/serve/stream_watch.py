@@ -48,6 +48,8 @@ class _WatchedAnswer:
         self._send = send
         self._look_s = look_s
         self._looking: asyncio.Task[None] | None = None
+        self._held: MutableMapping[str, Any] | None = None
+        """Beginning of an answer of known length."""
         self._has_started = False
         self._is_complete = False
         self._is_over = False
@@ -57,8 +59,14 @@ class _WatchedAnswer:
             self._end()
             return
         is_body = message["type"] == "http.response.body"
-        if message["type"] == "http.response.start" and not has_length(message):
+        if message["type"] == "http.response.start":
+            if has_length(message):
+                self._held = message  # until its body comes, so that the answer is whole or a refusal
+                return
             self._looking = asyncio.create_task(self._look())  # a stream, which may be silent for long
+        if self._held is not None:
+            held, self._held = self._held, None
+            await self._send(held)
         await self._send(message)
         self._has_started = True
         self._is_complete = is_body and not message.get("more_body")

@@ -5,10 +5,13 @@
 takes a `Visit` and returns a response; it runs in a thread and calls the same services as the command line. Only
 `kept web` imports this package.
 
-web_access, sign_in        who may use the pages: one-time links, cookies, tokens
+web_access, sign_in, team_sign_in
+                           who may use the pages: one-time links, cookies, tokens; what machines of a team share of that
 visit, page_templates, page_links, static_files
                            one request; templates; addresses; style sheet and scripts
-web_chat, live_events      the chat; telling pages that something has changed
+web_chat, inbox_chat, running_answer
+                           the chat: in this process, or over the inbox of a team; an answer as it is written
+live_events                telling pages that something has changed
 note_html, note_graph, transcript_view, diff_view, workspace_files
                            notes, their neighbours, conversations, changes and files, as pages show them
 bar_chart, calendar_map, score_bar

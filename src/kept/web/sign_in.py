@@ -55,7 +55,12 @@ class SignIn:
         not send the cookie with the redirect.
         """
         note_route(request.scope, "/open")
-        if not self._access.take_link_key(request.query_params.get("key", "")):
+        try:
+            key = request.query_params.get("key", "")
+            is_good = await anyio.to_thread.run_sync(self._access.take_link_key, key)
+        except KeptError as exc:
+            return await self._show(request, "away", status_of(exc).http)
+        if not is_good:
             if request.scope["kept.cookie"]:
                 return RedirectResponse("/", 303)
             return await self._show(request, "used")

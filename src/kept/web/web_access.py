@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
 from threading import Lock
 
 from kept.clock import Clock
@@ -29,10 +30,19 @@ class WebAccess:
     """Makes and checks everything that proves who a browser is. Safe to share between threads."""
 
     def __init__(
-        self, key: bytes, clock: Clock, *, token: str | None = None, gate: TokenGate | None = None, realm: str = ""
+        self,
+        key: bytes,
+        clock: Clock,
+        *,
+        token: str | None = None,
+        gate: TokenGate | None = None,
+        realm: str = "",
+        use_link: Callable[..., bool] | None = None,
     ) -> None:
-        """``gate`` has further tokens that open the pages. Cookies of one realm are not valid in another."""
-        self._key = key
+        """``gate`` has further tokens that open the pages. Cookies of one realm are not valid in another. ``use_link``
+        uses up a one-time link for all machines of a team."""
+        self.key = key
+        self._use_link = use_link
         self._clock = clock
         self._token = token
         self._gate = gate
@@ -63,13 +73,17 @@ class WebAccess:
     def take_link_key(self, key: str) -> bool:
         """Return whether a key opens the pages, and use it up.
 
-        A key from before this server started may have been used with the server before it, so it is not accepted.
+        A key from before this server started may have been used with the server before it, so it is not accepted. A
+        team remembers which keys were used.
         """
         body = self._unsealed("link", key)
         if body is None or not self.takes_links:
             return False
         issued_ms = int(body.partition(".")[0], 16)
-        if not self._started_ms <= issued_ms <= self._now_ms() < issued_ms + LINK_MINUTES * _MINUTE_MS:
+        expires_ms = issued_ms + LINK_MINUTES * _MINUTE_MS
+        if self._use_link is not None:
+            return self._now_ms() < expires_ms and self._use_link(body, expires_ms=expires_ms)
+        if not self._started_ms <= issued_ms <= self._now_ms() < expires_ms:
             return False
         with self._lock:
             if body in self._used:
@@ -147,7 +161,7 @@ class WebAccess:
     def _sign(self, purpose: str, body: str) -> str:
         # A token that is changed in the settings ends every visit.
         message = f"{self._realm}{purpose}\0{self._token or ''}\0{body}".encode("utf-8", "replace")
-        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
+        return hmac.new(self.key, message, hashlib.sha256).hexdigest()
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // 1_000_000

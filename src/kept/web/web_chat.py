@@ -1,97 +1,27 @@
 """The chat on the pages: an answer runs in the server, and browsers follow it.
 
 It continues if a tab is closed, and a tab that is opened meanwhile shows what there is of it. The conversation is the
-one of `kept chat`, or another one that a page names.
+one of `kept chat`, or another one that a page names. In a team, the messages of `kept serve` go through its inbox
+instead (`InboxChat`), unless the conversation belongs to another channel, to which the reply would be sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
-from typing import Any
 
-from kept.agent.approvals import describe_approval
-from kept.agent.events import (
-    AgentEvent,
-    AnsweringAgent,
-    ApprovalAsked,
-    Notice,
-    Reply,
-    ReplyDelta,
-    ToolEnded,
-    ToolStarted,
-)
+from kept.agent.events import AnsweringAgent, ApprovalAsked
 from kept.app import open_dispatcher, open_model
 from kept.errors import KeptError, UsageError
 from kept.llm.base import ChatModel
 from kept.responder.dispatcher import Dispatcher
-from kept.responder.local_conversation import DEFAULT_CONVERSATION, LocalConversation
-from kept.web.site import POLL_S, Site
+from kept.responder.local_conversation import DEFAULT_CONVERSATION, NAME, LocalConversation, find_conversation
+from kept.sessions.session_key import SessionKey
+from kept.web.inbox_chat import InboxChat
+from kept.web.running_answer import RunningAnswer
+from kept.web.site import Site
 
 log = logging.getLogger(__name__)
-
-_MAX_EVENTS = 20_000
-"""Pieces of one answer that are kept for browsers. The transcript has the whole answer in any case."""
-
-ChatEvent = dict[str, Any]
-
-
-class RunningAnswer:
-    """An answer that is being written. Several browsers may follow it."""
-
-    def __init__(self, question: str) -> None:
-        self.question = question
-        self.events: list[ChatEvent] = []
-        self.is_done = False
-        self.task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
-
-    @property
-    def text(self) -> str:
-        """Return what was written so far."""
-        return "".join(event["text"] for event in self.events if event["type"] == "delta")
-
-    def add(self, **event: Any) -> None:
-        if len(self.events) < _MAX_EVENTS or event["type"] != "delta":
-            self.events.append(event)
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def show(self, event: AgentEvent) -> None:
-        match event:
-            case ReplyDelta():
-                self.add(type="delta", text=event.text)
-            case ToolStarted():
-                self.add(type="tool", name=event.name)
-            case ToolEnded() if not event.ok:
-                self.add(type="notice", text=f"{event.name} did not work.")
-            case Notice():
-                self.add(type="notice", text=event.text)
-            case ApprovalAsked():
-                self.add(type="approval", id=event.id, text=describe_approval(event))
-            case Reply() if not self.text and not event.silent:
-                self.add(type="delta", text=event.text)  # a command is not streamed
-            case _:
-                pass
-
-    def finish(self) -> None:
-        self.is_done = True
-        self.add(type="done")
-
-    async def follow(self, is_stopping: Callable[[], bool] = lambda: False) -> AsyncIterator[ChatEvent]:
-        """Yield all events, those before this call too, until the answer ends or the server is about to stop."""
-        at = 0
-        while not is_stopping():
-            changed = self._changed
-            while at < len(self.events):
-                yield self.events[at]
-                at += 1
-            if self.is_done:
-                return
-            with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), POLL_S)
 
 
 class WebChat:
@@ -105,8 +35,24 @@ class WebChat:
         self._answers: dict[str, RunningAnswer] = {}
         """Answers that are being written, by the name of their conversation."""
         self._decisions: dict[str, asyncio.Future[bool]] = {}
+        self._inbox_chat: InboxChat | None = None
 
-    def find_answer(self, name: str = DEFAULT_CONVERSATION) -> RunningAnswer | None:
+    async def find_inbox(self, name: str = DEFAULT_CONVERSATION) -> tuple[InboxChat, SessionKey] | None:
+        """Return the chat over the inbox of the team and the key of the conversation there, if it goes that way."""
+        responder = self._site.find_responder()
+        if responder is None:
+            return None
+        key, pinned = await asyncio.to_thread(find_conversation, self._site.sessions, name)
+        if pinned is not None or key.channel != NAME:
+            return None
+        if self._inbox_chat is None or self._inbox_chat.responder is not responder:
+            self._inbox_chat = InboxChat(responder, self._site.memory.clock, lambda: self._site.is_stopping())
+        await responder.catch_up()  # the browser may come from another machine, and know more
+        return self._inbox_chat, key
+
+    async def find_answer(self, name: str = DEFAULT_CONVERSATION) -> RunningAnswer | None:
+        if shared := await self.find_inbox(name):
+            return shared[0].find_answer(shared[1])
         return self._answers.get(name)
 
     async def ask(self, text: str, name: str = DEFAULT_CONVERSATION) -> RunningAnswer:
@@ -114,6 +60,8 @@ class WebChat:
         text = text.strip()
         if not text:
             raise UsageError("There is no message.", hint="Write one.")
+        if shared := await self.find_inbox(name):
+            return await shared[0].ask(shared[1], text)
         if name in self._answers:
             raise UsageError("An answer is being written.", hint="Wait for it, or stop it.")
         answer = self._answers[name] = RunningAnswer(text)
@@ -122,13 +70,17 @@ class WebChat:
 
     async def stop(self, name: str = DEFAULT_CONVERSATION) -> None:
         """Stop the answer of a conversation, if one is being written."""
-        answer = self._answers.get(name)
-        if answer is not None and answer.task is not None:
-            answer.task.cancel()
-            await asyncio.wait([answer.task])
+        if shared := await self.find_inbox(name):
+            await shared[0].stop(shared[1])
+            return
+        if answer := self._answers.get(name):
+            await _end(answer)
 
-    def decide(self, approval_id: str, *, allow: bool) -> None:
+    async def decide(self, approval_id: str, *, allow: bool, name: str = DEFAULT_CONVERSATION) -> None:
         """Decide about a tool call that the agent has asked for."""
+        if shared := await self.find_inbox(name):
+            await shared[0].decide(shared[1], approval_id, allow=allow)
+            return
         decision = self._decisions.get(approval_id)
         if decision is None or decision.done():
             raise UsageError("The agent no longer waits for this decision.")
@@ -136,8 +88,10 @@ class WebChat:
 
     async def close(self) -> None:
         """Stop all answers and end the model."""
-        for name in [*self._answers]:
-            await self.stop(name)
+        for answer in [*self._answers.values()]:
+            await _end(answer)
+        if self._inbox_chat is not None:
+            self._inbox_chat.close()
         if self._dispatcher is not None:
             await self._dispatcher.close()
         if self._model is not None:
@@ -193,3 +147,9 @@ class WebChat:
             return False
         finally:
             del self._decisions[asked.id]
+
+
+async def _end(answer: RunningAnswer) -> None:
+    if answer.task is not None:
+        answer.task.cancel()
+        await asyncio.wait([answer.task])
