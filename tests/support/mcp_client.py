@@ -13,18 +13,22 @@ from typing import Any
 
 import httpx
 
-from tests.support.commands import KEPT
+from tests.support.command_forks import KEPT, start_piped
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 class StdioClient:
-    """`kept mcp` as a process that speaks over standard input and output."""
+    """`kept mcp` as a process that speaks over standard input and output: a fork, or a new interpreter."""
 
-    def __init__(self, env: dict[str, str], cwd: Path, *options: str, after: tuple[str, ...] = ()) -> None:
-        self.process = subprocess.Popen(
-            [KEPT, *options, "mcp", *after],
+    def __init__(
+        self, env: dict[str, str], cwd: Path, *options: str, after: tuple[str, ...] = (), is_fork: bool = True
+    ) -> None:
+        args = [*options, "mcp", *after]
+        fork = start_piped(args, env=env, cwd=cwd) if is_fork else None
+        self.process: Any = fork or subprocess.Popen(
+            [KEPT, *args],
             env=env,
             cwd=cwd,
             stdin=subprocess.PIPE,
@@ -101,7 +105,10 @@ class HttpServer:
     """`kept mcp --http` as a process, and requests to it."""
 
     def __init__(self, env: dict[str, str], *command: str) -> None:
-        self.process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        fork = start_piped([*command[1:]], env=env, cwd=Path.cwd()) if command[0] == KEPT else None
+        self.process: Any = fork or subprocess.Popen(
+            command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self._watchdog = threading.Timer(60, self.process.kill)
         self._watchdog.start()
         assert self.process.stderr
