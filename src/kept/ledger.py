@@ -11,15 +11,15 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from kept.clock import Clock
+from kept.clock import Clock, new_id
 from kept.config import Config
 from kept.damaged_records import Fault, repair_end, set_aside
 from kept.durable import append_durably, make_private_folder, write_atomic
-from kept.errors import KeptError, WorkspaceError
+from kept.errors import KeptError, StoreUnreachable, WorkspaceError
 from kept.file_lock import locked
 from kept.limits import MAX_COUNT, is_amount, is_utf8
 from kept.reports import ModelSpending, Repair, Spending
@@ -31,6 +31,7 @@ COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0
 _SUM_UP_EVERY = 1_000
 """Entries after which those in a database are summed up."""
+UNSENT_ENDING = ".unsent"
 _NOT_AN_ENTRY = "it is not a ledger entry, or its numbers cannot be true; it is not counted"
 
 LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending, Repair)
@@ -125,42 +126,91 @@ class Ledger(Generic[LedgerEntry]):
 
 
 class SharedLedger(Ledger[LedgerEntry]):
-    """Entries of one kind in the database of a team: those of all its machines."""
+    """Entries of one kind in the database of a team: those of all its machines.
 
-    def __init__(self, database: Database, agent: str, clock: Clock, kind: type[LedgerEntry]) -> None:
+    While the database cannot be reached, entries go to the file ``unsent``, and the next one that reaches it takes them
+    along. Until then, this machine counts them together with what it last read of the others.
+    """
+
+    def __init__(self, database: Database, agent: str, clock: Clock, kind: type[LedgerEntry], *, unsent: str) -> None:
         super().__init__(f"ledger of {agent}", clock, cast(Any, kind))
         self._database = database
         self._key = [agent, kind.__name__]
+        self._local: UnsentEntries[LedgerEntry] = UnsentEntries(unsent, clock, kind)
         self._own = threading.local()
-        """The transaction of each thread that holds the lock."""
+        """The transaction of each thread that holds the lock, and whether it holds that of the file."""
+        self._last_read: list[bytes] = []
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        with self._database.writing(timeout_s=_LOCK_WAIT_S) as connection:
+        with ExitStack() as stack:
+            try:
+                connection = stack.enter_context(self._database.writing(timeout_s=_LOCK_WAIT_S))
+            except StoreUnreachable:
+                stack.enter_context(self._local.locked())
+                self._own.is_local = True
+                stack.callback(setattr, self._own, "is_local", False)
+                yield
+                return
             # Advisory locks are the database's, which other teams may use too.
             name = f"kept ledger {self._database.schema} {self._key}"
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
             self._own.connection = connection
-            try:
-                yield
-            finally:
-                self._own.connection = None
+            stack.callback(setattr, self._own, "connection", None)
+            sent = self._send_local(connection)
+            yield
+        for path in sent:  # now that it is committed
+            with suppress(FileNotFoundError):  # another process found it before it was deleted here
+                os.unlink(path)
 
     def add(self, entry: LedgerEntry) -> None:
-        line = _to_line(entry if entry.day else replace(entry, day=self.today())).decode()
+        entry = entry if entry.day else replace(entry, day=self.today())
+        if getattr(self._own, "is_local", False):
+            self._local.add(entry)
+            return
         row = self._own.connection.execute(
-            "INSERT INTO ledger_entries (agent, kind, entry) VALUES (%s, %s, %s) RETURNING id", [*self._key, line]
+            "INSERT INTO ledger_entries (agent, kind, entry) VALUES (%s, %s, %s) RETURNING id",
+            [*self._key, _to_line(entry).decode()],
         ).fetchone()
         if row[0] % _SUM_UP_EVERY == 0:
-            lines = [(*self._key, _to_line(entry).decode()) for entry in self.by_day()]
+            lines = [_to_line(entry) for entry in self.by_day()]
             self._own.connection.execute("DELETE FROM ledger_entries WHERE agent = %s AND kind = %s", self._key)
-            with self._own.connection.cursor() as cursor:
-                cursor.executemany("INSERT INTO ledger_entries (agent, kind, entry) VALUES (%s, %s, %s)", lines)
+            self._insert(self._own.connection, lines)
+
+    def _insert(self, connection: Connection, lines: Iterable[bytes]) -> None:
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO ledger_entries (agent, kind, entry) VALUES (%s, %s, %s)",
+                [(*self._key, line.decode()) for line in lines],
+            )
+
+    def _send_local(self, connection: Connection) -> list[str]:
+        """Add the entries of files that wait, each file once, even if this process is killed before it deletes them.
+        Return the files."""
+        paths = self._local.take_waiting()
+        if not paths:
+            return []
+        agent, kind = self._key
+        marker = f"sent {kind} {self._local.sender}"
+        query = "SELECT content FROM documents WHERE agent = %s AND name = %s"
+        row = connection.execute(query, [agent, marker]).fetchone()
+        before = json.loads(row[0]) if row else []
+        for path in paths:
+            if os.path.basename(path) not in before:
+                self._insert(connection, self._local.read_entries(path))
+        connection.execute(
+            "INSERT INTO documents (agent, name, content) VALUES (%s, %s, %s)"
+            " ON CONFLICT (agent, name) DO UPDATE SET content = excluded.content",
+            [agent, marker, json.dumps([os.path.basename(path) for path in paths])],
+        )
+        return paths
 
     def repair(self) -> None:
         """Do nothing: an entry of the database that cannot be read is not counted."""
 
     def _raw_lines(self) -> Sequence[bytes]:
+        if getattr(self._own, "is_local", False):
+            return [*self._last_read, *self._local.read_all()]
         connection = getattr(self._own, "connection", None)
         if connection is not None:
             return self._select(connection)
@@ -171,7 +221,44 @@ class SharedLedger(Ledger[LedgerEntry]):
         rows = connection.execute(
             "SELECT entry FROM ledger_entries WHERE agent = %s AND kind = %s ORDER BY id", self._key
         ).fetchall()
-        return [str(entry).encode() for (entry,) in rows]
+        self._last_read = [str(entry).encode() for (entry,) in rows]
+        return self._last_read
+
+
+class UnsentEntries(Ledger[LedgerEntry]):
+    """Entries that wait for the database of a team, in a file of this machine."""
+
+    @property
+    def sender(self) -> str:
+        """A name of this file among those of all machines."""
+        import hashlib
+        import socket
+
+        return hashlib.sha256(f"{socket.gethostname()}:{self.path}".encode("utf-8", "replace")).hexdigest()[:32]
+
+    def take_waiting(self) -> list[str]:
+        """Return the files with entries to send. None of them gets further entries."""
+        if not os.path.exists(self.path) and not self._taken():
+            return []
+        with self.locked():
+            if os.path.exists(self.path):
+                os.rename(self.path, f"{self.path}-{new_id()}")
+            return self._taken()
+
+    def _taken(self) -> list[str]:
+        folder, name = os.path.split(self.path)
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        return [os.path.join(folder, other) for other in names if other.startswith(f"{name}-")]
+
+    def read_entries(self, path: str) -> list[bytes]:
+        try:
+            with open(path, "rb") as file:
+                return [raw for raw in file.read().splitlines() if self._parse(raw) is not None]
+        except FileNotFoundError:
+            return []  # another process has sent it
+
+    def read_all(self) -> list[bytes]:
+        return [raw for path in (*self._taken(), self.path) for raw in self.read_entries(path)]
 
 
 def open_embedding_ledger(config: Config, clock: Clock) -> Ledger[Spending]:
@@ -187,7 +274,9 @@ def _open(config: Config, clock: Clock, kind: type[LedgerEntry], path: str) -> L
         return Ledger(path, clock, kind)
     from kept.postgres.open_database import open_database
 
-    return SharedLedger(open_database(config.memory_search.store), config.agent_id, clock, kind)
+    return SharedLedger(
+        open_database(config.memory_search.store), config.agent_id, clock, kind, unsent=f"{path}{UNSENT_ENDING}"
+    )
 
 
 def open_repair_ledger(folder: str, clock: Clock) -> Ledger[Repair]:

@@ -17,7 +17,7 @@ ALONE = {"KEPT_WORKSPACE": ""}
 
 
 @pytest.fixture
-def busy_team(team, kept) -> Team:
+def busy_team(team, kept, tmp_path) -> Team:
     """Two agents with notes, messages, schedules and usage."""
     for agent in ("coder", "reader"):
         assert kept("agents", "add", agent, env=ALONE).code == 0
@@ -26,7 +26,7 @@ def busy_team(team, kept) -> Team:
         assert kept("--agent", agent, "schedule", "add", "every day 9:00", "What is new?", env=ALONE).code == 0
         inbox = SharedInbox(team.database, agent, clock=SystemClock())
         inbox.receive(SessionKey(agent, "http", "default", "direct", "ada"), Inbound("1", "Hello"))
-        SharedLedger(team.database, agent, SystemClock(), ModelSpending).record(
+        SharedLedger(team.database, agent, SystemClock(), ModelSpending, unsent=str(tmp_path / "unsent")).record(
             ModelSpending("scripted", "m", "turn", input=5)
         )
     return team

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -130,10 +131,28 @@ def test_usage_of_all_hosts_is_added_up_and_the_budget_is_for_all(team):
     assert all(isinstance(entry, ModelSpending) for entry in ledger.by_day())
 
 
-def test_an_unreachable_ledger_stops_nothing(team, tmp_path, monkeypatch):
-    monkeypatch.setenv("KEPT_MEMORY_SEARCH__STORE__URL", f"postgresql://postgres@/postgres?host={tmp_path}/none")
-    ledger = open_model_ledger(load_config().config, SystemClock())
-    assert "cannot be reached" in (ledger.record(ModelSpending("p", "m", "reply", calls=1)) or "")
+def test_usage_without_the_database_counts_for_the_budget_and_is_added_later_once(team, monkeypatch, tmp_path):
+    clock = StillClock()
+    here = load_config().config
+    assert open_model_ledger(here, clock).record(ModelSpending("p", "m", "reply", calls=1, input=10)) is None
+    ledger = open_model_ledger(here, clock)
+    assert sum(entry.input for entry in ledger.by_day()) == 10
+
+    away = Database(f"postgresql://postgres@/postgres?host={tmp_path}/none", team.schema)
+    monkeypatch.setattr(ledger, "_database", away)
+    model = MeteredChat(ScriptedChat(lambda request: "Hi"), ledger, budget_tokens=100)
+    model._begin("reply", 30)
+    model._begin("reply", 50)
+    with pytest.raises(BudgetExhausted, match="90 are used"):
+        model._begin("reply", 20)
+
+    back = open_model_ledger(here, clock)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.unlink", lambda path: None)  # as if it was killed when all was stored
+        assert back.record(ModelSpending("p", "m", "reply", calls=1, input=1)) is None
+    assert back.record(ModelSpending("p", "m", "reply", calls=1, input=1)) is None
+    assert sum(entry.input for entry in back.by_day()) == 10 + 30 + 50 + 2
+    assert not [name for name in os.listdir(here.paths.folder) if ".unsent-" in name]
 
 
 def test_one_process_leads_and_another_takes_over(team, tmp_path):

@@ -47,10 +47,13 @@ def test_a_notice_wakes_only_the_team_that_it_is_for(teams):
     assert not heard.acquire(blocking=False)
 
 
-def test_neither_waits_for_a_lock_or_a_lease_of_the_other(teams):
+def test_neither_waits_for_a_lock_or_a_lease_of_the_other(teams, tmp_path):
     one, two = teams
     indexes = [PostgresIndex(team.database, "notes") for team in teams]
-    ledgers = [SharedLedger(team.database, "main", SystemClock(), ModelSpending) for team in teams]
+    ledgers = [
+        SharedLedger(team.database, "main", SystemClock(), ModelSpending, unsent=str(tmp_path / "unsent"))
+        for team in teams
+    ]
     with indexes[0].indexing(wait_s=0), indexes[1].indexing(wait_s=0), ledgers[0].locked():
         other = threading.Thread(target=lambda: _add_nothing(ledgers[1]), daemon=True)
         other.start()
