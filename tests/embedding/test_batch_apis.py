@@ -7,7 +7,6 @@ import os
 import queue
 import re
 import signal
-import subprocess
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,9 +28,10 @@ from kept.reports import SyncReport
 from kept.testing import FrozenClock
 from tests.support import embedding_batch_servers as batch_servers
 from tests.support import embedding_servers as servers
-from tests.support.commands import KEPT
+from tests.support.command_forks import PipedFork, start_piped
 from tests.support.embedding_servers import KEY, Reply
 from tests.support.fake_time import FakePace
+from tests.support.repository import ROOT
 from tests.support.workspaces import open_memory
 
 pytestmark = pytest.mark.slow
@@ -726,7 +726,7 @@ STEPS = [(step, when) for step in ("upload", "create", "poll", "download") for w
 def test_a_process_that_is_killed_at_any_step_is_resumed_without_a_second_batch(place, step, when):
     place.write()
     environment = kept_environment(place)
-    victims: queue.Queue[subprocess.Popen[bytes]] = queue.Queue()
+    victims: queue.Queue[PipedFork] = queue.Queue()
     struck: list[str] = []
 
     def kill(at: str, moment: str) -> None:
@@ -767,5 +767,7 @@ def kept_environment(place: Place) -> dict[str, str]:
     }
 
 
-def start_index(environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([KEPT, "index", "--json"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def start_index(environment: dict[str, str]) -> PipedFork:
+    fork = start_piped(["index", "--json"], env=environment, cwd=ROOT)
+    assert fork is not None
+    return fork

@@ -113,6 +113,7 @@ class PipedFork:
         self._fork = fork
         self.pid = fork.pid
         self.returncode: int | None = None
+        self._waiting = threading.Lock()
         self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
         self.stdout: TextIO | None = os.fdopen(stdout, encoding="utf-8")
         self.stderr = os.fdopen(stderr, encoding="utf-8")
@@ -123,9 +124,10 @@ class PipedFork:
         return self.returncode
 
     def wait(self, timeout: float = 60) -> int:
-        if self.returncode is None:
-            self.returncode = self._fork.wait(timeout)
-        return self.returncode
+        with self._waiting:
+            if self.returncode is None:
+                self.returncode = self._fork.wait(timeout)
+            return self.returncode
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
