@@ -131,6 +131,18 @@ def test_a_damaged_index_is_rebuilt_and_nothing_is_embedded_again(store, tmp_pat
         assert equals_a_fresh_sqlite_index(tmp_path, memory)
 
 
+@pytest.mark.parametrize(("table", "column"), [("postings", "entries"), ("segments", "all_words")])
+def test_a_list_that_was_cut_off_is_noticed_by_a_search_and_repaired(store, tmp_path, table, column):
+    write_notes(tmp_path / "workspace", random.Random(4), 8)
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        with memory.index_service.inspecting() as (index, _), index.writing():
+            query = f"UPDATE {table} SET {column} = substring({column} FOR 5) WHERE generation = %s"
+            index.live.session.execute(query, [index.live.number])
+        assert memory.search("heron").hits
+        assert equals_a_fresh_sqlite_index(tmp_path, memory)
+
+
 def test_forgetting_reaches_the_database(store, tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "- The heron stands still.\n- The codeword is zanzibarium.\n")
     with open_memory(tmp_path) as memory:

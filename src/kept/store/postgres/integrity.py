@@ -99,6 +99,9 @@ def _check_postings(generation: PostgresGeneration) -> list[Finding]:
     while stems := session.fetch(query, [number, after, _ROWS_AT_ONCE]):
         after = stems[-1][0]
         for _, docs, packed in stems:
+            if len(packed) % 8:
+                wrong += 1
+                continue
             entries = np.frombuffer(packed, dtype="<i8")
             rows = entries >> ROW_BITS
             is_alive = np.isin(rows, alive)

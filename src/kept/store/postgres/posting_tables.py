@@ -8,10 +8,11 @@ chunk that is gone stays in its segment until that is purged; `dead_rows` names 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from kept.errors import StoreDamaged
 from kept.store.postgres.index_session import IndexSession
 from kept.store.postgres.stems import Stemmer
 from kept.values import frozen
@@ -39,6 +40,14 @@ _POSTING_COLUMNS = (
     ("docs", "int4"),
     ("entries", "bytea"),
 )
+
+
+def unpack(packed: bytes, kind: Literal["<i4", "<i8"]) -> Array:
+    """Return stored integers. Raise StoreDamaged if these bytes cannot be some."""
+    try:
+        return np.frombuffer(packed, dtype=kind)
+    except ValueError:
+        raise StoreDamaged("The index is damaged: a list of words was cut off.") from None
 
 
 @frozen
@@ -177,7 +186,7 @@ class PostingTables:
             after = lists[-1][:2]
             changed = []
             for stem, segment, packed in lists:
-                entries = np.frombuffer(packed, dtype="<i8")
+                entries = unpack(packed, "<i8")
                 alive = entries[~np.isin(entries >> ROW_BITS, dead)]
                 if len(alive) < len(entries):
                     changed.append((stem, segment, alive.tobytes()))
@@ -193,7 +202,7 @@ class PostingTables:
     def _purge_segments(self, generation: int, dead: Array) -> None:
         query = "SELECT segment, rows, text_words, all_words FROM segments WHERE generation = %s"
         for segment, *columns in self._session.fetch(query, [generation]):
-            rows, text, all_ = (np.frombuffer(column, dtype="<i4") for column in columns)
+            rows, text, all_ = (unpack(column, "<i4") for column in columns)
             alive = ~np.isin(rows, dead)
             self._session.execute(
                 "UPDATE segments SET rows = %s, text_words = %s, all_words = %s WHERE generation = %s AND segment = %s",
@@ -212,7 +221,7 @@ class PostingTables:
         query = "SELECT stem, entries FROM postings WHERE generation = %s AND stem = ANY(%s) ORDER BY stem, segment"
         for stem, entries in self._session.fetch(query, [generation, [*stems]]):
             packed.setdefault(stem, []).append(entries)
-        return {stem: np.frombuffer(b"".join(parts), dtype="<i8") for stem, parts in packed.items()}
+        return {stem: unpack(b"".join(parts), "<i8") for stem, parts in packed.items()}
 
 
 def invert(chunks: Sequence[StemmedChunk]) -> Iterable[tuple[str, int, bytes]]:

@@ -14,7 +14,7 @@ from kept.store.memo import StateMemo
 from kept.store.phrases import AllOf, CountedPhrase, KeywordMatch, Phrase
 from kept.store.postgres.filter_sql import filter_sql
 from kept.store.postgres.index_session import IndexSession
-from kept.store.postgres.posting_tables import POSITION_BITS, ROW_BITS, PostingTables
+from kept.store.postgres.posting_tables import POSITION_BITS, ROW_BITS, PostingTables, unpack
 from kept.store.postgres.stems import Stemmer
 from kept.store.posting_lists import (
     Array,
@@ -59,7 +59,7 @@ class ChunkLengthTable:
             " ORDER BY segment"
         )
         for segment, *columns in self._session.fetch(query, [self._generation, self._segment]):
-            self._add(*(np.frombuffer(column, dtype="<i4") for column in columns))
+            self._add(*(unpack(column, "<i4") for column in columns))
             self._segment = segment
         self.is_alive = np.ones(len(self.text), dtype=bool)
         self.is_alive[self._postings.read_dead(self._generation)] = False
