@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import threading
 from contextlib import AsyncExitStack
 
 import pytest
@@ -14,6 +16,7 @@ from kept.errors import StoreUnreachable, WriteFailed
 from kept.postgres.database import Database
 from kept.remote_errors import ConversationTaken, MessageConflict
 from kept.responder.answer_run import message_status
+from kept.responder.answer_runner import InboxWriter
 from kept.responder.channel import PullChannel, ResponderTiming
 from kept.responder.responder import Responder
 from kept.responder.shared_inbox import SharedInbox
@@ -277,3 +280,27 @@ def test_a_lost_connection_delays_an_answer(team, tmp_path):
             assert sorted(words) == sorted(f"<{number}>" for number in range(12))
 
     asyncio.run(run())
+
+
+def test_a_change_that_fails_after_its_caller_has_gone_is_not_an_error_of_the_loop():
+    problems: list[object] = []
+
+    async def lose_caller() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        writer, may_fail = InboxWriter(TIMING), threading.Event()
+
+        def fail() -> None:
+            may_fail.wait(PATIENCE_S)
+            raise ConversationTaken("Another gateway answers this conversation.")
+
+        caller = asyncio.create_task(writer.write_until_done(fail))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        may_fail.set()
+        await writer.write(lambda: None)  # the thread makes one change after another
+        gc.collect()
+        writer.close()
+
+    asyncio.run(lose_caller())
+    assert problems == []

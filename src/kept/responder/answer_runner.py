@@ -41,7 +41,10 @@ class InboxWriter:
 
     def write(self, change: Callable[[], T]) -> asyncio.Future[T]:
         """Start a change. To keep it going when the caller is cancelled, await it through `asyncio.shield`."""
-        return asyncio.get_running_loop().run_in_executor(self._thread, change)
+        future = asyncio.get_running_loop().run_in_executor(self._thread, change)
+        # It may fail when its caller is gone, such as one whose conversation another gateway has taken.
+        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return future
 
     async def write_until_done(self, change: Callable[[], T]) -> T:
         """Make a change that has to be on disk before the next step. Retry for as long as the disk is full."""
