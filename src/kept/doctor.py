@@ -171,6 +171,8 @@ def _make_private(memory: Memory) -> None:
 
 
 def _integrity(memory: Memory) -> Iterator[Check]:
+    if outage := memory.index_service.find_outage():
+        yield Check("database", False, outage)
     with memory.index_service.inspecting() as (index, _):
         findings = index.find_damage()
         size, checks, why_read_only = index.size_bytes(), index.describe_checks(), index.why_read_only

@@ -156,6 +156,37 @@ def test_a_replica_answers_in_an_outage_and_pays_for_nothing_twice(server, tmp_p
         assert dump_index(local) == dump_index(shared)
 
 
+def test_a_server_with_a_replica_stays_ready_and_says_what_answers(server, tmp_path, kept, workspace):
+    write_note(workspace, "memory/a.md", "The heron stands still.\n")
+    token = create_token(tmp_path / "home", "watcher", "read")
+    replicated = {"KEPT_MEMORY_SEARCH__STORE__REPLICA": "sqlite"}
+    running = ServeProcess(tmp_path, **server.environment, **replicated)
+    try:
+        with running.client() as probe, running.client(token) as client:
+            assert "heron" in str(running.call(token, "memory_search", query="heron"))
+            wait_until(lambda: probe.get("/readyz").json()["status"] == "ready", "it is ready")
+            assert "kept_database_reachable 1.0" in client.get("/metrics").text
+            server.stop()
+            assert "heron" in str(running.call(token, "memory_search", query="heron"))
+            degraded = {"status": "degraded", "reason": "store_unreachable"}
+            wait_until(lambda: probe.get("/readyz").json() == degraded, "it notices")
+            assert probe.get("/readyz").status_code == 200
+            figures = client.get("/metrics").text
+            assert "kept_database_reachable 0.0" in figures
+            assert 'kept_replica_answers_total{agent="main"} 0.0' not in figures
+            unknown = running.ask("kept_unknown", "tools/list")
+            assert (unknown.status_code, int(unknown.headers["retry-after"]) > 0) == (503, True)
+            status = kept("status", "--json", env=replicated)
+            assert "answered from the replica of 2" in status.json["degraded"][0]
+            examined = kept("doctor", env=replicated)
+            assert "answered from the replica of 2" in examined.out
+            server.start()
+            wait_until(lambda: probe.get("/readyz").json()["status"] == "ready", "it connects again")
+            assert running.ask("kept_unknown", "tools/list").status_code == 401
+    finally:
+        assert running.stop() == 0
+
+
 def test_forgetting_reaches_the_replica(server, tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "- The heron stands still.\n- The codeword is zanzibarium.\n")
     with open_memory(tmp_path, settings=REPLICA) as memory:

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kept.config import Config, QuerySettings
 from kept.errors import KeptError, StoreError, StoreUnreachable
 from kept.indexing.service import IndexService
+from kept.indexing.sync import META_SYNCED
 from kept.records import Filter, Progress, SearchResult
-from kept.reports import SyncReport
+from kept.reports import Status, SyncReport
 from kept.store.index import Index
 
 if TYPE_CHECKING:
+    from kept.indexing.sync_planner import SyncPlanner
     from kept.search.pipeline import IndexSearchResult
     from kept.search.query import ParsedQuery
-    from kept.store.protocol import StoredGeneration
+    from kept.store.protocol import StoredGeneration, StoredIndex
 
 T = TypeVar("T")
 
@@ -62,6 +65,44 @@ class ReplicatedIndexService(IndexService):
     def reopen(self) -> None:
         super().reopen()
         self._replica.reopen()
+
+    # reading its state
+
+    @contextmanager
+    def inspecting(self) -> Iterator[tuple[StoredIndex, SyncPlanner]]:
+        """Give the index of the team, or else that of the replica."""
+        if self._is_reachable():
+            with super().inspecting() as parts:
+                yield parts
+        else:
+            with self._replica.inspecting() as parts:
+                yield parts
+
+    def status(self) -> Status:
+        outage = self.find_outage()
+        if outage is None:
+            return super().status()
+        status = self._replica.status()
+        return replace(status, degraded=(outage, *status.degraded))
+
+    def find_outage(self) -> str | None:
+        if self._is_reachable():
+            return None
+        with self._replica.inspecting() as (index, _), index.reading():
+            synced = index.get_meta(META_SYNCED)
+        since = f"the replica of {synced}" if synced else "a new replica"
+        return f"The team's database cannot be reached: searches are answered from {since} on this machine."
+
+    def _is_reachable(self) -> bool:
+        if time.monotonic() < self._retry_at:
+            return False
+        try:
+            with super().inspecting() as (index, _), index.reading():
+                index.live.count_chunks()
+        except StoreUnreachable:
+            self._retry_at = time.monotonic() + RETRY_AFTER_S
+            return False
+        return True
 
     # searching
 
@@ -110,6 +151,7 @@ class ReplicatedIndexService(IndexService):
             else:
                 return answer, self._fill(lambda: self._replica.read(lambda live: None))
         self._share_embedders()
+        self.replica_answers += 1
         notice = "The team's database cannot be reached: a replica on this machine answers, with what this machine has."
         return ask_replica(), (notice,)
 

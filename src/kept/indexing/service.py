@@ -73,6 +73,9 @@ class IndexService:
         self._add_parts()
         register_forkable(self)
 
+    replica_answers = 0
+    """Searches and other reads that a replica has answered."""
+
     def _add_parts(self) -> None:
         """Make what a subclass has in addition. Called once, when the rest is there."""
 
@@ -146,6 +149,10 @@ class IndexService:
         """Give the open index and a planner on it, as they are: nothing is synced or repaired. Holds the lock."""
         with self._lock:
             yield self._handle.index(), self._handle.planner()
+
+    def find_outage(self) -> str | None:
+        """Return what is wrong if something else than the index answers searches now, or None."""
+        return None
 
     def reopen(self) -> None:
         """Close the index; the next use opens it with a fresh connection."""
