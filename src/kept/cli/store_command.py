@@ -177,7 +177,8 @@ def _file_workspaces(database: Database) -> list[str]:
             return []
         rows = connection.execute(
             "SELECT name FROM file_workspaces w WHERE EXISTS (SELECT 1 FROM files"
-            " WHERE workspace = w.id AND content IS NOT NULL) ORDER BY name"
+            " WHERE workspace = w.id AND content IS NOT NULL)"
+            " OR EXISTS (SELECT 1 FROM grown_files WHERE workspace = w.id AND size > 0) ORDER BY name"
         ).fetchall()
     return [printable_line(str(name)) for (name,) in rows]
 

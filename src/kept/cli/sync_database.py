@@ -82,6 +82,9 @@ def files_line(report: TeamFilesReport) -> str:
     parts = [f"{plural(len(report.sent), 'file')} {would}sent"] if report.sent else []
     parts += [f"{plural(len(report.received), 'file')} {would}received"] if report.received else []
     parts += [f"{plural(len(report.merged), 'file')} {would}merged"] if report.merged else []
+    conversations = report.conversations_sent, report.conversations_received
+    for count, verb in zip(conversations, ("sent", "received"), strict=True):
+        parts += [f"{plural(count, 'conversation')} {verb}"] if count else []
     return f"{'; '.join(parts) or 'Nothing changed'} (database, {report.schema}, {printable_line(report.workspace)})."
 
 

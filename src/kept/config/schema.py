@@ -275,6 +275,8 @@ class DatabaseSyncSettings:
     """Name of the files there; null is the name of the agent."""
     host: str | None = None
     """Name of this machine in merged notes; null is its host name."""
+    transcripts: bool = False
+    """True to send the conversations of this machine too, and to take those of others."""
     interval_s: float = bounded(30.0, 1, 86_400)
     """How often long-running programs look for edits that other programs made here."""
     max_file_bytes: int = bounded(50_000_000, 1_000, 500_000_000)

@@ -26,6 +26,8 @@ class TeamFileStore:
         with files.state.locked(LOCK_WAIT_S):
             files.state.drop_removed()
         removed = files.tables.hash_versions()
+        if files.conversations is not None:
+            removed += files.conversations.send_scrubbed()
         problems = rewrite_tables(files.tables.database, TABLES)
         copies = "The folders of other machines have it until they synchronise, which every search there does."
         return ScrubResult(

@@ -45,6 +45,8 @@ class HistorySync:
         self._is_first = False
         self._pruned: str | None = None
         self.problems: list[Problem] = []
+        self.has_notes = False
+        """True if notes were indexed or removed, and not only conversations."""
 
     def is_due(self) -> bool:
         """Return whether notes have to be compared with the history, even if none differs from the index.
@@ -94,12 +96,11 @@ class HistorySync:
 
     def note_batch(self, batch: FileBatch) -> None:
         """Record what other programs did to the notes of a batch."""
-        if not self._is_on:
-            return
         files = (prepared.write.file for prepared in batch.prepared)
         notes = {row.path: row.hash for row in files if row.source == "memory"}
         removed = [path for source, path in batch.removed if source == "memory"]
-        if notes or removed:
+        self.has_notes = self.has_notes or bool(notes or removed)
+        if self._is_on and (notes or removed):
             self._record(notes, removed)
 
     def finish(self) -> None:

@@ -262,16 +262,21 @@ class IndexService:
             return (f"The notes may be old, because those of the team could not be fetched: {exc.message}",)
         return ()
 
-    def _send_team_files(self, report: SyncReport) -> None:
-        """Send notes that other programs changed here: those that the index has just taken in."""
-        if not self.config.agent.sync.database.enabled or not (report.indexed or report.removed):
+    def _send_team_files(self, report: SyncReport, *, has_notes: bool) -> None:
+        """Send what the index has just taken in: notes that other programs changed here, and conversations."""
+        settings = self.config.agent.sync.database
+        if not settings.enabled or not (has_notes or (settings.transcripts and (report.indexed or report.removed))):
             return
         from kept.team_files.team_files import TeamFiles
 
+        files = TeamFiles(self.config, self.workspace, self.clock)
         try:
-            TeamFiles(self.config, self.workspace, self.clock).run(wait_s=self.limits.search_wait_s)
+            if has_notes:
+                files.run(wait_s=self.limits.search_wait_s)
+            else:
+                files.send_conversations(wait_s=self.limits.search_wait_s)
         except KeptError as exc:
-            self._handle.notices.append(f"Changed notes are not sent to the database of the team yet: {exc.message}")
+            self._handle.notices.append(f"What changed is not sent to the database of the team yet: {exc.message}")
 
     def _sync_index_for_search(
         self, progress: Progress | None, growing: str | None = None
@@ -425,6 +430,7 @@ class IndexService:
         scan = self._freshness.scan(planner.scan)
         self._folders = scan.folders
         usage = usage_of(self._handle.embedder)
+        history = HistorySync(planner.index, self.config, self.workspace, self.clock)
         run = SyncRun(
             planner,
             scan,
@@ -434,10 +440,10 @@ class IndexService:
             in_search=in_search,
             growing=growing,
             progress=progress,
-            history=HistorySync(planner.index, self.config, self.workspace, self.clock),
+            history=history,
         )
         report = run.run(wait_s=wait_s)
-        self._send_team_files(report)
+        self._send_team_files(report, has_notes=history.has_notes)
         self._freshness.note_sync(ok=report.ok, growing=growing)
         self._record_usage(usage, cached=report.cached, texts=report.embedded)
         return report

@@ -8,6 +8,7 @@ Nothing here is imported unless `sync.database.enabled` is set:
     local_changes   which files differ from that
     incoming_files  writes what others changed into the folder, merged with what changed here
     history_files   the same for the history, whose files only grow
+    conversation_files  the same for transcripts, if the settings say so
     write_through   sends every write of Kept before it returns
     files_loop      keeps a folder current as long as a program runs
     files_check     compares the rows with the folder, for `kept doctor`

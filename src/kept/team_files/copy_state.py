@@ -19,7 +19,6 @@ from kept.team_files.file_tables import FilesHead
 from kept.values import frozen
 from kept.working_copy.synced_files import TICK_NS
 
-FOLDER = ".kept/copy"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, version INTEGER, sha256 TEXT,
@@ -64,11 +63,16 @@ def safe_stamp(state: os.stat_result | None, checked_ns: int) -> tuple[int, int,
     return stamp_of(state)
 
 
+def folder_of_copy(root: str) -> str:
+    """Return the folder of the state of a workspace."""
+    return os.path.join(root, ".kept", "copy")
+
+
 class CopyState:
     """The state of one folder. Whoever writes to it holds the lock of the copy."""
 
-    def __init__(self, root: str) -> None:
-        self.folder = os.path.join(root, *FOLDER.split("/"))
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
         self.path = os.path.join(self.folder, "state.sqlite")
         self._connection: sqlite3.Connection | None = None
 

@@ -122,11 +122,15 @@ class FileTables:
 
     def find_head(self) -> FilesHead | None:
         """Return the state of the workspace, or None if the database has no files of it."""
+        return self.find_heads([self.name]).get(self.name)
+
+    def find_heads(self, names: Sequence[str]) -> dict[str, FilesHead]:
+        """Return the states of some workspaces."""
         with self.database.statement() as connection:
-            row = connection.execute(
-                "SELECT token, seq, erasures FROM file_workspaces WHERE name = %s", [self.name]
-            ).fetchone()
-        return None if row is None else FilesHead(*row)
+            rows = connection.execute(
+                "SELECT name, token, seq, erasures FROM file_workspaces WHERE name = ANY(%s)", [[*names]]
+            ).fetchall()
+        return {name: FilesHead(*head) for name, *head in rows}
 
     def list_changes(self, since: int, also: Sequence[str] = ()) -> tuple[FilesHead, list[TeamFileRow], list[GrownRow]]:
         """Return the state, and what was changed after a change, or is named in ``also``, as of one moment."""

@@ -65,7 +65,7 @@ class FilesLoop:
                 self._tell(exc)
             return
         self._problem = ""
-        if report.sent or report.received:
+        if report.sent or report.received or report.conversations_sent or report.conversations_received:
             log.info("Synchronised: %d files sent, %d received", len(report.sent), len(report.received))
             self._tell(report)
 

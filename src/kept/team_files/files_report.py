@@ -24,6 +24,8 @@ class TeamFilesReport:
     """Files that this machine and another changed."""
     conflicts: list[str] = field(default_factory=list)
     """Notes with passages in two versions, and conflict copies of other files."""
+    conversations_sent: int = 0
+    conversations_received: int = 0
     attempts: int = 0
     seq: int = 0
     """Number of the last change that the folder has."""

@@ -17,7 +17,8 @@ from kept.host_names import host_name
 from kept.postgres.open_database import open_database
 from kept.records import Problem, Progress
 from kept.review.review_folder import ReviewFolder
-from kept.team_files.copy_state import CopyState
+from kept.team_files.conversation_files import ConversationFiles
+from kept.team_files.copy_state import CopyState, folder_of_copy
 from kept.team_files.file_tables import FilesHead, FileTables, TeamFileRow, WrongCopy
 from kept.team_files.files_report import TeamFilesReport, TeamFilesStatus
 from kept.team_files.history_files import HistoryChange, HistoryFiles
@@ -51,7 +52,8 @@ class TeamFiles:
         self.workspace = workspace
         self.host = host_name(self.settings.host)
         self.tables = FileTables(open_database(config.memory_search.store), self.settings.workspace or config.agent_id)
-        self.state = CopyState(workspace.root)
+        self.state = CopyState(folder_of_copy(workspace.root))
+        self.conversations = ConversationFiles(config, self.host) if self.settings.transcripts else None
         self._config = config
         self._clock = clock
 
@@ -65,18 +67,30 @@ class TeamFiles:
 
         ``remove_many`` allows to remove a large part of the files for everybody.
         """
-        return self._run(None, remove_many=remove_many, wait_s=wait_s, progress=progress, is_optimistic=False)
+        report = self._run(None, remove_many=remove_many, wait_s=wait_s, progress=progress, is_optimistic=False)
+        if self.conversations is not None:
+            self.conversations.run(report, wait_s=wait_s)
+        return report
 
     def send(self, paths: Sequence[str], *, wait_s: float = LOCK_WAIT_S) -> TeamFilesReport:
         """Send some files and the history. If another machine was first, merge what it sent."""
         return self._run(paths, remove_many=True, wait_s=wait_s, progress=None, is_optimistic=True)
 
+    def send_conversations(self, *, wait_s: float = LOCK_WAIT_S) -> None:
+        """Exchange the conversations only."""
+        if self.conversations is not None:
+            self.conversations.run(self._new_report(), wait_s=wait_s)
+
     def refresh(self, *, wait_s: float = LOCK_WAIT_S) -> TeamFilesReport | None:
         """Take what others changed, if anything. Costs one query if nothing is new; then return None."""
-        if self.state.head() == self.tables.find_head() is not None and not self.unsent():
-            self.state.close()
+        copies = {self.tables.name: self.state}
+        if self.conversations is not None:
+            copies[self.conversations.tables.name] = self.conversations.state
+        known = {name: state.head() for name, state in copies.items()}
+        for state in copies.values():
+            state.close()
+        if None not in known.values() and self.tables.find_heads([*copies]) == known and not self.unsent():
             return None
-        self.state.close()
         return self.run(wait_s=wait_s)
 
     def unsent(self) -> list[str]:
@@ -97,7 +111,7 @@ class TeamFiles:
     ) -> TeamFilesReport:
         self.workspace.require()
         with self.state.locked(wait_s):
-            report = TeamFilesReport(self.host, self.tables.database.schema, self.tables.name)
+            report = self._new_report()
             files = SyncedFiles(self.workspace, FileRules(True, self.settings.max_file_bytes))
             marks = self.unsent()
             if marks and not is_optimistic:
@@ -136,6 +150,9 @@ class TeamFiles:
                     os.unlink(os.path.join(self.state.folder, name))
                 except FileNotFoundError:
                     pass
+
+    def _new_report(self) -> TeamFilesReport:
+        return TeamFilesReport(self.host, self.tables.database.schema, self.tables.name)
 
     # taking
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kept.clock import new_id
 from kept.durable import make_private_folder
 from kept.errors import KeptError
-from kept.team_files.copy_state import CopyState
+from kept.team_files.copy_state import folder_of_copy
 from kept.team_files.team_files import MARK, TeamFiles, is_running
 from kept.workspace.write_scope import share_writes
 
@@ -45,7 +45,7 @@ class SentWrite:
 
     def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
         self._config, self._workspace, self._clock = config, workspace, clock
-        folder = CopyState(workspace.root).folder
+        folder = folder_of_copy(workspace.root)
         make_private_folder(folder)
         self._mark = os.path.join(folder, f"{MARK}{os.getpid()}-{new_id()}")
         os.close(os.open(self._mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
