@@ -1,7 +1,7 @@
 """Checks of one agent's memory, and repair of everything that can be derived again.
 
 Notes are never changed. In a transcript only an incomplete last line is repaired, as its next writer would do. In the
-inbox, the ledgers and the batch book, unreadable records are found and moved into quarantine.
+inbox, the ledgers and the batch book, unreadable records are found and set aside.
 """
 
 from __future__ import annotations
@@ -297,8 +297,8 @@ def _records(memory: Memory) -> Iterator[Check]:
     if len(faults) > _RECORDS_NAMED:
         yield Check("records", False, f"{len(faults) - _RECORDS_NAMED} more records cannot be read.", _DAMAGED)
     if not faults:
-        quarantined = count_quarantined(memory.config)
-        set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in quarantined.items())
+        counts = count_files_set_aside(memory.config)
+        set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in counts.items())
         yield Check("records", True, set_aside or "inbox, ledgers, batches and schedules, all readable")
 
 
@@ -420,7 +420,7 @@ def find_faults(config: Config, clock: Clock) -> list[Fault]:
 
 
 def repair_faults(config: Config, clock: Clock) -> None:
-    """Move unreadable records into quarantine. A record that cannot be moved now is found again the next time."""
+    """Set unreadable records aside. A record that cannot be moved now is found again the next time."""
     for ledger in _ledgers(config, clock):
         _try(ledger.repair)
     for book in (BatchBookFile(config.paths.batches), ScheduleBookFile(config.paths.schedules)):
@@ -428,8 +428,8 @@ def repair_faults(config: Config, clock: Clock) -> None:
     _try(lambda: _repair_inbox(config, clock))
 
 
-def count_quarantined(config: Config) -> dict[str, int]:
-    """Return the number of quarantined lines by file."""
+def count_files_set_aside(config: Config) -> dict[str, int]:
+    """Return the number of lines that were set aside, by file."""
     folder = config.paths.folder
     names = (
         sorted(name for name in os.listdir(folder) if name.endswith(DAMAGED_ENDING)) if os.path.isdir(folder) else []

@@ -97,7 +97,7 @@ class Ledger(Generic[LedgerEntry]):
         return [Fault(self.path, number, _NOT_AN_ENTRY) for number, raw in lines if self._parse(raw) is None]
 
     def repair(self) -> None:
-        """Move the lines that are not counted into quarantine."""
+        """Set aside the lines that are not counted."""
         if not self._damaged():
             return
         with self.locked():
