@@ -151,6 +151,7 @@ def remove_agent(loaded: LoadedConfig, *, purge: bool) -> AgentRemoval:
     deleted = plan_deletion(loaded) if purge else []
     rows = plan_row_deletion(own) if purge else []
     _clear_database(own, purge=purge)  # first: if it cannot be reached, nothing is changed
+    _remove_shared_rows(loaded)
     remove_agent_entry(loaded)
     kept_folders = [folder for folder in (own.workspace,) if os.path.isdir(folder) and folder not in deleted]
     if not purge and os.path.isdir(config.paths.folder):
@@ -175,6 +176,16 @@ def _clear_database(config: Config, *, purge: bool) -> None:
         remove_index(database, name_workspace(config, config.workspace))
     if purge:
         purge_rows(database, config.agent_id)
+
+
+def _remove_shared_rows(loaded: LoadedConfig) -> None:
+    """Remove the agent's sessions on this machine from the list of the team. Raise StoreError, before anything else."""
+    config = loaded.config
+    if config.memory_search.store.is_shared:
+        from kept.sessions.catalogue import Catalogue
+        from kept.sessions.shared_catalogue import SharedCatalogue
+
+        SharedCatalogue(config, Catalogue(config.paths.catalogue, config.paths.sessions)).remove_all()
 
 
 def _set_aside(home: str, name: str) -> str:

@@ -43,7 +43,7 @@ from kept.forgetting.proposal_places import ProposalStore
 from kept.forgetting.receipt import ForgetReceipt, hash_removed, list_unreachable, make_receipt_of, save_receipt
 from kept.forgetting.record_files import ExportStore, InboxStore, RecordStore
 from kept.forgetting.team_file_rows import TeamFileStore
-from kept.forgetting.team_records import TeamRecordStore
+from kept.forgetting.team_records import TeamRecordStore, TeamSessionStore
 from kept.forgetting.transcript_places import TranscriptStore
 from kept.history.note_history import open_history
 from kept.indexing.service import IndexService
@@ -89,6 +89,7 @@ class Forgetter:
             ExportStore(self.config, self.workspace.root),
             ArchiveStore(self.config, self.workspace.root),
             CatalogueStore(self.config),
+            *((TeamSessionStore(self.config),) if self.config.memory_search.store.is_shared else ()),
             IndexStore(self.service, self.config),
             QmdStore(self.config),
             # After the index: its sync records the change of the notes.

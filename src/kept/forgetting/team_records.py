@@ -1,7 +1,9 @@
-"""Records of an agent in the database of a team: the inbox that its gateways share, and the schedules."""
+"""Records of an agent in the database of a team: the inbox that its gateways share, the schedules, and the list of
+its sessions."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from kept.config import Config
@@ -50,6 +52,28 @@ class TeamRecordStore:
         return ScrubResult(removed=removed, unreachable=remarks, is_complete=not remarks)
 
 
+class TeamSessionStore:
+    """Scrubs the list of the team's sessions, after the catalogue here, from which rows are written again."""
+
+    name = "sessions of the team"
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        from kept.postgres.open_database import open_database
+        from kept.postgres.table_rewrite import rewrite_tables
+        from kept.sessions.shared_catalogue import lock_session_records
+
+        database, agent = open_database(self.config.memory_search.store), self.config.agent_id
+        with database.writing() as connection:
+            lock_session_records(connection, agent)
+            removed = _scrub_sessions(connection, agent, Matcher(order.needles), order.sessions)
+        # Rewritten in any case: the row of a transcript that lost its text may have been replaced already.
+        problems = rewrite_tables(database, ("session_records",))
+        return ScrubResult(removed=removed, unreachable=problems, is_complete=not problems)
+
+
 def _scrub_inbox(connection: Connection, agent: str, matcher: Matcher) -> int:
     removed = 0
     rows = connection.execute("SELECT seq, record FROM inbox_records WHERE agent = %s", [agent]).fetchall()
@@ -76,6 +100,23 @@ def _scrub_documents(connection: Connection, agent: str, matcher: Matcher) -> in
         if scrubbed != raw:
             connection.execute(
                 "UPDATE documents SET content = %s WHERE agent = %s AND name = %s", [scrubbed.decode(), agent, name]
+            )
+            removed += 1
+    return removed
+
+
+def _scrub_sessions(connection: Connection, agent: str, matcher: Matcher, session_ids: Collection[str]) -> int:
+    """Take text out of what is known of sessions, and all of it for those that are forgotten as a whole. The machine
+    that has a session writes its row again when the conversation goes on."""
+    removed = 0
+    query = "SELECT machine, file, session_id, record FROM session_records WHERE agent = %s FOR UPDATE"
+    for machine, file, session_id, record in connection.execute(query, [agent]).fetchall():
+        raw = str(record).encode()
+        scrubbed = b"{}" if session_id in session_ids else scrub_json(raw, matcher)
+        if scrubbed != raw:
+            connection.execute(
+                "UPDATE session_records SET record = %s WHERE agent = %s AND machine = %s AND file = %s",
+                [scrubbed.decode(), agent, machine, file],
             )
             removed += 1
     return removed

@@ -29,9 +29,9 @@ from kept.git_sync.git_objects import FILE_MODES, CommitWriter, FileReader, Tree
 from kept.git_sync.repository import SyncRepository
 from kept.git_sync.sync_commit import describe_transcripts
 from kept.git_sync.sync_report import GitSyncReport
-from kept.history.note_history import get_machine
 from kept.host_names import is_host_name
 from kept.limits import printable_line
+from kept.machine_id import get_machine
 from kept.records import Problem
 from kept.sessions.deleted import DeletedSessions
 from kept.sessions.host_transcripts import HostTranscripts

@@ -7,48 +7,26 @@ that differs from the history. The next sync, or the next write to that note, re
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock, new_id
-from kept.durable import write_atomic
 from kept.errors import ChangeNotFound, HistoryDamaged, KeptError
 from kept.history.change_log import ChangeLog, state_after
 from kept.history.digest import digest_bytes
 from kept.history.history_folder import HistoryFolder
 from kept.history.note_change import NoteChange, StoredText, utc_text
 from kept.history.version_store import PackWriter, VersionReader, store_version
+from kept.machine_id import find_machine, get_machine
 from kept.workspace.change_recorder import Author, ChangeKind
 
 if TYPE_CHECKING:
     from kept.config import Config
     from kept.workspace.workspace import Workspace
 
-MACHINE_FILE = "machine-id"
 _MIN_PREFIX = 4
-
-
-def find_machine(home: str) -> str:
-    """Return the random name of this machine, which the home folder keeps; empty if there is none yet."""
-    path = os.path.join(home, MACHINE_FILE)
-    try:
-        with open(path, "rb", buffering=0) as file:
-            name = (file.read(64) or b"").strip().decode("utf-8", "replace")
-        return name if name.isascii() and name.isalnum() else ""
-    except OSError:
-        return ""
-
-
-def get_machine(home: str) -> str:
-    """Return the random name of this machine. Create it if there is none."""
-    name = find_machine(home)
-    if not name:
-        name = new_id()
-        write_atomic(os.path.join(home, MACHINE_FILE), f"{name}\n".encode())
-    return name
 
 
 class NoteHistory:

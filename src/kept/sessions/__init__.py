@@ -12,7 +12,9 @@ title, client_markup
                     the title of a conversation; what a person said without the markup of their client
 deleted             deleted sessions, which imports leave out; restore and purge
 record              what is known of a session without reading it; the branch that continues; when it is stale
-catalogue           the records of all sessions; the only SQL of this package
+catalogue, catalogue_rows
+                    the records of all sessions here, in SQLite
+shared_catalogue    the records of all machines of a team, in its database
 importers           conversations of other programs
 people, visible     whose a conversation is, and which sessions a person sees
 echoes              texts that repeat the memory, and are not indexed

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -30,11 +30,12 @@ from kept.errors import (
 from kept.file_lock import locked
 from kept.forking import DatabaseLock, forget_connection, register_forkable
 from kept.ledger import open_repair_ledger
-from kept.limits import int64, is_utf8, utf8_safe
+from kept.limits import is_utf8, utf8_safe
 from kept.records import Problem
 from kept.reports import REPLACED, Repair
+from kept.sessions.catalogue_rows import SAVE_ROW, delete_rows, load_rows, row_values, save_row, storable
 from kept.sessions.entries import Entry
-from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
+from kept.sessions.record import RecordBuilder, SessionRecord
 from kept.sessions.transcript import (
     FileState,
     Position,
@@ -62,15 +63,6 @@ log.addHandler(logging.NullHandler())  # a command reports it itself; without a 
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _NOUN = "session catalogue"
-_COLUMN_NAMES = {"tail_hash": "seam"}
-"""Columns whose name in the file differs from the field's."""
-_COLUMNS = [_COLUMN_NAMES.get(name, name) for name in FIELDS]
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM sessions"
-_SAVE = (
-    f"INSERT INTO sessions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-    f" ON CONFLICT (file) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS[1:])}"
-)
-_JSON_FIELDS = ("state", "metadata")
 _IS_OWN = "instr(file, '/') = 0"
 """Condition on the sessions of this machine. Those of others are named HOST/NAME."""
 _OWN_FIRST = f"ORDER BY {_IS_OWN} DESC, updated_ms DESC"
@@ -109,6 +101,8 @@ class Catalogue:
         self._listing: set[str] = set()
         """Names in the folder at that time."""
         self._problems: list[Problem] = []
+        self.on_change: Callable[[str], None] | None = None
+        """Called with the file of each row that was written or deleted."""
         register_forkable(self)
 
     def after_fork(self) -> None:
@@ -158,10 +152,10 @@ class Catalogue:
     def locate(self, session_id: str) -> tuple[str, int] | None:
         """Return the name of a session's transcript and its version: all that appending needs."""
         query = f"SELECT file, version FROM sessions WHERE id = ? {_OWN_FIRST} LIMIT 1"
-        located = self.run(lambda db: db.execute(query, (_storable(session_id),)).fetchone())
+        located = self.run(lambda db: db.execute(query, (storable(session_id),)).fetchone())
         if located is None:
             self.refresh_names()
-            located = self.run(lambda db: db.execute(query, (_storable(session_id),)).fetchone())
+            located = self.run(lambda db: db.execute(query, (storable(session_id),)).fetchone())
         return located
 
     def find_by_prefix(self, prefix: str, limit: int) -> list[SessionRecord]:
@@ -190,6 +184,13 @@ class Catalogue:
         where = "WHERE channel = ? AND chat_type = 'direct' AND json_extract(metadata, '$.cwd') = ?"
         return next(iter(self._select(f"{where} ORDER BY updated_ms DESC LIMIT 1", [channel, folder])), None)
 
+    def own_rows(self, files: Collection[str] | None = None) -> list[RecordBuilder]:
+        """Return the rows of this machine's sessions, all or those of some files."""
+        if files is None:
+            return self.run(lambda db: load_rows(db, f"WHERE {_IS_OWN}", []))
+        chosen = f"WHERE {_IS_OWN} AND file IN (SELECT value FROM json_each(?))"
+        return self.run(lambda db: load_rows(db, chosen, [json.dumps([*files])]))
+
     def conversation_keys(self, *, without_channels: Collection[str]) -> list[str]:
         query = "SELECT DISTINCT key FROM sessions WHERE channel NOT IN (SELECT value FROM json_each(?))"
         return self.run(lambda db: [key for (key,) in db.execute(query, (json.dumps([*without_channels]),))])
@@ -199,7 +200,7 @@ class Catalogue:
         return self.run(lambda db: [channel for (channel,) in db.execute(query)])
 
     def _select(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
-        return self.run(lambda db: [row.record(self.folder) for row in _load_rows(db, rest, values)])
+        return self.run(lambda db: [row.record(self.folder) for row in load_rows(db, rest, values)])
 
     # bringing it up to date
 
@@ -215,7 +216,8 @@ class Catalogue:
                 self._read_or_report(file)
         deleted = [file for file in known if file not in on_disk]
         if deleted:
-            self.run(lambda db: _delete_rows(db, deleted))
+            self.run(lambda db: delete_rows(db, deleted))
+            self._tell(deleted)
         # A transcript that is created within the same tick would not change the folder's time. So a folder that
         # changed a moment ago is compared again next time.
         latest_ns = time.time_ns() - _TICK_NS
@@ -283,7 +285,7 @@ class Catalogue:
         if state is None:
             self.forget(file)
             return
-        row = self.run(lambda db: next(iter(_load_rows(db, "WHERE file = ?", [file])), None))
+        row = self.run(lambda db: next(iter(load_rows(db, "WHERE file = ?", [file])), None))
         if row is not None and FileState(row.inode, row.size, row.mtime_ns) == state:
             return
         if not host_of_file(file):  # the copy of another machine's is completed by what arrives next
@@ -305,7 +307,8 @@ class Catalogue:
             self.report(file, fault)
         builder.inode, builder.mtime_ns = state.inode, state.mtime_ns
         builder.tail_hash = transcript.tail_hash(builder.size)
-        self.run(lambda db: _save_row(db, builder, expected=row))
+        self.run(lambda db: save_row(db, builder, expected=row))
+        self._tell([file])
 
     def _repair(self, transcript: Transcript) -> None:
         """Repair a torn end. If that fails, as on a read-only disk, the whole lines are still read."""
@@ -325,20 +328,28 @@ class Catalogue:
 
         def add(db: apsw.Connection) -> bool:
             with immediate(db):
-                builder = next(iter(_load_rows(db, "WHERE file = ?", [file])), None)
+                builder = next(iter(load_rows(db, "WHERE file = ?", [file])), None)
                 if builder is None or builder.size != offset or builder.inode != state.inode:
                     return False
                 for number, entry in enumerate(entries, builder.lines + 1):
                     builder.add(TranscriptLine(number, offset, state.size, entry))
                 builder.mtime_ns, builder.tail_hash = state.mtime_ns, tail_hash
-                db.execute(_SAVE, _values(builder))
+                db.execute(SAVE_ROW, row_values(builder))
             return True
 
-        if not self.run(add):
+        if self.run(add):
+            self._tell([file])
+        else:
             self._read(file)
 
     def forget(self, file: str) -> None:
-        self.run(lambda db: _delete_rows(db, [file]))
+        self.run(lambda db: delete_rows(db, [file]))
+        self._tell([file])
+
+    def _tell(self, files: Iterable[str]) -> None:
+        if self.on_change is not None:
+            for file in files:
+                self.on_change(file)
 
     def _scan(self) -> dict[str, FileState]:
         """Return the transcripts by name. One whose name is not UTF-8 cannot have a row and is reported."""
@@ -431,7 +442,7 @@ class Catalogue:
             return False
         try:
             with translated(self.path, noun=_NOUN):
-                _load_rows(db, "", ())
+                load_rows(db, "", ())
                 return bool(db.execute("PRAGMA quick_check(1)").get == "ok")
         except (StoreDamaged, json.JSONDecodeError, TypeError):
             return False
@@ -441,47 +452,3 @@ class Catalogue:
 
 def _may_have_row(file: str) -> bool:
     return is_transcript(os.path.basename(file)) and is_utf8(file)
-
-
-# rows
-
-
-def _load_rows(db: apsw.Connection, rest: str, values: Sequence[Any]) -> list[RecordBuilder]:
-    """Return the rows that the rest of a query selects."""
-    builders = []
-    for row in db.execute(f"{_SELECT} {rest}", [_storable(value) for value in values]):
-        fields = dict(zip(FIELDS, row, strict=True))
-        builders.append(RecordBuilder(**{**fields, **{name: json.loads(fields[name]) for name in _JSON_FIELDS}}))
-    return builders
-
-
-def _save_row(db: apsw.Connection, builder: RecordBuilder, *, expected: RecordBuilder | None) -> None:
-    """Save a row, unless another process has read further since ``expected`` was loaded."""
-    with immediate(db):
-        stored = next(iter(_load_rows(db, "WHERE file = ?", [builder.file])), None)
-        is_unchanged = (
-            stored is not None
-            and expected is not None
-            and (stored.inode, stored.size, stored.mtime_ns) == (expected.inode, expected.size, expected.mtime_ns)
-        )
-        if stored is None or is_unchanged or stored.size < builder.size:
-            db.execute(_SAVE, _values(builder))
-
-
-def _delete_rows(db: apsw.Connection, files: Sequence[str]) -> None:
-    with immediate(db):
-        db.executemany("DELETE FROM sessions WHERE file = ?", [(file,) for file in files])
-
-
-def _values(builder: RecordBuilder) -> list[Any]:
-    return [_storable(getattr(builder, name)) for name in FIELDS]
-
-
-def _storable(value: Any) -> Any:
-    """Return a value that SQLite can store. Half of a surrogate pair, which JSON allows, is written as an escape;
-    keys have it escaped already."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, int):
-        return int64(value)
-    return json.dumps(value) if isinstance(value, dict) else value

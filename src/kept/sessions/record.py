@@ -35,7 +35,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.session_key import conversation_key
 from kept.sessions.title import clean_title, next_opening
-from kept.sessions.transcript import Damage, Position, TranscriptLine
+from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine
 from kept.sessions.transcript_paths import cite_transcript, host_of_file, parse_transcript_name
 from kept.values import frozen
 
@@ -280,6 +280,27 @@ def active_branch(entries: Sequence[AnyEntry]) -> tuple[AnyEntry, ...]:
         parent = positions.get(entry.parent_id, -1) if entry.parent_id is not None else -1
         resume = parent if 0 <= parent < position else position
     return tuple(reversed(branch))
+
+
+def find_first_kept(transcript: Transcript, end: Position, keep_messages: int) -> str | None:
+    """Return the id of the nearest question at or before the last ``keep_messages`` messages. A compaction by an agent
+    is planned in `context.compaction_plan`.
+
+    Starting at a question keeps tool calls and answers together with what they answer. Without such a question, all
+    messages are kept. Return None if there are none.
+    """
+    read_messages = keep_messages
+    while True:
+        lines = transcript.tail(read_messages, end)
+        entries = [line.content for line in lines if isinstance(line.content, Entry)]
+        messages = [(entry.id, entry.body) for entry in entries if isinstance(entry.body, Message)]
+        candidates = messages[: max(0, len(messages) - keep_messages + 1)]
+        for entry_id, message in reversed(candidates):
+            if message.role == "user":
+                return entry_id
+        if len(messages) < read_messages:
+            return messages[0][0] if messages else None
+        read_messages *= 2
 
 
 # staleness

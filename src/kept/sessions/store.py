@@ -22,9 +22,7 @@ from kept.errors import (
 from kept.host_names import host_name
 from kept.records import Problem
 from kept.sessions.catalogue import CatalogueLimits
-from kept.sessions.deleted import (
-    DeletedSession,
-)
+from kept.sessions.deleted import DeletedSession
 from kept.sessions.entries import (
     MODEL,
     THINKING,
@@ -33,7 +31,6 @@ from kept.sessions.entries import (
     Body,
     CompactionEntry,
     Entry,
-    Message,
     ResetEntry,
     SessionStart,
     StateEntry,
@@ -41,15 +38,17 @@ from kept.sessions.entries import (
     require_body,
     whole_ms,
 )
-from kept.sessions.record import LoadedSession, SessionRecord, active_branch, policy_for, staleness
-from kept.sessions.session_folder import SessionFolder, require_known_version, require_own
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
-from kept.sessions.transcript import (
-    Damage,
-    Position,
-    Transcript,
-    TranscriptLine,
+from kept.sessions.record import (
+    LoadedSession,
+    SessionRecord,
+    active_branch,
+    find_first_kept,
+    policy_for,
+    staleness,
 )
+from kept.sessions.session_folder import SessionFolder, open_shared, require_known_version, require_own
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
+from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine
 from kept.sessions.transcript_paths import host_of_file, is_transcript_citation, parse_transcript_name
 
 _CARRIED_OVER = (MODEL, THINKING)
@@ -82,6 +81,7 @@ class SessionStore:
         self.folder = config.paths.sessions
         self.host = host_name(config.agent.sync.git.host)
         self._files = SessionFolder(config.paths, self.clock, catalogue_limits)
+        self._shared = open_shared(config, self._files.catalogue)
 
     @classmethod
     def open(
@@ -112,6 +112,8 @@ class SessionStore:
 
     def close(self) -> None:
         """Close the catalogue. Every later use raises UsedAfterClose, except another `close`."""
+        if self._shared is not None:
+            self._shared.close()
         self._files.catalogue.close()
 
     def take_problems(self) -> tuple[Problem, ...]:
@@ -162,15 +164,19 @@ class SessionStore:
                 or catalogue.find_newest_elsewhere(str(key))
             )
             if newest is None:
-                raise SessionNotFound(f"There is no session of {reference}.")
+                raise self._missing(reference, key, f"There is no session of {reference}.")
             return newest
         candidates = self._files.catalogue.find_by_prefix(reference, _SHOWN_CANDIDATES) if reference else []
         if not candidates:
-            raise SessionNotFound(f"There is no session '{reference}'.")
+            raise self._missing(reference, None, f"There is no session '{reference}'.")
         if len(candidates) > 1:
             ids = ", ".join(candidate.id for candidate in candidates)
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
         return self._files.catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
+
+    def _missing(self, reference: str, key: SessionKey | None, message: str) -> SessionNotFound:
+        elsewhere = self._shared.describe_place(reference, key) if self._shared is not None else None
+        return SessionNotFound(elsewhere or message)
 
     def find_by_id(self, session_id: str) -> SessionRecord | None:
         """Return the session with exactly this id, or None."""
@@ -194,6 +200,15 @@ class SessionStore:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
         self._files.catalogue.refresh()
         return self._files.catalogue.recent(channel=channel, limit=limit)
+
+    def recent_everywhere(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
+        """Return the sessions of all machines of a team, most recently used first.
+
+        The transcript of one that is only on another machine has no path. If the team's database cannot be asked, that
+        is one of the problems, and the sessions that are here are returned.
+        """
+        records = self.recent(channel=channel, limit=limit)
+        return records if self._shared is None else self._shared.join_others(records, channel=channel, limit=limit)
 
     def conversation_keys(self, *, without_channels: Collection[str] = ()) -> list[str]:
         """Return the keys of all conversations, each once, except for those on some channels."""
@@ -399,7 +414,7 @@ class SessionStore:
             raise UsageError("A compaction needs a summary.", hint="Write what the summarised part was about.")
         record = self.get(session_id)
         if first_kept_id is None and keep_messages:
-            first_kept_id = _find_first_kept(Transcript(record.transcript_path), record.end, keep_messages)
+            first_kept_id = find_first_kept(Transcript(record.transcript_path), record.end, keep_messages)
         body = CompactionEntry(
             summary,
             first_kept_id=first_kept_id,
@@ -477,24 +492,3 @@ class SessionStore:
     def find_deleted(self, session_id: str) -> DeletedSession | None:
         """Return a session that was deleted and not restored, by its id."""
         return self._files.deleted.find(session_id)
-
-
-def _find_first_kept(transcript: Transcript, end: Position, keep_messages: int) -> str | None:
-    """Return the id of the nearest question at or before the last ``keep_messages`` messages. A compaction by an agent
-    is planned in `context.compaction_plan`.
-
-    Starting at a question keeps tool calls and answers together with what they answer. Without such a question, all
-    messages are kept. Return None if there are none.
-    """
-    read_messages = keep_messages
-    while True:
-        lines = transcript.tail(read_messages, end)
-        entries = [line.content for line in lines if isinstance(line.content, Entry)]
-        messages = [(entry.id, entry.body) for entry in entries if isinstance(entry.body, Message)]
-        candidates = messages[: max(0, len(messages) - keep_messages + 1)]
-        for entry_id, message in reversed(candidates):
-            if message.role == "user":
-                return entry_id
-        if len(messages) < read_messages:
-            return messages[0][0] if messages else None
-        read_messages *= 2

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from kept.clock import Backoff, Clock
 from kept.errors import GitSyncFailed, GitSyncRefused
 from kept.file_lock import locked
-from kept.history.note_history import get_machine
 from kept.host_names import host_name
+from kept.machine_id import get_machine
 from kept.postgres.open_database import open_database
 from kept.records import Problem, Progress
 from kept.review.review_folder import ReviewFolder
