@@ -79,9 +79,7 @@ class Listener:
                 self._stopped.wait(backoff.next_s())
 
     def _listen(self, connection: Connection, backoff: Backoff) -> None:
-        from psycopg import sql
-
-        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(self._database.schema))))
+        is_told = self._try_listen(connection)
         backoff.reset()
         self._on_change()
         while not self._stopped.is_set():
@@ -90,6 +88,19 @@ class Listener:
                     self._on_change()
             if self._look is not None:
                 self._look(connection)
+            is_told = is_told or self._try_listen(connection)
+
+    def _try_listen(self, connection: Connection) -> bool:
+        """Return whether the server tells of changes. A standby does not; then looking has to do."""
+        from psycopg import errors, sql
+
+        try:
+            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(self._database.schema))))
+        except errors.ReadOnlySqlTransaction:
+            if self._look is None:
+                raise
+            return False
+        return True
 
     def _concerns(self, payload: str) -> bool:
         try:
