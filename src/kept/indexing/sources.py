@@ -22,6 +22,7 @@ from kept.sessions.transcript_paths import (
     cite_transcript,
     is_transcript,
     iter_all_transcripts,
+    iter_transcripts,
     list_host_folders,
 )
 from kept.store.rows import FileRow
@@ -52,7 +53,7 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
     if "memory" in settings.sources:
         notes = scan_workspace(workspace, max_bytes=settings.max_file_bytes)
     if "sessions" in settings.sources:
-        transcripts = scan_transcripts(sessions_folder)
+        transcripts = scan_transcripts(sessions_folder, with_copies=indexes_copies(settings))
     files = notes.files + transcripts.files
     too_long = [file for file in files if _is_too_long(file.path)] if settings.store.is_shared else []
     if too_long:
@@ -86,14 +87,21 @@ def find_copies(scan: Scan, workspace: Workspace, settings: MemorySearchSettings
     return find_conflicts(workspace, scan.files, max_bytes=settings.max_file_bytes)
 
 
-def scan_transcripts(folder: str) -> Scan:
+def indexes_copies(settings: MemorySearchSettings) -> bool:
+    """Return whether an index has the copies of other machines' transcripts. One that machines share has not: each of
+    them indexes its own, and a copy would be found twice."""
+    return not (settings.store.is_shared and settings.store.workspace)
+
+
+def scan_transcripts(folder: str, *, with_copies: bool = True) -> Scan:
     """List the transcripts, however large: one is read in pieces, and later only where it has grown. Those of other
     machines are listed too, after this one's."""
     files: list[SourceFile] = []
     problems: list[Problem] = []
     watched = [folder]
     try:
-        for entry in sorted(iter_all_transcripts(folder), key=lambda entry: (os.path.dirname(entry.path), entry.name)):
+        entries = iter_all_transcripts(folder) if with_copies else iter_transcripts(folder)
+        for entry in sorted(entries, key=lambda entry: (os.path.dirname(entry.path), entry.name)):
             cited = cite_transcript(entry.path)
             try:
                 cited.encode("utf-8")
@@ -105,7 +113,7 @@ def scan_transcripts(folder: str) -> Scan:
             else:
                 times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
                 files.append(SourceFile(cited, entry.path, "sessions", state.st_size, *times))
-        watched += list_host_folders(folder)
+        watched += list_host_folders(folder) if with_copies else ()
     except FileNotFoundError:
         while not os.path.isdir(watched[0]):  # a watch on the nearest parent notices that the folder is created
             watched = [os.path.dirname(watched[0])]

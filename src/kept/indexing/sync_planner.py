@@ -12,7 +12,7 @@ from kept.chunking.markdown import ChunkSize
 from kept.config import MemorySearchSettings
 from kept.errors import KeptError
 from kept.indexing.note_rows import Recipe, file_row
-from kept.indexing.sources import SourceReader, SyncTarget, scan_sources, scan_transcripts
+from kept.indexing.sources import SourceReader, SyncTarget, indexes_copies, scan_sources, scan_transcripts
 from kept.indexing.vectorise import Vectoriser, price_texts
 from kept.records import SourceFile
 from kept.reports import Preview
@@ -178,7 +178,9 @@ class SyncPlanner:
         ``min_bytes``, or not at all, are not read."""
         with self.index.reading():
             known = self.index.live.file_rows()
-        files = scan_transcripts(self.sessions_folder).files if "sessions" in self.settings.sources else ()
+        if "sessions" not in self.settings.sources:
+            return
+        files = scan_transcripts(self.sessions_folder, with_copies=indexes_copies(self.settings)).files
         for file in files:
             row = known.get((file.source, file.path))
             if row is None or not (0 < file.size - row.size < min_bytes or is_unchanged(file, row)):
