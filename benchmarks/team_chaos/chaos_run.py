@@ -281,17 +281,18 @@ class ChaosRun:
             "messages accepted": len(accepted),
             "messages refused, sent again": sum(client.refused for client in clients),
             "until accepted, p50 and longest": f"{statistics.median(waits):.2f} and {max(waits):.1f} s",
-            "messages that took long": [slow for client in clients for slow in client.slow],
+            f"messages that took {_SLOW_S:.0f} s or more": sum(len(client.slow) for client in clients),
             "answers, begun again": f"{len(runs)}, {sum(run.attempts > 1 for run in runs)}",
             "requests to the model": len(self.model.chats),
             "replies in transcripts of two machines": sum(count > 1 for count in transcripts.values()),
             "notes acknowledged": noted,
             "searches": actions["search"] + actions["find_other"] + actions["add"],
             "searches failed, degraded": f"{_count(lines, 'failed')}, {_count(lines, 'degraded')}",
+            "reasons of degraded searches": _reasons(lines),
             "notes written, removed": f"{actions['write']}, {actions['remove']}",
             "outages of a worker": len(times),
             "time to recover, p50 and longest": f"{statistics.median(times or [0]):.2f} and {max(times or [0]):.1f} s",
-            **{name: count for command in commands for name, count in sorted(command.codes.items())},
+            **dict(sorted(sum((command.codes for command in commands), Counter[str]()).items())),
             **dict(sorted(self.events.items())),
             "files, chunks in the index": _sizes(self._databases[SCHEMA]),
         }
@@ -325,6 +326,11 @@ def _unexpected(lines: list[dict[str, Any]]) -> list[str]:
         if line["outcome"] == "failed" and line["code"] not in OUTAGE_CODES
     )
     return [f"{count} x {text}" for text, count in failures.most_common(10)]
+
+
+def _reasons(lines: list[dict[str, Any]]) -> str:
+    reasons = Counter(line["reason"].partition(":")[0] for line in lines if "reason" in line)
+    return "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(4)) or "none"
 
 
 def _count(lines: list[dict[str, Any]], outcome: str) -> int:

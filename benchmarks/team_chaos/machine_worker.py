@@ -27,6 +27,8 @@ class MachineWorker:
         self._memory = Memory.open()
         self._root = Path(self._memory.workspace.root)
         self._stopped = False
+        self._reason = ""
+        """Why the last search was not complete."""
         signal.signal(signal.SIGTERM, self._stop)
 
     def _stop(self, *_: object) -> None:
@@ -46,7 +48,10 @@ class MachineWorker:
             outcome = action()
         except KeptError as exc:
             outcome, failure = "failed", exc
+        reason, self._reason = self._reason, ""
         line: dict[str, Any] = {"action": action.__name__, "outcome": outcome, "at": began, "until": time.monotonic()}
+        if outcome == "degraded":
+            line["reason"] = reason
         if failure is not None:
             line |= {"code": failure.code, "message": failure.message}
         append_line(self._folder / REPORT, json.dumps(line))
@@ -87,6 +92,7 @@ class MachineWorker:
 
     def search(self) -> str:
         result = self._memory.search(self._words(2))
+        self._reason = "".join(result.degraded[:1])
         return "degraded" if result.degraded else "done"
 
     def find_other(self) -> str:
@@ -96,6 +102,7 @@ class MachineWorker:
 
     def _find(self, mark: str) -> str:
         result = self._memory.search(mark)
+        self._reason = "".join(result.degraded[:1])
         if result.degraded:
             return "degraded"
         passages = [passage for hit in result.hits for passage in (hit, *hit.further)]
