@@ -280,6 +280,23 @@ def test_earlier_versions_are_dropped_when_every_machine_has_seen_later_ones(tmp
     assert count <= 1
 
 
+def test_a_machine_that_only_sends_keeps_what_it_began_with(tmp_path: Path, team: Team) -> None:
+    ada, bo, cy = make_hosts(tmp_path, team, "ada", "bo", "cy")
+    settle([ada, bo, cy])
+    with bo.memory() as memory:
+        memory.add("Bo wrote this first.", to="memory")
+    for text in ("one", "two", "three"):
+        for host in (ada, cy):
+            host.run()
+            host.write("MEMORY.md", f"{host.name} {text}\n\n{host.read('MEMORY.md')}")
+            host.run()
+    with bo.memory() as memory:
+        memory.add("Bo wrote this later.", to="memory")
+    settle([ada, bo, cy])
+    text = ada.read("MEMORY.md")
+    assert [text.count(line) for line in ("first.", "later.", "ada one", "cy three")] == [1, 1, 1, 1]
+
+
 def test_a_dry_run_and_the_status_change_nothing(tmp_path: Path, team: Team) -> None:
     ada, bo = make_hosts(tmp_path, team, "ada", "bo")
     ada.write("memory/a.md", "one\n")
@@ -292,3 +309,56 @@ def test_a_dry_run_and_the_status_change_nothing(tmp_path: Path, team: Team) -> 
     assert status.behind
     assert "memory/b.md" not in rows_of(team)
     assert not (bo.workspace / "memory/a.md").exists()
+
+
+def test_a_damaged_state_is_made_anew(tmp_path: Path, team: Team) -> None:
+    ada, bo = make_hosts(tmp_path, team, "ada", "bo")
+    for number in range(200):
+        ada.write(f"memory/note{number}.md", f"note {number}\n")
+    settle([ada, bo])
+    path = Path(bo.files.state.path)
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+    bo.write("memory/note7.md", "note 7\n\nmore by bo\n")
+    with bo.memory() as memory:
+        assert memory.search("more by bo").hits
+    settle([bo, ada])
+    assert ada.read("memory/note7.md") == "note 7\n\nmore by bo\n"
+    assert ada.contents() == bo.contents() == rows_of(team)
+
+
+@pytest.mark.slow
+def test_an_empty_folder_gets_a_thousand_notes(tmp_path: Path, team: Team) -> None:
+    ada, bo = make_hosts(tmp_path, team, "ada", "bo")
+    for number in range(1_000):
+        ada.write(f"memory/part{number % 20}/note{number}.md", f"note {number}\n" * 50)
+    assert len(ada.run().sent) == 1_000
+    report = bo.run()
+    assert (len(report.received), report.problems) == (1_000, [])
+    assert ada.contents() == bo.contents() == rows_of(team)
+    assert not bo.run().received
+
+
+def test_a_role_that_may_only_read_takes_the_files(tmp_path: Path, team: Team) -> None:
+    from kept.postgres.role_rights import grant_rights
+
+    ada = FileHost(tmp_path, team, "ada")
+    ada.write("memory/a.md", "one\n")
+    ada.run()
+    role = f"reader_{team.schema}"
+    with team.server.connect() as connection:
+        connection.execute(f'CREATE ROLE "{role}" LOGIN')
+    try:
+        grant_rights(team.database, role, read_only=True)
+        url = (team.settings.url or "").replace("postgres@", f"{role}@")
+        bo = FileHost(tmp_path, team, "bo", **{"memory_search.store.url": url})
+        assert bo.run().received == ["memory/a.md"]
+        assert bo.read("memory/a.md") == "one\n"
+    finally:
+        from kept.postgres.open_database import close_databases
+
+        close_databases()
+        with team.server.connect() as connection:
+            connection.execute(f'DROP OWNED BY "{role}"')
+            connection.execute(f'DROP ROLE "{role}"')

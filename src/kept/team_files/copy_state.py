@@ -96,7 +96,7 @@ class CopyState:
             try:
                 self._connection = self._connect()
             except sqlite3.DatabaseError:
-                self._discard()
+                self.discard()
                 self._connection = self._connect()
         return self._connection
 
@@ -111,7 +111,9 @@ class CopyState:
             raise StoreUnavailable(f"{self.path}: {exc}.", hint="Check free space and permissions.") from exc
         return connection
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Delete a state that is damaged. The caller holds the lock of the copy."""
+        self.close()
         for ending in ("", "-journal"):
             if os.path.lexists(self.path + ending):
                 os.unlink(self.path + ending)
@@ -131,7 +133,10 @@ class CopyState:
 
     def head(self) -> FilesHead | None:
         """Return the state of the rows that the folder has, or None if it has none."""
-        rows = dict(self._open().execute("SELECT key, value FROM meta").fetchall())
+        try:
+            rows = dict(self._open().execute("SELECT key, value FROM meta").fetchall())
+        except sqlite3.DatabaseError:
+            return None  # damaged, or another process has been writing for long: whoever asks compares all files
         if not {"token", "seq", "erasures"} <= rows.keys():
             return None
         return FilesHead(str(rows["token"]), int(rows["seq"]), int(rows["erasures"]))
@@ -140,6 +145,14 @@ class CopyState:
         values = [("token", head.token), ("seq", head.seq), ("erasures", head.erasures)]
         with self.writing():
             self._open().executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
+
+    def noted_s(self) -> float:
+        """Return when the database was last told what this folder has, in seconds since 1970."""
+        row = self._open().execute("SELECT value FROM meta WHERE key = 'noted'").fetchone()
+        return float(row[0]) if row else 0.0
+
+    def put_noted(self, time_s: float) -> None:
+        self._open().execute("INSERT OR REPLACE INTO meta VALUES ('noted', ?)", [time_s])
 
     def left(self) -> list[str]:
         """Return the files that could not be taken. They are tried again."""

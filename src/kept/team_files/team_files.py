@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kept.clock import Backoff, Clock
-from kept.errors import GitSyncFailed, GitSyncRefused
+from kept.errors import GitSyncFailed, GitSyncRefused, StoreUnavailable
 from kept.file_lock import locked
 from kept.host_names import host_name
 from kept.machine_id import get_machine
@@ -38,6 +39,7 @@ _WORKSPACE_WAIT_S = 30.0
 _ATTEMPTS = 20
 _FILES_AT_ONCE = 100
 _SENT_BYTES = 16_000_000
+_NOTE_S = 3_600.0
 _SENT_FILES = 500
 _MANY_REMOVED = 20
 _LARGE_SHARE = 0.5
@@ -127,6 +129,9 @@ class TeamFiles:
                 except WrongCopy:
                     self.state.clear()
                     paths, refused = None, ("",)
+                except sqlite3.DatabaseError:
+                    self.state.discard()
+                    paths, refused = None, ("",)
                 if not set(refused) - left:
                     break
                 if report.attempts > 1:
@@ -138,9 +143,15 @@ class TeamFiles:
             report.seq = head.seq if head else 0
             if paths is None:
                 self._forget_marks(marks)
-        if report.received or (report.sent and paths is None):
-            self.tables.note_seen(get_machine(self._config.home), self.host, report.seq)
+            if report.received or (report.sent and paths is None) or time.time() - self.state.noted_s() > _NOTE_S:
+                self._note_seen(report.seq)
         return report
+
+    def _note_seen(self, seq: int) -> None:
+        """Tell the database what the folder has: it keeps the versions that changes here may have begun with."""
+        with suppress(StoreUnavailable):  # a role that may only read
+            self.tables.note_seen(get_machine(self._config.home), self.host, seq)
+        self.state.put_noted(time.time())
 
     def _forget_marks(self, marks: Sequence[str]) -> None:
         """Remove the marks of processes that ended: all files were compared since."""
@@ -165,6 +176,8 @@ class TeamFiles:
         if known is not None and (known.token != head.token or known.seq > head.seq):
             self.state.clear()  # a copy of other rows, or of later ones than a backup had
             known = None
+        if known is None:
+            self._note_seen(0)  # from now on, the versions that it takes are kept
         since = 0 if known is None else known.seq
         also = [path for path in (*also, *self.state.left()) if path]
         if known == head and not also:
