@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import pytest
+
 from kept.errors import UsageError
 from kept.net import serving
 
@@ -31,3 +33,9 @@ def test_an_answer_does_not_wait_for_an_acknowledgement():
 
     asyncio.run(accept_one())
     assert delays == [1]
+
+
+@pytest.mark.parametrize("host", ["\x1b[31m\u202e", "a\0b", "x" * 300, "caf\u00e9..example", "256.1.1.1"])
+def test_a_name_that_no_host_can_have_is_refused(host):
+    with pytest.raises(UsageError, match="cannot be listened on"):
+        serving.listen(host, 0, error=UsageError, hint="")

@@ -23,7 +23,7 @@ from kept.errors import (
     SessionNotFound,
     UsageError,
 )
-from kept.sessions.catalogue import CatalogueLimits
+from kept.sessions.catalogue import Catalogue, CatalogueLimits
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
@@ -368,6 +368,25 @@ def test_a_transcript_put_there_by_hand_is_listed_and_one_removed_is_not(talked)
         assert store.get("byhand").key == before[0].key
         path.unlink()
         assert before[0].id not in {record.id for record in store.recent()}
+
+
+def test_a_session_that_another_process_begins_during_a_refresh_stays_in_the_catalogue(tmp_path):
+    class SlowCatalogue(Catalogue):
+        """Let another process begin a session as soon as the folder is listed."""
+
+        def _scan(self):
+            states = super()._scan()
+            with open_sessions(tmp_path) as other:
+                begun.append(other.get_or_create("http", "ada").id)
+            return states
+
+    begun: list[str] = []
+    with open_sessions(tmp_path) as store:
+        store.get_or_create("http", "bo")
+    slow = SlowCatalogue(str(catalogue_path(tmp_path)), store.folder)
+    slow.refresh()
+    assert slow.find(begun[0]) is not None
+    slow.close()
 
 
 def test_a_transcript_without_its_first_line_is_known_by_its_name(talked):

@@ -254,9 +254,10 @@ def listen(host: str, port: int, *, error: type[KeptError], hint: str) -> socket
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host.strip("[]"), port))
         bound.listen()
-    except OSError as exc:
+    except (OSError, TypeError) as exc:  # TypeError: a name that no host can have
         bound.close()
-        raise error(f"{host}:{port} cannot be listened on ({exc.strerror or exc}).", hint=hint) from exc
+        reason = getattr(exc, "strerror", None) or exc
+        raise error(f"{host}:{port} cannot be listened on ({reason}).", hint=hint) from exc
     return bound
 
 

@@ -208,8 +208,9 @@ class Catalogue:
         """Compare every transcript with its row, by name, size and time, and read what is new."""
         states = self._read_folder_states()
         self._listing = self._list_folder()
-        on_disk = self._scan()
+        # The rows first: the transcript that another process creates meanwhile must not look deleted.
         rows = self.run(lambda db: list(db.execute("SELECT file, inode, size, mtime_ns FROM sessions")))
+        on_disk = self._scan()
         known = {file: FileState(inode, size, mtime_ns) for file, inode, size, mtime_ns in rows}
         for file, state in on_disk.items():
             if known.get(file) != state:
