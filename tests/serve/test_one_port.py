@@ -214,6 +214,7 @@ def test_other_machines_are_not_served_without_a_token(home, tmp_path):
     def serve(*options: str):
         return run_kept("serve", "--port", "0", *options, env=kept_environment(tmp_path), cwd=tmp_path)
 
+    assert (serve("--host", "a\x00b").code, serve("--host", "\u202eevil").code) == (2, 2)
     refused = serve("--host", "0.0.0.0")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "kept token create" in refused.err
