@@ -99,10 +99,11 @@ def scan_transcripts(folder: str, *, with_copies: bool = True) -> Scan:
     files: list[SourceFile] = []
     problems: list[Problem] = []
     watched = [folder]
+    start = len(os.path.join(folder, ""))
     try:
         entries = iter_all_transcripts(folder) if with_copies else iter_transcripts(folder)
-        for entry in sorted(entries, key=lambda entry: (os.path.dirname(entry.path), entry.name)):
-            cited = cite_transcript(entry.path)
+        for entry in sorted(entries, key=lambda entry: entry.path):
+            cited = CITED_FOLDER + entry.path[start:]
             try:
                 cited.encode("utf-8")
                 state = entry.stat(follow_symlinks=False)

@@ -355,9 +355,10 @@ class Catalogue:
     def _scan(self) -> dict[str, FileState]:
         """Return the transcripts by name. One whose name is not UTF-8 cannot have a row and is reported."""
         states = {}
+        start = len(os.path.join(self.folder, ""))
         try:
             for entry in iter_all_transcripts(self.folder):
-                file = os.path.relpath(entry.path, self.folder)
+                file = entry.path[start:]
                 if is_utf8(file):
                     states[file] = FileState.from_stat(entry.stat(follow_symlinks=False))
                 else:
