@@ -290,6 +290,9 @@ def test_a_machine_that_only_sends_keeps_what_it_began_with(tmp_path: Path, team
             host.run()
             host.write("MEMORY.md", f"{host.name} {text}\n\n{host.read('MEMORY.md')}")
             host.run()
+    with team.database.reading() as connection:
+        base = connection.execute("SELECT 1 FROM file_versions WHERE path = 'MEMORY.md' AND version = 1").fetchone()
+    assert base is not None
     with bo.memory() as memory:
         memory.add("Bo wrote this later.", to="memory")
     settle([ada, bo, cy])
