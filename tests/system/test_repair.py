@@ -357,6 +357,7 @@ def test_a_repair_is_in_the_log_in_the_answer_once_and_in_the_status(damaged, ca
     assert second.degraded == ()
     assert "the index is damaged" in caplog.text
     (repair,) = status.repairs
+    assert status.heals == status.repairs  # the earlier name
     assert (repair.file, repair.action, repair.times) == ("index.sqlite", "replaced", 1)
     assert (repair.embeddings, repair.lost) == (60, 0)
     status = run_kept("status", env=kept_environment(damaged), cwd=damaged)

@@ -5,9 +5,10 @@ them all. So that a change costs little, rows are kept by packs of some thousand
 not in a pack yet are read for each search; rows that were deleted but are still in a pack are skipped; a pack that is
 mostly deleted rows is dissolved.
 
-Every code is compared up to ``bits_above`` rows: for 100,000 that takes 2 ms and 26 MB. Above that, memory only holds a
-bit per dimension, which is also stored in the packs. The bits find candidates, and codes rank them. Which candidates
-these are does not depend on the packs.
+Every code is compared up to ``bits_above`` rows: for 100,000 that takes 2 ms and 26 MB, for a million ten times as
+much. Above that, memory only holds a bit per dimension, which is also stored in the packs. The bits find candidates,
+and codes rank them. They miss one in twelve of the ten nearest passages of a million (`benchmarks.sign_bits`), so they
+are used where memory runs out first. Which candidates these are does not depend on the packs.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class VectorLimits:
     """Rows in a full pack."""
     pack_when: int = 512
     """Unpacked rows that are worth a pack."""
-    bits_above: int = 100_000
+    bits_above: int = 1_000_000
     """Above this, candidates are found by their sign bits."""
-    least_rescored: int = 2_000
+    least_rescored: int = 4_000
     """Candidates by sign bits whose codes are compared, at least."""
     rescored_per_result: int = 24
     """The same for each result that is asked for."""
