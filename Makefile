@@ -69,6 +69,8 @@ layers: $(VENV)/.dev
 PYTEST = TMPDIR="$$($(BIN)/python -m tests.support.memory_folder)" $(BIN)/python -m pytest -n auto --dist worksteal
 # If this is set, every worker compiles all tests anew.
 quick pytest: export PYTHONDONTWRITEBYTECODE :=
+# For `-n auto`: more workers than processors, since many tests wait for servers.
+quick pytest: export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
 
 # The markers are declared in pyproject.toml.
 quick: $(VENV)/.dev

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kept.errors import ConfigError, GitSyncRefused
+from kept.team_files.write_through import take_notices
 from tests.support.file_hosts import FileHost, rows_of, settle
 from tests.support.teams import Team
 
@@ -157,6 +158,7 @@ def test_a_proposal_is_decided_on_another_machine(tmp_path: Path, team: Team) ->
         (item,) = memory.review.list().items
         memory.review.accept(item.id)
     ada.run()
+    assert (take_notices(), ada.files.unsent()) == ([], [])
     with ada.memory() as memory:
         assert memory.review.count() == 0
     assert any(b"The tests run at night." in data for path, data in ada.contents().items() if path.endswith(".md"))

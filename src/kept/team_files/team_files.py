@@ -30,6 +30,7 @@ from kept.working_copy.file_placement import FilePlacement, MergeHistory
 from kept.working_copy.synced_files import PROPOSALS_FOLDER, FileRules, SyncedFiles
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace
+from kept.workspace.write_scope import not_sharing
 
 if TYPE_CHECKING:
     from kept.config import Config
@@ -227,6 +228,7 @@ class TeamFiles:
     def _writing(self, has_proposals: bool) -> Iterator[None]:
         """Hold the locks of the review and of the workspace, in this order."""
         with ExitStack() as stack:
+            stack.enter_context(not_sharing())  # a send would wait for the lock of the copy, which this thread holds
             if has_proposals:
                 stack.enter_context(ReviewFolder(self.workspace).locked())
             stack.enter_context(

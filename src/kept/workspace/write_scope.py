@@ -49,6 +49,18 @@ def note_written(*paths: str | None) -> None:
         _scope.paths += [path for path in paths if path is not None]
 
 
+@contextmanager
+def not_sharing() -> Iterator[None]:
+    """Send nothing of what this thread writes meanwhile: it came from the database."""
+    _scope.depth += 1
+    try:
+        yield
+    finally:
+        _scope.depth -= 1
+        if not _scope.depth:
+            _scope.paths = []
+
+
 def writing_to(workspace: Workspace, *, wait_s: float) -> AbstractContextManager[None]:
     """Hold the lock of a workspace."""
     return sharing_writes(workspace.root, workspace.root, wait_s=wait_s, purpose="writing to this workspace")

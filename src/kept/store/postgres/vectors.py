@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 VECTOR_COLUMNS = (("generation", "int4"), ("row", "int4"), ("code", "bytea"))
 LOOSE_COLUMNS = VECTOR_COLUMNS[:2]
+_PACKS_AT_ONCE = 32
+"""Packs that are read by one query. Its result is in memory besides them: some 32 MB."""
 
 
 class PostgresVectors(VectorScan):
@@ -110,8 +112,11 @@ class PostgresVectors(VectorScan):
 
     def _read_packs(self, column: str, packs: Sequence[int]) -> dict[int, PackPart]:
         query = f"SELECT id, rows, {column} FROM vector_packs WHERE generation = %s AND id = ANY(%s)"
-        rows = self._session.fetch(query, [self._generation(), [*packs]])
-        return {pack: (array("q", numbers), packed) for pack, numbers, packed in rows}
+        parts: dict[int, PackPart] = {}
+        for at in range(0, len(packs), _PACKS_AT_ONCE):
+            rows = self._session.fetch(query, [self._generation(), [*packs[at : at + _PACKS_AT_ONCE]]])
+            parts.update((pack, (array("q", numbers), packed)) for pack, numbers, packed in rows)
+        return parts
 
     def _codes_of(self, rows: Sequence[int], dims: int) -> list[tuple[int, bytes]]:
         return self._session.fetch(
