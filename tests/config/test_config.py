@@ -13,6 +13,7 @@ import pytest
 from kept import Memory
 from kept.archive.settings_copy import copy_settings
 from kept.config import Config, load_config
+from kept.config.secrets import secrets_of
 from kept.errors import ConfigError
 from tests.support.files import tree_of, write_file
 
@@ -727,3 +728,17 @@ def test_settings_given_to_open_are_used(workspace, home):
         assert memory.status().provider == "none"
     with pytest.raises(ConfigError):
         Memory.open(workspace, home=home, settings={"memory_search.provder": "none"})
+
+
+@pytest.mark.parametrize(
+    ("url", "secret"),
+    [
+        ("postgresql://kept@db.example/kept?sslmode=require", []),
+        ("postgresql://kept:hunter-22@db.example/kept", ["hunter-22"]),
+        ("postgresql:///kept?password=hunter-22", ["hunter-22"]),
+    ],
+)
+def test_the_password_of_a_database_is_a_secret_and_the_role_is_not(url, secret):
+    config = load_config(environ={"KEPT_MEMORY_SEARCH__STORE__URL": url}).config
+    found = [value for value in secrets_of(config) if value and value != url]
+    assert found == secret

@@ -76,6 +76,20 @@ def test_a_command_fails_with_one_line_and_adds_all_the_same(server, kept, works
     assert kept("search", "otter", "--json").json["results"]
 
 
+def test_a_replica_answers_also_if_the_notes_are_at_home_in_the_database(server, kept, workspace):
+    both = {"KEPT_MEMORY_SEARCH__STORE__REPLICA": "sqlite", "KEPT_SYNC__DATABASE__ENABLED": "true"}
+    assert kept("add", "The heron stands still.", env=both).code == 0
+    server.stop()
+    added = kept("add", "The otter swims at night.", env=both)
+    assert (added.code, "not sent to the database of the team yet" in added.err) == (0, True)
+    during = kept("search", "otter", "--json", env=both).json
+    assert during["results"]
+    assert "cannot be reached" in during["degraded"][0]
+    server.start()
+    assert kept("search", "otter", env=both).code == 0
+    assert "To send:    0 files" in kept("sync", "--status", env=both).out
+
+
 def test_a_running_server_says_so_and_connects_again(server, tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     token = create_token(tmp_path / "home", "reader", "read")
