@@ -16,6 +16,7 @@ from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import read_keys
 from kept.config.old_names import iter_old_names
 from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, snake, unknown_key
+from kept.config.removed import is_removed, iter_removed, removal_notices
 from kept.config.schema import AgentSettings, Config
 from kept.config.settings_file import read_yaml
 from kept.errors import ConfigError
@@ -168,13 +169,18 @@ def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str) -> list[Layer
     except ConfigError as exc:
         raise _in_file(path, exc) from None
     name = f"user file {path}"
-    notices = [
-        *iter_old_names(AgentSettings, agents.get("defaults"), at="agents.defaults", snake=snake),
-        *iter_old_names(GatewaySettings, tree.get("gateway"), at="gateway", snake=snake),
+    notices: list[str] = []
+    removed: list[str] = []
+    entries = enumerate(agents.get("list") or ())
+    parts = [
+        (AgentSettings, agents.get("defaults"), "agents.defaults"),
+        (GatewaySettings, tree.get("gateway"), "gateway"),
     ]
-    for at, entry in enumerate(agents.get("list") or ()):
-        notices += iter_old_names(AgentSettings, entry, at=f"agents.list[{at}]", snake=snake)
-    return [Layer(name, defaults, gateway, notices), Layer(f"{name}, agent '{agent_id}'", own)]
+    for kind, part, at in (*parts, *((AgentSettings, entry, f"agents.list[{number}]") for number, entry in entries)):
+        notices += iter_old_names(kind, part, at=at, snake=snake)
+        removed += iter_removed(kind, part, at=at)
+    layer = Layer(name, defaults, gateway, notices + removal_notices(removed))
+    return [layer, Layer(f"{name}, agent '{agent_id}'", own)]
 
 
 def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:
@@ -225,18 +231,26 @@ def project_layer(path: str) -> Layer:
                 hint=f"A project may set: {', '.join('.'.join(a) for a in PROJECT_ALLOWED)}. "
                 "Put the rest into your own config.yaml.",
             )
-    return Layer(f"project file {path}", agent)
+    return Layer(f"project file {path}", agent, notices=removal_notices([*iter_removed(AgentSettings, tree, at="")]))
 
 
 def environment_layer(env: Mapping[str, str]) -> Layer:
     """Return the layer of KEPT_WORKSPACE and of settings such as KEPT_MEMORY_SEARCH__PROVIDER=none."""
     layer = Layer("environment")
+    removed: list[str] = []
     for name in sorted(env):
         if not name.startswith("KEPT_") or name in ENV_NAMES:
             continue
         if "__" not in name:
             raise ConfigError(f"{name}: there is no such variable.", hint=nearest(name, list(ENV_NAMES)))
-        put_setting(layer, name.removeprefix("KEPT_").lower().split("__"), env[name], at=name)
+        keys = name.removeprefix("KEPT_").lower().split("__")
+        try:
+            put_setting(layer, keys, env[name], at=name)
+        except ConfigError:
+            if not is_removed(".".join(keys)):
+                raise
+            removed.append(name)
+    layer.notices.extend(removal_notices(removed))
     if env.get("KEPT_WORKSPACE"):
         layer.agent["workspace"] = env["KEPT_WORKSPACE"]
     if env.get("KEPT_WORKSPACE_LAYOUT"):

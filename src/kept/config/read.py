@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast
 
 from kept.config.old_names import OldName, find_old_name
+from kept.config.removed import is_removed
 from kept.errors import ConfigError
 
 T = TypeVar("T")
@@ -42,6 +43,8 @@ def normalise(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
         if key not in known:
             if old := find_old_name(kind, key):
                 old_names.append((old, value))
+                continue
+            if is_removed(where):
                 continue
             raise unknown_key(where, str(raw_key), list(known))
         if key in out:

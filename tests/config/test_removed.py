@@ -1,0 +1,56 @@
+"""A setting that Kept no longer has is ignored, and one notice names it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kept.config import load_config, removed
+from kept.errors import ConfigError
+from tests.support.files import write_file
+
+FILE = """\
+agents:
+  defaults:
+    oldGroup: {remote: origin, deep: {er: 1}}
+    model: {choices: {fast: {name: haiku, oldWait: 3}}}
+  list: [{id: main, memorySearch: {oldSwitch: true}}]
+gateway: {oldWait: 3}
+"""
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch):
+    gone = "old_group model.choices.*.old_wait memory_search.old_switch memory_search.query.old_switch gateway.old_wait"
+    monkeypatch.setattr(removed, "REMOVED", frozenset(gone.split()))
+
+
+def test_removed_settings_of_a_file_are_ignored_with_one_notice_that_names_them(kept, home):
+    write_file(home / "config.yaml", FILE)
+    config = load_config(home=str(home), environ={}).config
+    assert config.notices == (
+        "agents.defaults.old_group, agents.defaults.model.choices.fast.old_wait, gateway.old_wait, "
+        "agents.list[0].memory_search.old_switch: Kept no longer has these settings; they are ignored.",
+    )
+    assert config.agent.model.choices["fast"].name == "haiku"
+
+
+def test_a_removed_setting_of_a_project_or_of_the_environment_is_ignored_too(home, workspace):
+    write_file(workspace / ".kept.yaml", "memorySearch: {query: {oldSwitch: true}}\n")
+    environ = {"KEPT_GATEWAY__OLD_WAIT": "3"}
+    config = load_config(home=str(home), workspace=str(workspace), environ=environ).config
+    assert config.notices == (
+        "memory_search.query.old_switch: Kept no longer has this setting; it is ignored.",
+        "KEPT_GATEWAY__OLD_WAIT: Kept no longer has this setting; it is ignored.",
+    )
+
+
+@pytest.mark.parametrize("text", ["gateway: {old_waits: 3}", "agents: {defaults: {gateway: {old_wait: 3}}}"])
+def test_any_other_unknown_setting_is_still_an_error(home, text):
+    write_file(home / "config.yaml", text)
+    with pytest.raises(ConfigError, match="no such setting"):
+        load_config(home=str(home), environ={})
+
+
+def test_an_option_cannot_set_a_removed_setting(home):
+    with pytest.raises(ConfigError, match="no such setting"):
+        load_config(home=str(home), environ={}, settings={"gateway.old_wait": 3})
