@@ -1,4 +1,4 @@
-"""Synchronises a workspace with its team as long as a program runs, over git or with the database."""
+"""Synchronises a workspace with its team as long as a program runs, over git."""
 
 from __future__ import annotations
 
@@ -11,27 +11,21 @@ if TYPE_CHECKING:
     from kept.config import Config
     from kept.errors import KeptError
     from kept.git_sync.sync_report import GitSyncReport
-    from kept.team_files.files_report import TeamFilesReport
     from kept.workspace.workspace import Workspace
 
-SyncEvent = Union["GitSyncReport", "TeamFilesReport", "KeptError"]
+SyncEvent = Union["GitSyncReport", "KeptError"]
 SyncListener = Callable[[SyncEvent], None]
 
 
 def is_automatic(config: Config) -> bool:
     """Return whether the settings let programs synchronise the workspace."""
-    return config.agent.sync.git.enabled or config.agent.sync.database.enabled
+    return config.agent.sync.git.enabled
 
 
 def automatic_sync(
     config: Config, workspace: Workspace, clock: Clock, listener: SyncListener | None = None
 ) -> AbstractContextManager[object]:
     """Return the context in which a workspace is synchronised, if the settings say so."""
-    if config.agent.sync.database.enabled:
-        from kept.team_files.files_loop import FilesLoop
-        from kept.team_files.team_files import TeamFiles
-
-        return FilesLoop(TeamFiles(config, workspace, clock), listener)
     if config.agent.sync.git.enabled:
         from kept.git_sync.git_sync import GitSync
         from kept.git_sync.sync_loop import SyncLoop

@@ -75,7 +75,6 @@ def examine(memory: Memory) -> list[Check]:
         _attachments,
         _forgetting,
         _history,
-        _team_files,
     )
     if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
         has_index = os.path.exists(memory.index_service.path)
@@ -117,7 +116,6 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "records": lambda: repair_faults(memory.config, memory.clock),
         "forgetting": lambda: memory.forgetting.finish(),
         "history": lambda: repair_history(memory.history),
-        "team files": lambda: _repair_team_files(memory),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -333,31 +331,6 @@ def _history(memory: Memory) -> Iterator[Check]:
         yield Check("history", False, f"{fault.reason} Notes are not affected.", remedy)
     if not state.faults:
         yield Check("history", True, f"{plural(state.changes, 'change')}, all readable")
-
-
-def _team_files(memory: Memory) -> Iterator[Check]:
-    """Compare the files in the database of a team with their SHA-256 and with the folder."""
-    if not memory.config.agent.sync.database.enabled:
-        return
-    from kept.team_files.files_check import compare_files
-    from kept.team_files.team_files import TeamFiles
-
-    comparison = compare_files(TeamFiles(memory.config, memory.workspace, memory.clock))
-    for path in comparison.damaged:
-        detail = f"{path}: its row in the database is damaged (SHA-256)."
-        yield Check("team files", False, detail, "run 'kept doctor --fix' on a machine that has the file")
-    if comparison.differing:
-        detail = f"{plural(len(comparison.differing), 'file')} changed here and not sent yet"
-        yield Check("team files", True, detail, "run 'kept sync'", warning=True)
-    elif not comparison.damaged:
-        yield Check("team files", True, f"{plural(comparison.files, 'file')}, the same in the database and here")
-
-
-def _repair_team_files(memory: Memory) -> None:
-    from kept.team_files.files_check import repair_rows
-    from kept.team_files.team_files import TeamFiles
-
-    repair_rows(TeamFiles(memory.config, memory.workspace, memory.clock))
 
 
 def _receipts(memory: Memory) -> Iterator[Check]:

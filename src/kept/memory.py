@@ -80,10 +80,6 @@ class Memory(EarlierNames):
             from kept.backends.qmd import open_qmd
 
             self._qmd = open_qmd(config, self.workspace, self.clock)
-        if config.agent.sync.database.enabled:
-            from kept.team_files.write_through import send_writes
-
-            send_writes(config, self.workspace, self.clock)
         # A misspelt provider is an error from the start. Only providers of other packages have to be loaded to know.
         if not {self.settings.provider, self.settings.fallback} <= set(get_args(BuiltInProvider)):
             self.index_service.require_known_provider()
@@ -245,13 +241,7 @@ class Memory(EarlierNames):
         return self._with_notice(written)
 
     def _with_notice(self, written: Written) -> Written:
-        """Return a result that tells if MEMORY.md has outgrown its share of the prompt with it, or if the team does not
-        have it yet."""
-        if self.config.agent.sync.database.enabled:
-            from kept.team_files.write_through import take_notices
-
-            if notices := take_notices():
-                return replace(written, notice=" ".join(notices))
+        """Return a result that tells if MEMORY.md has outgrown its share of the prompt with it."""
         if written.path not in LONG_TERM or not written.is_new or written.is_proposed:
             return written
         from kept.workspace.memory_size import find_overgrowth

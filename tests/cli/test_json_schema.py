@@ -54,7 +54,7 @@ SHARED = {
         "settingChange",
     ),
     *("syncReport", "error", "agent", "problem", "originSession", "forgetReceipt"),
-    *("gitSyncReport", "gitSyncStatus", "teamFilesReport", "teamFilesStatus"),
+    *("gitSyncReport", "gitSyncStatus"),
 }
 """Parts of the output of several commands."""
 

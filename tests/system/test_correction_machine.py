@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
 from kept import Memory
 from kept.app import open_sessions
@@ -34,7 +34,6 @@ from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
 from tests.support.note_machine import NAMES, NoteMachine
 from tests.support.planted_words import places_of
-from tests.support.teams import find_traces
 
 pytestmark = [pytest.mark.kills, pytest.mark.slow]
 
@@ -391,17 +390,3 @@ SETTINGS = settings(
 )
 TestCorrection = Correction.TestCase
 TestCorrection.settings = SETTINGS
-
-
-def test_what_is_corrected_is_corrected_in_a_team_too(shared_team):
-    class SharedCorrection(Correction):
-        store = shared_team.options
-
-        def __init__(self) -> None:
-            shared_team.clear()
-            super().__init__()
-
-        def places(self, word: str) -> list[str]:
-            return [*super().places(word), *find_traces(shared_team, word)]
-
-    run_state_machine_as_test(SharedCorrection, settings=settings(SETTINGS, max_examples=EXAMPLES or 5))

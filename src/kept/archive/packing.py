@@ -29,12 +29,12 @@ from kept.archive.settings_copy import SettingsCopy, copy_settings
 from kept.archive.snapshot import FileCopier, FileCopy, PackedFile, find_notes, find_records
 from kept.archive.tar_stream import CHUNK_BYTES, TarWriter, compressed, require_suffix
 from kept.clock import Clock, SystemClock, new_id
-from kept.config import Config, LoadedConfig
+from kept.config import LoadedConfig
 from kept.config.agents import settings_by_agent
 from kept.config.layers import default_workspace, is_same_folder
 from kept.config.settings_file import read_settings
 from kept.durable import replacing
-from kept.errors import KeptError, UsageError
+from kept.errors import UsageError
 from kept.limits import utf8_safe
 from kept.records import Problem, Progress
 from kept.values import frozen
@@ -71,18 +71,6 @@ class AgentSource:
     """Name under which its notes are packed."""
 
 
-def _fetch_team_files(config: Config) -> list[Problem]:
-    """Bring the folder of an agent up to date with the database that has its files, if one has."""
-    if not config.agent.sync.database.enabled:
-        return []
-    from kept.team_files.team_files import TeamFiles
-
-    try:
-        return TeamFiles(config, Workspace.of(config), SystemClock()).run().problems
-    except KeptError as exc:
-        return [Problem(config.workspace, f"may lack files of the team: {exc.message}")]
-
-
 def export_archive(
     loaded: LoadedConfig,
     target: str,
@@ -108,7 +96,6 @@ def export_archive(
     earlier = get_sound_archive(base) if base else None
     settings = copy_user_settings(loaded) if agent is None else None
     sources = list(_sources(loaded, agent))
-    problems = [problem for source in sources for problem in _fetch_team_files(source.loaded.config)]
     header = ArchiveHeader(
         id=new_id(),
         created=(clock or SystemClock()).now().isoformat(timespec="seconds"),
@@ -121,7 +108,6 @@ def export_archive(
         left_out=tuple(_left_out(sources)),
     )
     packer = _Packer(earlier.records if earlier else {}, progress)
-    packer.problems += problems
     files = packer.find(loaded, sources, agent=agent, notes_only=notes_only, target=target)
     with (
         tempfile.SpooledTemporaryFile(max_size=CHUNK_BYTES * 32) as list_file,

@@ -12,7 +12,7 @@ import click
 
 from kept import __version__
 from kept.cli.command_arguments import GLOBAL_OPTIONS, accept_global_options, setting_pairs
-from kept.cli.output import echo, warn, warn_of_settings
+from kept.cli.output import echo, warn_of_settings
 from kept.cli.streams import remember_secrets
 from kept.values import frozen
 
@@ -72,14 +72,6 @@ COMMANDS = {
 }
 
 
-def _warn_of_unsent() -> None:
-    """Tell the person once that what a command wrote is not in the database of the team yet."""
-    from kept.team_files.write_through import take_notices
-
-    for notice in take_notices():
-        warn(notice)
-
-
 @frozen
 class Globals:
     """Global options, given before the name of the command or after it."""
@@ -126,8 +118,6 @@ class Globals:
         from kept.app import open_memory
 
         memory = open_memory(self.load_finished())
-        if memory.config.agent.sync.database.enabled:
-            click.get_current_context().call_on_close(_warn_of_unsent)
         return memory if person is None else memory.as_person(person)
 
     def load_finished(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:

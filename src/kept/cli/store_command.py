@@ -11,7 +11,6 @@ import click
 from kept.cli.output import echo, json_option, print_json, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
-from kept.limits import printable_line
 from kept.wording import size_text
 
 if TYPE_CHECKING:
@@ -138,26 +137,18 @@ def revoke(options: Globals, role: str, as_json: bool) -> None:
 
 @command.command("drop")
 @click.option("--yes", "confirmed", metavar="SCHEMA", help="Name of the schema, instead of typing it.")
-@click.option("--with-files", is_flag=True, help="Also remove notes that have their home in the database.")
 @json_option
 @click.pass_obj
-def drop(options: Globals, confirmed: str | None, with_files: bool, as_json: bool) -> None:
+def drop(options: Globals, confirmed: str | None, as_json: bool) -> None:
     """Remove the schema of this team with all its tables, for all machines. It cannot be undone.
 
-    Notes and conversations are files and stay; messages, schedules and usage in the database are gone. Where the
-    database is the home of notes (sync.database.enabled), it refuses without --with-files.
+    Notes and conversations are files and stay; messages, schedules and usage in the database are gone.
     """
     database = _open_database(options)
     from kept.postgres.role_rights import drop_schema
     from kept.postgres.schema_migrations import read_status
 
     size = read_status(database).bytes
-    names = _file_workspaces(database)
-    if names and not with_files:
-        raise UsageError(
-            f"Nothing was removed: the database is the only home of the files of {', '.join(names)}.",
-            hint="Write them into an archive with 'kept export' first. Then add --with-files.",
-        )
     if confirmed is None:
         confirmed = _ask_schema(database.schema, size)
     if confirmed != database.schema:
@@ -167,20 +158,6 @@ def drop(options: Globals, confirmed: str | None, with_files: bool, as_json: boo
         print_json({"schema": database.schema, "bytes": size})
     else:
         echo(f"The schema {database.schema} was removed ({size_text(size)}).")
-
-
-def _file_workspaces(database: Database) -> list[str]:
-    """Return the workspaces whose files are in the database."""
-    with database.unchecked() as connection:
-        table = connection.execute("SELECT to_regclass('file_workspaces')").fetchone()
-        if table is None or table[0] is None:
-            return []
-        rows = connection.execute(
-            "SELECT name FROM file_workspaces w WHERE EXISTS (SELECT 1 FROM files"
-            " WHERE workspace = w.id AND content IS NOT NULL)"
-            " OR EXISTS (SELECT 1 FROM grown_files WHERE workspace = w.id AND size > 0) ORDER BY name"
-        ).fetchall()
-    return [printable_line(str(name)) for (name,) in rows]
 
 
 def _ask_schema(schema: str, size: int) -> str:

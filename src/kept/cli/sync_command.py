@@ -46,29 +46,11 @@ def command(
     """Synchronise the notes with a team, over git: commit, fetch, merge and push.
 
     Both versions of what two machines changed at once are kept. Nothing of yours is touched: with staged files, on
-    another branch or during a rebase, the command refuses. With sync.database.enabled, the files are exchanged with the
-    database of the team instead.
+    another branch or during a rebase, the command refuses.
     """
     if sum((show_status, watch, dry_run)) > 1:
         raise UsageError("--status, --watch and --dry-run exclude each other.", hint="Choose one of them.")
     config = options.load_finished().config
-    if config.agent.sync.database.enabled:
-        if url is not None or merge_rewritten:
-            raise UsageError(
-                "The files of this workspace are in the database of the team, not in git.",
-                hint="Run 'kept sync' without --init and --merge-rewritten, or unset sync.database.enabled.",
-            )
-        from kept.cli.sync_database import sync_files
-
-        sync_files(
-            config,
-            show_status=show_status,
-            watch=watch,
-            dry_run=dry_run,
-            remove_many=remove_many,
-            as_json=as_json,
-        )
-        return
     sync = open_sync(config)
     if url is not None:
         _connect(sync, url, as_json=as_json)
@@ -138,15 +120,7 @@ def _show(report: GitSyncReport) -> None:
 
 def event_line(event: SyncEvent) -> str:
     """Return what an automatic sync did, or why it failed, in a line."""
-    from kept.git_sync.sync_report import GitSyncReport
-
-    if isinstance(event, KeptError):
-        return str(event)
-    if isinstance(event, GitSyncReport):
-        return report_line(event)
-    from kept.cli.sync_database import files_line
-
-    return files_line(event)
+    return str(event) if isinstance(event, KeptError) else report_line(event)
 
 
 def report_line(report: GitSyncReport) -> str:

@@ -266,35 +266,8 @@ class GitSyncSettings:
 
 
 @frozen
-class DatabaseSyncSettings:
-    """Files of the workspace in the database of a team. The folder is a copy of them."""
-
-    enabled: bool = False
-    """True if the database has the files, and the folder is a copy."""
-    workspace: str | None = None
-    """Name of the files there; null is the name of the agent."""
-    host: str | None = None
-    """Name of this machine in merged notes; null is its host name."""
-    transcripts: bool = False
-    """True to send the conversations of this machine too, and to take those of others."""
-    interval_s: float = bounded(30.0, 1, 86_400)
-    """How often long-running programs look for edits that other programs made here."""
-    max_file_bytes: int = bounded(50_000_000, 1_000, 500_000_000)
-    """Larger files stay where they are."""
-
-
-@frozen
 class TeamSyncSettings:
     git: GitSyncSettings = GitSyncSettings()
-    database: DatabaseSyncSettings = DatabaseSyncSettings()
-
-    def after_build(self) -> TeamSyncSettings:
-        if self.git.enabled and self.database.enabled:
-            raise ConfigError(
-                "sync.git.enabled and sync.database.enabled exclude each other.",
-                hint="Turn one of them off: the files of a team have one home.",
-            )
-        return self
 
 
 AgentWrites = Literal["at_once", "listed", "proposed"]

@@ -5,7 +5,7 @@ needles            the texts to look for, and the forms in which they may be sto
 planner            finds the places; reads only
 order              what a forget does, as a value, and the journal that survives a crash
 note_places, transcript_places, history_places, proposal_places, record_files, attachment_files, archive_places,
-derived_files, leftover_files, team_records with person_messages, team_file_rows
+derived_files, leftover_files
                    the stores to scrub; a new store needs a class with a name and `scrub`
 memory_forgetting  `Memory.forgetting`: opens what a forget needs
 forgetter          carries a plan out, or finishes one that was interrupted

@@ -42,8 +42,6 @@ from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.forgetting.proposal_places import ProposalStore
 from kept.forgetting.receipt import ForgetReceipt, hash_removed, list_unreachable, make_receipt_of, save_receipt
 from kept.forgetting.record_files import ExportStore, InboxStore, RecordStore
-from kept.forgetting.team_file_rows import TeamFileStore
-from kept.forgetting.team_records import TeamRecordStore, TeamSessionStore
 from kept.forgetting.transcript_places import TranscriptStore
 from kept.history.note_history import open_history
 from kept.indexing.service import IndexService
@@ -84,22 +82,15 @@ class Forgetter:
             RecordStore(self.config),
             ProposalStore(self.workspace),
             self.inbox or InboxStore(self.config),
-            *((TeamRecordStore(self.config),) if self.config.memory_search.store.is_shared else ()),
             AttachmentStore(self.config),
             ExportStore(self.config, self.workspace.root),
             ArchiveStore(self.config, self.workspace.root),
             CatalogueStore(self.config),
-            *((TeamSessionStore(self.config),) if self.config.memory_search.store.is_shared else ()),
             IndexStore(self.service, self.config),
             QmdStore(self.config),
             # After the index: its sync records the change of the notes.
             HistoryStore(open_history(self.config, self.workspace, self.clock), self.workspace, self.config.agent_id),
             LeftoverStore(self.config, self.workspace),
-            *(
-                (TeamFileStore(self.config, self.workspace, self.clock),)
-                if self.config.agent.sync.database.enabled
-                else ()
-            ),
         )
 
     def forget(self, plan: ForgetPlan, *, is_scoped: bool = False) -> ForgetReceipt:

@@ -55,10 +55,6 @@ class MemoryForgetting:
         before_ms = None if before is None else parse_when(before, now=self.clock.now())
         request = ForgetRequest(query, session, person, before_ms)
         self.workspace.require()
-        if self.config.agent.sync.database.enabled:  # what others wrote is forgotten too
-            from kept.team_files.team_files import TeamFiles
-
-            TeamFiles(self.config, self.workspace, self.clock).run()
         view = self.view
         with SessionStore(self.config, clock=self.clock) as sessions:
             scope = ForgetScope(

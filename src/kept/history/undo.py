@@ -14,7 +14,7 @@ from kept.history.note_history import NoteHistory
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.write_scope import note_written, writing_to
+from kept.workspace.workspace import writing_to
 
 LOCK_WAIT_S = 10.0
 
@@ -185,7 +185,6 @@ def undo_changes(
         for step in steps:
             recorder = history.recorder(author, why=why, undoes=step.undoes)
             before = step.after if step.was else step.before
-            note_written(step.path, step.was)
             with recorder.writing(step.path, before, step.after, kind="undo", was=step.was):
                 _apply(opened, history, step)
             recorded += recorder.changes

@@ -45,7 +45,6 @@ class HistorySync:
         self._is_first = False
         self._pruned: str | None = None
         self.problems: list[Problem] = []
-        self.has_notes = False
         """True if notes were indexed or removed, and not only conversations."""
 
     def is_due(self) -> bool:
@@ -99,7 +98,6 @@ class HistorySync:
         files = (prepared.write.file for prepared in batch.prepared)
         notes = {row.path: row.hash for row in files if row.source == "memory"}
         removed = [path for source, path in batch.removed if source == "memory"]
-        self.has_notes = self.has_notes or bool(notes or removed)
         if self._is_on and (notes or removed):
             self._record(notes, removed)
 

@@ -211,11 +211,7 @@ class ReplicatedIndexService(IndexService):
 
 
 def _replica_config(config: Config) -> Config:
-    """Return the settings of an index in SQLite at its usual place, where 'kept forget' finds it.
-
-    It takes the notes as they are in the folder: the other index brings those of the database there.
-    """
+    """Return the settings of an index in SQLite at its usual place, where 'kept forget' finds it."""
     store = replace(config.memory_search.store, driver="sqlite", path=None)
     search = replace(config.memory_search, store=store)
-    sync = replace(config.agent.sync, database=replace(config.agent.sync.database, enabled=False))
-    return replace(config, agent=replace(config.agent, memory_search=search, sync=sync))
+    return replace(config, agent=replace(config.agent, memory_search=search))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from kept.clock import Clock
 from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder, usage_of
-from kept.errors import ConfigError, KeptError, LockBusy, StoreDamaged, StoreError, WriteFailed
+from kept.errors import ConfigError, LockBusy, StoreDamaged, StoreError, WriteFailed
 from kept.forking import DatabaseLock, register_forkable
 from kept.indexing.history_sync import HistorySync
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
@@ -244,43 +244,6 @@ class IndexService:
 
     def _sync_for_search(self, progress: Progress | None, growing: str | None = None) -> tuple[tuple[str, ...], bool]:
         """Return warnings about the index, and whether it is as new as the files."""
-        problems = self._take_team_files()
-        warnings, is_fresh = self._sync_index_for_search(progress, growing)
-        return (*problems, *warnings), is_fresh
-
-    def _take_team_files(self) -> tuple[str, ...]:
-        """Bring the notes up to date with the database that has them, if one has. Return why that failed."""
-        if not self.config.agent.sync.database.enabled:
-            return ()
-        from kept.team_files.team_files import TeamFiles
-
-        try:
-            TeamFiles(self.config, self.workspace, self.clock).refresh(wait_s=self.limits.search_wait_s)
-        except LockBusy:
-            return ()  # another process does it
-        except KeptError as exc:
-            return (f"The notes may be old, because those of the team could not be fetched: {exc.message}",)
-        return ()
-
-    def _send_team_files(self, report: SyncReport, *, has_notes: bool) -> None:
-        """Send what the index has just taken in: notes that other programs changed here, and conversations."""
-        settings = self.config.agent.sync.database
-        if not settings.enabled or not (has_notes or (settings.transcripts and (report.indexed or report.removed))):
-            return
-        from kept.team_files.team_files import TeamFiles
-
-        files = TeamFiles(self.config, self.workspace, self.clock)
-        try:
-            if has_notes:
-                files.run(wait_s=self.limits.search_wait_s)
-            else:
-                files.send_conversations(wait_s=self.limits.search_wait_s)
-        except KeptError as exc:
-            self._handle.notices.append(f"What changed is not sent to the database of the team yet: {exc.message}")
-
-    def _sync_index_for_search(
-        self, progress: Progress | None, growing: str | None = None
-    ) -> tuple[tuple[str, ...], bool]:
         self._handle.retry_writable()
         self._handle.use_embedder_of_index()
         index = self._handle.index()
@@ -361,10 +324,8 @@ class IndexService:
         """Bring the index up to date. ``force`` rebuilds it."""
         self.require_usable()
         with self._lock:
-            problems = self._take_team_files()
             report = self._repairing(self._sync_by_request, force=force, progress=progress)
             notices = self._take_notices()
-        report = replace(report, failures=(*problems, *report.failures))
         report = replace(report, failures=(*self.embedder_warnings, *report.failures))
         return self._completed(report, notices)
 
@@ -443,7 +404,6 @@ class IndexService:
             history=history,
         )
         report = run.run(wait_s=wait_s)
-        self._send_team_files(report, has_notes=history.has_notes)
         self._freshness.note_sync(ok=report.ok, growing=growing)
         self._record_usage(usage, cached=report.cached, texts=report.embedded)
         return report

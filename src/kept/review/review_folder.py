@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kept.errors import ReviewItemNotFound, WorkspaceError
+from kept.file_lock import locked
 from kept.history.history_folder import HistoryFolder
 from kept.review.review_item import ReviewItem, format_item, is_item_id, parse_item
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace
-from kept.workspace.write_scope import note_written, sharing_writes
 
 PROPOSALS = "proposals"
 MAX_ITEM_BYTES = 4_000_000
@@ -58,11 +58,9 @@ class ReviewFolder:
 
     def put(self, item: ReviewItem) -> None:
         self._files.replace(PROPOSALS, f"{item.id}.json", format_item(item))
-        note_written(f".kept/{PROPOSALS}/{item.id}.json")
 
     def remove(self, item: ReviewItem) -> None:
         self._files.remove(PROPOSALS, f"{item.id}.json")
-        note_written(f".kept/{PROPOSALS}/{item.id}.json")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -71,5 +69,5 @@ class ReviewFolder:
         with OpenWorkspace(self._workspace) as opened:
             opened.folder_to_write(path)
         lock, purpose = self._files.path(PROPOSALS), "reviewing changes of this workspace"
-        with sharing_writes(self._workspace.root, lock, wait_s=LOCK_WAIT_S, purpose=purpose):
+        with locked(lock, wait_s=LOCK_WAIT_S, purpose=purpose):
             yield

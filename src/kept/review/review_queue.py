@@ -244,7 +244,7 @@ class ReviewQueue:
         from kept.history.line_merge import LinesOverlap, take_back
         from kept.workspace.change_recorder import recording
         from kept.workspace.notes import LOCK_WAIT_S
-        from kept.workspace.write_scope import writing_to
+        from kept.workspace.workspace import writing_to
 
         change = self._first_change(item)
         before, after = self._versions(change)

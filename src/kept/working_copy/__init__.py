@@ -1,6 +1,6 @@
 """Files of a workspace that a team shares, and how versions of several machines become one.
 
-`git_sync` and `team_files` use it; neither git nor a database is known here:
+`git_sync` uses it; git is not known here:
 
     synced_files     which files of a workspace travel
     file_merge       two versions of a file → one, or a conflict copy

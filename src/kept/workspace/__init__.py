@@ -15,7 +15,6 @@ fact_match, fact_pairs     compare facts by their words
 proposal, line_edit        a change that a person may accept, and making it
 note_edit, common_ends     replace a whole note as a person edited it
 change_recorder            how a writer reports its changes to the history
-write_scope                the lock of all writers, and what happens after it
 projects                   folders of notes, each for one repository
 local_disks                whether the kernel can report every change in a folder
 memory_size                whether MEMORY.md has outgrown its share of a prompt

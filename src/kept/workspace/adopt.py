@@ -18,8 +18,15 @@ from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.templates import LONGEST_TEMPLATE, is_untouched_template
-from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown, is_persons_own
-from kept.workspace.write_scope import writing_to
+from kept.workspace.workspace import (
+    MEMORY_FOLDER,
+    ROOT_NOTES,
+    Workspace,
+    is_indexed_name,
+    is_markdown,
+    is_persons_own,
+    writing_to,
+)
 
 _BLANK_BYTES = 100
 """Blank lines that a template may have got."""

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, Protocol
 
 from kept.values import frozen
-from kept.workspace.write_scope import note_written
 
 ChangeKind = Literal[
     "baseline", "add", "edit", "remove", "rename", "import", "undo", "by_hand", "review", "forget", "merge"
@@ -56,6 +55,4 @@ def recording(
     recorder: ChangeRecorder | None, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind
 ) -> AbstractContextManager[None]:
     """Return the context in which to write a note, with or without a recorder."""
-    context = nullcontext() if recorder is None else recorder.writing(path, before, after, kind=kind)
-    note_written(path)  # not for a recorder that only shows what would be written
-    return context
+    return nullcontext() if recorder is None else recorder.writing(path, before, after, kind=kind)

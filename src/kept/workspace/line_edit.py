@@ -12,8 +12,7 @@ from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import NoteText, OpenWorkspace, require_utf8
-from kept.workspace.workspace import Workspace, require_tool_may_write
-from kept.workspace.write_scope import writing_to
+from kept.workspace.workspace import Workspace, require_tool_may_write, writing_to
 
 DIGEST_CHARS = 8
 _RAW_LINE = rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z"

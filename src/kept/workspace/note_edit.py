@@ -20,8 +20,7 @@ from kept.workspace.common_ends import count_common_ends
 from kept.workspace.line_edit import require_editable
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import NoteText, OpenWorkspace
-from kept.workspace.workspace import Workspace
-from kept.workspace.write_scope import writing_to
+from kept.workspace.workspace import Workspace, writing_to
 
 _BOMS = (
     (b"\xff\xfe\0\0", "utf-32-le"),  # before UTF-16, whose mark it begins with

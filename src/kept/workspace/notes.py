@@ -25,8 +25,8 @@ from kept.workspace.workspace import (
     refusal,
     require_tool_may_write,
     show_path,
+    writing_to,
 )
-from kept.workspace.write_scope import writing_to
 
 LOCK_WAIT_S = 10.0
 DEFAULT_LINES = 200

@@ -22,8 +22,7 @@ from kept.values import frozen
 from kept.visibility import PROJECT_MARKER, PROJECTS_FOLDER
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import Workspace, has_projects
-from kept.workspace.write_scope import writing_to
+from kept.workspace.workspace import Workspace, has_projects, writing_to
 
 RESERVED = ("all", "none")
 """Words that mean something else where a project is named."""

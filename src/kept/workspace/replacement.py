@@ -26,8 +26,7 @@ from kept.workspace.notes import LOCK_WAIT_S, append_entry
 from kept.workspace.opened import OpenWorkspace, decode
 from kept.workspace.statements import Statement, read_statements
 from kept.workspace.validity import format_marks, read_line, strike_line
-from kept.workspace.workspace import Workspace, is_persons_own, refusal, show_path
-from kept.workspace.write_scope import writing_to
+from kept.workspace.workspace import Workspace, is_persons_own, refusal, show_path, writing_to
 
 _CITATION = r"(?P<path>.+?)(?:#L|:)(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?(?:@(?P<digest>[0-9a-f]{8}))?"
 _HINT = "Cite one line as path#L12 or path:12, as a search shows it."

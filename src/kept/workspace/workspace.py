@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import AbstractContextManager
 from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kept.durable import make_private_folder
 from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
+from kept.file_lock import locked
 from kept.limits import is_utf8
 from kept.values import frozen
 from kept.visibility import PROJECTS_FOLDER, project_of_path
@@ -335,3 +337,8 @@ def show_path(path: str) -> str:
     """Return a path for a message: on one line, without characters that a terminal or JSON cannot take."""
     shown = path if path.isprintable() else ascii(path)[1:-1]
     return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
+
+
+def writing_to(workspace: Workspace, *, wait_s: float) -> AbstractContextManager[int]:
+    """Hold the lock that every writer of notes takes."""
+    return locked(workspace.root, wait_s=wait_s, purpose="writing to this workspace")
