@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.threshold import make_foreign_queries, make_random_queries
 from kept import Memory
 from kept.bench.dataset import read_set
 from kept.bench.layout import lay_out, threshold_score
-from kept.bench.threshold import make_foreign_queries, make_random_queries
 from kept.config import load_config
 from kept.errors import BenchSetInvalid
 from kept.testing import FakeEmbedder

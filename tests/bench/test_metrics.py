@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.threshold import Probe, ProbeSet, measure_curve
 from kept.bench.metrics import (
     FIGURES,
     ReturnedHit,
@@ -17,7 +18,6 @@ from kept.bench.metrics import (
     percentile,
     share_within_tokens,
 )
-from kept.bench.threshold import Probe, ProbeSet, measure_curve
 
 
 def hit(*documents: str, tokens: int = 10, score: float = 0.5, session: str | None = None) -> ReturnedHit:

@@ -26,7 +26,7 @@ PAGES = {
         "GET /", "GET /timeline", "GET /notes", "GET /note/{path:path}", "POST /note/{path:path}",
         "GET /file/{path:path}", "GET /conversations", "GET /conversations/{id}", "GET /chat", "GET /chat/answer",
         "GET /context", "GET /changes", "GET /changes/{path:path}", "GET /graph/{path:path}", "GET /health",
-        "GET /health/checks", "GET /health/providers", "GET /events", "GET /recall", "GET /recall/report",
+        "GET /health/checks", "GET /health/providers", "GET /events", "GET /recall",
         "POST /theme",
     },
     "write": {

@@ -17,7 +17,7 @@ from kept.errors import BenchSetInvalid
 from kept.values import frozen
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
-SESSION_QRELS, AUDITED_QRELS = "qrels_session.tsv", "qrels_audited.tsv"
+SESSION_QRELS = "qrels_session.tsv"
 LONG_FILES = "corpora"
 """Folder of long files, one for each group. The answers of queries are ``spans`` of characters in them."""
 
@@ -66,7 +66,6 @@ class BenchSet:
     queries: tuple[BenchQuery, ...]
     relevant: Relevance
     sessions: Relevance = field(default_factory=dict)
-    audited: Relevance = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     """Long texts by group. Each replaces the documents of its group."""
 
@@ -90,7 +89,6 @@ def read_set(folder: str) -> BenchSet:
         queries=queries,
         relevant=_span_relevance(folder, queries, files) if files else relevant,
         sessions=_read_qrels(folder, SESSION_QRELS, query_ids, sessions),
-        audited=_read_qrels(folder, AUDITED_QRELS, query_ids, document_ids),
         files=files,
     )
 

@@ -88,10 +88,6 @@ def _ranked_passages(hits: Sequence[ReturnedHit]) -> list[tuple[ReturnedHit, int
     return [(passage, rank or places[at]) for at, (passage, rank) in enumerate(passages)]
 
 
-def count_tokens(hits: Sequence[ReturnedHit]) -> int:
-    return sum(passage.tokens for hit in hits for passage in (hit, *hit.further))
-
-
 def share_within_tokens(hits: Sequence[ReturnedHit], relevant: Mapping[str, float], budget_tokens: int) -> float:
     """Return the share of the relevant documents in the passages that fit whole into a budget, in reading order."""
     spent = 0

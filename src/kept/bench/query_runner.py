@@ -112,8 +112,6 @@ def with_variant(config: Config, name: str) -> Config:
 @frozen
 class BenchAnswer:
     hits: tuple[ReturnedHit, ...]
-    unlimited: bool = False
-    """True if the answer is the same without a threshold: the hits that it refused would have been cut off anyway."""
 
 
 @frozen
@@ -122,14 +120,6 @@ class VariantAnswers:
 
     answers: dict[str, BenchAnswer]
     degraded: tuple[str, ...]
-
-
-@frozen
-class LatencyFigures:
-    """Duration of one search: wall-clock time, and CPU time, to which other processes do not add."""
-
-    wall_ms: float
-    cpu_ms: float
 
 
 class QueryClock:
@@ -161,16 +151,13 @@ class QueryRunner:
     def ask(self, query: BenchQuery, *, max_results: int, min_score: float | None = None) -> BenchAnswer:
         result = self._search(query, max_results, min_score)
         self.degraded.update(dict.fromkeys(result.degraded))
-        return BenchAnswer(
-            tuple(self.group.returned_hit(hit) for hit in result.hits),
-            unlimited=_is_unlimited(result, max_results),
-        )
+        return BenchAnswer(tuple(self.group.returned_hit(hit) for hit in result.hits))
 
-    def time(self, query: BenchQuery) -> LatencyFigures:
-        """Measure a search for as many results as a user gets, and nothing but the search."""
-        wall, cpu = time.perf_counter(), time.process_time()
+    def time(self, query: BenchQuery) -> float:
+        """Return the milliseconds of a search for as many results as a user gets, and of nothing but the search."""
+        started = time.perf_counter()
         self._search(query, None, None)
-        return LatencyFigures((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000)
+        return (time.perf_counter() - started) * 1000
 
     def _search(self, query: BenchQuery, max_results: int | None, min_score: float | None) -> SearchResult:
         self.clock.query_date, self.clock.is_asking = query.date, True
@@ -178,15 +165,6 @@ class QueryRunner:
             return self.memory.search(query.text, max_results=max_results, min_score=min_score)
         finally:
             self.clock.is_asking = False
-
-
-def _is_unlimited(result: SearchResult, max_results: int) -> bool:
-    best_refused = _best_refused(result)
-    return not best_refused or (len(result) >= max_results and best_refused <= min(hit.score for hit in result.hits))
-
-
-def _best_refused(result: SearchResult) -> float:
-    return max((dropped.score for dropped in result.dropped if dropped.reason == "below min_score"), default=0.0)
 
 
 def ask_all(
@@ -211,9 +189,9 @@ def ask_all(
 
 def time_all(
     groups: Mapping[str, BenchGroup], queries: Sequence[BenchQuery], *, embedder: Embedder | None = None
-) -> list[LatencyFigures]:
-    """Measure warm searches: the first search of each memory, which opens everything, is not measured."""
-    latencies: list[LatencyFigures] = []
+) -> list[float]:
+    """Return the milliseconds of warm searches: the first search of each memory, which opens everything, is not measured."""
+    latencies: list[float] = []
     for runner, group_queries in _iter_runners(groups, queries, embedder):
         runner.time(group_queries[0])
         latencies += [runner.time(query) for query in group_queries]

@@ -14,11 +14,11 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
 from typing import Any
 
 from kept.bench.dataset import CORPUS, QRELS, QUERIES
-from kept.bench.rewording import reword
-from kept.bench.threshold import FOREIGN
 from kept.chunking.markdown import HEADING_JOIN, ChunkSize, chunk_markdown
 from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
@@ -31,12 +31,28 @@ from kept.workspace.scan import scan_workspace
 from kept.workspace.workspace import Workspace
 
 MAX_QUERIES = 200
-UNANSWERED = 10
 _SEED = 20260314
 _FEWEST_WORDS, _MOST_WORDS = 3, 6
 _SENTENCE = re.compile(r"[^.!?。！？\n]{20,}")
 _WORD = re.compile(r"\w[\w'-]+")
-_README = os.path.join(os.path.dirname(__file__), "starter.md")
+_FEWEST_OTHERS = 2
+_README, _SYNONYMS = "starter.md", "synonyms.txt"
+
+FOREIGN = (
+    "How long should sourdough proof in a cold kitchen?",
+    "Which clamp holds a mitred corner while the glue sets?",
+    "What gear ratio suits a touring bicycle in the Alps?",
+    "When do barn swallows leave for the south?",
+    "How is the tension of a loom's warp kept even?",
+    "Why does a harpsichord not play louder when struck harder?",
+    "What was the toll for a barge on the upper canal in 1820?",
+    "How deep must a fence post stand in sandy soil?",
+    "Which lichen tells that the air is clean?",
+    "What does a referee do when both sails touch the buoy?",
+)
+"""Questions that few memories can answer."""
+
+_ENDINGS = ("", "s", "ed", "d", "ing")
 
 
 @frozen
@@ -63,12 +79,10 @@ def write_starter(config: Config, folder: str) -> StarterSet:
     if not passages:
         raise UsageError(f"There are no notes in {config.workspace} to make a set from.", hint="See 'kept add --help'.")
     queries = [*iter_queries(passages)]
-    with open(_README, encoding="utf-8") as file:
-        readme = file.read()
     _write_together(
         folder,
         {
-            "README.md": readme,
+            "README.md": _read_own(_README),
             CORPUS: _jsonl({"id": passage.id, "text": passage.text} for passage in passages),
             QUERIES: _jsonl({name: query[name] for name in ("id", "text", "category")} for query in queries),
             QRELS: "query-id\tcorpus-id\trel\n"
@@ -93,6 +107,11 @@ def _write_together(folder: str, files: Mapping[str, str]) -> None:
         raise WriteFailed(f"{folder}: could not be written ({exc.strerror}).") from exc
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _read_own(name: str) -> str:
+    """Return a file of this package."""
+    return resources.files("kept.bench").joinpath(name).read_text(encoding="utf-8")
 
 
 def _jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -143,7 +162,7 @@ def iter_queries(passages: list[SampledPassage]) -> Iterator[dict[str, str]]:
     headings = Counter(passage.heading for passage in passages)
     frequency = Counter(word for passage in passages for word in {*map(str.lower, _WORD.findall(passage.text))})
     number = 0
-    for passage in _spread(passages, MAX_QUERIES - UNANSWERED):
+    for passage in _spread(passages, MAX_QUERIES - len(FOREIGN)):
         has_own_heading = len(passage.heading.split()) > 1 and headings[passage.heading] == 1
         sentence = _pick_sentence(passage.text, rng)
         texts = {
@@ -156,7 +175,7 @@ def iter_queries(passages: list[SampledPassage]) -> Iterator[dict[str, str]]:
         if category:
             number += 1
             yield {"id": f"q{number}", "text": texts[category], "category": category, "answer": passage.id}
-    for foreign_number, text in enumerate(FOREIGN[:UNANSWERED], start=1):
+    for foreign_number, text in enumerate(FOREIGN, start=1):
         yield {"id": f"a{foreign_number}", "text": text, "category": "adversarial", "answer": ""}
 
 
@@ -183,3 +202,30 @@ def _some_words(words: list[str], rng: random.Random) -> str:
         return ""
     sampled = sorted(rng.sample(range(len(words)), min(_MOST_WORDS, max(_FEWEST_WORDS, len(words) // 2))))
     return " ".join(words[position] for position in sampled)
+
+
+def reword(words: list[str], frequency: Counter[str]) -> str:
+    """Return a query about a sentence, from its words without stop words.
+
+    Words with a synonym are replaced. Of the others, the rarer half is left out: those are the words that would find
+    the passage by themselves. ``frequency`` counts in how many passages a word is.
+    """
+    replaced = {at: synonym for at, word in enumerate(words) if (synonym := find_synonym(word.lower()))}
+    others = [at for at in range(len(words)) if at not in replaced]
+    others.sort(key=lambda at: -frequency[words[at].lower()])
+    chosen = {*[*replaced][: _MOST_WORDS - _FEWEST_OTHERS], *others[: max(_FEWEST_OTHERS, len(others) // 2)]}
+    query = dict.fromkeys(replaced.get(at, words[at]) for at in sorted(chosen))
+    return " ".join([*query][:_MOST_WORDS]) if len(query) >= _FEWEST_WORDS else ""
+
+
+def find_synonym(word: str) -> str | None:
+    """Return another word for an English word, also for its plural and its past: 'moved' gives 'relocate'."""
+    synonyms = _read_synonyms()
+    stems = (word.removesuffix(ending) for ending in _ENDINGS)
+    candidates = (form for stem in stems for form in (stem, f"{stem}e"))
+    return next((synonyms[form] for form in candidates if form in synonyms), None)
+
+
+@cache
+def _read_synonyms() -> dict[str, str]:
+    return dict(line.split() for line in _read_own(_SYNONYMS).splitlines())

@@ -3,45 +3,57 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from kept.bench.figure_text import FIGURE_HEADERS, figure_texts, percent_text, right_text, summary_texts
 from kept.cli.command_arguments import setting_pairs
 from kept.cli.output import bars, console, echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
-from kept.records import GRADES, LIKELY_FROM
+from kept.records import GRADES
 from kept.tools.record_json import to_json
 from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kept.bench.measurement import SetMeasurement
-    from kept.bench.set_workers import Report
+    from kept.bench.measurement import FigureSummary, GradeFigures, Progress, SetMeasurement
 
+FIGURE_HEADERS = {
+    "recall@1": "R@1",
+    "recall@5": "R@5",
+    "recall@10": "R@10",
+    "recall@2000tok": "R@2k",
+    "all@5": "all@5",
+    "mrr@10": "MRR",
+    "ndcg@10": "nDCG",
+}
+LEGEND = (
+    "R@2k: within the first 2,000 tokens returned. abst.: nothing but weak hits, correctly/wrongly.\n"
+    "strong, likely, weak: share of first hits with this grade that are right, of how many."
+)
+MISSING = "–"
 _SHOWN_CATEGORIES = 12
 """Sets with more categories are shown without them."""
 _NAME_CHARS, _WIDE = 17, 100
+
+Pair = tuple["SetMeasurement", "SetMeasurement | None"]
+"""A measurement, and one of the same set with the settings that it is compared with."""
 
 
 @click.command("bench")
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True)
 @click.option("--provider", metavar="NAME", help="Measure with this embedding provider.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Measure with one setting changed.")
+@click.option("--against", metavar="KEY=VALUE", multiple=True, help="Compare with the same, except for this setting.")
 @click.option("--no-baselines", is_flag=True, help="Measure only the current settings: three times as fast.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Use only N queries of each set, evenly spread.")
-@click.option(
-    "--jobs", type=click.IntRange(1), metavar="N", help="Sets to measure in parallel (default: one per core)."
-)
 @click.option("--init", "starter", is_flag=True, help="Write a starter set, made from your notes, to DIR.")
-@click.option("--curve", is_flag=True, help="Show what each bound between weak and likely would refuse and lose.")
-@click.option("--report", "report_folder", metavar="DIR", help="Also write a page with tables and plots to DIR.")
 @json_option
 @click.pass_obj
 def command(
@@ -49,54 +61,39 @@ def command(
     folders: tuple[str, ...],
     provider: str | None,
     settings: tuple[str, ...],
+    against: tuple[str, ...],
     no_baselines: bool,
     sample: int | None,
-    jobs: int | None,
     starter: bool,
-    curve: bool,
-    report_folder: str | None,
     as_json: bool,
 ) -> None:
     """Measure recall on sets of documents and queries.
 
     DIR... are the sets: documents, queries, and which documents answer which query. With --init, DIR is the folder for
-    a starter set. Measures with your settings, in a temporary folder that is removed afterwards.
+    a starter set. Measures with your settings, in a temporary folder that is removed afterwards. --against measures
+    everything once more with another setting, and prints the difference.
     """
     if starter:
-        if report_folder is not None:
-            raise UsageError("--report needs a measurement; --init makes none.", hint="Measure the set afterwards.")
         make_starter(options, folders, as_json=as_json)
         return
-    from kept.bench.json_report import sets_shape
-    from kept.bench.measurement import MeasurePlan
-    from kept.bench.report_page import check_folder
-    from kept.bench.set_workers import measure_sets, read_sets, stop_on_sigterm
-    from kept.embedding.local_model import count_cores
+    from kept.bench.measurement import MeasurePlan, measure_set, read_sets, set_json
 
     changed = setting_pairs(settings) | ({"memory_search.provider": provider} if provider else {})
     config = options.load(settings=changed).config
-    plan = MeasurePlan(baselines=(), sample=sample) if no_baselines else MeasurePlan(sample=sample)
-    sets = read_sets(folders)
-    report_folder = None if report_folder is None else check_folder(report_folder)
-    jobs = min(jobs or count_cores(), len(sets))
-    stop_on_sigterm()
-    with progress_of_sets() as report:
-        measured = measure_sets(sets, config, plan, jobs=jobs, report=report)
-    if not as_json:
-        show(measured, jobs=jobs, curve=curve)  # first: the figures are printed even if the page cannot be written
-    page = None if report_folder is None else write_page(report_folder, measured, jobs=jobs)
+    compared = options.load(settings=changed | setting_pairs(against)).config if against else None
+    plan = MeasurePlan(baselines=(), sample=sample)
+    measured: list[Pair] = []
+    # SIGTERM ends this process like an error, so that the temporary folder is removed.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with progress_of_sets() as progress:
+        for bench in read_sets(folders):
+            other = measure_set(bench, compared, plan, progress=progress) if compared else None
+            full_plan = plan if no_baselines else MeasurePlan(sample=sample)
+            measured.append((measure_set(bench, config, full_plan, progress=progress), other))
     if as_json:
-        print_json(sets_shape(measured, jobs=jobs) | ({} if page is None else {"report": page}))
-    elif page is not None:
-        echo(f"Wrote the report to {page}.")
-
-
-def write_page(folder: str, measured: Sequence[SetMeasurement], *, jobs: int) -> str:
-    from kept import __version__
-    from kept.bench.report_page import write_report
-    from kept.clock import SystemClock
-
-    return write_report(folder, measured, jobs=jobs, version=__version__, date=SystemClock().now().date())
+        print_json({"sets": [set_json(measurement, other) for measurement, other in measured]})
+    else:
+        show(measured)
 
 
 def make_starter(options: Globals, folders: tuple[str, ...], *, as_json: bool) -> None:
@@ -114,7 +111,7 @@ def make_starter(options: Globals, folders: tuple[str, ...], *, as_json: bool) -
 
 
 @contextmanager
-def progress_of_sets() -> Iterator[Report | None]:
+def progress_of_sets() -> Iterator[Progress | None]:
     """Show a bar for each set on a terminal. Yield the callback that moves them."""
     if not sys.stderr.isatty():
         yield None
@@ -135,17 +132,14 @@ def progress_of_sets() -> Iterator[Report | None]:
 # tables
 
 
-def show(measured: Sequence[SetMeasurement], *, jobs: int, curve: bool) -> None:
+def show(measured: Sequence[Pair]) -> None:
     out = console()
     out.print(recall_table(measured))
-    out.print(grade_table(measured))
-    out.print(cost_table(measured))
-    if curve:
-        for measurement in measured:
-            out.print(curve_table(measurement))
-    echo(style(legend(measured, jobs=jobs), dim=True))
-    for measurement in measured:
-        for reason in (*measurement.degraded, *measurement.failures):
+    out.print(grade_table([measurement for measurement, _ in measured]))
+    out.print(cost_table([measurement for measurement, _ in measured]))
+    echo(style(LEGEND, dim=True))
+    for measurement, _ in measured:
+        for reason in measurement.degraded:
             warn(f"{measurement.name}: {reason}")
 
 
@@ -160,29 +154,47 @@ def table(title: str, first: str, *columns: str) -> Table:
     return new
 
 
-def recall_table(measured: Sequence[SetMeasurement]) -> Table:
+def recall_table(measured: Sequence[Pair]) -> Table:
     from rich.text import Text
 
     from kept.bench.query_runner import KEPT
 
-    rows = table("Recall", "set", "n", *FIGURE_HEADERS, "abst.")
-    for measurement in measured:
+    rows = table("Recall", "set", "n", *FIGURE_HEADERS.values(), "abst.")
+    for measurement, other in measured:
         for name, summary in measurement.summaries.items():
             label = Text(_short(measurement.name), style="bold") if name == KEPT else Text(f"  {name}")
-            rows.add_row(label, *summary_texts(summary), style=None if name == KEPT else "dim")
+            rows.add_row(label, *_summary_texts(summary), style=None if name == KEPT else "dim")
             if name == KEPT:
+                if other is not None:
+                    _add_comparison(rows, summary, other.summaries[KEPT])
                 _add_parts(rows, measurement)
         rows.add_section()
     return rows
 
 
+def _add_comparison(rows: Table, ours: FigureSummary, theirs: FigureSummary) -> None:
+    rows.add_row("  against", *_summary_texts(theirs))
+    changes = {name: value - theirs.figures[name] for name, value in ours.figures.items()}
+    rows.add_row("  difference", "", *_figure_texts(changes, "+.3f"), "")
+
+
 def _add_parts(rows: Table, measurement: SetMeasurement) -> None:
     if 1 < len(measurement.categories) <= _SHOWN_CATEGORIES:
         for category, summary in measurement.categories.items():
-            rows.add_row(f"  · {_short(category)}", *summary_texts(summary))
-    for label, figures in (("sessions", measurement.sessions), ("audited", measurement.audited)):
-        if figures:
-            rows.add_row(f"  · {label}", "", *figure_texts(figures), "")
+            rows.add_row(f"  · {_short(category)}", *_summary_texts(summary))
+    if measurement.sessions:
+        rows.add_row("  · sessions", "", *_figure_texts(measurement.sessions), "")
+
+
+def _summary_texts(summary: FigureSummary) -> list[str]:
+    """Return the number of queries, the figures, and the shares of correct and of wrong abstentions."""
+    shares = (summary.abstained_rightly, summary.abstained_wrongly)
+    abstained = "/".join(MISSING if share is None else f"{share:.0%}" for share in shares)
+    return [f"{summary.queries:,}", *_figure_texts(summary.figures), abstained]
+
+
+def _figure_texts(figures: Mapping[str, float], shape: str = ".3f") -> list[str]:
+    return [format(figures[name], shape) if name in figures else MISSING for name in FIGURE_HEADERS]
 
 
 def _short(name: str) -> str:
@@ -210,43 +222,11 @@ def cost_table(measured: Sequence[SetMeasurement]) -> Table:
 
 
 def grade_table(measured: Sequence[SetMeasurement]) -> Table:
-    from kept.bench.json_report import calibration_shape
-
-    rows = table("Grades", "set", *GRADES, "refused", "lost")
+    rows = table("Grades", "set", *GRADES)
     for measurement in measured:
-        calibration = calibration_shape(measurement)
-        rows.add_row(
-            _short(measurement.name),
-            *(right_text(measurement.grades[grade]) for grade in GRADES),
-            percent_text(calibration["refused"]),
-            percent_text(calibration["lost"]),
-        )
+        rows.add_row(_short(measurement.name), *(_right_text(measurement.grades[grade]) for grade in GRADES))
     return rows
 
 
-def legend(measured: Sequence[SetMeasurement], *, jobs: int) -> str:
-    lines = [
-        "R@2k: within the first 2,000 tokens returned. abst.: nothing but weak hits, correctly/wrongly.",
-        "refused, lost: share of nonsense and of answers that are graded weak.",
-        "strong, likely, weak: share of first hits with this grade that are right, of how many.",
-    ]
-    if jobs > 1:
-        lines.append(f"{jobs} sets were measured in parallel; use --jobs 1 for undisturbed times.")
-    return "\n".join(lines)
-
-
-def curve_table(measurement: SetMeasurement) -> Table:
-    rows = table(
-        f"{_short(measurement.name)}: what each bound between weak and likely refuses and loses",
-        "score",
-        "random words",
-        "foreign questions",
-        "adversarial",
-        "answers lost",
-    )
-    bound = max(measurement.min_score, LIKELY_FROM)
-    for point in measurement.curve:
-        shares = (point.random_refused, point.foreign_refused, point.adversarial_refused, point.answers_lost)
-        label = f"{point.min_score:.2f}" + (" ←" if point.min_score == bound else "")
-        rows.add_row(label, *(percent_text(share) for share in shares))
-    return rows
+def _right_text(figures: GradeFigures) -> str:
+    return f"{figures.right / figures.hits:.0%} of {figures.hits:,}" if figures.hits else MISSING

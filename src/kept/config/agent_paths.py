@@ -72,9 +72,9 @@ class AgentPaths:
         return os.path.join(self.folder, "bench-set")
 
     @property
-    def bench_report(self) -> str:
-        """Folder of the report of the last measurement in `kept web`."""
-        return os.path.join(self.folder, "bench-report")
+    def bench_figures(self) -> str:
+        """Figures of the last measurement of recall in `kept web`."""
+        return os.path.join(self.folder, "bench.json")
 
     @property
     def web_key(self) -> str:

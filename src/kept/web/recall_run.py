@@ -1,19 +1,20 @@
-"""A measurement of recall in the background, for the page that shows its report."""
+"""A measurement of recall in the background, for the page that shows its figures."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import logging
 import os
 import threading
 from dataclasses import replace
+from typing import Any
 
-from kept import __version__
-from kept.bench.measurement import MeasurePlan
-from kept.bench.report_page import PAGE, write_report
-from kept.bench.set_workers import measure_sets, read_sets
+from kept.bench.measurement import MeasurePlan, measure_set, read_sets, set_json
 from kept.bench.starter import write_starter
 from kept.clock import Clock
 from kept.config import Config
+from kept.durable import write_atomic
 from kept.errors import KeptError, UsageError
 from kept.values import frozen
 
@@ -40,9 +41,14 @@ class RecallRun:
         self._progress = RecallProgress()
         self._thread: threading.Thread | None = None
 
-    @property
-    def report_path(self) -> str:
-        return os.path.join(self._config.paths.bench_report, PAGE)
+    def read_figures(self) -> dict[str, Any] | None:
+        """Return the last measurement: when it was made, and its figures as `kept bench --json` prints them."""
+        try:
+            with open(self._config.paths.bench_figures, encoding="utf-8") as file:
+                figures = json.load(file)
+                return {"measured": dt.datetime.fromisoformat(figures["measured"]), "set": figures["set"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     @property
     def own_set(self) -> str:
@@ -59,7 +65,7 @@ class RecallRun:
             folder = self.own_set
             if not os.path.isdir(folder):
                 write_starter(self._config, folder)
-        sets = read_sets([folder])
+        [bench] = read_sets([folder])
         with self._lock:
             if self._progress.is_running:
                 raise UsageError("A measurement is running.", hint="Wait for its end.")
@@ -72,9 +78,9 @@ class RecallRun:
         def run() -> None:
             problem = ""
             try:
-                measured = measure_sets(sets, self._config, MeasurePlan(), jobs=1, report=report)
-                today = self._clock.now().date()
-                write_report(os.path.dirname(self.report_path), measured, jobs=1, version=__version__, date=today)
+                figures = set_json(measure_set(bench, self._config, MeasurePlan(), progress=report))
+                record = {"measured": self._clock.now().isoformat(), "set": figures}
+                write_atomic(self._config.paths.bench_figures, json.dumps(record).encode())
             except KeptError as exc:
                 problem = f"{exc.message} {exc.hint}".strip()
             except Exception as exc:  # the page shows it: nobody waits for this thread

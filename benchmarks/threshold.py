@@ -1,36 +1,43 @@
-"""Chooses a threshold: the nonsense that it refuses, and the answers that it costs. Pure."""
+"""Print what each bound between weak and likely would refuse and lose.
+
+    python -m benchmarks.threshold SET…
+
+Each set is asked its own questions, random words of its own documents, and questions of the other sets that share
+neither documents nor queries with it. Nonsense is refused if all its hits are weak. An answer is lost if something
+relevant is among the first ten hits, but only among the weak ones. Some questions of another set may have an answer
+here, and an `adversarial` question usually misquotes something that was said: read the whole curve, not one number.
+"""
 
 from __future__ import annotations
 
 import random
 import re
+import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 
-from kept.bench.dataset import BenchSet
+from kept.bench import starter
+from kept.bench.dataset import BenchQuery, BenchSet, read_set
+from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.metrics import ReturnedHit, first_ranks
+from kept.bench.query_runner import ask_all
+from kept.config import Config, load_config
+from kept.memory import Memory
+from kept.records import LIKELY_FROM
 from kept.values import frozen
 from kept.words.segment import is_unspaced, split_scripts
 
 NONSENSE_QUERIES = 60
 """Number of queries of each kind of nonsense."""
 STEP = 0.05
-REQUIRED_REFUSED = 0.9
-ALLOWED_LOST = 0.05
+ASKED_FOR = 12
+"""Number of hits requested for each query."""
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _SEED = 20260314
 
 FOREIGN = (
-    "How long should sourdough proof in a cold kitchen?",
-    "Which clamp holds a mitred corner while the glue sets?",
-    "What gear ratio suits a touring bicycle in the Alps?",
-    "When do barn swallows leave for the south?",
-    "How is the tension of a loom's warp kept even?",
-    "Why does a harpsichord not play louder when struck harder?",
-    "What was the toll for a barge on the upper canal in 1820?",
-    "How deep must a fence post stand in sandy soil?",
-    "Which lichen tells that the air is clean?",
-    "What does a referee do when both sails touch the buoy?",
+    *starter.FOREIGN,
     "How many stitches make the heel of a sock?",
     "Where does the river Tagus rise?",
     "How do beekeepers calm a swarm before moving it?",
@@ -153,3 +160,56 @@ def make_foreign_queries(bench: BenchSet, others: Sequence[BenchSet], count: int
     rng = random.Random(_SEED)
     picks = (rng.choice(unrelated) for _ in range(count))
     return list(dict.fromkeys(rng.choice(other.queries).text for other in picks))
+
+
+# asking
+
+
+def ask_probes(bench: BenchSet, foreign: Sequence[str], config: Config, folder: str) -> ProbeSet:
+    """Index a set below a folder and ask it its own queries and nonsense, without a threshold."""
+    groups = lay_out(bench, config, folder)
+    for group in groups.values():
+        with Memory(group.config) as memory:
+            memory.sync()
+    answers = ask_all(groups, bench.queries, max_results=ASKED_FOR, min_score=0.0).answers
+    probes = {query.id: Probe(answers[query.id].hits, bench.relevant.get(query.id, {})) for query in bench.queries}
+    names = [*groups]
+    foreign_texts: dict[str, list[str]] = {}
+    for number, text in enumerate(foreign):
+        foreign_texts.setdefault(names[number % len(names)], []).append(text)
+    return ProbeSet(
+        random=_ask_nonsense(groups, make_random_queries(bench)),
+        foreign=_ask_nonsense(groups, foreign_texts),
+        adversarial=tuple(probes[query.id] for query in bench.queries if not query.answerable),
+        answerable=tuple(
+            probes[query.id] for query in bench.queries if query.answerable and query.id in bench.relevant
+        ),
+    )
+
+
+def _ask_nonsense(groups: Mapping[str, BenchGroup], texts: Mapping[str, Sequence[str]]) -> tuple[Probe, ...]:
+    queries = [
+        BenchQuery(f"{group}:{number}", text, group=group)
+        for group, group_texts in texts.items()
+        for number, text in enumerate(group_texts)
+    ]
+    answers = ask_all(groups, queries, max_results=ASKED_FOR, min_score=0.0).answers
+    return tuple(Probe(answer.hits, {}) for answer in answers.values())
+
+
+def main() -> None:
+    sets = [read_set(folder) for folder in sys.argv[1:]]
+    for bench in sets:
+        foreign = make_foreign_queries(bench, [other for other in sets if other is not bench])
+        with tempfile.TemporaryDirectory(prefix="kept-threshold-") as folder:
+            probes = ask_probes(bench, foreign, load_config(home=folder, environ={}).config, folder)
+        print(f"\n{bench.name:<12}{'random':>12}{'foreign':>12}{'adversarial':>12}{'lost':>12}")
+        for point in measure_curve(probes, thresholds(LIKELY_FROM)):
+            shares = (point.random_refused, point.foreign_refused, point.adversarial_refused, point.answers_lost)
+            mark = " <" if point.min_score == LIKELY_FROM else ""
+            cells = ("-" if share is None else f"{share:.0%}" for share in shares)
+            print(f"{point.min_score:<12.2f}" + "".join(f"{cell:>12}" for cell in cells) + mark)
+
+
+if __name__ == "__main__":
+    main()
