@@ -172,7 +172,8 @@ def ask_probes(bench: BenchSet, foreign: Sequence[str], config: Config, folder: 
         with Memory(group.config) as memory:
             memory.sync()
     answers = ask_all(groups, bench.queries, max_results=ASKED_FOR, min_score=0.0).answers
-    probes = {query.id: Probe(answers[query.id].hits, bench.relevant.get(query.id, {})) for query in bench.queries}
+    relevant = bench.relevant
+    probes = {query.id: Probe(answers[query.id].hits, relevant.get(query.id, {})) for query in bench.queries}
     names = [*groups]
     foreign_texts: dict[str, list[str]] = {}
     for number, text in enumerate(foreign):

@@ -190,7 +190,7 @@ def ask_all(
 def time_all(
     groups: Mapping[str, BenchGroup], queries: Sequence[BenchQuery], *, embedder: Embedder | None = None
 ) -> list[float]:
-    """Return the milliseconds of warm searches: the first search of each memory, which opens everything, is not measured."""
+    """Return the milliseconds of warm searches. The first of each memory, which opens everything, does not count."""
     latencies: list[float] = []
     for runner, group_queries in _iter_runners(groups, queries, embedder):
         runner.time(group_queries[0])
