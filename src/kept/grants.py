@@ -1,4 +1,4 @@
-"""Rights of a token: scopes, and the agent, the person or the workspace that the token is for."""
+"""Rights of a token: scopes, and the agent or the person that the token is for."""
 
 from __future__ import annotations
 
@@ -30,10 +30,6 @@ class Grant:
     scopes: frozenset[TokenScope]
     agent: str | None = None
     person: str | None = None
-    workspace: str | None = None
-    agents: frozenset[str] = frozenset()
-    """Agents of this machine that have the workspace, if the token is for one. Until a server names them, it reaches
-    none."""
 
     def allows(self, scope: TokenScope) -> bool:
         return any(scope in _INCLUDED[own] for own in self.scopes)
@@ -43,27 +39,14 @@ class Grant:
         if not self.allows(scope):
             raise ScopeMissing(f"The token '{self.name}' lacks the scope '{scope}'.")
 
-    @property
-    def reaches_all(self) -> bool:
-        """True if the token is neither for one agent nor for one workspace."""
-        return self.agent is None and self.workspace is None
-
     def reaches(self, agent_id: str) -> bool:
-        """Return whether the token is good for an agent, and for its workspace."""
-        return self.agent in (None, agent_id) and (self.workspace is None or agent_id in self.agents)
-
-    def choose_agent(self, default: str) -> str:
-        """Return the agent that a request means which names none: the default one, if the token is good for it."""
-        if self.agent is not None or self.reaches(default) or not self.agents:
-            return self.agent or default
-        return min(self.agents)
+        """Return whether the token is good for an agent."""
+        return self.agent in (None, agent_id)
 
     def require_agent(self, agent_id: str) -> None:
-        """Raise ScopeMissing if the token is for another agent, or for another workspace than that of the agent."""
-        if self.agent not in (None, agent_id):
-            raise ScopeMissing(f"The token '{self.name}' is for the agent '{self.agent}'.")
+        """Raise ScopeMissing if the token is for another agent."""
         if not self.reaches(agent_id):
-            raise ScopeMissing(f"The token '{self.name}' is for another workspace than that of '{agent_id}'.")
+            raise ScopeMissing(f"The token '{self.name}' is for the agent '{self.agent}'.")
 
     def require_everybody(self) -> None:
         """Raise ScopeMissing if the token is for one person."""

@@ -209,7 +209,6 @@ def test_the_output_of_every_command_fits_its_schema(kept, session, tmp_path):
         "store init",
         "store migrate",
         "store revoke",
-        "token import",
     }  # the tests of those commands check it
     for name, args in runs(session, tmp_path):
         ended = kept(*args, "--json")

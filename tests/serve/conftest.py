@@ -34,9 +34,6 @@ def tokens(place: Path) -> dict[str, str]:
     made = {name: create_token(place / "home", name, *scopes) for name, scopes in TOKENS.items()}
     made["ada"] = create_token(place / "home", "ada", "write", person="ada")
     made["second"] = create_token(place / "home", "second", "admin", agent="second")
-    made["here"] = create_token(place / "home", "here", "admin", workspace=str(place / "workspace"))
-    made["there"] = create_token(place / "home", "there", "admin", workspace=str(place / "home/workspace-second"))
-    made["gone"] = create_token(place / "home", "elsewhere", "admin", workspace="another")
     return made
 
 

@@ -16,9 +16,7 @@ from typing import Any
 
 import httpx
 
-from kept.access_tokens.open_tokens import StoredTokens, open_tokens
-from kept.access_tokens.token_book import make_token
-from kept.config import load_config
+from kept.tokens import TokenBookFile, make_token
 from tests.support.commands import KEPT, kept_environment
 from tests.support.mcp_client import ACCEPT
 from tests.support.waiting import PATIENCE_S
@@ -36,7 +34,7 @@ agents:
 
 
 def create_token(home: Path, name: str, *scopes: str, **options: Any) -> str:
-    """Create a token for the home, or for the team that the environment names, as `kept token create` does."""
+    """Create a token for the home, as `kept token create` does."""
     now = dt.datetime.now(dt.UTC).replace(microsecond=0)
     token, secret = make_token(name, scopes, now, **options)
     _tokens_of(home).change(lambda book: book.with_token(token, now))
@@ -47,8 +45,8 @@ def revoke_token(home: Path, name: str) -> None:
     _tokens_of(home).change(lambda book: book.revoke(name, dt.datetime.now(dt.UTC)))
 
 
-def _tokens_of(home: Path) -> StoredTokens:
-    return open_tokens(load_config(home=str(home)).config)
+def _tokens_of(home: Path) -> TokenBookFile:
+    return TokenBookFile(str(home))
 
 
 def bearer(token: str) -> dict[str, str]:

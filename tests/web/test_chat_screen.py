@@ -110,15 +110,15 @@ def test_an_answer_goes_on_without_a_browser_and_can_be_followed_later(tmp_path,
         until = asyncio.Event()
         site = open_site(tmp_path, model=ScriptedChat([["It is ", Stall(until), "on port 5433."]]))
         chat = WebChat(site, ScriptedChat([["It is ", Stall(until), "on port 5433."]]))
-        answer = await chat.ask("Which port?")
+        answer = chat.ask("Which port?")
         first = answer.follow()
         await anext(first)
         await first.aclose()  # the tab is closed
         with pytest.raises(UsageError, match="being written"):
-            await chat.ask("And now?")
+            chat.ask("And now?")
         until.set()
         events = [event async for event in answer.follow()]
-        is_over = await chat.find_answer() is None
+        is_over = chat.find_answer() is None
         await chat.close()
         site.close()
         return "".join(event["text"] for event in events if event["type"] == "delta"), is_over
@@ -130,12 +130,12 @@ def test_a_stopped_answer_ends_and_is_not_asked_again(tmp_path, workspace):
     async def talk() -> tuple[list[str], str]:
         model = ScriptedChat([["It is ", Stall()], "Fine."])
         site = open_site(tmp_path, model=model)
-        answer = await site.chat.ask("Which port?")
+        answer = site.chat.ask("Which port?")
         events = answer.follow()
         await anext(events)
         await site.chat.stop()
         rest = [event["type"] async for event in events]
-        follow_up = await site.chat.ask("How are you?")
+        follow_up = site.chat.ask("How are you?")
         assert [event async for event in follow_up.follow()]
         request = str(model.requests[-1].turns[-1])
         await site.close_chat()
@@ -153,12 +153,12 @@ def test_a_person_decides_about_a_call_on_the_page(tmp_path, workspace, allow, r
     async def talk() -> list[str]:
         model = ScriptedChat([[ToolUse("1", "toy__add", {"a": 2, "b": 3})], "Done."])
         site = open_site(tmp_path, model=model, **toy(permission="ask"))
-        answer = await site.chat.ask("Add them.")
+        answer = site.chat.ask("Add them.")
         async for event in answer.follow():
             if event["type"] == "approval":
-                await site.chat.decide(event["id"], allow=allow)
+                site.chat.decide(event["id"], allow=allow)
                 with pytest.raises(UsageError, match="no longer waits"):
-                    await site.chat.decide("another", allow=True)
+                    site.chat.decide("another", allow=True)
         outcome = str(model.requests[-1].turns[-1])
         await site.close_chat()
         site.close()

@@ -16,10 +16,9 @@ from kept.agent.material import read_checklist
 from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import chat_completions, http, http_messages
 from kept.channels.discord import DiscordChannel, find_discord_token
-from kept.channels.service_lease import ServiceLease
 from kept.channels.switchboard import ChatSwitchboard, Switchboard
 from kept.channels.telegram import TelegramChannel, bot_tokens
-from kept.config import Config, LoadedConfig
+from kept.config import LoadedConfig
 from kept.config.agent_paths import GATEWAY_LOCK
 from kept.config.agents import settings_by_agent
 from kept.durable import make_private_folder
@@ -27,7 +26,6 @@ from kept.errors import AgentNotFound, ConfigError, LockBusy, WriteFailed
 from kept.file_lock import claimed
 from kept.memory import Memory
 from kept.net.serving import App, ServerLimits
-from kept.responder import local_conversation
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
 from kept.responder.open_inbox import open_inbox
 from kept.responder.responder import Responder
@@ -172,9 +170,6 @@ class Gateway:
             self._services[name] = TelegramChannel(config, timing, account_id=account)
         if find_discord_token(config):
             self._services["discord"] = DiscordChannel(config, timing)
-        self._connected: set[str] = set()
-        """Services that are connected. Another gateway of the team may serve them."""
-        self._leases = self._open_leases(config)
         channels: dict[str, Channel] = {}
         if self._settings.http.enabled:
             for name in (http_messages.NAME, chat_completions.NAME):
@@ -184,8 +179,6 @@ class Gateway:
             hint = "Set gateway.http.enabled, gateway.telegram.token or gateway.discord.token."
             raise ConfigError("No channel is configured.", hint=hint)
         channels[OWN_CHANNEL] = PullChannel()
-        if config.memory_search.store.is_shared:
-            channels[local_conversation.NAME] = PullChannel()  # the chat on the pages of any machine
         slots = asyncio.Semaphore(self._settings.auto_responder.max_concurrent)
         self.responders = {
             agent.memory.config.agent_id: self._open_responder(agent, channels, timing, slots) for agent in agents
@@ -213,9 +206,7 @@ class Gateway:
         status = lambda: self.responders[config.agent_id].status_lines()  # noqa: E731
         dispatcher = open_dispatcher(agent.memory, agent.sessions, agent.model, more_status=status)
         inbox = open_inbox(config, agent.memory.clock)
-        return Responder(
-            dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots, serves=self._serves
-        )
+        return Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots)
 
     async def run(self) -> None:
         """Answer until `stop` is called, or a signal arrives."""
@@ -266,37 +257,9 @@ class Gateway:
         return server, asyncio.create_task(server.serve(sockets=[bound]))
 
     async def _serve(self, service: str, channel: TelegramChannel | DiscordChannel) -> None:
-        if service in self._leases:
-            await self._leases[service].run()
-        else:
-            await self._serve_here(service, channel)
-
-    async def _serve_here(self, service: str, channel: TelegramChannel | DiscordChannel) -> None:
-        if service not in self._connected:
-            name = await channel.connect()
-            self._connected.add(service)
-            self._report(f"{service.capitalize()}: {name}, for {len(channel.allowed)} people")
+        name = await channel.connect()
+        self._report(f"{service.capitalize()}: {name}, for {len(channel.allowed)} people")
         await channel.serve(self._chats)
-
-    def _open_leases(self, config: Config) -> dict[str, ServiceLease]:
-        """Return a lease for each service, if gateways of several machines have the same settings."""
-        store = config.memory_search.store
-        if not store.is_shared:
-            return {}
-        from kept.postgres.leases import Lease
-        from kept.postgres.open_database import open_database
-
-        database = open_database(store)
-        return {
-            name: ServiceLease(
-                Lease(database, f"channel {name}", seconds=self._settings.lease_seconds),
-                partial(self._serve_here, name, service),
-            )
-            for name, service in self._services.items()
-        }
-
-    def _serves(self, channel: str) -> bool:
-        return channel not in self._leases or self._leases[channel].is_held
 
     async def _wait_for_stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """Return when the gateway is stopped. Raise the error of a channel that failed."""

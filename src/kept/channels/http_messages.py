@@ -121,7 +121,7 @@ class HttpEndpoints:
         user, grant = request.scope.get(TOKEN_USER), grant_of(request)
         if user is None and grant is not None:
             grant.require("review")
-        if user is None and (grant is None or grant.reaches_all):
+        if user is None and (grant is None or grant.agent is None):
             return
         asked = next((asked for asked in self._responder.waiting_approvals() if asked.id == approval_id), None)
         key = self._responder.find_chat(asked.session_id) if asked else None
@@ -216,8 +216,8 @@ def route_own(front: Switchboard, request: Request, key: SessionKey, agent: str 
     """Return a key with the agent that a request names. The token of a user reaches only the agent of its chat, that
     of an agent only this one, and that of a workspace only agents that have it."""
     grant, routed = grant_of(request), front.route(key)
-    if grant is not None and not grant.reaches_all:
-        chosen = agent or grant.choose_agent(routed.agent_id)
+    if grant is not None and grant.agent is not None:
+        chosen = agent or grant.agent
         grant.require_agent(chosen)
         return front.route(key, chosen)
     if TOKEN_USER in request.scope and agent not in (None, routed.agent_id):

@@ -86,7 +86,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "token create": ("kept token create ci --scope read --expires 90d",),
     "token list": ("kept token list --json",),
     "token revoke": ("kept token revoke ci",),
-    "token import": ("kept token import",),
     "service": ("kept service watch", "kept service gateway --install"),
     "mcp": ("kept mcp", "kept mcp --http 127.0.0.1:8738"),
     "connect": ("kept connect claude-code", "kept connect cursor --scope project --project"),

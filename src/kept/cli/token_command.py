@@ -1,9 +1,8 @@
-"""kept token create | list | revoke | import"""
+"""kept token create | list | revoke"""
 
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,11 @@ from kept.cli.root import Globals
 from kept.clock import SystemClock, utc_now
 from kept.errors import UsageError
 from kept.grants import SCOPES
-from kept.wording import plural
 
 if TYPE_CHECKING:
-    from kept.access_tokens.open_tokens import StoredTokens
-    from kept.access_tokens.token_book import AccessToken, TokenBook
     from kept.config import LoadedConfig
     from kept.grants import TokenScope
+    from kept.tokens import AccessToken, TokenBook, TokenBookFile
 
 _HOURS = {"h": 1, "d": 24, "w": 168}
 
@@ -49,11 +46,6 @@ def command() -> None:
     metavar="PERSON",
     help="Only for what this person sees: a name of session.identity_links, or an account such as http:ada.",
 )
-@click.option(
-    "--for-workspace",
-    metavar="NAME",
-    help="Only for agents with this workspace: a name of memory_search.store.workspace, or a folder.",
-)
 @click.option("--expires", metavar="TIME", help="When it ends: 12h, 30d, 8w, or a day such as 2027-01-31.")
 @json_option
 @click.pass_obj
@@ -63,7 +55,6 @@ def create(
     scopes: tuple[TokenScope, ...],
     for_agent: str | None,
     for_person: str | None,
-    for_workspace: str | None,
     expires: str | None,
     as_json: bool,
 ) -> None:
@@ -73,19 +64,17 @@ def create(
     kept token create ci --scope read --expires 90d
     kept token create ada --scope write --for-person http:ada
     """
-    from kept.access_tokens.token_book import make_token
+    from kept.tokens import make_token
 
     loaded = options.load()
     now = utc_now(SystemClock(), to_the_second=True)
     _require_known(loaded, for_agent, for_person)
-    workspace = _find_workspace(loaded, for_workspace, for_agent) if for_workspace is not None else None
     token, secret = make_token(
         name,
         scopes,
         now,
         agent=for_agent,
         person=for_person,
-        workspace=workspace,
         expires=_parse_expiry(expires, now) if expires else None,
     )
     _stored(loaded).change(lambda book: book.with_token(token, now))
@@ -115,7 +104,7 @@ def list_tokens(options: Globals, as_json: bool) -> None:
         for column in ("id", "name", "scopes", "for", "expires", "state"):
             table.add_column(column, overflow="fold")
         for token in tokens:
-            whom = ", ".join(filter(None, (token.agent, token.person, token.workspace))) or "everything"
+            whom = ", ".join(filter(None, (token.agent, token.person))) or "everything"
             until = f"{token.expires:%Y-%m-%d %H:%M}" if token.expires else "never"
             cells = (token.id, token.name, ", ".join(token.scopes), whom, until, token.state(now))
             table.add_row(*(Text(printable(cell)) for cell in cells))
@@ -145,51 +134,14 @@ def revoke(options: Globals, name: str, as_json: bool) -> None:
         echo(f"Revoked {revoked[0].name} ({revoked[0].id}).")
 
 
-@command.command("import")
-@json_option
-@click.pass_obj
-def import_tokens(options: Globals, as_json: bool) -> None:
-    """Move the tokens of this home to the database of the team, where all machines accept them.
+def _stored(loaded: LoadedConfig) -> TokenBookFile:
+    from kept.tokens import TokenBookFile
 
-    Tokens that are there already stay, and a token that is revoked here is revoked there too. The file is called
-    tokens.json.imported then.
-    """
-    from kept.access_tokens.token_file import TokenBookFile
-
-    config = options.load().config
-    if not config.memory_search.store.is_shared:
-        raise UsageError("The tokens of this home are where they belong.", hint="Only a team has others to share with.")
-    file, now = TokenBookFile(config.home), utc_now(SystemClock(), to_the_second=True)
-    own = file.read().tokens
-    if file.faults:
-        raise UsageError(f"{file.faults[0]}.", hint="Correct the file, or delete it. Nothing was imported.")
-    if not own:
-        raise UsageError(f"{file.path} has no tokens.", hint="Create them: kept token create NAME --scope read.")
-    before: list[TokenBook] = []
-
-    def change(book: TokenBook) -> TokenBook:
-        before[:] = [book]
-        return book.merge(own, now)
-
-    after = _stored(options.load()).change(change)
-    os.replace(file.path, f"{file.path}.imported")
-    added = [token for token in after.tokens if token not in before[0].tokens]
-    if as_json:
-        print_json({"imported": [_shown(token, now) for token in added], "file": f"{file.path}.imported"})
-        return
-    for token in added:
-        echo(f"Imported {token.name} ({token.state(now)}).")
-    echo(f"{len(added)} of {plural(len(own), 'token')} {'was' if len(added) == 1 else 'were'} new or changed.")
-
-
-def _stored(loaded: LoadedConfig) -> StoredTokens:
-    from kept.access_tokens.open_tokens import open_tokens
-
-    return open_tokens(loaded.config)
+    return TokenBookFile(loaded.config.home)
 
 
 def _shown(token: AccessToken, now: dt.datetime) -> dict[str, Any]:
-    from kept.access_tokens.token_book import token_fields
+    from kept.tokens import token_fields
 
     return {**token_fields(token), "state": token.state(now)}
 
@@ -205,20 +157,6 @@ def _require_known(loaded: LoadedConfig, agent: str | None, person: str | None) 
         config = settings_by_agent(loaded)[agent].config
     if person is not None:
         People(config).find(person)
-
-
-def _find_workspace(loaded: LoadedConfig, name: str, agent: str | None) -> str:
-    """Return the name of a workspace. Raise UsageError if no agent of this machine has it."""
-    from kept.config.agents import name_workspace, settings_by_agent
-
-    agents = {**settings_by_agent(loaded), loaded.config.agent_id: loaded}
-    chosen = [agents[agent]] if agent is not None else [*agents.values()]
-    names = sorted({name_workspace(each.config) for each in chosen})
-    for known in (name, os.path.realpath(os.path.expanduser(name))):
-        if known in names:
-            return known
-    hint = f"There {'is' if len(names) == 1 else 'are'}: {', '.join(names)}."
-    raise UsageError(f"No agent of this machine has the workspace '{name[:100]}'.", hint=hint)
 
 
 def _parse_expiry(text: str, now: dt.datetime) -> dt.datetime:

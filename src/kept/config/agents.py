@@ -18,7 +18,6 @@ from kept.config.layers import (
     resolve_workspace,
     user_layers,
 )
-from kept.config.schema import Config
 from kept.config.settings_file import read_yaml
 from kept.errors import AgentNotFound, ConfigError
 
@@ -47,11 +46,6 @@ def require_agent(home: str, user_file: str, agent_id: str) -> None:
         f"There is no agent '{agent_id}'. There {'is' if len(names) == 1 else 'are'}: {shown}.",
         hint=f"Create it with 'kept agents add {agent_id}', or check --agent and KEPT_AGENT.",
     )
-
-
-def name_workspace(config: Config) -> str:
-    """Return the name of an agent's workspace: the one that the machines of a team give it, or else its folder."""
-    return config.memory_search.store.workspace or config.workspace
 
 
 def agents_sharing_workspace(loaded: LoadedConfig) -> list[str]:

@@ -114,8 +114,6 @@ class ServeSettings:
     """Requests a second from one address, in the long run; 0 is unlimited."""
     address_burst: int = bounded(250, 1, 1_000_000)
     """Requests from one address that may come at once."""
-    token_grace_s: float = bounded(600.0, 0, 86_400)
-    """How long tokens that a machine knows are honoured while the database of the team is away."""
     ready_timeout_s: float = bounded(2.0, 0.1, 60)
     """Time within which the index has to open for /readyz."""
     drain_s: float = bounded(0.0, 0, 600)

@@ -22,7 +22,6 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
 
-from kept.error_statuses import status_of
 from kept.errors import ConfigError, KeptError
 from kept.grants import Grant, grant_of_settings
 from kept.net.endpoint import LOOPBACK_HOSTS, is_loopback
@@ -53,16 +52,12 @@ GRANT = "kept.grant"
 ROUTE = "kept.route"
 """Name in the scope of a request for the pattern of its path, such as /note/{path:path}. The path itself may say what
 is in a note."""
-_RETRY_S = 2.0
 _ONCE = (b"host", b"origin", b"authorization", b"cookie", b"content-length", b"transfer-encoding")
 """Headers that decide something. If one came twice, a proxy in front might have read the other."""
 
 
 class TokenGate(Protocol):
-    """Tokens besides those of the settings, and how often each may be used.
-
-    Its methods raise KeptError while they cannot tell. Then nobody is let in.
-    """
+    """Tokens besides those of the settings, and how often each may be used."""
 
     @property
     def is_required(self) -> bool:
@@ -72,10 +67,6 @@ class TokenGate(Protocol):
     def find(self, sent: bytes) -> Grant | None: ...
 
     def find_by_id(self, token_id: str) -> Grant | None: ...
-
-    async def look_again(self) -> None:
-        """Look for a token that was not found: it may have been created on another machine a moment ago."""
-        ...
 
     def wait_s(self, grant: Grant) -> float:
         """Count a request. Return how long its sender has to wait, or 0 if it may go on."""
@@ -119,17 +110,14 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        try:
-            refusal = await self._find_refusal(scope)
-        except KeptError as exc:
-            refusal = refusal_of(exc)
+        refusal = self._find_refusal(scope)
         if refusal is None:
             await self.app(scope, receive, send)
         else:
             body = self.describe(scope["path"], refusal.status, refusal.code, refusal.message)
             await refuse(send, refusal.status, body, wait_s=refusal.wait_s)
 
-    async def _find_refusal(self, scope: Scope) -> Refusal | None:
+    def _find_refusal(self, scope: Scope) -> Refusal | None:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if find_ambiguous(scope):
             return Refusal(400, "header_repeated", "A header that may come once came twice.")
@@ -145,7 +133,7 @@ class Guard:
         if scope["path"] in self.open_paths or not is_required:
             return None
         scheme, _, sent = headers.get(b"authorization", "").partition(" ")
-        grant = await self._find_grant(scope, sent.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
+        grant = self._find_grant(scope, sent.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
         if grant is None:
             return Refusal(401, "token_missing", "Send the token: 'Authorization: Bearer TOKEN'.")
         scope[GRANT] = grant
@@ -153,7 +141,7 @@ class Guard:
             return Refusal(429, "rate_limited", f"The token '{grant.name}' is used too often. Try later.", wait_s)
         return None
 
-    async def _find_grant(self, scope: Scope, sent: bytes) -> Grant | None:
+    def _find_grant(self, scope: Scope, sent: bytes) -> Grant | None:
         """Return what a token allows. If it is that of a user, note who it is in the scope."""
         for user, token in self.user_tokens.items():
             if token and hmac.compare_digest(sent, token.encode()):
@@ -161,21 +149,7 @@ class Guard:
                 return grant_of_settings(f"{self.token_name} of a user")
         if self.token and hmac.compare_digest(sent, self.token.encode()):
             return grant_of_settings(self.token_name)
-        return await find_grant(self.gate, sent) if self.gate else None
-
-
-async def find_grant(gate: TokenGate, sent: bytes) -> Grant | None:
-    """Return what a token allows, or None. Raise KeptError if that cannot be told."""
-    grant = gate.find(sent)
-    if grant is None and sent:
-        await gate.look_again()
-        grant = gate.find(sent)
-    return grant
-
-
-def refusal_of(error: KeptError) -> Refusal:
-    """Return the refusal of a request about whose token nothing can be said."""
-    return Refusal(status_of(error).http, error.code, f"{error.message} {error.hint}".strip(), _RETRY_S)
+        return self.gate.find(sent) if self.gate else None
 
 
 def note_route(scope: Scope, pattern: str) -> None:

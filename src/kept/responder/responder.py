@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,6 @@ class Responder:
         *,
         timing: ResponderTiming | None = None,
         slots: asyncio.Semaphore | None = None,
-        serves: Callable[[str], bool] = lambda channel: True,
     ) -> None:
         """``slots`` limits the answers at a time of several responders together. ``serves`` tells whether a channel is
         served by this process now, and not by another gateway of the team."""
@@ -71,7 +70,6 @@ class Responder:
         self._arriving: dict[Name, asyncio.Future[AcceptedMessage]] = {}
         """Messages that are being written to the inbox."""
         self._dropping: set[asyncio.Task[None]] = set()
-        self._serves = serves
         self._team: TeamWork | None = None
 
     # start and stop
@@ -118,7 +116,7 @@ class Responder:
     def is_served(self, key: str) -> bool:
         """Return whether this process answers on the channel of a conversation."""
         name = channel_name(parse_key(key, agent_id=""))
-        return name in self._channels and self._serves(name)
+        return name in self._channels
 
     def _expect(self, message: AcceptedMessage) -> None:
         if (message.channel, message.id) not in self._replays:

@@ -25,7 +25,6 @@ from kept.memory import Memory
 from kept.net import serving
 from kept.net.serving import App, Receive, Scope, Send, ServerLimits, describe_refusal, refuse
 from kept.remote_errors import ChannelUnavailable
-from kept.responder.responder import Responder
 from kept.serve.forwarding import ForwardEntry, Forwarder, SocketFolder
 from kept.sessions.store import SessionStore
 from kept.values import frozen
@@ -95,11 +94,6 @@ class Answering:
             await (app if self.is_ours else self._forwarder)(scope, receive, send)
 
         return answer
-
-    def find_team_responder(self) -> Responder | None:
-        """Return what answers the messages of the first agent, if its inbox is that of a team."""
-        responder = self._gateway.responder if self._gateway else None
-        return responder if responder is not None and responder.inbox.is_shared else None
 
     def queue_depths(self) -> Mapping[str, int]:
         """Return how many messages wait, by agent. Empty in a process that does not answer."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
@@ -126,21 +126,7 @@ class StateCollector(Collector):
             if state.role == "leader":
                 lag.add_metric((agent,), find_lag_s(state, dt.datetime.now(dt.UTC)))
         yield lag
-        yield from self._collect_team()
         yield from self._collect_usage()
-
-    def _collect_team(self) -> Iterator[Metric]:
-        """Yield figures about the database of a team, if there is one."""
-        shared = [memory for memory in self._memories if memory.settings.store.is_shared]
-        if not shared:
-            return
-        reachable = GaugeMetricFamily("kept_database_reachable", "1 if the database of the team answers, else 0.")
-        reachable.add_metric((), float(is_database_reachable(shared[0])))
-        yield reachable
-        answers = CounterMetricFamily("kept_replica_answers", "Reads that a replica has answered.", labels=("agent",))
-        for memory in shared:
-            answers.add_metric((memory.config.agent_id,), memory.index_service.replica_answers)
-        yield answers
 
     def _collect_usage(self) -> Iterator[Metric]:
         tokens = GaugeMetricFamily(
@@ -155,17 +141,6 @@ class StateCollector(Collector):
                 cost.add_metric((memory.config.agent_id, model), usd)
         yield tokens
         yield cost
-
-
-def is_database_reachable(memory: Memory) -> bool:
-    from kept.postgres.open_database import open_database
-
-    try:
-        with open_database(memory.settings.store).statement() as connection:
-            connection.execute("SELECT 1")
-    except KeptError:
-        return False
-    return True
 
 
 def find_lag_s(state: LiveState, now: dt.datetime) -> float:

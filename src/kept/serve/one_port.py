@@ -6,33 +6,33 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kept.access_tokens.open_tokens import has_unused_file
+from kept.agent.services import load_secret
 from kept.automatic_sync import automatic_sync
 from kept.channels import http
 from kept.channels.gateway import OpenModel, served_agents, with_session_age
 from kept.clock import SystemClock
 from kept.config import Config, LoadedConfig
-from kept.config.agents import name_workspace, settings_by_agent
+from kept.config.agents import settings_by_agent
 from kept.errors import ConfigError, UsageError
 from kept.live import LiveIndex, LiveState
 from kept.mcp.transports import load_server, make_mcp_app
 from kept.memory import Memory
 from kept.net import serving
+from kept.net.endpoint import is_loopback
 from kept.net.rate_limit import ClientAddresses, RateLimiter
 from kept.net.serving import App, Guard, ServerLimits
 from kept.serve.answering import Answering, SharedAgent
-from kept.serve.known_tokens import KnownTokens, has_settings_token
 from kept.serve.paths import PathSwitch, agent_switch
 from kept.serve.probes import Probes, Readiness
 from kept.serve.request_front import RequestFront, RequestRecord
-from kept.serve.shared_key import SharedKey
 from kept.serve.stream_watch import StreamWatch
 from kept.sessions.store import SessionStore
 from kept.spans import unwatch_spans, watch_spans
+from kept.tokens import KnownTokens
 from kept.tools.toolbox import Toolbox
 from kept.values import frozen
 from kept.web.site import Site
@@ -77,9 +77,7 @@ def run_serve(
     bound = serving.listen(host, port, error=UsageError, hint="Choose another port: --port 8751, or 0 for any.")
     try:
         with ExitStack() as opened:
-            workspaces = {name: name_workspace(agent.config) for name, agent in all_agents.items()}
-            tokens = opened.enter_context(closing(KnownTokens(config, host, SystemClock(), workspaces=workspaces)))
-            _check_tokens(tokens, config, host, report)
+            tokens = _open_tokens(config, host)
             agents = {name: opened.enter_context(_shared(agent)) for name, agent in all_agents.items()}
             program = ServeProgram(loaded, agents, tokens, bound, host, tuple(hosts), open_model, report)
             opened.callback(program.close)
@@ -126,14 +124,8 @@ class ServeProgram:
         self._figures = ServeFigures(
             [agent.memory for agent in agents.values()], self._live_states, lambda: self._queue_depths()
         )
-        self._shared_key = SharedKey(config)
         self._access = WebAccess(
-            self._shared_key.load(),
-            SystemClock(),
-            token=config.gateway.web.token,
-            gate=tokens,
-            realm=_REALM,
-            use_link=self._shared_key.use_link,
+            load_secret(config.paths.web_key), SystemClock(), token=config.gateway.web.token, gate=tokens, realm=_REALM
         )
 
     def close(self) -> None:
@@ -165,7 +157,7 @@ class ServeProgram:
             agent_switch(mcp_apps, self._config.agent_id), token=gateway.mcp.token, token_name="gateway.mcp.token"
         )
         messages = http.guard_endpoints(answering, gateway.http, hosts=self._hosts, gate=self._tokens)
-        pages = make_web_app(self._site, self._access, hosts=self._hosts, cookie_name=self._shared_key.cookie_name)
+        pages = make_web_app(self._site, self._access, hosts=self._hosts, cookie_name=self._access.cookie_name)
         probes = Probes(self._readiness, self._figures.render, lambda app: guard(app, token=None))
         answering.inner = StreamWatch(PathSwitch(mcp=mcp, messages=messages, pages=pages, probes=probes), self._tokens)
         return PathSwitch(
@@ -189,7 +181,6 @@ class ServeProgram:
             self._config, self._answered, self._open_model, report=self._report, limits=limits
         )
         mcp_apps = self._mcp_apps()
-        self._site.find_responder = answering.find_team_responder
 
         def count(request: RequestRecord) -> None:
             self._figures.count_request(request)
@@ -216,7 +207,6 @@ class ServeProgram:
         serving_all = asyncio.create_task(server.serve(sockets=[self._bound]))
         answering_messages = asyncio.create_task(answering.run())
         waiting = asyncio.create_task(stopping.wait())
-        taking_key = asyncio.create_task(self._shared_key.take_over(self._access))
         try:
             await answering.settled.wait()
             if not answering_messages.done():
@@ -228,7 +218,6 @@ class ServeProgram:
                     await asyncio.wait_for(hurry.wait(), self._settings.drain_s)
         finally:
             waiting.cancel()
-            taking_key.cancel()
             answering.stop()
             await asyncio.wait([answering_messages])  # the replies are still delivered
             server.should_exit = True
@@ -261,16 +250,16 @@ class ServeProgram:
         return ServeAddress(url, link)
 
 
-def _check_tokens(tokens: KnownTokens, config: Config, host: str, report: Callable[[str], None]) -> None:
-    """Raise ConfigError if a token is needed and nobody has one."""
-    active = tokens.count_active()
-    if active is None:
-        report("The database cannot be reached. Requests are refused until the tokens can be checked.")
-    elif active == 0 and tokens.is_required and not has_settings_token(config):
-        hint = "Run 'kept token import'." if has_unused_file(config) else _TOKEN_HINT
-        raise ConfigError(f"No token lets anybody in at {host}.", hint=hint)
-    if has_unused_file(config):
-        report("The tokens in tokens.json of this home let nobody in. Run 'kept token import', or delete the file.")
+def _open_tokens(config: Config, host: str) -> KnownTokens:
+    """Return the tokens that let a request in. Raise ConfigError if one is needed and nobody has one."""
+    settings, gateway = config.gateway.serve, config.gateway
+    has_settings_token = bool(gateway.mcp.token or gateway.http.token or gateway.http.user_tokens or gateway.web.token)
+    limiter = RateLimiter(settings.token_rate_per_s, settings.token_burst)
+    always = has_settings_token or not is_loopback(host)
+    tokens = KnownTokens(config.home, SystemClock(), limiter, always=always)
+    if tokens.is_required and not has_settings_token and not tokens.count_active():
+        raise ConfigError(f"No token lets anybody in at {host}.", hint=_TOKEN_HINT)
+    return tokens
 
 
 def _all_agents(loaded: LoadedConfig) -> dict[str, LoadedConfig]:

@@ -52,16 +52,12 @@ class PathSwitch:
 
 
 def agent_switch(apps: Mapping[str, App], default: str) -> App:
-    """Return an application that serves the memory of the agent or workspace that a token is for, or else of the
-    default agent."""
+    """Return an application that serves the memory of the agent that a token is for, or else of the default agent."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         grant: Grant | None = scope.get(GRANT)
-        agent = grant.choose_agent(default) if grant is not None else default
-        if grant is not None and grant.workspace is not None and not grant.reaches(agent):
-            message = f"No agent of this machine has the workspace '{grant.workspace}' of the token '{grant.name}'."
-            await refuse(send, 403, describe_refusal(MCP_PATH, 403, "scope_missing", message))
-        elif agent in apps:
+        agent = grant.agent or default if grant is not None else default
+        if agent in apps:
             await apps[agent](scope, receive, send)
         else:
             message = f"There is no agent '{agent}' any more. Create another token."

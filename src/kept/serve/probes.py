@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Readiness:
-    """Whether the index, or a replica of it, opens and answers in time, on a connection of its own."""
+    """Whether the index opens and answers in time, on a connection of its own."""
 
     def __init__(self, memory: Memory, timeout_s: float) -> None:
         self._service = memory.index_service.clone()
@@ -28,8 +28,6 @@ class Readiness:
         self._looking: asyncio.Task[str] | None = None
         self._known: tuple[float, str] = (float("-inf"), "")
         self.is_draining = False
-        self.is_degraded = False
-        """True if a replica answered when somebody last looked, instead of the database of the team."""
 
     def close(self) -> None:
         self._service.close()
@@ -55,7 +53,6 @@ class Readiness:
         try:
             with self._service.inspecting() as (index, _), index.reading():
                 index.live.count_chunks()
-            self.is_degraded = self._service.find_outage() is not None
         except KeptError as exc:
             self._service.reopen()
             return exc.code
@@ -88,10 +85,8 @@ class Probes:
             await _send(send, 200, b'{"status": "ok"}\n', "application/json")
         else:
             problem = await self._readiness.find_problem()
-            is_degraded = not problem and self._readiness.is_degraded
-            status = "not ready" if problem else "degraded" if is_degraded else "ready"
-            reason = "store_unreachable" if is_degraded else problem
-            body = f'{{"status": "{status}", "reason": "{reason}"}}\n'.encode()
+            status = "not ready" if problem else "ready"
+            body = f'{{"status": "{status}", "reason": "{problem}"}}\n'.encode()
             await _send(send, 503 if problem else 200, body, "application/json")
 
     async def _show_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:

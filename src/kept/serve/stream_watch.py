@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from kept.net.serving import GRANT, App, Receive, Scope, Send, describe_refusal, refuse
-from kept.serve.known_tokens import KnownTokens
+from kept.tokens import KnownTokens
 
 LOOK_S = 1.0
 """Time between two looks at the token of a stream that is silent."""

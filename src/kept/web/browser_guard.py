@@ -10,8 +10,6 @@ from __future__ import annotations
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-from kept.error_statuses import status_of
-from kept.errors import KeptError
 from kept.net.serving import GRANT, App, Receive, Scope, Send, describe_refusal, refuse
 from kept.web.web_access import WebAccess
 
@@ -80,11 +78,7 @@ class BrowserGuard:
             await send_text(send, 403, refusal)
             return
         cookie = read_cookie(headers.get(b"cookie", ""), self.cookie_name)
-        try:
-            grant = self.access.grant_of(cookie) if cookie else None
-        except KeptError as exc:  # nobody can say whether the token of the cookie still holds
-            await send_text(send, status_of(exc).http, f"{exc.message} {exc.hint}")
-            return
+        grant = self.access.grant_of(cookie) if cookie else None
         scope["kept.cookie"] = cookie if grant else ""
         if grant is not None:
             scope[GRANT] = grant

@@ -10,8 +10,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from kept.error_statuses import status_of
-from kept.errors import KeptError
 from kept.grants import Grant
 from kept.net.serving import Receive, Scope, Send, note_route
 from kept.web.page_templates import PageTemplates
@@ -55,12 +53,7 @@ class SignIn:
         not send the cookie with the redirect.
         """
         note_route(request.scope, "/open")
-        try:
-            key = request.query_params.get("key", "")
-            is_good = await anyio.to_thread.run_sync(self._access.take_link_key, key)
-        except KeptError as exc:
-            return await self._show(request, "away", status_of(exc).http)
-        if not is_good:
+        if not self._access.take_link_key(request.query_params.get("key", "")):
             if request.scope["kept.cookie"]:
                 return RedirectResponse("/", 303)
             return await self._show(request, "used")
@@ -74,10 +67,7 @@ class SignIn:
             if len(body) > _MOST_BYTES:
                 return await self._show(request, "wrong")
         fields = parse_qs(body.decode("utf-8", "replace"))
-        try:
-            grant = await self._access.find_grant("".join(fields.get("token", [])))
-        except KeptError as exc:
-            return await self._show(request, "away", status_of(exc).http)
+        grant = self._access.find_grant("".join(fields.get("token", [])))
         if grant is None:
             return await self._show(request, "wrong")
         if grant.person is not None or not grant.reaches(self._agent_id):

@@ -17,7 +17,6 @@ from kept.workspace.change_recorder import Author
 if TYPE_CHECKING:
     from kept.live import LiveIndex
     from kept.llm.base import ChatModel
-    from kept.responder.responder import Responder
     from kept.web.recall_run import RecallRun
     from kept.web.web_chat import WebChat
 
@@ -56,8 +55,6 @@ class Site:
         self.poll_s = POLL_S
         self.is_stopping: Callable[[], bool] = lambda: False
         """Returns whether the server is about to stop. Streams end then, and do not delay it."""
-        self.find_responder: Callable[[], Responder | None] = lambda: None
-        """Returns what answers messages over the inbox of a team, if the chat goes that way."""
         self._lock = threading.Lock()
         self._model = model
         self._remembered: dict[str, tuple[float, Any]] = {}

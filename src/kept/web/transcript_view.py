@@ -33,7 +33,6 @@ from kept.sessions.receipt_lines import is_receipt
 from kept.sessions.spoken import SHOWN_SPEAKERS
 from kept.sessions.transcript import Damage, TranscriptLine
 from kept.values import frozen
-from kept.web.inbox_chat import Exchange
 from kept.web.note_html import NoteSetting, render_note
 
 MOST_CHARS = 60_000
@@ -86,13 +85,6 @@ def view_lines(lines: Sequence[TranscriptLine]) -> list[TalkView]:
     calls = {block.id for line in lines for block in _blocks(line) if isinstance(block, ToolCall)}
     views = (_view(line, results, calls) for line in lines)
     return [view for view in views if view is not None]
-
-
-def view_exchange(number: int, exchange: Exchange) -> tuple[TalkView, ...]:
-    """Return what a page shows of a message and its reply whose transcript is elsewhere."""
-    messages = (Message.of("user", exchange.question), Message.of("assistant", exchange.reply))
-    views = (_view_message(number - at, message, exchange.when, {}, set()) for at, message in enumerate(messages))
-    return tuple(view for view in views if view is not None)
 
 
 def _blocks(line: TranscriptLine) -> Iterable[Any]:

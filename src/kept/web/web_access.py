@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
 from threading import Lock
 
 from kept.clock import Clock
-from kept.errors import KeptError
 from kept.grants import Grant, grant_of_settings
-from kept.net.serving import TokenGate, find_grant
+from kept.net.serving import TokenGate
 
 LINK_MINUTES = 15
 COOKIE_DAYS = 30
@@ -37,12 +35,9 @@ class WebAccess:
         token: str | None = None,
         gate: TokenGate | None = None,
         realm: str = "",
-        use_link: Callable[..., bool] | None = None,
     ) -> None:
-        """``gate`` has further tokens that open the pages. Cookies of one realm are not valid in another. ``use_link``
-        uses up a one-time link for all machines of a team."""
+        """``gate`` has further tokens that open the pages. Cookies of one realm are not valid in another."""
         self.key = key
-        self._use_link = use_link
         self._clock = clock
         self._token = token
         self._gate = gate
@@ -53,16 +48,18 @@ class WebAccess:
         self._lock = Lock()
 
     @property
+    def cookie_name(self) -> str:
+        """Name of the cookie of this agent's pages, the same at whichever port."""
+        return f"kept-{hmac.new(self.key, b'cookie', hashlib.sha256).hexdigest()[:12]}"
+
+    @property
     def has_token(self) -> bool:
         return bool(self._token) or self._gate is not None
 
     @property
     def takes_links(self) -> bool:
-        """True unless everybody needs a token, or nobody can say whether they do."""
-        try:
-            return self._gate is None or not self._gate.is_required
-        except KeptError:
-            return False
+        """True unless everybody needs a token."""
+        return self._gate is None or not self._gate.is_required
 
     # one-time links
 
@@ -73,16 +70,13 @@ class WebAccess:
     def take_link_key(self, key: str) -> bool:
         """Return whether a key opens the pages, and use it up.
 
-        A key from before this server started may have been used with the server before it, so it is not accepted. A
-        team remembers which keys were used.
+        A key from before this server started may have been used with the server before it, so it is not accepted.
         """
         body = self._unsealed("link", key)
         if body is None or not self.takes_links:
             return False
         issued_ms = int(body.partition(".")[0], 16)
         expires_ms = issued_ms + LINK_MINUTES * _MINUTE_MS
-        if self._use_link is not None:
-            return self._now_ms() < expires_ms and self._use_link(body, expires_ms=expires_ms)
         if not self._started_ms <= issued_ms <= self._now_ms() < expires_ms:
             return False
         with self._lock:
@@ -93,10 +87,10 @@ class WebAccess:
 
     # the token
 
-    async def find_grant(self, token: str) -> Grant | None:
+    def find_grant(self, token: str) -> Grant | None:
         """Return what a token allows. After ten wrong ones in a minute, the token of the settings is refused."""
         sent = token.strip().encode("utf-8", "replace")
-        if self._gate is not None and (grant := await find_grant(self._gate, sent)):
+        if self._gate is not None and (grant := self._gate.find(sent)):
             return grant
         now_ms = self._now_ms()
         with self._lock:

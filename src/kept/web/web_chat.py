@@ -1,8 +1,7 @@
 """The chat on the pages: an answer runs in the server, and browsers follow it.
 
 It continues if a tab is closed, and a tab that is opened meanwhile shows what there is of it. The conversation is the
-one of `kept chat`, or another one that a page names. In a team, the messages of `kept serve` go through its inbox
-instead (`InboxChat`), unless the conversation belongs to another channel, to which the reply would be sent.
+one of `kept chat`, or another one that a page names.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from kept.app import open_dispatcher, open_model
 from kept.errors import KeptError, UsageError
 from kept.llm.base import ChatModel
 from kept.responder.dispatcher import Dispatcher
-from kept.responder.local_conversation import DEFAULT_CONVERSATION, NAME, LocalConversation, find_conversation
-from kept.sessions.session_key import SessionKey
-from kept.web.inbox_chat import InboxChat
+from kept.responder.local_conversation import DEFAULT_CONVERSATION, LocalConversation
 from kept.web.running_answer import RunningAnswer
 from kept.web.site import Site
 
@@ -35,33 +32,15 @@ class WebChat:
         self._answers: dict[str, RunningAnswer] = {}
         """Answers that are being written, by the name of their conversation."""
         self._decisions: dict[str, asyncio.Future[bool]] = {}
-        self._inbox_chat: InboxChat | None = None
 
-    async def find_inbox(self, name: str = DEFAULT_CONVERSATION) -> tuple[InboxChat, SessionKey] | None:
-        """Return the chat over the inbox of the team and the key of the conversation there, if it goes that way."""
-        responder = self._site.find_responder()
-        if responder is None:
-            return None
-        key, pinned = await asyncio.to_thread(find_conversation, self._site.sessions, name)
-        if pinned is not None or key.channel != NAME:
-            return None
-        if self._inbox_chat is None or self._inbox_chat.responder is not responder:
-            self._inbox_chat = InboxChat(responder, self._site.memory.clock, lambda: self._site.is_stopping())
-        await responder.catch_up()  # the browser may come from another machine, and know more
-        return self._inbox_chat, key
-
-    async def find_answer(self, name: str = DEFAULT_CONVERSATION) -> RunningAnswer | None:
-        if shared := await self.find_inbox(name):
-            return shared[0].find_answer(shared[1])
+    def find_answer(self, name: str = DEFAULT_CONVERSATION) -> RunningAnswer | None:
         return self._answers.get(name)
 
-    async def ask(self, text: str, name: str = DEFAULT_CONVERSATION) -> RunningAnswer:
+    def ask(self, text: str, name: str = DEFAULT_CONVERSATION) -> RunningAnswer:
         """Begin to answer a message. Raise UsageError while another answer of the conversation is being written."""
         text = text.strip()
         if not text:
             raise UsageError("There is no message.", hint="Write one.")
-        if shared := await self.find_inbox(name):
-            return await shared[0].ask(shared[1], text)
         if name in self._answers:
             raise UsageError("An answer is being written.", hint="Wait for it, or stop it.")
         answer = self._answers[name] = RunningAnswer(text)
@@ -70,17 +49,11 @@ class WebChat:
 
     async def stop(self, name: str = DEFAULT_CONVERSATION) -> None:
         """Stop the answer of a conversation, if one is being written."""
-        if shared := await self.find_inbox(name):
-            await shared[0].stop(shared[1])
-            return
         if answer := self._answers.get(name):
             await _end(answer)
 
-    async def decide(self, approval_id: str, *, allow: bool, name: str = DEFAULT_CONVERSATION) -> None:
+    def decide(self, approval_id: str, *, allow: bool) -> None:
         """Decide about a tool call that the agent has asked for."""
-        if shared := await self.find_inbox(name):
-            await shared[0].decide(shared[1], approval_id, allow=allow)
-            return
         decision = self._decisions.get(approval_id)
         if decision is None or decision.done():
             raise UsageError("The agent no longer waits for this decision.")
@@ -90,8 +63,6 @@ class WebChat:
         """Stop all answers and end the model."""
         for answer in [*self._answers.values()]:
             await _end(answer)
-        if self._inbox_chat is not None:
-            self._inbox_chat.close()
         if self._dispatcher is not None:
             await self._dispatcher.close()
         if self._model is not None:

@@ -9,14 +9,11 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
 
-from kept.errors import SessionError
 from kept.responder.local_conversation import DEFAULT_CONVERSATION, find_conversation
 from kept.sessions.record import SessionRecord
-from kept.sessions.store import SessionStore
-from kept.web.inbox_chat import Exchange
 from kept.web.running_answer import RunningAnswer
 from kept.web.screens.conversations_screen import read_window
-from kept.web.transcript_view import TalkView, view_exchange, view_lines
+from kept.web.transcript_view import TalkView, view_lines
 from kept.web.visit import Page, Screen, Visit
 
 STREAM_TYPE = "application/x-ndjson"
@@ -26,10 +23,7 @@ _SHOWN_LINES = 60
 async def show_chat(visit: Visit) -> Response:
     name = _name(visit)
     record, views = await asyncio.to_thread(load_talk, visit, name)
-    answer = await visit.site.chat.find_answer(name)
-    if shared := await visit.site.chat.find_inbox(name):
-        chat, key = shared
-        views = await asyncio.to_thread(add_exchanges, visit.site.sessions, views, chat.exchanges(key))
+    answer = visit.site.chat.find_answer(name)
     model = visit.site.config.agent.model
     return await asyncio.to_thread(
         visit.render,
@@ -57,27 +51,10 @@ def load_talk(visit: Visit, name: str) -> tuple[SessionRecord | None, list[TalkV
     return record, list(view_lines(read_window(record, None).lines))[-_SHOWN_LINES:]
 
 
-def add_exchanges(sessions: SessionStore, views: list[TalkView], exchanges: list[Exchange]) -> list[TalkView]:
-    """Return the lines of this machine with those of other machines, whose transcripts are not here."""
-    foreign = [exchange for exchange in exchanges if not _has_session(sessions, exchange.session_id)]
-    times = [view.when for view in views if view.when is not None]
-    shown = [(exchange.when, view_exchange(-2 * at, exchange)) for at, exchange in enumerate(foreign, 1)]
-    earlier = [view for when, pair in shown if times and when <= times[-1] for view in pair]
-    later = [view for when, pair in shown if not times or when > times[-1] for view in pair]
-    return [*earlier, *views, *later][-_SHOWN_LINES:]
-
-
-def _has_session(sessions: SessionStore, session_id: str) -> bool:
-    try:
-        return sessions.get(session_id).id == session_id
-    except SessionError:
-        return False
-
-
 async def send_message(visit: Visit) -> Response:
     """Answer a message: as a stream of lines for our script, or else on the page once the answer is complete."""
     name = _name(visit)
-    answer = await visit.site.chat.ask(visit.form.get("text", "").replace("\r\n", "\n"), name)
+    answer = visit.site.chat.ask(visit.form.get("text", "").replace("\r\n", "\n"), name)
     if STREAM_TYPE in visit.request.headers.get("accept", ""):
         return StreamingResponse(_lines(visit, answer), media_type=STREAM_TYPE)
     problem = [event["text"] async for event in answer.follow(visit.site.is_stopping) if event["type"] == "error"]
@@ -86,7 +63,7 @@ async def send_message(visit: Visit) -> Response:
 
 async def follow_answer(visit: Visit) -> Response:
     """Stream the answer that is being written, from its beginning."""
-    answer = await visit.site.chat.find_answer(_name(visit))
+    answer = visit.site.chat.find_answer(_name(visit))
     return StreamingResponse(_lines(visit, answer), media_type=STREAM_TYPE) if answer else Response(status_code=204)
 
 
@@ -98,9 +75,8 @@ async def stop_answer(visit: Visit) -> Response:
 
 async def decide_call(visit: Visit) -> Response:
     """Allow or refuse a tool call that the agent asks for."""
-    name, allow = _name(visit), visit.form.get("decision") == "allow"
-    await visit.site.chat.decide(visit.form.get("id", ""), allow=allow, name=name)
-    return visit.redirect(_url(name))
+    visit.site.chat.decide(visit.form.get("id", ""), allow=visit.form.get("decision") == "allow")
+    return visit.redirect(_url(_name(visit)))
 
 
 async def _lines(visit: Visit, answer: RunningAnswer) -> AsyncIterator[bytes]:

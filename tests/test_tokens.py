@@ -8,9 +8,8 @@ import subprocess
 
 import pytest
 
-from kept.access_tokens.token_book import MAX_TOKENS, TokenBook, make_token
-from kept.access_tokens.token_file import TokenBookFile, TokenWatch
 from kept.errors import UsageError
+from kept.tokens import MAX_TOKENS, TokenBook, TokenBookFile, TokenWatch, make_token
 from tests.support.commands import KEPT
 
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
@@ -31,10 +30,10 @@ def test_a_token_is_shown_once_and_its_file_has_only_a_hash(kept, home):
     assert file.stat().st_mode & 0o777 == 0o600
     assert secret not in kept("token", "list", "--json").out + kept("token", "list").out
     watch = TokenWatch(str(home))
-    grant = watch.find(secret.encode(), dt.datetime.now(dt.UTC))
+    grant = watch.book().find_grant(secret.encode(), dt.datetime.now(dt.UTC))
     assert grant is not None
     assert (grant.name, grant.scopes) == ("ci", {"read", "review"})
-    assert watch.find(secret.encode(), dt.datetime.now(dt.UTC) + dt.timedelta(days=91)) is None
+    assert watch.book().find_grant(secret.encode(), dt.datetime.now(dt.UTC) + dt.timedelta(days=91)) is None
 
 
 @pytest.mark.parametrize(
@@ -60,12 +59,12 @@ def test_a_mistake_is_one_line_and_creates_no_token(kept, home, args, code):
 def test_a_running_process_sees_a_revocation_with_the_next_request(kept, home):
     secret = add(home).encode()
     watch = TokenWatch(str(home))
-    assert watch.find(secret, NOW)
+    assert watch.book().find_grant(secret, NOW)
     assert kept("token", "revoke", "ci").code == 0
-    assert watch.find(secret, NOW) is None
+    assert watch.book().find_grant(secret, NOW) is None
     again = add(home)  # the name is free again
-    assert watch.find(again.encode(), NOW)
-    assert watch.find(secret, NOW) is None
+    assert watch.book().find_grant(again.encode(), NOW)
+    assert watch.book().find_grant(secret, NOW) is None
     with pytest.raises(UsageError, match="already"):
         add(home)
 
@@ -79,12 +78,8 @@ def test_tokens_created_at_the_same_time_are_all_kept(home, environment):
     ]
     secrets = [process.communicate(timeout=60)[0].strip() for process in running]
     watch = TokenWatch(str(home))
-    assert [grant.name for secret in secrets if (grant := watch.find(secret, dt.datetime.now(dt.UTC)))] == [
-        "t0",
-        "t1",
-        "t2",
-        "t3",
-    ]
+    grants = [watch.book().find_grant(secret, dt.datetime.now(dt.UTC)) for secret in secrets]
+    assert [grant.name for grant in grants if grant] == ["t0", "t1", "t2", "t3"]
 
 
 @pytest.mark.parametrize(
@@ -126,16 +121,16 @@ def test_a_damaged_file_lets_nobody_in(home, damage):
     file = home / "tokens.json"
     file.write_bytes(damage(json.loads(file.read_bytes())))
     watch = TokenWatch(str(home))
-    assert watch.find(secret, NOW) is None
+    assert watch.book().find_grant(secret, NOW) is None
     assert watch.is_in_use  # so a server asks for a token
 
 
 def test_a_file_that_goes_away_lets_nobody_in(home):
     secret = add(home).encode()
     watch = TokenWatch(str(home))
-    assert watch.find(secret, NOW)
+    assert watch.book().find_grant(secret, NOW)
     (home / "tokens.json").unlink()
-    assert watch.find(secret, NOW) is None
+    assert watch.book().find_grant(secret, NOW) is None
     assert watch.is_in_use
     assert not TokenWatch(str(home / "elsewhere")).is_in_use
 
@@ -148,13 +143,3 @@ def test_a_full_book_makes_room_by_dropping_what_has_ended():
     assert (len(fuller.tokens), fuller.get("more")) == (MAX_TOKENS, token)
     with pytest.raises(UsageError, match="tokens already"):
         fuller.with_token(make_token("most", ("read",), NOW)[0], NOW)
-
-
-def test_a_token_for_a_workspace_names_one_that_an_agent_has(kept, home, workspace):
-    made = kept("token", "create", "here", "--scope", "read", "--for-workspace", workspace, "--json")
-    assert made.json["token"]["workspace"] == str(workspace)
-    assert json.loads((home / "tokens.json").read_text())["version"] == 2  # an older Kept would not know the limit
-    named = {"KEPT_MEMORY_SEARCH__STORE__WORKSPACE": "sales"}
-    assert kept("token", "create", "sales", "--scope", "read", "--for-workspace", "sales", env=named).code == 0
-    refused = kept("token", "create", "other", "--scope", "read", "--for-workspace", "elsewhere")
-    assert (refused.code, refused.err.count("\n"), str(workspace) in refused.err) == (2, 1, True)

@@ -1,6 +1,7 @@
-"""Tokens that `kept token` creates: hashed, with scopes, until they end or are revoked; and the form of their file.
+"""Tokens that `kept token` creates: hashed, with scopes, until they end or are revoked.
 
-A secret has 256 random bits, so its plain SHA-256 cannot be reversed, and needs no salt. Only the hash is stored.
+A secret has 256 random bits, so its plain SHA-256 cannot be reversed, and needs no salt. Only the hash is stored, in
+`tokens.json` of a home. A server looks at the file for every request, so a revoked token is refused at once.
 """
 
 from __future__ import annotations
@@ -9,29 +10,34 @@ import datetime as dt
 import hashlib
 import hmac
 import json
+import os
 import re
 import secrets
-from collections.abc import Iterable
+import threading
+import time
 from dataclasses import replace
 from typing import Any, get_args
 
-from kept.book_file import format_moment, parse_moment
-from kept.errors import TokenNotFound, UsageError
+from kept.book_file import BookFile, format_moment, parse_moment
+from kept.clock import Clock, utc_now
+from kept.errors import KeptError, TokenNotFound, UsageError
 from kept.grants import OF_A_PERSON, Grant, TokenScope
 from kept.limits import is_utf8, strict_json
+from kept.net.rate_limit import RateLimiter
 from kept.values import frozen
 
+TOKENS_FILE = "tokens.json"
 PREFIX = "kept_"
-VERSIONS = (1, 2)
-"""The second is for files with a token for a workspace. A Kept that does not know this limit refuses the file."""
+VERSION = 1
 MAX_TOKENS = 1_000
 _SECRET_BYTES = 32
-_MAX_NAME = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAX_TEXT = 300
 _MAX_SENT = 200
 """Bytes of the longest token that is compared."""
+_SETTLED_NS = 100_000_000
+"""A file that changed less than this ago may change again without another time stamp, and is read each time."""
 
 
 @frozen
@@ -48,7 +54,6 @@ class AccessToken:
     person: str | None = None
     expires: dt.datetime | None = None
     revoked: dt.datetime | None = None
-    workspace: str | None = None
 
     def state(self, now: dt.datetime) -> str:
         """Return "active", "expired" or "revoked"."""
@@ -58,7 +63,7 @@ class AccessToken:
 
     @property
     def grant(self) -> Grant:
-        return Grant(self.id, self.name, frozenset(self.scopes), self.agent, self.person, self.workspace)
+        return Grant(self.id, self.name, frozenset(self.scopes), self.agent, self.person)
 
 
 @frozen
@@ -105,26 +110,6 @@ class TokenBook:
             raise UsageError(f"There are {MAX_TOKENS:,} tokens already.", hint="Revoke some of them.")
         return TokenBook((*tokens, token))
 
-    def merge(self, others: Iterable[AccessToken], now: dt.datetime) -> TokenBook:
-        """Return the book with the tokens of another. One that either book has revoked is revoked. A name that an
-        active token has already is made longer."""
-        book = self
-        for token in others:
-            known = next((own for own in book.tokens if own.digest == token.digest), None)
-            if known is None:
-                ids = {own.id for own in book.tokens}
-                names = {own.name for own in book.tokens if own.state(now) == "active"}
-                longer = f"{token.name[: _MAX_NAME - 9]}-{token.digest[:8]}"
-                renamed = replace(
-                    token,
-                    id=secrets.token_hex(4) if token.id in ids else token.id,
-                    name=longer if token.name in names else token.name,
-                )
-                book = book.with_token(renamed, now)
-            elif token.revoked is not None:
-                book = book.revoke(known.id, token.revoked)
-        return book
-
     def revoke(self, reference: str, now: dt.datetime) -> TokenBook:
         token = self.get(reference)
         revoked = token if token.revoked else replace(token, revoked=now)
@@ -142,7 +127,6 @@ def make_token(
     *,
     agent: str | None = None,
     person: str | None = None,
-    workspace: str | None = None,
     expires: dt.datetime | None = None,
 ) -> tuple[AccessToken, str]:
     """Return a new token and its secret. Raise UsageError if they cannot be had together."""
@@ -166,7 +150,6 @@ def make_token(
         agent=agent,
         person=person,
         expires=expires,
-        workspace=workspace,
     )
     return token, secret
 
@@ -175,8 +158,7 @@ def make_token(
 
 
 def dump_tokens(book: TokenBook) -> bytes:
-    version = VERSIONS[any(token.workspace is not None for token in book.tokens)]
-    tree = {"version": version, "tokens": [token_fields(token) | {"digest": token.digest} for token in book.tokens]}
+    tree = {"version": VERSION, "tokens": [token_fields(token) | {"digest": token.digest} for token in book.tokens]}
     return json.dumps(tree, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
 
 
@@ -188,7 +170,6 @@ def token_fields(token: AccessToken) -> dict[str, Any]:
         "scopes": [*token.scopes],
         "agent": token.agent,
         "person": token.person,
-        "workspace": token.workspace,
         "created": format_moment(token.created),
         "expires": format_moment(token.expires),
         "revoked": format_moment(token.revoked),
@@ -201,7 +182,7 @@ def parse_tokens(raw: bytes) -> tuple[TokenBook, list[str]]:
         tree = strict_json.decode(raw.decode("utf-8"))
     except (ValueError, RecursionError):
         return TokenBook(), ["it is not JSON"]
-    if not isinstance(tree, dict) or tree.get("version") not in VERSIONS or not isinstance(tree.get("tokens"), list):
+    if not isinstance(tree, dict) or tree.get("version") != VERSION or not isinstance(tree.get("tokens"), list):
         return TokenBook(), ["it is not a list of tokens"]
     reasons: list[str] = []
     tokens: dict[str, AccessToken] = {}
@@ -234,7 +215,6 @@ def parse_token(fields: dict[str, Any]) -> AccessToken:
         person=_parse_word(fields["person"]),
         expires=parse_moment(fields["expires"]),
         revoked=parse_moment(fields["revoked"]),
-        workspace=_parse_word(fields.get("workspace")),
     )
 
 
@@ -245,3 +225,90 @@ def _parse_word(value: Any) -> str | None:
     if not isinstance(value, str) or not value or not is_utf8(value) or len(value) > _MAX_TEXT:
         raise ValueError("not a text")
     return value
+
+
+class TokenBookFile(BookFile[TokenBook]):
+    """File of the tokens of a home."""
+
+    def __init__(self, home: str) -> None:
+        super().__init__(
+            os.path.join(home, TOKENS_FILE),
+            empty=TokenBook,
+            parse=parse_tokens,
+            dump=dump_tokens,
+            purpose="changing the tokens",
+        )
+
+
+class TokenWatch:
+    """The tokens of a home as they are at this moment. Safe to share between threads."""
+
+    def __init__(self, home: str) -> None:
+        self._file = TokenBookFile(home)
+        self._lock = threading.Lock()
+        self._seen: tuple[int, ...] | None = None
+        self._book = TokenBook()
+        self._existed = False
+
+    @property
+    def is_in_use(self) -> bool:
+        """True once there is a file of tokens. If it goes away, nobody is let in instead of everybody."""
+        self.book()
+        return self._existed
+
+    def book(self) -> TokenBook:
+        """Return the tokens. None of them, if the file cannot be read."""
+        with self._lock:
+            try:
+                state = os.stat(self._file.path)
+            except FileNotFoundError:
+                self._seen, self._book = None, TokenBook()
+                return self._book
+            except OSError:
+                self._existed = True
+                return TokenBook()
+            self._existed = True
+            seen = (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+            if seen == self._seen:
+                return self._book
+            try:
+                self._book = self._file.read()
+            except KeptError:
+                self._seen = None
+                return TokenBook()
+            self._seen = seen if time.time_ns() - state.st_ctime_ns > _SETTLED_NS else None
+            return self._book
+
+
+class KnownTokens:
+    """The tokens of a home as a server checks them, and how often each may be used."""
+
+    def __init__(self, home: str, clock: Clock, limiter: RateLimiter, *, always: bool) -> None:
+        """``always`` is True if nobody is served without a token, even if there is none."""
+        self._watch = TokenWatch(home)
+        self._clock = clock
+        self._limiter = limiter
+        self._always = always
+
+    @property
+    def is_required(self) -> bool:
+        """True if nobody is served without a token."""
+        return self._always or self._watch.is_in_use
+
+    def find(self, sent: bytes) -> Grant | None:
+        return self._watch.book().find_grant(sent, utc_now(self._clock))
+
+    def find_by_id(self, token_id: str) -> Grant | None:
+        return self._watch.book().find_grant_by_id(token_id, utc_now(self._clock))
+
+    def wait_s(self, grant: Grant) -> float:
+        """Count a request. Return how long its sender has to wait, or 0 if it may go on."""
+        return self._limiter.take(grant.token_id or grant.name)
+
+    def holds(self, grant: Grant) -> bool:
+        """Return whether a token that let a request in still does."""
+        return not grant.token_id or self.find_by_id(grant.token_id) is not None
+
+    def count_active(self) -> int:
+        now = utc_now(self._clock)
+        return sum(token.state(now) == "active" for token in self._watch.book().tokens)
