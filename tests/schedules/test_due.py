@@ -12,7 +12,7 @@ from kept.config.schema import HeartbeatSettings
 from kept.errors import ConfigError, ScheduleInvalid, ScheduleNotFound
 from kept.schedules.due import find_wait_s, plan_due, read_heartbeat
 from kept.schedules.schedule_book import MAX_SCHEDULES, Schedule, ScheduleBook, ScheduleBookFile
-from kept.schedules.zones import find_local_zone, get_zone
+from kept.schedules.time_rule import find_local_zone, get_zone
 
 BERLIN = ZoneInfo("Europe/Berlin")
 CREATED = dt.datetime(2026, 3, 10, 12, 0, tzinfo=dt.UTC)

@@ -62,9 +62,8 @@ def add(options: Globals, when: str, text: str, to: str, timezone: str | None, a
     sends nothing.
     """
     from kept.responder.scheduler import target_key
-    from kept.schedules.plain_times import parse_rule
     from kept.schedules.schedule_book import MAX_TEXT_CHARS, Schedule
-    from kept.schedules.zones import find_local_zone, get_zone
+    from kept.schedules.time_rule import find_local_zone, get_zone, parse_rule
 
     config = options.load().config
     if not text.strip():
@@ -183,7 +182,7 @@ def _report(schedule: Schedule, text: str, *, as_json: bool) -> None:
 
 
 def _next_text(schedule: Schedule) -> str:
-    from kept.schedules.zones import get_zone
+    from kept.schedules.time_rule import get_zone
 
     if schedule.paused:
         return "paused"

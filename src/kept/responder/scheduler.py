@@ -25,7 +25,7 @@ from kept.responder.responder import Responder
 from kept.schedules.due import DueRun, find_wait_s, plan_due, read_heartbeat
 from kept.schedules.open_schedules import open_schedules
 from kept.schedules.schedule_book import Schedule, ScheduleBook
-from kept.schedules.zones import find_local_zone, get_zone
+from kept.schedules.time_rule import find_local_zone, get_zone
 from kept.sessions.entries import HEARTBEAT
 from kept.sessions.people import THREAD, thread_id
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key

@@ -1,8 +1,7 @@
 """Schedules: messages to the agent at set times. Rules are pure; the list is a file, or shared by a team.
 
-The responder runs what is due (`kept.responder.scheduler`): a schedule fires there.
-
-`due` decides what is due, by the rules of `time_rule`, which `plain_times` reads from plain words or cron fields, in
-the time zones of `zones`. `schedule_book` is the list in the file, `shared_schedules` the
-one in the database of a team (`open_schedules` opens either), and `schedule_state` its figures for `kept status`.
+The responder runs what is due (`kept.responder.scheduler`): a schedule fires there. `due` decides what is due, by the
+rules of `time_rule`, which reads them from plain words or cron fields. `schedule_book` is the list in the file,
+`shared_schedules` the one in the database of a team (`open_schedules` opens either), and `schedule_state` its figures
+for `kept status`.
 """

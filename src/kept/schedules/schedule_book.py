@@ -15,9 +15,7 @@ from typing import Any
 from kept.book_file import BookFile, format_moment, parse_moment
 from kept.errors import KeptError, ScheduleInvalid, ScheduleNotFound
 from kept.limits import is_utf8, strict_json
-from kept.schedules.plain_times import parse_rule
-from kept.schedules.time_rule import TimeRule
-from kept.schedules.zones import get_zone
+from kept.schedules.time_rule import TimeRule, get_zone, parse_rule
 from kept.values import frozen
 
 VERSION = 1

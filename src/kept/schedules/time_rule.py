@@ -1,36 +1,53 @@
 """Rules of when something happens: at times of the calendar, at intervals, or once. Pure.
 
-Times of the calendar are local, so "8:00" stays 8:00 when the clock changes. A time that the change skips is moved by
-the change; a time that happens twice counts once, unless the rule names no hour ("every 10 minutes"), which counts real
-time.
+A person writes them in plain words, or in the five fields of cron:
+
+every weekday 8:00 · every monday and friday at 7:30am · daily at 8:00 and 18:00 · every 30 minutes
+every month on the 1st at 9:00 · tomorrow 9:00 · in 2 hours · 2026-12-24 18:00 · 0 8 * * 1-5
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+import os
+import re
+from collections.abc import Mapping
 from typing import Protocol
 from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
 
 from kept.errors import ScheduleInvalid
 from kept.values import frozen
 
-_MAX_DAYS = 366 * 41
-"""Days to look through: 29 February falls on each day of the week at least once in forty years."""
-_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+EXAMPLES = "'every weekday 8:00', 'every 2 hours', 'tomorrow 9:30', '2026-12-24 18:00' or '0 8 * * 1-5'"
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_DAY_NAMES = {
+    **{day: str(number) for number, day in enumerate(_WEEKDAYS)},
+    **{"weekday": "1-5", "workday": "1-5", "weekend": "0,6", "day": "*", "daily": "*"},
+}
+_DAY_WORDS = re.compile(r"\b(sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|satur|sat)(?:day)?s?\b")
+_TIME = re.compile(
+    r"\b(?:at\s+)?(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s*(?P<half>[ap])\.?m\b\.?|\b(?:at\s+)?(?P<h24>\d{1,2}):(?P<m24>\d\d)\b"
+)
+_NAMED_TIMES = {"noon": "12:00", "midnight": "0:00"}
+_INTERVAL = re.compile(r"every\s+(?:(?P<count>\d{1,5})\s+)?(?P<unit>minute|min|hour|hr|day|week)s?")
+_AFTER = re.compile(r"in\s+(?:(?P<count>\d{1,5}|an?)\s+)(?P<unit>minute|min|hour|hr|day|week)s?")
+_ORDINAL = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)\b")
+_DATE = re.compile(r"(?:on\s+)?(?P<date>\d{4}-\d\d-\d\d)(?:\s+|t)(?P<rest>.+)")
+_RELATIVE = re.compile(r"(?P<day>today|tomorrow)\b\s*(?P<rest>.*)")
+_SECONDS = {"minute": 60, "min": 60, "hour": 3600, "hr": 3600, "day": 86_400, "week": 604_800}
+_MINUTES_A_DAY = 1440
+_MIN_INTERVAL_S = 60
 _SHORTCUTS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
     "@weekly": "0 0 * * 0",
     "@monthly": "0 0 1 * *",
     "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
 }
-_SUNDAY = 7
-_MIN_INTERVAL_S = 60
+_LOCAL_TIME = "/etc/localtime"
+_MARK = "zoneinfo/"
 
 
 class TimeRule(Protocol):
@@ -47,68 +64,37 @@ class TimeRule(Protocol):
 
 @frozen
 class CronRule:
-    """Rule of five fields, as in cron: minute, hour, day of the month, month, day of the week."""
+    """Rule of five fields, as in cron: minute, hour, day of the month, month, day of the week.
 
-    minutes: frozenset[int]
-    hours: frozenset[int]
-    days: frozenset[int]
-    months: frozenset[int]
-    weekdays: frozenset[int]
-    """0 is Sunday."""
+    Times are local, so "8:00" stays 8:00 when the clock changes. A time that the change skips is moved to its end; a
+    time that happens twice counts once, unless the rule names no hour ("every 10 minutes"), which counts real time.
+    """
+
+    fields: str
     zone: ZoneInfo
-    either_day: bool
-    """True if a date fits that has one of the days or one of the weekdays: both are named."""
-    names_hour: bool
 
     @classmethod
     def parse(cls, text: str, zone: ZoneInfo) -> CronRule:
         """Parse five fields, or a shortcut such as @daily. Raise ScheduleInvalid for anything else."""
-        fields = _SHORTCUTS.get(text.strip().lower(), text).split()
-        if len(fields) != len(_FIELDS):
+        rule = cls(_SHORTCUTS.get(text, text), zone)
+        if len(rule.fields.split()) != 5:
             raise ScheduleInvalid(f"'{text}' does not have the five fields of cron.")
-        minutes, hours, days, months, weekdays = (
-            _parse_field(field, *limits, names)
-            for field, limits, names in zip(fields, _FIELDS, ((), (), (), _MONTHS, _DAYS), strict=True)
-        )
-        weekdays = frozenset(day % _SUNDAY for day in weekdays)
-        either_day = not fields[2].startswith("*") and not fields[4].startswith("*")
-        rule = cls(minutes, hours, days, months, weekdays, zone, either_day, not fields[1].startswith("*"))
-        if rule.find_next(dt.datetime(2024, 1, 1, tzinfo=dt.UTC)) is None:
+        try:
+            first = rule.find_next(dt.datetime(2024, 1, 1, tzinfo=dt.UTC))
+        except CronSimError as exc:
+            raise ScheduleInvalid(f"'{text}' cannot be read as cron: {exc}.") from None
+        if first is None:
             raise ScheduleInvalid(f"'{text}' names a date that does not exist.")
         return rule
 
     def find_next(self, after: dt.datetime) -> dt.datetime | None:
-        for day in self._iter_days(after.astimezone(self.zone).date() - dt.timedelta(days=1), step=1):
-            later = [time for time in self._times_on(day) if time > after]
-            if later:
-                return min(later)
-        return None
+        times = CronSim(self.fields, after.astimezone(self.zone))
+        return next((time.astimezone(dt.UTC) for time in times if time > after), None)
 
     def find_last(self, until: dt.datetime) -> dt.datetime | None:
-        for day in self._iter_days(until.astimezone(self.zone).date() + dt.timedelta(days=1), step=-1):
-            earlier = [time for time in self._times_on(day) if time <= until]
-            if earlier:
-                return max(earlier)
-        return None
-
-    def _iter_days(self, first: dt.date, *, step: int) -> Iterator[dt.date]:
-        for number in range(_MAX_DAYS):
-            day = first + dt.timedelta(days=step * number)
-            if day.month in self.months and self._fits(day):
-                yield day
-
-    def _fits(self, day: dt.date) -> bool:
-        by_day, by_weekday = day.day in self.days, day.isoweekday() % _SUNDAY in self.weekdays
-        return by_day or by_weekday if self.either_day else by_day and by_weekday
-
-    def _times_on(self, day: dt.date) -> set[dt.datetime]:
-        folds = (0,) if self.names_hour else (0, 1)
-        return {
-            dt.datetime(day.year, day.month, day.day, hour, minute, tzinfo=self.zone, fold=fold).astimezone(dt.UTC)
-            for hour in self.hours
-            for minute in self.minutes
-            for fold in folds
-        }
+        # From an hour later: after the clock was put back, the local time is again before the one that counts.
+        times = CronSim(self.fields, (until + dt.timedelta(hours=1)).astimezone(self.zone), reverse=True)
+        return next((time.astimezone(dt.UTC) for time in times if time <= until), None)
 
 
 @frozen
@@ -138,34 +124,122 @@ class OnceRule:
         return self.at if self.at <= until else None
 
 
-def make_interval(begin: dt.datetime, every_s: int) -> IntervalRule:
-    if every_s < _MIN_INTERVAL_S:
-        raise ScheduleInvalid("An interval has at least one minute.")
-    return IntervalRule(begin.astimezone(dt.UTC), every_s)
+def parse_rule(text: str, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule:
+    """Parse a schedule; relative times count from ``now``. Raise ScheduleInvalid if it cannot be read."""
+    plain = " ".join(text.lower().split())
+    for word, time in _NAMED_TIMES.items():
+        plain = re.sub(rf"\b{word}\b", time, plain)
+    fields = plain.split()
+    is_cron = len(fields) == 5 and all(re.fullmatch(r"[\d*][\d*/,-]*", field) for field in fields[:3])
+    if is_cron or plain.startswith("@"):
+        return CronRule.parse(plain, zone)
+    rule = _parse_once(plain, zone, now) or _parse_interval(plain, zone, now) or _parse_calendar(plain, zone)
+    if rule is None:
+        raise ScheduleInvalid(f"'{text}' cannot be read as a schedule.", hint=f"Write it like {EXAMPLES}.")
+    return rule
 
 
-def make_once(at: dt.datetime) -> OnceRule:
+def _parse_once(text: str, zone: ZoneInfo, now: dt.datetime) -> TimeRule | None:
+    if match := _AFTER.fullmatch(text):
+        count = int(match["count"]) if match["count"].isdigit() else 1
+        return OnceRule((now + dt.timedelta(seconds=count * _SECONDS[match["unit"]])).astimezone(dt.UTC))
+    local = now.astimezone(zone)
+    if match := _RELATIVE.fullmatch(text):
+        day = local.date() + dt.timedelta(days=match["day"] == "tomorrow")
+    elif match := _DATE.fullmatch(text):
+        try:
+            day = dt.date.fromisoformat(match["date"])
+        except ValueError:
+            raise ScheduleInvalid(f"{match['date']} is not a date.") from None
+    else:
+        return None
+    times, rest = _take_times(match["rest"])
+    if len(times) != 1 or rest:
+        return None
+    at = dt.datetime(day.year, day.month, day.day, *times[0], tzinfo=zone)
+    if at <= now:
+        raise ScheduleInvalid(f"{at:%Y-%m-%d %H:%M} is in the past.")
     return OnceRule(at.astimezone(dt.UTC))
 
 
-def _parse_field(text: str, name: str, low: int, high: int, words: Iterable[str]) -> frozenset[int]:
-    """Return the numbers that a field of cron names: 5, 1-5, */15, 1-31/2, MON, and lists of these."""
-    numbers = {word: number for number, word in enumerate(words, 1 if low else 0)}
-    values: set[int] = set()
-    for item in text.lower().split(","):
-        span, slash, step_text = item.partition("/")
-        first_text, dash, last_text = span.partition("-")
+def _parse_interval(text: str, zone: ZoneInfo, now: dt.datetime) -> TimeRule | None:
+    match = {"hourly": _INTERVAL.fullmatch("every hour")}.get(text) or _INTERVAL.fullmatch(text)
+    if match is None or (match["unit"] in ("day", "week") and match["count"] is None):
+        return None
+    every_s = int(match["count"] or 1) * _SECONDS[match["unit"]]
+    minutes = every_s // 60
+    # Intervals that divide an hour or a day are aligned to the clock: every 30 minutes is at :00 and :30.
+    if minutes and 60 % minutes == 0:
+        return CronRule.parse(f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *", zone)
+    if minutes and minutes % 60 == 0 and _MINUTES_A_DAY % minutes == 0 and minutes < _MINUTES_A_DAY:
+        return CronRule.parse(f"0 */{minutes // 60} * * *", zone)
+    if every_s < _MIN_INTERVAL_S:
+        raise ScheduleInvalid("An interval has at least one minute.")
+    return IntervalRule(now.astimezone(dt.UTC), every_s)
+
+
+def _parse_calendar(text: str, zone: ZoneInfo) -> TimeRule | None:
+    times, rest = _take_times(text)
+    if not times:
+        return None
+    rest = _DAY_WORDS.sub(lambda match: match[1][:3], rest)
+    days = _ORDINAL.findall(rest)
+    words = re.findall(r"[a-z]+|\d+", _ORDINAL.sub(" ", rest))
+    weekdays: list[str] = []
+    for word in words:
+        name = word.rstrip("s") if word not in _WEEKDAYS else word
+        if name in _DAY_NAMES:
+            weekdays.append(_DAY_NAMES[name])
+        elif word not in ("every", "each", "on", "and", "at", "the", "of", "month", "monthly"):
+            return None
+    if bool(days) == bool(weekdays):
+        return None
+    minutes = sorted({minute for _, minute in times})
+    if len(minutes) > 1:
+        raise ScheduleInvalid("All times of one schedule must have the same minute.", hint="Add a schedule for each.")
+    hours = ",".join(str(hour) for hour, _ in times)
+    return CronRule.parse(f"{minutes[0]} {hours} {','.join(days) or '*'} * {','.join(weekdays) or '*'}", zone)
+
+
+def _take_times(text: str) -> tuple[list[tuple[int, int]], str]:
+    """Return the times of day in a text as hour and minute, and the rest of the text."""
+    times = []
+    for match in _TIME.finditer(text):
+        hour, minute = int(match["hour"] or match["h24"]), int(match["minute"] or match["m24"] or 0)
+        if match["half"]:
+            if not 1 <= hour <= 12:
+                raise ScheduleInvalid(f"'{match[0].strip()}' is not a time of day.")
+            hour = hour % 12 + (12 if match["half"] == "p" else 0)
+        if hour > 23 or minute > 59:
+            raise ScheduleInvalid(f"'{match[0].strip()}' is not a time of day.")
+        times.append((hour, minute))
+    return times, " ".join(_TIME.sub(" ", text).split())
+
+
+# time zones
+
+
+def get_zone(name: str) -> ZoneInfo:
+    """Return the time zone of a name such as Europe/Berlin. Raise ScheduleInvalid if there is none."""
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):
+        raise ScheduleInvalid(
+            f"There is no time zone '{name[:60]}'.", hint="Name one such as Europe/Berlin, Asia/Bangkok or UTC."
+        ) from None
+
+
+def find_local_zone(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the name of this machine's time zone. Raise ScheduleInvalid if it has none."""
+    names = [environ.get("TZ", "").removeprefix(":")]
+    target = os.path.realpath(_LOCAL_TIME)
+    if _MARK in target:
+        names.append(target.rpartition(_MARK)[2])
+    for name in filter(None, names):
         try:
-            step = int(step_text) if slash else 1
-            if span == "*":
-                first, last = low, high
-            else:
-                first = numbers.get(first_text, -1) if first_text in numbers else int(first_text)
-                last = (numbers[last_text] if last_text in numbers else int(last_text)) if dash else first
-                last = high if slash and not dash else last
-        except ValueError:
-            raise ScheduleInvalid(f"'{item}' is not a {name}.") from None
-        if not low <= first <= last <= high or step < 1:
-            raise ScheduleInvalid(f"'{item}' is not a {name}: it is from {low} to {high}.")
-        values.update(range(first, last + 1, step))
-    return frozenset(values)
+            return get_zone(name).key
+        except ScheduleInvalid:
+            continue
+    if not os.path.exists(_LOCAL_TIME) and os.name == "posix":
+        return "UTC"
+    raise ScheduleInvalid("The time zone of this machine has no name.", hint="Give one: --timezone Europe/Berlin.")
