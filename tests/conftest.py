@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,10 +17,6 @@ from kept.testing import FakeEmbedder
 from tests.support.commands import Outcome, run_kept
 from tests.support.fake_time import FakePace
 from tests.support.workspaces import open_memory
-
-if TYPE_CHECKING:
-    from tests.support.postgres_server import PostgresServer
-    from tests.support.teams import Team
 
 # A run is the same today and tomorrow; `--hypothesis-profile=explore` looks for what nobody has thought of yet.
 settings.register_profile("kept", deadline=None, max_examples=100, derandomize=True, database=None)
@@ -111,52 +107,3 @@ def time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]
     yield use
     monkeypatch.undo()
     time.tzset()
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """Start PostgreSQL, once for all workers of a run."""
-    from tests.support.postgres_server import PostgresServer  # most tests need no database
-
-    server = PostgresServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def team(
-    postgres_server: PostgresServer, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Team]:
-    """Give a test a schema of its own, and name it in the environment."""
-    from tests.support.teams import Team
-
-    team = Team(postgres_server)
-    for name, value in team.environment.items():
-        monkeypatch.setenv(name, value)
-        environment[name] = value
-    yield team
-    team.close()
-
-
-@pytest.fixture(scope="session")
-def shared_team(postgres_server: PostgresServer) -> Iterator[Team]:
-    """Give all tests of a worker one schema. Those with the fixture `store` find its tables empty."""
-    from tests.support.teams import Team
-
-    team = Team(postgres_server)
-    yield team
-    team.close()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest) -> str:
-    """Run a test on each store of the index."""
-    if request.param == "postgres":
-        team: Team = request.getfixturevalue("shared_team")
-        monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
-        environment: dict[str, str] = request.getfixturevalue("environment")
-        team.clear()
-        for name, value in team.environment.items():
-            monkeypatch.setenv(name, value)
-            environment[name] = value
-    return str(request.param)

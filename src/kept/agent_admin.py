@@ -1,8 +1,7 @@
 """Lists the agents of a home, and removes one.
 
 A removed agent loses its entry in the settings, and its conversations move to HOME/removed-agents. Its notes stay where
-they are. In the database of a team, the index of its notes goes; messages, schedules and usage, which other machines
-may share, go only if the agent is purged.
+they are.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from kept.config import Config, LoadedConfig
+from kept.config import LoadedConfig
 from kept.config.agents import settings_by_agent
 from kept.config.layers import MAIN_AGENT, default_workspace, is_same_folder
 from kept.durable import make_private_folder, sync_folder
@@ -18,7 +17,6 @@ from kept.errors import UsageError, WorkspaceError
 from kept.sessions.transcript_paths import iter_all_transcripts
 from kept.settings_change import remove_agent_entry
 from kept.values import frozen
-from kept.wording import plural
 from kept.workspace.scan import scan_workspace
 from kept.workspace.workspace import Workspace
 
@@ -98,31 +96,6 @@ def require_removable(loaded: LoadedConfig) -> None:
         raise WorkspaceError(
             f"Process {process} is using the agent '{config.agent_id}'.", hint="Stop it first; nothing was changed."
         )
-    if config.memory_search.store.is_shared:
-        _require_no_gateway(config)
-
-
-def _require_no_gateway(config: Config) -> None:
-    from kept.postgres.agent_rows import find_gateway
-    from kept.postgres.open_database import open_database
-
-    if process := find_gateway(open_database(config.memory_search.store), config.agent_id):
-        raise WorkspaceError(
-            f"The gateway {process} answers messages of the agent '{config.agent_id}'.",
-            hint="Stop it first; nothing was changed.",
-        )
-
-
-def plan_row_deletion(config: Config) -> list[str]:
-    """Return what purging an agent deletes from the database of the team, as texts for people."""
-    store = config.memory_search.store
-    if not store.is_shared:
-        return []
-    from kept.postgres.agent_rows import count_rows
-    from kept.postgres.open_database import open_database
-
-    rows = count_rows(open_database(store), config.agent_id)
-    return [f"postgresql:{store.schema}: {plural(rows, 'row')} of the agent {config.agent_id}"] if rows else []
 
 
 def plan_deletion(loaded: LoadedConfig) -> list[str]:
@@ -149,43 +122,13 @@ def remove_agent(loaded: LoadedConfig, *, purge: bool) -> AgentRemoval:
     config = loaded.config
     own = settings_by_agent(loaded)[config.agent_id].config
     deleted = plan_deletion(loaded) if purge else []
-    rows = plan_row_deletion(own) if purge else []
-    _clear_database(own, purge=purge)  # first: if it cannot be reached, nothing is changed
-    _remove_shared_rows(loaded)
     remove_agent_entry(loaded)
     kept_folders = [folder for folder in (own.workspace,) if os.path.isdir(folder) and folder not in deleted]
     if not purge and os.path.isdir(config.paths.folder):
         kept_folders.append(_set_aside(config.home, config.agent_id))
     for folder in deleted:
         shutil.rmtree(folder)
-    return AgentRemoval(config.agent_id, tuple(kept_folders), (*deleted, *rows))
-
-
-def _clear_database(config: Config, *, purge: bool) -> None:
-    """Delete the index of an agent's notes, unless other machines use it too, and with ``purge`` all of its rows."""
-    store = config.memory_search.store
-    if not store.is_shared:
-        return
-    from kept.postgres.agent_rows import purge_rows
-    from kept.postgres.open_database import open_database
-    from kept.store.postgres.index import remove_index
-    from kept.store.postgres.workspace_name import name_workspace
-
-    database = open_database(store)
-    if not store.workspace:
-        remove_index(database, name_workspace(config, config.workspace))
-    if purge:
-        purge_rows(database, config.agent_id)
-
-
-def _remove_shared_rows(loaded: LoadedConfig) -> None:
-    """Remove the agent's sessions on this machine from the list of the team. Raise StoreError, before anything else."""
-    config = loaded.config
-    if config.memory_search.store.is_shared:
-        from kept.sessions.catalogue import Catalogue
-        from kept.sessions.shared_catalogue import SharedCatalogue
-
-        SharedCatalogue(config, Catalogue(config.paths.catalogue, config.paths.sessions)).remove_all()
+    return AgentRemoval(config.agent_id, tuple(kept_folders), tuple(deleted))
 
 
 def _set_aside(home: str, name: str) -> str:

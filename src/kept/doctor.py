@@ -169,8 +169,6 @@ def _make_private(memory: Memory) -> None:
 
 
 def _integrity(memory: Memory) -> Iterator[Check]:
-    if outage := memory.index_service.find_outage():
-        yield Check("database", False, outage)
     with memory.index_service.inspecting() as (index, _):
         findings = index.find_damage()
         size, checks, why_read_only = index.size_bytes(), index.describe_checks(), index.why_read_only
@@ -205,9 +203,6 @@ def _freshness(memory: Memory) -> Iterator[Check]:
 
 def _machine(memory: Memory) -> Iterator[Check]:
     """Report an index in a folder that is synchronised: SQLite files that two machines write get damaged."""
-    if memory.settings.store.is_shared:
-        yield Check("machine", True, "the index is in the database of the team")
-        return
     path = os.path.realpath(memory.index_service.path)
     folder = find_synchronised(path, workspace=memory.workspace.root)
     if folder:

@@ -420,12 +420,7 @@ class Memory(EarlierNames):
     def _make_service(self) -> IndexService:
         from kept.indexing.service import IndexService
 
-        service_class = IndexService
-        if self.config.memory_search.store.has_replica:
-            from kept.indexing.replica import ReplicatedIndexService
-
-            service_class = ReplicatedIndexService
-        return service_class(
+        return IndexService(
             self.config,
             self.workspace,
             self.clock,

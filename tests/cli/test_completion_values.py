@@ -14,7 +14,7 @@ from tests.support.files import tree_of, write_file
 
 
 @pytest.fixture
-def session(store, home, workspace, kept) -> str:
+def session(home, workspace, kept) -> str:
     write_file(workspace / "MEMORY.md", "# Memory\n\n- Ada keeps the #light/house.\n")
     write_file(workspace / "memory/my ideas.md", "Bees. #work\n")
     write_file(workspace / "memory/it's $5 (x).md", "Money.\n")
@@ -92,13 +92,6 @@ def test_completing_changes_nothing_and_needs_nothing(kept, complete, home, work
     assert (ended.code, ended.out.strip(), ended.err, nowhere.exists()) == (0, "", "", False)
     write_file(home / "config.yaml", "broken: [\n")
     assert (kept(env=env).code, kept(env=env).err) == (0, "")
-
-
-def test_a_database_that_does_not_answer_offers_nothing(team, kept):
-    env = {"_KEPT_COMPLETE": "zsh_complete", "COMP_WORDS": "kept get M", "COMP_CWORD": "2"}
-    url = team.server.url.replace("host=", "host=/no")
-    ended = kept(env={**env, "KEPT_MEMORY_SEARCH__STORE__URL": url})
-    assert (ended.code, ended.out.strip(), ended.err) == (0, "", "")
 
 
 def test_notes_of_another_workspace_are_not_offered(kept, complete, tmp_path):

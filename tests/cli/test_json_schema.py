@@ -161,7 +161,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("models remove", ["models", "remove", "bge-small-en"]),
         ("providers", ["providers"]),
         ("providers test", ["providers", "test"]),
-        ("store status", ["store", "status"]),
         ("config show", ["config", "show"]),
         ("config explain", ["config", "explain"]),
         ("config get", ["config", "get", "query"]),
@@ -203,12 +202,6 @@ def test_the_output_of_every_command_fits_its_schema(kept, session, tmp_path):
     checked = {
         "watch",
         "models pull",
-        "store copy",
-        "store drop",
-        "store grant",
-        "store init",
-        "store migrate",
-        "store revoke",
     }  # the tests of those commands check it
     for name, args in runs(session, tmp_path):
         ended = kept(*args, "--json")

@@ -15,8 +15,6 @@ from kept.testing import FrozenClock
 from kept.tools.tool_definitions import get_tool
 from tests.support.workspaces import open_memory, paths, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-
 MONDAY = dt.datetime(2026, 11, 16, 3, 41)
 
 

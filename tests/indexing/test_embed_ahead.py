@@ -19,8 +19,6 @@ from tests.support.embedding_models import write_folder
 from tests.support.file_servers import catalogue_model, files_of
 from tests.support.files import write_file
 
-pytestmark = pytest.mark.usefixtures("store")
-
 TEXTS = ["the cat sat on the mat", "bread in the oven", "the king and the queen", "money in the bank"]
 
 
@@ -104,15 +102,3 @@ def test_a_process_with_older_settings_follows_the_switch(tiny, services, worksp
     later = services("wordllama")
     assert later.sync().rebuilt
     assert search(new, "cat").model == "wordllama-l2-256"
-
-
-@pytest.mark.parametrize("store", ["postgres"], indirect=True)  # a file has the cache of one workspace
-def test_what_other_workspaces_of_a_team_have_cached_takes_no_room(tiny, services, shared_team):
-    from kept.store.postgres.index import PostgresIndex
-
-    other = PostgresIndex(shared_team.database, "another workspace")
-    with other.writing():
-        other.cache.put("model", [(bytes([number]), bytes(16)) for number in range(10)], now_s=1)
-    service = services("tiny", **{"memory_search.cache.max_entries": 10})
-    assert embed_ahead(service) == len(TEXTS)
-    assert service.status().cache_max_entries == 20

@@ -37,7 +37,7 @@ def test_the_time_that_a_heading_begins_with(title, time):
     assert parse_entry_time(title) == time
 
 
-def test_an_entry_of_a_daily_note_is_from_the_time_of_its_heading(store, tmp_path):
+def test_an_entry_of_a_daily_note_is_from_the_time_of_its_heading(tmp_path):
     write_note(tmp_path / "workspace", "memory/2026-03-14.md", DAY)
     write_note(tmp_path / "workspace", "memory/ferry.md", "# Ferry\n\n## 15:09\n\nThe otter ferry.\n")
     with open_memory(tmp_path, clock=FrozenClock(NOW)) as memory:
@@ -47,14 +47,14 @@ def test_an_entry_of_a_daily_note_is_from_the_time_of_its_heading(store, tmp_pat
         assert found(memory, "heron otter", until="2026-03-14T10:00", path=path) == [(path, 1, "2026-03-14 09:05")]
 
 
-def test_a_fact_added_a_moment_ago_is_from_the_last_two_hours(store, tmp_path):
+def test_a_fact_added_a_moment_ago_is_from_the_last_two_hours(tmp_path):
     with open_memory(tmp_path, clock=FrozenClock(NOW)) as memory:
         memory.add("fresh fact: otter")
         assert len(memory.search("otter", since="2h")) == 1
         assert len(memory.search("otter", until="2026-03-14T00:30")) == 0
 
 
-def test_created_is_the_time_of_a_note_and_stays_when_its_file_is_touched(store, tmp_path):
+def test_created_is_the_time_of_a_note_and_stays_when_its_file_is_touched(tmp_path):
     dated = write_note(tmp_path / "workspace", "memory/a.md", "---\ncreated: 2026-01-15\n---\n\nThe heron.\n")
     plain = write_note(tmp_path / "workspace", "memory/b.md", "The otter.\n")
     with open_memory(tmp_path, clock=FrozenClock(NOW)) as memory:
@@ -66,7 +66,7 @@ def test_created_is_the_time_of_a_note_and_stays_when_its_file_is_touched(store,
             assert memory.search("otter").hits[0].timestamp == touched
 
 
-def test_an_entry_keeps_its_time_when_its_file_is_touched(store, tmp_path):
+def test_an_entry_keeps_its_time_when_its_file_is_touched(tmp_path):
     path = write_note(tmp_path / "workspace", "memory/2026-03-14.md", DAY)
     with open_memory(tmp_path, clock=FrozenClock(NOW)) as memory:
         memory.sync()

@@ -15,9 +15,6 @@ from kept.records import Problem
 from kept.testing import FakeEmbedder
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-SQLITE_ONLY = pytest.mark.parametrize("store", ["sqlite"], indirect=True)
-
 SECTIONS = "# Zoo\n\n## Penguins\n\nFed at noon.\n\n## Lions\n\nFed at dusk.\n"
 
 
@@ -55,7 +52,6 @@ def test_a_heading_that_changes_above_a_passage_is_found_above_it(tmp_path):
         assert memory.search("fed at dusk").hits[0].heading == "Farm > Lions"
 
 
-@SQLITE_ONLY
 def test_an_index_of_an_older_schema_is_replaced_and_its_embeddings_are_used(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     embedder = FakeEmbedder()
@@ -98,7 +94,6 @@ def test_editing_one_section_embeds_only_that_section(tmp_path):
         assert embedder.texts == ["Zoo > Lions\n\nFed at dawn."]
 
 
-@SQLITE_ONLY
 def test_an_unchanged_workspace_costs_nothing(tmp_path):
     workspace = tmp_path / "workspace"
     for number in range(5):
@@ -258,7 +253,6 @@ def test_force_builds_anew_from_the_cache(tmp_path):
         assert [hit.citation for hit in memory.search("lions dusk").hits] == [hit.citation for hit in before]
 
 
-@SQLITE_ONLY
 def test_the_cache_forgets_what_was_used_longest_ago(tmp_path):
     workspace = tmp_path / "workspace"
     for number in range(6):
@@ -294,7 +288,6 @@ def test_two_workspaces_of_one_home_never_mix(tmp_path):
         assert first.status().index_path != second.status().index_path
 
 
-@SQLITE_ONLY
 def test_an_agent_has_an_index_of_its_own(tmp_path):
     write_note(tmp_path / "workspace", "memory/x.md", "The parrot is green.\n")
     with open_memory(tmp_path, agent="research") as memory:

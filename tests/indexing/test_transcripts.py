@@ -38,8 +38,6 @@ from tests.support.index_dump import dump_index
 from tests.support.read_counter import ReadCounter
 from tests.support.workspaces import index_path, open_memory, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-
 KEY = "sk-proj-abcDEF1234567890abcdefGHIJ"
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 

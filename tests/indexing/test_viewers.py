@@ -13,8 +13,6 @@ from kept.sessions.entries import Message
 from kept.tools.toolbox import Toolbox
 from tests.support.workspaces import open_memory, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-
 SECRET = "The vault combination is heliotrope."
 LINKS = {"session.identity_links": {"ada": ["telegram:5054", "http:ada"]}}
 

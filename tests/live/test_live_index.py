@@ -19,13 +19,12 @@ from kept.testing import FakeEmbedder
 from tests.support.waiting import wait_until
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
-ON_SQLITE = pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 """For what is about the file of the index."""
 QUICK = {"memory_search.sync.watch_debounce_ms": 60}
 
 
 @pytest.fixture
-def workspace(store, tmp_path):
+def workspace(tmp_path):
     folder = tmp_path / "workspace"
     write_note(folder, "memory/a.md", "The parrot is green.\n")
     return folder
@@ -171,7 +170,6 @@ def test_a_note_that_is_written_slowly_is_in_the_index_when_it_is_done(live, sea
     search_until(search, "walrus", ["memory/slow.md"])
 
 
-@ON_SQLITE
 def test_thousands_of_changes_at_once_are_all_taken_in(live, search, workspace):
     index = live()
     for number in range(2_000):
@@ -218,7 +216,6 @@ def test_a_link_inside_the_workspace_leads_the_watcher_nowhere(live, workspace, 
     assert index.state().last_change == "memory/c.md"
 
 
-@ON_SQLITE
 def test_an_index_that_is_deleted_is_made_again_with_the_next_change(live, workspace, tmp_path):
     index = live()
     for file in (tmp_path / "home/agents/main").glob("index.sqlite*"):
@@ -312,7 +309,6 @@ def test_without_the_package_that_watches_folders_are_looked_at_and_it_is_named(
     assert any("kept[watch]" in event.message for event in _drain(events))
 
 
-@ON_SQLITE
 def test_a_sync_that_fails_is_told_and_tried_again(live, search, workspace, tmp_path):
     index = live(timing=LiveTiming(retry_s=(0.1,)))
     file = index_path(tmp_path)

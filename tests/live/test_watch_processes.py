@@ -68,7 +68,7 @@ class Watcher:
 
 
 @pytest.fixture
-def watch(store, tmp_path):
+def watch(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     started = []
 
@@ -138,7 +138,7 @@ def test_without_a_workspace_it_refuses_at_once(tmp_path):
     assert ended.stderr.count("\n") == 1
 
 
-def test_on_a_terminal_a_line_shows_what_is_going_on(store, tmp_path):
+def test_on_a_terminal_a_line_shows_what_is_going_on(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     with on_a_terminal(tmp_path, *DEBOUNCE, "watch") as (until, process):
         until("1 file indexed")

@@ -178,7 +178,7 @@ DEEDS = ("repaired", "painted", "borrowed", "measured", "polished", "packed", "s
 
 
 @pytest.fixture(params=["local", "none"])
-def notes(store, request, tmp_path):
+def notes(request, tmp_path):
     """Two hundred notes, each of one thing that was done to another."""
     for at in range(200):
         topic, deed = TOPICS[at % 10], DEEDS[at // 10 % 10]
@@ -206,7 +206,7 @@ def test_words_of_the_notes_thrown_together_find_only_weak_hits(notes):
     assert {dropped.reason for dropped in refused.dropped} == {"below min_score"}
 
 
-def test_a_word_of_an_unspaced_script_is_found_in_a_question(store, tmp_path):
+def test_a_word_of_an_unspaced_script_is_found_in_a_question(tmp_path):
     for at, text in enumerate(("备用钥匙挂在门后", "会议改到星期五", "打印机没有纸")):
         write_note(tmp_path / "workspace", f"memory/{at}.md", text + "\n")
     with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
@@ -226,7 +226,7 @@ def test_what_is_compared_with_the_threshold_is_what_bench_says(notes):
         assert hit.path in {other.path for other in again}
 
 
-def test_one_of_two_words_finds_what_there_is_but_one_of_many_does_not(store, tmp_path):
+def test_one_of_two_words_finds_what_there_is_but_one_of_many_does_not(tmp_path):
     workspace = tmp_path / "workspace"
     for at in range(300):
         write_note(
@@ -268,7 +268,7 @@ NONSENSE = (
 
 
 @pytest.fixture(params=["local", "none"])
-def vault(store, request, tmp_path):
+def vault(request, tmp_path):
     """Notes in five languages."""
     for language, texts in NOTES.items():
         for at, text in enumerate(texts):

@@ -139,7 +139,7 @@ def test_a_neighbour_outside_the_time_asked_for_is_not_shown():
     assert rows(windows_over(chunks, filters=Filter(since_ms=15, until_ms=25)), 3) == [3]
 
 
-def test_what_is_shown_is_exactly_the_lines_that_are_cited(store, tmp_path):
+def test_what_is_shown_is_exactly_the_lines_that_are_cited(tmp_path):
     with SessionStore.open(home=tmp_path / "home", clock=FrozenClock(NOW)) as store, open_memory(tmp_path) as memory:
         session = store.get_or_create("telegram", "5054")
         texts = [f"Remark {at} about the weather in town{at}. " + "So it was. " * (at % 5) for at in range(60)]
@@ -160,7 +160,7 @@ def test_what_is_shown_is_exactly_the_lines_that_are_cited(store, tmp_path):
         assert {dropped.reason for dropped in result.dropped} & {"shown with a better hit", "beyond max_results"}
 
 
-def test_messages_that_fit_much_less_do_not_push_out_one_that_nearly_repeats_the_best(store, tmp_path):
+def test_messages_that_fit_much_less_do_not_push_out_one_that_nearly_repeats_the_best(tmp_path):
     same = "The green parrot sits on the fence near the old barn every single morning before the others wake up"
     others = [f"A green parrot {place}" for place in ("in Bern ate seeds", "left for an attic", "of a cousin sings")]
     with SessionStore.open(home=tmp_path / "home", clock=FrozenClock(NOW)) as store:
@@ -177,7 +177,7 @@ def test_messages_that_fit_much_less_do_not_push_out_one_that_nearly_repeats_the
 # small data
 
 
-def test_three_notes_answer_what_they_can_and_nothing_else(store, tmp_path):
+def test_three_notes_answer_what_they_can_and_nothing_else(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/a.md", "# Router\n\nThe router's password is on the sticker below it.\n")
     write_note(workspace, "memory/b.md", "# Bread\n\nLet the dough rest for a night in the fridge.\n")

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from tests.support.workspaces import open_memory, paths, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-
 WORDS = (
     "red door key house garden water port staging server night bread oven river bank run runs running the of and "
     "backup restic deploy token user name order cutoff green open closed list file type café über straße 北京 大学 모델"

@@ -17,8 +17,6 @@ from kept.words.segment import fold
 from kept.words.stopwords import ENGLISH
 from tests.support.workspaces import open_memory, paths, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-
 WORDS_ONLY = {"memory_search.provider": "none"}
 NOTES = {
     "zone": "Timezone is Europe/Zurich.",

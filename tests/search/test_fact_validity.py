@@ -9,8 +9,6 @@ import pytest
 from kept.testing import FrozenClock
 from tests.support.files import write_file
 
-pytestmark = pytest.mark.usefixtures("store")
-
 START = dt.datetime(2025, 1, 10, 12).astimezone()
 BY_WORDS = {"memory_search.provider": "none"}
 BY_MEANING = {"memory_search.provider": "local"}

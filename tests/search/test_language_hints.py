@@ -12,7 +12,7 @@ HINT = "kept models pull multilingual"
 
 
 @pytest.fixture
-def memory(store, tmp_path):
+def memory(tmp_path):
     write_note(tmp_path / "workspace", "memory/health.md", "The dentist appointment is on Friday at nine.\n")
     write_note(tmp_path / "workspace", "memory/house.md", "The roof was repaired by Miller and Sons in spring.\n")
     with open_memory(tmp_path, embedder=StaticEmbedder()) as memory:
@@ -39,6 +39,6 @@ def test_a_question_in_the_language_of_the_notes_gets_none(memory, tmp_path):
     assert not hints(memory, "Wann ist der Termin beim Zahnarzt?")
 
 
-def test_an_embedder_of_many_languages_needs_none(store, tmp_path):
+def test_an_embedder_of_many_languages_needs_none(tmp_path):
     with open_memory(tmp_path) as memory:
         assert not hints(memory, "Wann ist der Termin beim Zahnarzt?")

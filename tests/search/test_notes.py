@@ -21,8 +21,6 @@ from kept.search.whole_notes import judge_whole_notes, lift_neighbours
 from kept.store.rows import ChunkRow
 from tests.support.workspaces import open_memory, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-
 
 def note(row: int, *, words: float = 0.0, coverage: float = 0.0, meaning: float = 0.0) -> Candidate:
     return Candidate(row, False, Evidence(words=words, coverage=coverage, meaning=meaning), True, 1e6, ("word",))

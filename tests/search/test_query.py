@@ -77,7 +77,7 @@ def test_small_words_alone_are_looked_for(query):
         ("Die Wohnungen wurden vermietet.", "Wohnungen"),
     ],
 )
-def test_spellings_of_one_word_find_each_other(store, tmp_path, written, query):
+def test_spellings_of_one_word_find_each_other(tmp_path, written, query):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/it.md", written + "\n")
     write_note(workspace, "memory/other.md", "Ganz etwas anderes, something else entirely, чай и кофе.\n")
@@ -85,7 +85,7 @@ def test_spellings_of_one_word_find_each_other(store, tmp_path, written, query):
         assert paths(memory.search(query)) == ["memory/it.md"]
 
 
-def test_letters_that_only_look_alike_stay_apart(store, tmp_path):
+def test_letters_that_only_look_alike_stay_apart(tmp_path):
     write_note(tmp_path / "workspace", "memory/it.md", "Мои дом и сад.\n")
     with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
         assert paths(memory.search("йод")) == []
@@ -109,7 +109,7 @@ def test_letters_that_only_look_alike_stay_apart(store, tmp_path):
         ("Straßenname", "strassenname"),
     ],
 )
-def test_a_name_is_found_whole_and_by_its_parts(store, tmp_path, name, parts):
+def test_a_name_is_found_whole_and_by_its_parts(tmp_path, name, parts):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/it.md", f"We agreed to use {name} for this one.\n")
     write_note(workspace, "memory/other.md", "We agreed on lunch and on nothing besides.\n")
@@ -118,20 +118,20 @@ def test_a_name_is_found_whole_and_by_its_parts(store, tmp_path, name, parts):
         assert paths(memory.search(parts))[:1] == ["memory/it.md"]
 
 
-def test_one_way_to_write_a_name_finds_the_other(store, tmp_path):
+def test_one_way_to_write_a_name_finds_the_other(tmp_path):
     write_note(tmp_path / "workspace", "memory/it.md", "It calls getUserName twice.\n")
     with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
         assert paths(memory.search("get_user_name")) == ["memory/it.md"]
 
 
-def test_parts_of_names_break_no_phrase(store, tmp_path):
+def test_parts_of_names_break_no_phrase(tmp_path):
     write_note(tmp_path / "workspace", "memory/it.md", "Then getUserName returns nothing at all.\n")
     with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
         hit = memory.search('"then getusername returns nothing"').hits[0]
     assert any(part.name == "exact" for part in hit.parts)
 
 
-def test_a_blob_of_letters_is_not_taken_apart(store, tmp_path):
+def test_a_blob_of_letters_is_not_taken_apart(tmp_path):
     write_note(tmp_path / "workspace", "memory/it.md", "aB" * 5_000 + " parrot\n")
     with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
         assert paths(memory.search("parrot")) == ["memory/it.md"]
@@ -166,7 +166,7 @@ def test_any_quotes_make_a_phrase(query):
         ("Das Modell heißt 模型X und läuft.", '"heißt 模型X und"'),
     ],
 )
-def test_a_quoted_phrase_of_any_script_is_found(store, tmp_path, note, query):
+def test_a_quoted_phrase_of_any_script_is_found(tmp_path, note, query):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/it.md", note + "\n")
     write_note(workspace, "memory/other.md", "机计算 型模 クロ抹茶 กุ้งผัด 공학컴퓨터 und heißt es\n")
@@ -174,7 +174,7 @@ def test_a_quoted_phrase_of_any_script_is_found(store, tmp_path, note, query):
         assert paths(memory.search(query))[0] == "memory/it.md"
 
 
-def test_a_note_is_found_by_the_name_of_its_file(store, tmp_path):
+def test_a_note_is_found_by_the_name_of_its_file(tmp_path):
     write_note(tmp_path / "workspace", "memory/front-door.md", "The key hangs inside.\n")
     write_note(tmp_path / "workspace", "memory/other.md", "The front of the house; the door of the shed.\n")
     with open_memory(tmp_path, settings=WORDS_ONLY) as memory:

@@ -110,7 +110,7 @@ def test_any_order_of_date_words_can_be_read(words, now):
 
 
 @pytest.fixture
-def diary(store, tmp_path):
+def diary(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/2026-03-04.md", "The parrot was fed by Ada.\n")
     write_note(workspace, "memory/2026-01-20.md", "The parrot was fed by Bob.\n")

@@ -14,8 +14,6 @@ from kept.sessions.entries import ToolCall, ToolResult
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-
 NOW = dt.datetime(2026, 3, 20, 12, 0, tzinfo=dt.UTC)
 OLD, NEW = "The staging database is on port 5433.", "The staging database is on port 6000."
 

@@ -122,7 +122,7 @@ def test_nothing_found_is_nothing_to_rerank():
 
 
 @pytest.fixture
-def kitchen(store, tmp_path):
+def kitchen(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/river.md", "the king sat on the bank of the river\n")
     write_note(workspace, "memory/oven.md", "the king ran fast to the oven with bread\n")
@@ -210,7 +210,7 @@ def test_without_a_model_nothing_of_it_is_loaded(kitchen):
     assert done.stdout.strip() == "[]"
 
 
-def test_a_real_cross_encoder_puts_the_answer_first(store, tmp_path):
+def test_a_real_cross_encoder_puts_the_answer_first(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/port.md", "Staging listens on 5433 since March; ask Ada for the password.\n")
     write_note(

@@ -16,8 +16,6 @@ from kept.sessions.store import SessionStore
 from kept.store.vector_scan import VectorLimits
 from kept.testing import FakeEmbedder, FrozenClock
 
-pytestmark = pytest.mark.usefixtures("store")
-
 WORDS = ["parrot", "zeppelin", "silver", "harbour", "seed", "engine"]
 QUERIES = ["parrot", "silver zeppelin", "harbour engine seed", '"parrot seed"', "what about the engine last week"]
 NOTES = 90

@@ -14,8 +14,6 @@ from kept.errors import EmptyQuery, UsageError
 from kept.testing import FakeEmbedder, FrozenClock
 from tests.support.workspaces import open_memory, paths, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-
 
 @pytest.fixture
 def notes(tmp_path):

@@ -9,9 +9,6 @@ from kept.listings import TagCount
 from kept.testing import FakeEmbedder
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
-pytestmark = pytest.mark.usefixtures("store")
-SQLITE_ONLY = pytest.mark.parametrize("store", ["sqlite"], indirect=True)
-
 ADA = (
     "---\ntitle: Ada Lovelace\naliases: [Countess]\ntags: [person, vip/close]\nstatus: retired\n---\n\n"
     "# Dinner\n\nWe met at the engine. #area/home See [[garden#Shed|the shed]] and [[Nowhere]].\n\n"
@@ -74,7 +71,6 @@ def test_front_matter_that_cannot_be_read_is_reported_and_found(tmp_path, memory
     assert memory.search("zebra").hits[0].start_line == 1
 
 
-@SQLITE_ONLY
 def test_an_index_of_another_schema_is_rebuilt_without_embedding_again(tmp_path, memory):
     memory.sync()
     with memory.index_service.inspecting() as (index, _), index.writing():

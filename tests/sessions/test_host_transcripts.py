@@ -183,15 +183,6 @@ def test_a_search_finds_and_cites_it(tmp_path, home, desk):
         assert memory.search("walnut ripe", source="sessions").hits
 
 
-def test_an_index_that_machines_share_leaves_copies_to_their_machine(team, tmp_path, home, desk):
-    _, path = desk
-    place(home, path)
-    with open_memory(tmp_path, settings={"memory_search.store.workspace": "of the team"}) as memory:
-        assert memory.search("heron mill", source="sessions").hits == ()
-    with open_memory(tmp_path) as memory:
-        assert memory.search("heron mill", source="sessions").hits, "an index of this machine alone has them"
-
-
 def test_forgotten_text_does_not_come_back_however_often_it_arrives(tmp_path, home, desk, kept, folder):
     session_id, path = desk
     place(home, path)

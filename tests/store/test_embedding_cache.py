@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-import pytest
-
 from kept.store.vector_codes import quantise
 
 VECTOR = struct.pack("<4f", 0.5, -0.5, 0.1, 0.7)
@@ -26,25 +24,12 @@ def test_what_was_used_longest_ago_is_dropped_above_the_limit(index):
     with index.writing():
         for number in range(6):
             index.cache.put("model", [(bytes([number]), VECTOR)], now_s=number)
-        assert index.cache.capacity(4) == 4
         assert index.cache.evict(4) == 2
     assert [*index.cache.find("model", [bytes([number]) for number in range(6)], 4)] == [
         bytes([n]) for n in range(2, 6)
     ]
 
 
-@pytest.mark.parametrize("store", ["postgres"], indirect=True)  # the cache of a file is that of one workspace
-def test_each_workspace_of_a_team_adds_to_the_limit_and_one_without_a_cache_drops_nothing(index, shared_team):
-    from kept.store.postgres.index import PostgresIndex
-
-    other = PostgresIndex(shared_team.database, "another workspace")
-    with other.writing():
-        other.cache.put("model", [(bytes([number]), VECTOR) for number in range(6)], now_s=1)
-        assert (other.cache.capacity(4), other.cache.evict(4)) == (8, 0)
-        assert (other.cache.evict(0), other.cache.evict(2)) == (0, 2)
-
-
-@pytest.mark.parametrize("store", ["sqlite"], indirect=True)  # only a file can be older than codes in the cache
 def test_a_vector_that_an_older_version_cached_is_found(index):
     with index.writing():
         index.db.execute("INSERT INTO embedding_cache VALUES ('model', ?, ?, 4, 1)", (b"key", VECTOR))

@@ -1,4 +1,4 @@
-"""The packed scan against a plain float32 one, with everything that happens to packs, on both stores."""
+"""The packed scan against a plain float32 one, with everything that happens to packs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 
 from kept.records import Filter
 from kept.store.index import Index
-from kept.store.protocol import StoredIndex
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.store.vector_codes import quantise, sign_bits
 from kept.store.vector_scan import VectorLimits
@@ -46,7 +45,7 @@ def table(open_table):
     return open_table()
 
 
-def fill(index: StoredIndex, count: int, rng: random.Random) -> dict[int, list[float]]:
+def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]:
     """Add chunks, each in a file of its own, and return their vectors by row."""
     centres = [unit(rng) for _ in range(20)]
     known = set(index.live.rows_matching(Filter()))
@@ -70,7 +69,7 @@ def _file_of(text: str) -> FileWrite:
     return FileWrite(FileRow("memory", f"{text}.md", digest.hex(), 1, 1, 1, 1), (chunk,))
 
 
-def remove(index: StoredIndex, rows: list[int]) -> None:
+def remove(index: Index, rows: list[int]) -> None:
     """Remove the files of chunks."""
     index.live.remove_files([("memory", chunk.path) for chunk in index.live.get_chunks(rows).values()])
 
@@ -79,7 +78,7 @@ def packed_rows(index) -> int:
     return sum(index.live.vectors._read_sizes().values())
 
 
-def recall(index: StoredIndex, rows: dict[int, list[float]], rng: random.Random, **options) -> float:
+def recall(index: Index, rows: dict[int, list[float]], rng: random.Random, **options) -> float:
     correct = 0
     for _ in range(30):
         query = unit(rng, rng.choice(list(rows.values())))

@@ -1,10 +1,8 @@
-"""The filter of a viewer in SQL selects exactly what `Viewer` says that it sees, in both stores."""
+"""The filter of a viewer in SQL selects exactly what `Viewer` says that it sees."""
 
 from __future__ import annotations
 
 import apsw
-import psycopg
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +11,6 @@ from kept.records import Filter
 from kept.sessions.people import HOME_CHANNELS, Account, People, thread_id
 from kept.sessions.session_key import SessionKey
 from kept.store.filter_sql import filter_sql
-from kept.store.postgres.filter_sql import filter_sql as postgres_filter_sql
 
 NAMES = st.sampled_from(["ada", "ada2", "Ada", "a", "a:b", "a%3Ab", "7", "7:3", "-7", "%", "direct", "ada@http", "ü"])
 CHANNELS = st.sampled_from(["http", "telegram", "tele", "people", "shared", "terminal", "codex"])
@@ -37,14 +34,8 @@ PATHS = st.sampled_from(
 Row = tuple[str, str, str | None]
 
 
-@pytest.fixture(scope="module")
-def connection(postgres_server):
-    with postgres_server.connect() as connection:
-        yield connection
-
-
 @given(CHANNELS, NAMES, st.booleans(), st.booleans(), st.lists(KEYS, max_size=40), st.lists(PATHS, max_size=10))
-def test_sql_and_python_agree_about_what_a_viewer_sees(connection, channel, name, is_group, is_owner, keys, paths):
+def test_sql_and_python_agree_about_what_a_viewer_sees(channel, name, is_group, is_owner, keys, paths):
     people = People(
         load_config(
             home="/nonexistent",
@@ -63,26 +54,13 @@ def test_sql_and_python_agree_about_what_a_viewer_sees(connection, channel, name
         if (viewer.sees_note(path) if source == "memory" else viewer.sees_key(key))
     ]
     filters = Filter(viewer=viewer)
-    assert select_in_sqlite(filters, rows) == expected
-    assert select_in_postgres(connection, filters, rows) == expected
+    assert select_rows(filters, rows) == expected
 
 
-def select_in_sqlite(filters: Filter, rows: list[Row]) -> list[int]:
+def select_rows(filters: Filter, rows: list[Row]) -> list[int]:
     db = apsw.Connection(":memory:")
     db.execute("CREATE TABLE chunks (row INTEGER PRIMARY KEY, source TEXT, path TEXT, session_key TEXT)")
     db.execute("CREATE INDEX by_key ON chunks (session_key) WHERE session_key IS NOT NULL")
     db.executemany("INSERT INTO chunks (source, path, session_key) VALUES (?, ?, ?)", rows)
     where, values = filter_sql(filters)
     return [row for (row,) in db.execute(f"SELECT row FROM chunks c WHERE {where} ORDER BY row", values)]
-
-
-def select_in_postgres(connection: psycopg.Connection, filters: Filter, rows: list[Row]) -> list[int]:
-    where, values = postgres_filter_sql(filters)
-    columns = ", ".join(f'{name} COLLATE "C" AS {name}' for name in ("source", "path", "session_key"))
-    table = (
-        f"SELECT row, {columns} FROM unnest(%s::text[], %s::text[], %s::text[])"
-        " WITH ORDINALITY u(source, path, session_key, row)"
-    )
-    query = f"SELECT row FROM ({table}) c WHERE {where} ORDER BY row"
-    lists = [[*column] for column in zip(*rows, strict=True)]
-    return [row for (row,) in connection.execute(query, [*lists, *values])]

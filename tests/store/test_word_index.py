@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.workspaces import open_memory, write_note
 
 
-def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_index(store, tmp_path):
+def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_index(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory, open_memory(tmp_path) as other:
         memory.sync()
@@ -18,7 +18,7 @@ def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_i
             assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (2, 2)
 
 
-def test_a_frequency_is_counted_again_after_this_connection_has_changed_the_index(store, tmp_path):
+def test_a_frequency_is_counted_again_after_this_connection_has_changed_the_index(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory:
         memory.sync()

@@ -75,10 +75,8 @@ def start_kept(tmp_path: Path, *args: str, **options: Any) -> subprocess.Popen[s
 
 
 def kept_environment(tmp_path: Path) -> dict[str, str]:
-    """Return a minimal environment: PATH, home and workspace below tmp_path, and the store that a fixture chose."""
-    store = {name: value for name, value in os.environ.items() if name.startswith("KEPT_MEMORY_SEARCH__STORE__")}
+    """Return a minimal environment: PATH, home and workspace below tmp_path."""
     return {
-        **store,
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
         "KEPT_HOME": str(tmp_path / "home"),

@@ -9,7 +9,6 @@ import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -23,9 +22,6 @@ NAMES = st.sampled_from(["MEMORY.md", "memory/a.md", "memory/b.md", "memory/x/c.
 
 
 class NoteMachine(RuleBasedStateMachine):
-    store: ClassVar[dict[str, str]] = {}
-    """Settings of the store of the index."""
-
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="kept-machine-"))
@@ -35,7 +31,7 @@ class NoteMachine(RuleBasedStateMachine):
         self.is_synced = False
 
     def open(self) -> Memory:
-        return Memory.open(self.workspace, home=self.home, embedder=FakeEmbedder(), settings=self.store)
+        return Memory.open(self.workspace, home=self.home, embedder=FakeEmbedder())
 
     def notes(self) -> dict[str, bytes]:
         paths = [self.workspace / "MEMORY.md", *(self.workspace / "memory").rglob("*.md")]

@@ -70,9 +70,7 @@ class Correction(NoteMachine):
 
     @property
     def loaded(self):
-        return load_config(
-            workspace=str(self.workspace), home=str(self.home), trust_workspace=True, settings=self.store
-        )
+        return load_config(workspace=str(self.workspace), home=str(self.home), trust_workspace=True)
 
     def number(self) -> int:
         self.count += 1

@@ -49,14 +49,14 @@ def fresh(tmp_path: Path, model: str):
         return dump_index(memory)
 
 
-def test_kill_dash_nine_at_any_point_of_a_sync_loses_nothing(store, tmp_path):
+def test_kill_dash_nine_at_any_point_of_a_sync_loses_nothing(tmp_path):
     workspace = tmp_path / "workspace"
     for number in range(60):
         write_note(workspace, f"memory/{number}.md", f"# Note {number}\n\nparrot{number} " + "word " * number + "\n")
     before = digest(workspace)
     expected = fresh(tmp_path, "a")
     rng = random.Random(7)
-    for _ in range(15 if store == "sqlite" else 8):
+    for _ in range(15):
         process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(SYNC), str(workspace), str(tmp_path / "home"), "a"],
             stdout=subprocess.PIPE,
@@ -123,7 +123,7 @@ def test_a_disk_that_fills_up_leaves_notes_and_index_sound(tmp_path):  # the ind
     assert digest(workspace) == before
 
 
-def test_a_note_that_changes_while_it_is_indexed_converges(store, tmp_path):
+def test_a_note_that_changes_while_it_is_indexed_converges(tmp_path):
     """The file's state is taken from the handle that is read, so a change after that is seen by the next sync."""
     workspace = tmp_path / "workspace"
     note = write_note(workspace, "memory/a.md", "The parrot is green.\n")
@@ -139,7 +139,7 @@ def test_a_note_that_changes_while_it_is_indexed_converges(store, tmp_path):
         assert "white" in memory.search("parrot").hits[0].snippet
 
 
-def test_a_rebuild_that_was_killed_leaves_nothing_behind(store, tmp_path):
+def test_a_rebuild_that_was_killed_leaves_nothing_behind(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     with open_memory(tmp_path) as memory:
         memory.sync()
@@ -160,7 +160,7 @@ def count_unfinished(index) -> int:
     return index.live.session.fetch_value(query, [index.live.number])
 
 
-def test_the_lock_of_a_killed_process_is_gone_with_it(store, tmp_path):
+def test_the_lock_of_a_killed_process_is_gone_with_it(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     with open_memory(tmp_path) as memory:
         memory.sync()

@@ -1,7 +1,4 @@
-"""A damaged or missing index is noticed, reported, and repaired from the notes.
-
-This is about the file of SQLite. `tests/store/test_postgres_index.py` damages tables of PostgreSQL.
-"""
+"""A damaged or missing index is noticed, reported, and repaired from the notes."""
 
 from __future__ import annotations
 

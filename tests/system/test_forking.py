@@ -110,7 +110,7 @@ live.stop()
 
 
 @pytest.fixture
-def run(store, tmp_path):
+def run(tmp_path):
     for number in range(30):
         write_note(tmp_path / "workspace", f"memory/{number}.md", f"The parrot{number} eats seed{number}.\n")
 

@@ -27,15 +27,6 @@ SAME_ROLE = {
     "status",
     "undo",
     "watch",
-    # a part of the index, in each of its stores
-    "file_list",
-    "filter_sql",
-    "generation",
-    "integrity",
-    "note_tables",
-    "repair",
-    "scrub",
-    "vectors",
 }
 """Module names that may repeat: the same role in parallel packages."""
 

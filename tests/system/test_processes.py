@@ -14,10 +14,10 @@ from kept.indexing.index_handle import Freshness, IndexLimits
 from tests.support.commands import start_kept
 from tests.support.workspaces import open_memory, paths, write_note
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("store")]
+pytestmark = pytest.mark.slow
 
 
-def test_eight_search_while_one_indexes_and_one_watches(store, tmp_path):
+def test_eight_search_while_one_indexes_and_one_watches(tmp_path):
     workspace = tmp_path / "workspace"
     for number in range(150):
         write_note(
@@ -27,7 +27,7 @@ def test_eight_search_while_one_indexes_and_one_watches(store, tmp_path):
     assert watcher.stdout is not None
     watcher.stdout.readline()
     try:
-        for round_ in range(3 if store == "sqlite" else 1):
+        for round_ in range(3):
             write_note(workspace, f"memory/extra{round_}.md", f"The zeppelin{round_} is silver.\n")
             indexer = start_kept(tmp_path, "index", "--force", "--json")
             searchers = [start_kept(tmp_path, "search", f"parrot{n * 7}", "--json") for n in range(8)]

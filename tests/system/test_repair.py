@@ -1,7 +1,4 @@
-"""A sound index is never replaced, and a damaged one is repaired without embedding anything again.
-
-This is about the file of SQLite. `tests/store/test_postgres_index.py` damages tables of PostgreSQL.
-"""
+"""A sound index is never replaced, and a damaged one is repaired without embedding anything again."""
 
 from __future__ import annotations
 

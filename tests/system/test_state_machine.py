@@ -6,7 +6,6 @@ import datetime as dt
 import shutil
 import tempfile
 from pathlib import Path
-from typing import ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -15,7 +14,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from kept import Memory, Message, SessionStore
@@ -36,9 +34,6 @@ NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.UTC)
 
 
 class Index(RuleBasedStateMachine):
-    store: ClassVar[dict[str, str]] = {}
-    """Settings of the store."""
-
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="kept-machine-"))
@@ -50,7 +45,7 @@ class Index(RuleBasedStateMachine):
 
     def open(self) -> Memory:
         home = self.folder / "home"
-        return Memory.open(self.workspace, home=home, embedder=self.embedder, settings=self.store)
+        return Memory.open(self.workspace, home=home, embedder=self.embedder)
 
     def transcript(self, user: str) -> Path | None:
         return next((self.folder / "home/agents/main/sessions").glob(f"*{user}.jsonl"), None)
@@ -152,7 +147,7 @@ class Index(RuleBasedStateMachine):
         if not self.in_step:
             return
         path = str(self.folder / "fresh.sqlite")
-        elsewhere = {"memory_search.store.driver": "sqlite", "memory_search.store.path": path}
+        elsewhere = {"memory_search.store.path": path}
         fresh = Memory.open(self.workspace, home=self.folder / "home", embedder=FakeEmbedder(), settings=elsewhere)
         with fresh:
             fresh.sync(force=True)
@@ -167,15 +162,3 @@ TestIndex = Index.TestCase
 TestIndex.settings = settings(
     max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
-
-
-def test_the_index_of_a_team_equals_a_fresh_rebuild_in_a_file(shared_team):
-    class SharedIndex(Index):
-        store = shared_team.options
-
-        def __init__(self) -> None:
-            shared_team.clear()  # each text is paid for again
-            super().__init__()
-
-    chosen = settings(max_examples=6, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
-    run_state_machine_as_test(SharedIndex, settings=chosen)

@@ -1,7 +1,4 @@
-"""A home on a disk that is full or read-only is searched without a write.
-
-This is about files. `tests/postgres/test_outage.py` takes the database away.
-"""
+"""A home on a disk that is full or read-only is searched without a write."""
 
 from __future__ import annotations
 

@@ -73,12 +73,12 @@ def add(options: Globals, name: str, workspace: str | None, shared: str | None, 
 @click.pass_obj
 def remove(options: Globals, name: str, purge: bool, yes: bool, as_json: bool) -> None:
     """Remove the agent NAME. Its notes stay, and its conversations are set aside, unless --purge is given."""
-    from kept.agent_admin import plan_deletion, plan_row_deletion, remove_agent, require_removable
+    from kept.agent_admin import plan_deletion, remove_agent, require_removable
 
     loaded = replace(options, agent=name, workspace=None).load()
     require_removable(loaded)
     if purge and not yes:
-        _confirm([*plan_deletion(loaded), *plan_row_deletion(loaded.config)])
+        _confirm(plan_deletion(loaded))
     removal = remove_agent(loaded, purge=purge)
     if as_json:
         print_json({"name": name, "kept": list(removal.kept), "deleted": list(removal.deleted)})

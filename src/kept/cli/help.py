@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "mcp", "connect", "hook",
     ),
     "Maintenance": (
-        "status", "doctor", "export", "restore", "verify", "store", "config", "providers", "models", "bench",
+        "status", "doctor", "export", "restore", "verify", "config", "providers", "models", "bench",
     ),
     "More": ("demo", "completion", "help", "version"),
 }  # fmt: skip
@@ -102,14 +102,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "restore": ("kept restore backup.tar.gz --dry-run", "kept restore backup.tar.gz --workspace ~/notes"),
     "verify": ("kept verify backup.tar.gz",),
-    "store": ("kept store status",),
-    "store init": ("kept store init",),
-    "store status": ("kept store status --json",),
-    "store migrate": ("kept store migrate",),
-    "store copy": ("kept store copy --to postgres",),
-    "store grant": ("kept store grant ada --read-only",),
-    "store revoke": ("kept store revoke ada",),
-    "store drop": ("kept store drop --yes team",),
     "config": ("kept config set memory_search.query.max_results 8",),
     "config show": ("kept config show > config.yaml",),
     "config explain": ("kept config explain query",),

@@ -63,7 +63,6 @@ COMMANDS = {
     "bench": "kept.cli.bench",
     "models": "kept.cli.models",
     "providers": "kept.cli.providers",
-    "store": "kept.cli.store_command",
     "config": "kept.cli.config",
     "demo": "kept.cli.demo",
     "completion": "kept.cli.completion",

@@ -46,10 +46,9 @@ def command(options: Globals, as_json: bool) -> None:
     with open_memory(loaded) as memory:
         status = memory.status()
         watcher = find_watcher(memory.config)
-        is_away = memory.index_service.find_outage() is not None  # the status says so; the rest is there all the same
-        inbox = None if is_away else find_inbox_state(memory.config)
+        inbox = find_inbox_state(memory.config)
         waiting = memory.review.count()
-        schedules = None if is_away else find_schedule_state(memory.config, memory.clock)
+        schedules = find_schedule_state(memory.config, memory.clock)
         overgrowth = find_overgrowth(memory.workspace, limit_tokens=memory.config.agent.prompt_file_tokens)
     if as_json:
         shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}

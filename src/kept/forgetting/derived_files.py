@@ -58,9 +58,8 @@ class IndexStore:
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         own = self.service.path
-        is_shared = self.config.memory_search.store.is_shared
-        is_synced = self._sync() if is_shared or os.path.exists(own) else False
-        result = self._scrub_shared(order, is_synced=is_synced) if is_shared else ScrubResult()
+        is_synced = self._sync() if os.path.exists(own) else False
+        result = ScrubResult()
         for path in self._paths():
             is_own = path == own or os.path.dirname(path) == self.config.paths.folder
             if not is_own and not _shares_workspace(path, self.service.workspace.root):
@@ -76,25 +75,6 @@ class IndexStore:
             _erase_damaged(path)
             result += ScrubResult(removed=1)
         return result
-
-    def _scrub_shared(self, order: ForgetOrder, *, is_synced: bool) -> ScrubResult:
-        """Scrub the indexes of all workspaces in the database of the team."""
-        from kept.postgres.open_database import open_database
-
-        try:
-            database = open_database(self.config.memory_search.store)
-            from kept.store.postgres.scrub import scrub_indexes
-
-            count, problems = scrub_indexes(
-                database,
-                synced=self.service.shared_name if is_synced else None,
-                stale=_stale_files(order),
-                matches=Matcher(order.needles).matches,
-                wait_s=self.service.limits.sync_wait_s,
-            )
-        except KeptError as exc:
-            return ScrubResult(unreachable=(exc.message,), is_complete=False)
-        return ScrubResult(removed=count, unreachable=problems, is_complete=not problems)
 
     def _sync(self) -> bool:
         """Bring the index up to date, and close its connection. Return whether that worked."""

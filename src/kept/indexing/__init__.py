@@ -3,8 +3,7 @@
 `service` is the entry: it locks, repairs, syncs and searches the index that `index_handle` opens. A sync passes through
 `sources` (lists and reads files), `note_rows` and `transcripts` (texts to rows), `vectorise` (chunks to vectors;
 `batch_runner` and `batch_book` for a provider's batch API), `sync_planner` (compares) and `sync` (writes).
-`browse` lists what is there without a query, `status` reports, `index_repair` repairs or replaces a damaged index,
-`copy_index` copies one to another store, and `replica` keeps one for outages of a team's database.
+`browse` lists what is there without a query, `status` reports, `index_repair` repairs or replaces a damaged index.
 
 Two processes: `sync` writes under a lock on the index. The second process waits for it, and then plans again; a search
 that waits too long answers from the index as it is.

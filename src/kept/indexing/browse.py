@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kept.indexing.memory_view import MemoryView
     from kept.indexing.service import IndexService
     from kept.store.file_list import ListedRow, Opening
-    from kept.store.protocol import StoredGeneration
+    from kept.store.generation import Generation
 
 Order = Literal["time", "change"]
 _EXCERPT_CHARS = 160
@@ -99,7 +99,7 @@ def list_files(
     if order not in ("time", "change"):
         raise UsageError(f"order is {order!r:.80}.", hint="Use 'time' or 'change'.")
 
-    def read(live: StoredGeneration) -> tuple[tuple[FileSummary, ...], int]:
+    def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
         select = live.lists.by_change if order == "change" else live.lists.by_time
         rows, total = select(filters, max_results, offset)
         titles = live.conversation_titles([row.path for row in rows if row.source == "sessions"])

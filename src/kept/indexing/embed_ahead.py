@@ -41,7 +41,7 @@ def embed_ahead(service: IndexService, report: Callable[[EmbedProgress], None] |
         if vectors is None or not planner.settings.cache.enabled:
             return 0
         missing = _missing_texts(planner)
-        if index.cache.count() + len(missing) > index.cache.capacity(planner.settings.cache.max_entries):
+        if index.cache.count() + len(missing) > planner.settings.cache.max_entries:
             return 0
         meter = _Meter(missing, report)
         for keys in meter.slices():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kept.clock import Clock
     from kept.history.unseen_changes import UnseenChanges
     from kept.indexing.sources import FileBatch
-    from kept.store.protocol import StoredIndex
+    from kept.store.index import Index
     from kept.workspace.scan import Scan
 
 META_HISTORY = "history"
@@ -34,7 +34,7 @@ _NEVER = False
 class HistorySync:
     """Records changes by other programs, in one sync. A failure is a problem in the report, and stops nothing."""
 
-    def __init__(self, index: StoredIndex, config: Config, workspace: Workspace, clock: Clock) -> None:
+    def __init__(self, index: Index, config: Config, workspace: Workspace, clock: Clock) -> None:
         self._index = index
         self._config = config
         self._workspace = workspace

@@ -21,7 +21,7 @@ from kept.forking import forget_connection
 from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.indexing.sync import META_EMBEDDER_SINCE
 from kept.indexing.sync_planner import SEEN_BYTES, SyncPlanner
-from kept.indexing.vectorise import FindVectors, Vectoriser
+from kept.indexing.vectorise import Vectoriser
 from kept.records import Dropped, Hit, SourceFile
 from kept.store.index import Index, find_index_path, open_index
 from kept.store.vector_scan import VectorLimits
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
     from kept.net.client import RetryPolicy
     from kept.search.pipeline import IndexSearchResult
-    from kept.store.postgres.index import PostgresIndex
-    from kept.store.protocol import StoredIndex
 
 
 RESCAN_AFTER_S, RESCAN_AT_LATEST_S = 5.0, 300.0
@@ -63,9 +61,9 @@ class IndexLimits:
     """The same for a search, which then answers from the index as it is. The next searches wait less."""
     embedder_rest_s: float = 30.0
     """Time after a failure in which searches do not ask the embedder for missing vectors again."""
-    batch_files: int | None = None
-    """Files that are written in one transaction. None is what suits the store."""
-    batch_chars: int | None = None
+    batch_files: int = BATCH_FILES
+    """Files that are written in one transaction."""
+    batch_chars: int = BATCH_CHARS
     step_bytes: int = STEP_BYTES
     job_texts: int = 10_000
     """Texts in one job of a provider's batch API. Providers allow more; a smaller job ends sooner and loses less."""
@@ -89,10 +87,8 @@ class IndexHandle:
         self.own_embedder = own_embedder
         self.notices: list[str] = []
         """Events to report to the user once."""
-        self.opened_index: StoredIndex | None = None
+        self.opened_index: Index | None = None
         """The index if it is open; `index` opens it."""
-        self.find_shared: FindVectors | None = None
-        """Where else vectors may be found, besides the cache of the index."""
         self._settings_ns = clock.time_ns()
         self._formers: dict[str, Embedder] = {}
         """Models of vectors that the index held when it was opened, by identity."""
@@ -205,45 +201,26 @@ class IndexHandle:
         index = self.opened_index
         if index is not None:
             return index.path
-        if self.settings.store.is_shared:
-            return f"postgresql:{self.settings.store.schema}/{self.shared_name()}"
         if self.settings.store.path:
             return os.path.abspath(os.path.expanduser(self.settings.store.path))
         return find_index_path(self.config.paths, self.workspace.root)
 
-    def index(self) -> StoredIndex:
+    def index(self) -> Index:
         """Return the index. It is opened again if its file was deleted meanwhile."""
         if self.opened_index is not None and not self.opened_index.is_current():
             self.close()
             self.notices.append("The index was deleted; it has been rebuilt from the notes.")
         if self.opened_index is None:
-            if self.settings.store.is_shared:
-                self.opened_index = self.open_shared()
-            elif self.settings.store.path:
+            if self.settings.store.path:
                 self.opened_index = Index(self.path, self.limits.vectors)
             else:
                 self.opened_index = open_index(self.config.paths, self.workspace.root, self.limits.vectors)
         return self.opened_index
 
-    def open_shared(self) -> PostgresIndex:
-        """Open the index in the database of the team."""
-        from kept.postgres.open_database import open_database
-
-        database = open_database(self.settings.store)
-        from kept.store.postgres.index import PostgresIndex
-
-        return PostgresIndex(database, self.shared_name(), self.limits.vectors)
-
-    def shared_name(self) -> str:
-        """Return the name of the workspace in the team's database."""
-        from kept.store.postgres.workspace_name import name_workspace
-
-        return name_workspace(self.config, self.workspace.root)
-
     def retry_writable(self) -> None:
         """Close an index that could only be read: its disk may be writable now, or another process may have written."""
-        if isinstance(self.opened_index, Index) and self.opened_index.why_read_only:
-            self.close()  # one in a database reads its rights again, and keeps what it has in memory
+        if self.opened_index is not None and self.opened_index.why_read_only:
+            self.close()
 
     def close(self) -> None:
         if self.opened_index is not None:
@@ -264,17 +241,13 @@ class IndexHandle:
         index, embedder = self.index(), self.embedder
         if self._vectors is None and embedder is not None:
             rest_s = self.limits.embedder_rest_s
-            self._vectors = Vectoriser(
-                index, embedder, self.settings.cache, self.clock, rest_s=rest_s, find_shared=self.find_shared
-            )
-        # Vectors are stored with their batch: those that cost time or money should not wait for a large one.
-        scale = index.batch_scale if embedder is None or getattr(embedder, "is_cheap", False) else 1
+            self._vectors = Vectoriser(index, embedder, self.settings.cache, self.clock, rest_s=rest_s)
         reader = SourceReader(
             self.workspace,
             self.clock,
             max_file_bytes=self.settings.max_file_bytes,
-            batch_files=self.limits.batch_files or BATCH_FILES * scale,
-            batch_chars=self.limits.batch_chars or BATCH_CHARS * scale,
+            batch_files=self.limits.batch_files,
+            batch_chars=self.limits.batch_chars,
             step_bytes=self.limits.step_bytes,
         )
         return SyncPlanner(index, self.workspace, self._sessions_folder, self.settings, reader, self._vectors)

@@ -1,4 +1,4 @@
-"""Repair of a damaged index, whatever store it is in."""
+"""Repair of a damaged index."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from kept.file_lock import locked
 from kept.sqlite import file_number
-from kept.store.index import Index
 from kept.store.repair import describe_repair, repair_file
 
 if TYPE_CHECKING:
@@ -19,10 +18,8 @@ __all__ = ["describe_repair", "repair_index"]
 
 def repair_index(handle: IndexHandle, damage: StoreDamaged, *, is_certain: bool) -> Repair | None:
     """Close the index of a handle and repair it. Return None if nothing had to be changed."""
-    if handle.settings.store.is_shared:
-        return _repair_shared(handle, is_certain=is_certain)
     index, path = handle.opened_index, handle.path
-    opened = index.opened_file if isinstance(index, Index) else None
+    opened = index.opened_file if index is not None else None
     handle.close()
     if index is not None and index.why_read_only:
         if is_certain:
@@ -32,12 +29,3 @@ def repair_index(handle: IndexHandle, damage: StoreDamaged, *, is_certain: bool)
         is_certain = is_certain and opened is not None and file_number(path) == opened
         owner = None if handle.settings.store.path else handle.workspace.root
         return repair_file(path, damage, workspace=owner, is_certain=is_certain)
-
-
-def _repair_shared(handle: IndexHandle, *, is_certain: bool) -> Repair | None:
-    from kept.store.postgres import repair
-
-    handle.close()
-    index = handle.open_shared()
-    with index.indexing(wait_s=handle.limits.sync_wait_s):
-        return repair.repair_index(index, is_certain=is_certain)

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from kept.search.candidates import QueryVector
     from kept.search.pipeline import IndexSearchResult
     from kept.search.query import ParsedQuery
-    from kept.store.protocol import StoredGeneration, StoredIndex
+    from kept.store.generation import Generation
+    from kept.store.index import Index
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -70,21 +71,14 @@ class IndexService:
         self._freshness = Freshness(uses_signal=uses_signal, endings=workspace.endings)
         self._folders: tuple[str, ...] = ()
         self._settings_notices = config.notices
-        self._add_parts()
         register_forkable(self)
-
-    replica_answers = 0
-    """Searches and other reads that a replica has answered."""
-
-    def _add_parts(self) -> None:
-        """Make what a subclass has in addition. Called once, when the rest is there."""
 
     def clone(self) -> IndexService:
         """Return a service of the same index with the same embedders and its own connection.
 
         It is for a thread that keeps the index current: searches do not wait for its syncs. The caller closes it.
         """
-        clone = type(self)(
+        clone = IndexService(
             self.config,
             self.workspace,
             self.clock,
@@ -128,11 +122,6 @@ class IndexService:
         return self._handle.path
 
     @property
-    def shared_name(self) -> str:
-        """Name of the workspace in the database of a team."""
-        return self._handle.shared_name()
-
-    @property
     def embedder(self) -> Embedder | None:
         """The embedder in use: the preferred one, or its fallback while the index holds the fallback's vectors."""
         with self._lock:
@@ -145,14 +134,10 @@ class IndexService:
             return self._handle.embedder_warnings()
 
     @contextmanager
-    def inspecting(self) -> Iterator[tuple[StoredIndex, SyncPlanner]]:
+    def inspecting(self) -> Iterator[tuple[Index, SyncPlanner]]:
         """Give the open index and a planner on it, as they are: nothing is synced or repaired. Holds the lock."""
         with self._lock:
             yield self._handle.index(), self._handle.planner()
-
-    def find_outage(self) -> str | None:
-        """Return what is wrong if something else than the index answers searches now, or None."""
-        return None
 
     def reopen(self) -> None:
         """Close the index; the next use opens it with a fresh connection."""
@@ -202,9 +187,7 @@ class IndexService:
             dropped=result.dropped,
         )
 
-    def read(
-        self, action: Callable[[StoredGeneration], T], *, progress: Progress | None = None
-    ) -> tuple[T, tuple[str, ...]]:
+    def read(self, action: Callable[[Generation], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
         """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
         value, reasons, _ = self._sync_and_read(lambda index: action(index.live), progress)
         return value, reasons
@@ -226,7 +209,7 @@ class IndexService:
         return replace(result, degraded=tuple(dict.fromkeys((*reasons, *result.degraded)))), total
 
     def _sync_and_read(
-        self, action: Callable[[StoredIndex], T], progress: Progress | None
+        self, action: Callable[[Index], T], progress: Progress | None
     ) -> tuple[T, tuple[str, ...], bool]:
         """Return the value of an action, what did not work, and whether the index is as new as the files."""
         self.require_usable()
@@ -235,7 +218,7 @@ class IndexService:
             value = self._repairing(self._read, action)
             return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings))), is_fresh
 
-    def _read(self, action: Callable[[StoredIndex], T]) -> T:
+    def _read(self, action: Callable[[Index], T]) -> T:
         if self._handle.opened_index is None:  # closed by a repair, and perhaps empty now
             self._sync_for_search(None)
         index = self._handle.index()

@@ -22,7 +22,6 @@ from kept.sessions.transcript_paths import (
     cite_transcript,
     is_transcript,
     iter_all_transcripts,
-    iter_transcripts,
     list_host_folders,
 )
 from kept.store.rows import FileRow
@@ -32,16 +31,12 @@ from kept.workspace.scan import Scan, may_be_copy, scan_workspace
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredGeneration
+    from kept.store.generation import Generation
 
 BATCH_FILES = 200
 BATCH_CHARS = 400_000
 STEP_BYTES = 400_000
 """Size of the pieces in which a long transcript is read. Each is stored whatever happens to the next."""
-
-MAX_SHARED_PATH_BYTES = 2_500
-"""Longest path of a file in the index of a team: an entry of a B-tree of PostgreSQL has 2,704 bytes at most."""
-_TOO_LONG = f"its path is longer than {MAX_SHARED_PATH_BYTES:,} bytes, so it is not in the team's index. Shorten it."
 
 
 # listing
@@ -53,21 +48,13 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
     if "memory" in settings.sources:
         notes = scan_workspace(workspace, max_bytes=settings.max_file_bytes)
     if "sessions" in settings.sources:
-        transcripts = scan_transcripts(sessions_folder, with_copies=indexes_copies(settings))
-    files = notes.files + transcripts.files
-    too_long = [file for file in files if _is_too_long(file.path)] if settings.store.is_shared else []
-    if too_long:
-        files = tuple(file for file in files if not _is_too_long(file.path))
+        transcripts = scan_transcripts(sessions_folder)
     return Scan(
-        files,
-        (*notes.problems, *transcripts.problems, *(Problem(file.path, _TOO_LONG) for file in too_long)),
+        notes.files + transcripts.files,
+        notes.problems + transcripts.problems,
         notes.folders + transcripts.folders,
         notes.has_linked,
     )
-
-
-def _is_too_long(path: str) -> bool:
-    return len(path) * 4 > MAX_SHARED_PATH_BYTES and len(path.encode("utf-8", "replace")) > MAX_SHARED_PATH_BYTES
 
 
 def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> str | None:
@@ -87,13 +74,7 @@ def find_copies(scan: Scan, workspace: Workspace, settings: MemorySearchSettings
     return find_conflicts(workspace, scan.files, max_bytes=settings.max_file_bytes)
 
 
-def indexes_copies(settings: MemorySearchSettings) -> bool:
-    """Return whether an index has the copies of other machines' transcripts. One that machines share has not: each of
-    them indexes its own, and a copy would be found twice."""
-    return not (settings.store.is_shared and settings.store.workspace)
-
-
-def scan_transcripts(folder: str, *, with_copies: bool = True) -> Scan:
+def scan_transcripts(folder: str) -> Scan:
     """List the transcripts, however large: one is read in pieces, and later only where it has grown. Those of other
     machines are listed too, after this one's."""
     files: list[SourceFile] = []
@@ -101,8 +82,7 @@ def scan_transcripts(folder: str, *, with_copies: bool = True) -> Scan:
     watched = [folder]
     start = len(os.path.join(folder, ""))
     try:
-        entries = iter_all_transcripts(folder) if with_copies else iter_transcripts(folder)
-        for entry in sorted(entries, key=lambda entry: entry.path):
+        for entry in sorted(iter_all_transcripts(folder), key=lambda entry: entry.path):
             cited = CITED_FOLDER + entry.path[start:]
             try:
                 cited.encode("utf-8")
@@ -114,7 +94,7 @@ def scan_transcripts(folder: str, *, with_copies: bool = True) -> Scan:
             else:
                 times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
                 files.append(SourceFile(cited, entry.path, "sessions", state.st_size, *times))
-        watched += list_host_folders(folder) if with_copies else ()
+        watched += list_host_folders(folder)
     except FileNotFoundError:
         while not os.path.isdir(watched[0]):  # a watch on the nearest parent notices that the folder is created
             watched = [os.path.dirname(watched[0])]
@@ -130,7 +110,7 @@ def scan_transcripts(folder: str, *, with_copies: bool = True) -> Scan:
 class SyncTarget:
     """Files to bring into a generation of the index."""
 
-    generation: StoredGeneration
+    generation: Generation
     files: tuple[SourceFile, ...]
     removed: tuple[tuple[str, str], ...]
     known: dict[tuple[str, str], FileRow]

@@ -56,7 +56,6 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
     with index.reading():
         counts = index.live.counts()
         cache_entries = index.cache.count()
-        cache_max_entries = index.cache.capacity(config.memory_search.cache.max_entries)
         warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
     pending = counts.chunks - counts.vectors if planner.vectors is not None else 0
     degraded = [*status.degraded]
@@ -77,7 +76,6 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
         pending=pending,
         index_bytes=index.size_bytes(),
         cache_entries=cache_entries,
-        cache_max_entries=cache_max_entries,
         last_sync=_parse_time(index.get_meta(META_SYNCED)),
         spending=tuple(open_embedding_ledger(config, clock).by_day()),
         degraded=tuple(degraded),

@@ -12,7 +12,7 @@ from kept.chunking.markdown import ChunkSize
 from kept.config import MemorySearchSettings
 from kept.errors import KeptError
 from kept.indexing.note_rows import Recipe, file_row
-from kept.indexing.sources import SourceReader, SyncTarget, indexes_copies, scan_sources, scan_transcripts
+from kept.indexing.sources import SourceReader, SyncTarget, scan_sources, scan_transcripts
 from kept.indexing.vectorise import Vectoriser, price_texts
 from kept.records import SourceFile
 from kept.reports import Preview
@@ -24,7 +24,7 @@ from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredIndex
+    from kept.store.index import Index
 
 # File systems stamp a change with a clock that ticks, every 10 ms at the slowest common setting. A file that was
 # changed again within the tick in which it was read looks the same, so such a file is read once more.
@@ -105,7 +105,7 @@ class SyncPlanner:
     ``vectors`` is None without an embedder.
     """
 
-    index: StoredIndex
+    index: Index
     workspace: Workspace
     sessions_folder: str
     settings: MemorySearchSettings
@@ -180,7 +180,7 @@ class SyncPlanner:
             known = self.index.live.file_rows()
         if "sessions" not in self.settings.sources:
             return
-        files = scan_transcripts(self.sessions_folder, with_copies=indexes_copies(self.settings)).files
+        files = scan_transcripts(self.sessions_folder).files
         for file in files:
             row = known.get((file.source, file.path))
             if row is None or not (0 < file.size - row.size < min_bytes or is_unchanged(file, row)):

@@ -41,7 +41,7 @@ from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.words.segment import segment, segment_context
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredGeneration
+    from kept.store.generation import Generation
 
 _BEGINNING = TranscriptCheckpoint(ReadEnd(0, 0, 0), final_line=0, resume_at=Position(), running_hash="", key="")
 
@@ -268,7 +268,7 @@ def _parse_key(text: str) -> SessionKey | None:
 
 
 def find_unindexed(
-    generation: StoredGeneration, folder: str, citation: str, *, first_line: int, last_line: int
+    generation: Generation, folder: str, citation: str, *, first_line: int, last_line: int
 ) -> tuple[int, ...]:
     """Return the lines of a transcript that say something and are in no chunk."""
     spans = generation.spans("sessions", citation, first_line, last_line)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import field
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock
@@ -19,10 +18,8 @@ from kept.store.vector_codes import quantise
 from kept.values import frozen
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredIndex
+    from kept.store.index import Index
 
-FindVectors = Callable[[str, Iterable[bytes], int], Mapping[bytes, bytes]]
-"""Returns vectors by hash, of an embedder's identity and a number of dimensions."""
 MAX_REFUSALS = 10_000
 _META_REFUSED = "refused"
 
@@ -39,8 +36,6 @@ class Vectors:
     """Texts that the embedder does not accept, with its reason. Asking again would not help."""
     pending_reason: str | None = None
     """Reason why some texts have no vector yet."""
-    elsewhere: Mapping[bytes, bytes] = field(default_factory=dict)
-    """Those of ``known`` that are from the cache of another index."""
 
     def find_code(self, key: bytes) -> bytes | None:
         """Return the code of a text's vector by its hash, or None if there is none."""
@@ -53,20 +48,18 @@ class Vectoriser:
 
     def __init__(
         self,
-        index: StoredIndex,
+        index: Index,
         embedder: Embedder,
         cache: CacheSettings,
         clock: Clock,
         *,
         rest_s: float,
-        find_shared: FindVectors | None = None,
     ) -> None:
         self.index = index
         self.embedder = embedder
         self.cache = cache
         self.clock = clock
         self.rest_s = rest_s
-        self._find_shared = find_shared
         self.refused = self._stored_refusals()
         self._rests_until = 0.0
         """Time up to which a failed embedder is not asked again."""
@@ -99,19 +92,17 @@ class Vectoriser:
     def get_vectors(self, texts: Mapping[bytes, str]) -> Vectors:
         """Return the vectors that the cache or the embedder has. Never raises EmbeddingError: the result names what
         is missing and why. Secrets are redacted before a text is embedded."""
-        own = self._find_own(texts)
-        elsewhere = self._find_elsewhere([key for key in texts if key not in own])
-        known = {**own, **elsewhere}
+        known = self.find_cached(texts)
         missing = [key for key in texts if key not in known and key not in self.refused and key not in self._in_batches]
         awaits_batch = any(key in self._in_batches and key not in known for key in texts)
         batch_reason = self._batch_reason if awaits_batch else None
         if not missing:
-            return Vectors(known, {}, {}, pending_reason=batch_reason, elsewhere=elsewhere)
+            return Vectors(known, {}, {}, pending_reason=batch_reason)
         try:
             matrix = self.embedder.embed([redact(texts[key]) for key in missing], role="document")
         except EmbeddingError as exc:
             self._rests_until = time.monotonic() + self.rest_s
-            return Vectors(known, {}, {}, pending_reason=exc.message, elsewhere=elsewhere)
+            return Vectors(known, {}, {}, pending_reason=exc.message)
         gaps = {missing[gap.row]: gap for gap in matrix.gaps}
         fresh = {key: row for key, row in zip(missing, matrix, strict=True) if key not in gaps}
         refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
@@ -120,22 +111,12 @@ class Vectoriser:
         failure = next((gap.reason for gap in gaps.values() if gap.temporary), None)
         if failure:
             self._rests_until = time.monotonic() + self.rest_s
-        return Vectors(known, fresh, refused, pending_reason=failure or batch_reason, elsewhere=elsewhere)
+        return Vectors(known, fresh, refused, pending_reason=failure or batch_reason)
 
-    def find_cached(self, texts: Mapping[bytes, str]) -> dict[bytes, bytes]:
-        own = self._find_own(texts)
-        return {**own, **self._find_elsewhere([key for key in texts if key not in own])}
-
-    def _find_own(self, texts: Iterable[bytes]) -> dict[bytes, bytes]:
+    def find_cached(self, texts: Iterable[bytes]) -> dict[bytes, bytes]:
         identity = self.embedder.identity
         with self.index.reading():
-            return dict(self.index.cache.find(identity.key, texts, identity.dims))
-
-    def _find_elsewhere(self, hashes: Collection[bytes]) -> Mapping[bytes, bytes]:
-        if self._find_shared is None or not hashes or getattr(self.embedder, "is_cheap", False):
-            return {}
-        identity = self.embedder.identity
-        return self._find_shared(identity.key, hashes, identity.dims)
+            return self.index.cache.find(identity.key, texts, identity.dims)
 
     def find_missing(self, texts: Mapping[bytes, str]) -> dict[bytes, str]:
         known = self.find_cached(texts)
@@ -145,7 +126,7 @@ class Vectoriser:
         """Put new vectors into the cache and mark known ones as used, inside the caller's transaction."""
         if self.cache.enabled and not getattr(self.embedder, "is_cheap", False):
             key, now_s = self.embedder.identity.key, self.clock.time_ns() // 1_000_000_000
-            self.index.cache.put(key, {**vectors.fresh, **vectors.elsewhere}.items(), now_s=now_s)
+            self.index.cache.put(key, vectors.fresh.items(), now_s=now_s)
             self.index.cache.mark_used(key, vectors.known, now_s=now_s)
 
     def store(self, vectors: Mapping[bytes, bytes]) -> None:

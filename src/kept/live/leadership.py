@@ -1,20 +1,15 @@
-"""Leadership of a live index: on a machine the process that holds a lock, in a team the one that has the lease."""
+"""Leadership of a live index: the process that holds a lock has it."""
 
 from __future__ import annotations
 
 import os
-import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from kept.config import Config
 from kept.durable import make_private_folder
-from kept.errors import LockBusy, StoreError, WorkspaceError
+from kept.errors import LockBusy, WorkspaceError
 from kept.file_lock import locked
 from kept.sqlite import file_number
-
-if TYPE_CHECKING:
-    from kept.postgres.leases import Lease
 
 _MAX_DIGITS = 20
 
@@ -85,57 +80,3 @@ class LeaderLock:
     def release(self) -> None:
         self._lock.close()
         self._file = None
-
-
-class TeamLead(LeaderLock):
-    """The lock of the leader of a host, and the lease of the leader of a team. Only who has both leads.
-
-    Machines whose settings give the workspace the same name compete for the lease.
-    """
-
-    def __init__(self, path: str, lease: Lease) -> None:
-        super().__init__(path)
-        self._lease = lease
-        self._renew_at = self._ends_at = 0.0
-
-    def take(self) -> bool:
-        if not super().take():
-            return False
-        self._renew_at = self._ends_at = 0.0
-        if self._has_lease():
-            return True
-        self.release()
-        return False
-
-    def is_leader(self) -> bool:
-        return super().is_leader() and self._has_lease()
-
-    def release(self) -> None:
-        was_leader = self._file is not None
-        super().release()
-        if was_leader:
-            try:
-                self._lease.release()
-            except StoreError:
-                pass  # it ends by itself
-
-    def _has_lease(self) -> bool:
-        """Renew the lease when it is time. It counts until its end, even if the database cannot be reached."""
-        now = time.monotonic()
-        if now >= self._renew_at:
-            self._renew_at = now + self._lease.seconds / 3
-            try:
-                self._ends_at = now + self._lease.seconds if self._lease.renew() else 0.0
-            except StoreError:
-                pass
-        return now < self._ends_at
-
-
-def open_leadership(config: Config) -> LeaderLock:
-    path, store = lock_path(config), config.memory_search.store
-    if not store.is_shared or not store.workspace:
-        return LeaderLock(path)  # no other machine has this index
-    from kept.postgres.leases import Lease
-    from kept.postgres.open_database import open_database
-
-    return TeamLead(path, Lease(open_database(store), f"live {store.workspace}", seconds=config.gateway.lease_seconds))

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from kept.errors import KeptError
 from kept.forking import register_forkable
 from kept.indexing.service import IndexService
-from kept.live.leadership import LeaderLock, open_leadership
+from kept.live.leadership import LeaderLock, lock_path
 from kept.live.sync_timing import LiveTiming, PendingChanges, SyncSchedule
 from kept.live.watcher import Watching, WatchSupervisor
 from kept.memory import Memory
@@ -280,7 +280,7 @@ class LiveIndex:
         self._watches = memory.settings.sync.watch if watch is None else watch
         self._timing = timing or LiveTiming()
         self._reporter = LiveReporter(listener)
-        self._leadership = open_leadership(memory.config)
+        self._leadership = LeaderLock(lock_path(memory.config))
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -291,7 +291,7 @@ class LiveIndex:
         self._reporter.reset()
         self._thread = None
         self._stop, self._ready = threading.Event(), threading.Event()
-        self._leadership = open_leadership(self._memory.config)
+        self._leadership = LeaderLock(lock_path(self._memory.config))
 
     def start(self) -> LiveIndex:
         if self._thread is None:

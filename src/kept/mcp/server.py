@@ -122,8 +122,7 @@ class MemoryServer:
         try:
             memory = self.toolbox().memory
             with self._opening:
-                is_shared = memory.settings.store.is_shared
-                if self._live is None and (is_shared or os.path.exists(memory.index_service.path)):
+                if self._live is None and os.path.exists(memory.index_service.path):
                     from kept.live import LiveIndex
 
                     self._live = LiveIndex(memory).start()

@@ -21,7 +21,7 @@ from kept.store.rows import ChunkRow
 from kept.values import frozen
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredIndex
+    from kept.store.index import Index
 
 MIN_CANDIDATES, MAX_CANDIDATES = 40, 200
 
@@ -193,7 +193,7 @@ class QueryVector:
 
 
 def gather_pool(
-    index: StoredIndex,
+    index: Index,
     vector: QueryVector | None,
     query: ParsedQuery,
     settings: QuerySettings,

@@ -24,7 +24,7 @@ from kept.store.rows import ChunkRow
 from kept.words.segment import fold, is_unspaced, name_parts_in, normalise
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredWords
+    from kept.store.word_index import WordIndex
 
 MAX_ROWS = 50
 _MAX_TOKENS = 32
@@ -75,7 +75,7 @@ class ExactMatch:
     def _words(self) -> list[list[str]]:
         return [_WORDS.findall(text) for text in self.texts]
 
-    def find_rows(self, words: StoredWords, filters: Filter) -> list[int]:
+    def find_rows(self, words: WordIndex, filters: Filter) -> list[int]:
         """Return the chunks that may have it. The context of a chunk holds the titles above it."""
         if not self.is_usable:
             return []

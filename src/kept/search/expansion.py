@@ -22,7 +22,7 @@ from kept.words.segment import fold, is_unspaced, segment
 from kept.words.stopwords import ENGLISH
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredWords
+    from kept.store.word_index import WordIndex
 
 MAX_UNKNOWN = 3
 """Unknown words that are expanded. In a longer query, one of them matters little."""
@@ -43,7 +43,7 @@ _MAX_COMPARED = 1_000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def expand(words: StoredWords, query: ParsedQuery, unknown: Sequence[str]) -> list[Expansion]:
+def expand(words: WordIndex, query: ParsedQuery, unknown: Sequence[str]) -> list[Expansion]:
     """Return further terms for a query. ``unknown`` are the words of it that no chunk has."""
     quoted = {word for text in query.quoted for word in fold(text).split()}
     terms = [term for term in query.terms if term.kind in ("word", "wildcard") and term.text not in quoted]
@@ -55,7 +55,7 @@ def expand(words: StoredWords, query: ParsedQuery, unknown: Sequence[str]) -> li
     return expansions
 
 
-def _for_unknown(words: StoredWords, term: Term) -> list[Expansion]:
+def _for_unknown(words: WordIndex, term: Term) -> list[Expansion]:
     word = fold(term.text).lower()
     if not word.isalpha() or not _MIN_TYPO <= len(word) <= _MAX_TYPO or is_unspaced(word):
         return []
@@ -73,7 +73,7 @@ def _for_unknown(words: StoredWords, term: Term) -> list[Expansion]:
 # compounds and equivalents
 
 
-def _compounds(words: StoredWords, query: ParsedQuery, terms: Sequence[Term]) -> Iterator[Expansion]:
+def _compounds(words: WordIndex, query: ParsedQuery, terms: Sequence[Term]) -> Iterator[Expansion]:
     """Yield the compounds of adjacent words that the index has."""
     text_of = {fold(term.text).lower(): term.text for term in terms}
     joined = {"".join(pair): pair for pair in query.pairs}
@@ -84,7 +84,7 @@ def _compounds(words: StoredWords, query: ParsedQuery, terms: Sequence[Term]) ->
             yield Expansion(Term(compound, "word"), sources, " ".join(pair), COMPOUND_SHARE)
 
 
-def _equivalents(words: StoredWords, terms: Sequence[Term]) -> Iterator[Expansion]:
+def _equivalents(words: WordIndex, terms: Sequence[Term]) -> Iterator[Expansion]:
     present = {fold(term.text).lower() for term in terms}
     for term in terms:
         others = EQUIVALENTS.get(fold(term.text).lower(), ())
@@ -92,7 +92,7 @@ def _equivalents(words: StoredWords, terms: Sequence[Term]) -> Iterator[Expansio
             yield Expansion(Term(other, "word"), (term.text,), term.text, EQUIVALENT_SHARE)
 
 
-def _parts(words: StoredWords, text: str, word: str) -> list[Expansion]:
+def _parts(words: WordIndex, text: str, word: str) -> list[Expansion]:
     """Return the two words that a compound consists of, if a chunk has them one after the other."""
     splits = [(word[:at], word[at:]) for at in range(_MIN_PART, len(word) - _MIN_PART + 1)]
     known = set(_known(words, {part for split in splits for part in split}))
@@ -105,7 +105,7 @@ def _parts(words: StoredWords, text: str, word: str) -> list[Expansion]:
     return []
 
 
-def _known(words: StoredWords, candidates: Iterable[str]) -> list[str]:
+def _known(words: WordIndex, candidates: Iterable[str]) -> list[str]:
     """Return those of the words that the index has, in any form."""
     stems = {word: words.stems(word) for word in candidates}
     frequencies = words.document_frequencies({stem[0] for stem in stems.values() if stem})
@@ -115,7 +115,7 @@ def _known(words: StoredWords, candidates: Iterable[str]) -> list[str]:
 # beginnings
 
 
-def _beginning(words: StoredWords, text: str, word: str) -> list[Expansion]:
+def _beginning(words: WordIndex, text: str, word: str) -> list[Expansion]:
     """Return the longest beginning of a word that is a word of the index: postgres for postgresql."""
     shortest = max(_MIN_BEGINNING, round(_MIN_BEGINNING_SHARE * len(word)))
     beginnings = _known(words, [word[:length] for length in range(len(word) - 1, shortest - 1, -1)])
@@ -127,7 +127,7 @@ def _beginning(words: StoredWords, text: str, word: str) -> list[Expansion]:
     return [Expansion(Term(spelling, "word"), (text,), text, BEGINNING_SHARE, is_certain=False)]
 
 
-def _continuation(words: StoredWords, text: str, word: str) -> list[Expansion]:
+def _continuation(words: WordIndex, text: str, word: str) -> list[Expansion]:
     """Return the words of the index that begin with a word: physiotherapy for physio."""
     stem = "".join(words.stems(word))
     if len(stem) < _MIN_BEGINNING:
@@ -141,7 +141,7 @@ def _continuation(words: StoredWords, text: str, word: str) -> list[Expansion]:
 # typos
 
 
-def _one_edit(words: StoredWords, text: str, word: str) -> list[Expansion]:
+def _one_edit(words: WordIndex, text: str, word: str) -> list[Expansion]:
     """Return the words of the index that one edit makes of a word."""
     if not word.isascii():
         return []  # which letters to try depends on the language; `_more_edits` compares with the vocabulary instead
@@ -157,7 +157,7 @@ def _one_edit(words: StoredWords, text: str, word: str) -> list[Expansion]:
     return _corrections(text, _spellings(words, word, stems), is_certain=is_certain)
 
 
-def _more_edits(words: StoredWords, text: str, word: str) -> list[Expansion]:
+def _more_edits(words: WordIndex, text: str, word: str) -> list[Expansion]:
     """Return the words of the index that are at most two edits from a long word, and begin with the same letters."""
     stem = "".join(words.stems(word))
     most = _max_edits(word)
@@ -181,7 +181,7 @@ def _corrections(text: str, spellings: Sequence[str], *, is_certain: bool) -> li
     ]
 
 
-def _spellings(words: StoredWords, word: str, stems: Sequence[str]) -> list[str]:
+def _spellings(words: WordIndex, word: str, stems: Sequence[str]) -> list[str]:
     """Return a word of the notes for each of the first stems, if it is a few edits from ``word``.
 
     Stems alone do not tell: an edit makes "mooring" of "morning", whose stem is that of "moor".
@@ -195,7 +195,7 @@ def _max_edits(word: str) -> int:
     return 2 if len(word) >= _MIN_TWO_EDITS else 1
 
 
-def _find_spelling(words: StoredWords, stem: str, word: str) -> str | None:
+def _find_spelling(words: WordIndex, stem: str, word: str) -> str | None:
     """Return the word of the notes that has this stem and is nearest to ``word``, in lower case."""
     start = re.compile(rf"\b{re.escape(stem[:3])}[^\W_]*")
     texts = words.texts_with(stem, limit=_MAX_TEXTS)

@@ -23,7 +23,7 @@ from kept.words.equivalents import EQUIVALENTS
 from kept.words.segment import segment
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredWords
+    from kept.store.word_index import WordIndex
 
 K1 = 1.2
 B = 0.6
@@ -78,11 +78,10 @@ class KeywordHit:
 class KeywordSearch:
     """One query against the word index. Terms are weighted once, for finding and for scoring."""
 
-    def __init__(self, words: StoredWords, query: ParsedQuery, *, match_all: bool) -> None:
+    def __init__(self, words: WordIndex, query: ParsedQuery, *, match_all: bool) -> None:
         self.words = words
         self.match_all = match_all
         self.chunk_count = words.chunk_count()
-        words.prepare(term.text for term in query.terms)
         weighted = (_weigh(words, term, self.chunk_count) for term in query.terms)
         self.terms = _rarest_pairs([term for term in weighted if term is not None])
         expansions = self._weigh_expansions(query)
@@ -192,7 +191,7 @@ def _replace_unknown(term: WeightedTerm, expansions: Sequence[tuple[Expansion, W
     return term if term.rows or not others else WeightedTerm(term.term, min(term.idf, max(others)), 0)
 
 
-def _weigh(words: StoredWords, term: Term, chunk_count: int) -> WeightedTerm | None:
+def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | None:
     stems = words.stems(term.text)
     if not stems:
         return None
@@ -207,7 +206,7 @@ def _weigh(words: StoredWords, term: Term, chunk_count: int) -> WeightedTerm | N
     return WeightedTerm(term, math.log(1 + (max(chunk_count, known) - known + 0.5) / (known + 0.5)), rows)
 
 
-def share_of_unknown_words(words: StoredWords, text: str) -> float:
+def share_of_unknown_words(words: WordIndex, text: str) -> float:
     """Return the share of a text's words that no chunk has. Stopwords count: they tell its language best."""
     stems = set(words.stems(segment(text)))
     return 1.0 - len(words.document_frequencies(stems)) / len(stems) if stems else 0.0

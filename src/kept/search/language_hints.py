@@ -10,14 +10,14 @@ from kept.search.keywords import share_of_unknown_words
 from kept.words.languages import guess_language
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredWords
+    from kept.store.word_index import WordIndex
 
 _MODEL = "multilingual"
 _MIN_UNKNOWN = 0.5
 """Share of a question's words that no chunk has, from which its language is not that of the notes."""
 
 
-def suggest_model(words: StoredWords, text: str, languages: Sequence[str]) -> tuple[str, ...]:
+def suggest_model(words: WordIndex, text: str, languages: Sequence[str]) -> tuple[str, ...]:
     """Return a message if a question is in another language than the notes, and a model for both can be had.
 
     ``languages`` are those of the model in use.

@@ -13,12 +13,12 @@ from kept.store.note_tables import FILE, LinkRow
 from kept.words.segment import name_key
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredNotes
+    from kept.store.note_tables import NoteTables
 
 _MAX_SHOWN = 5
 
 
-def read_links(notes: StoredNotes, name: str, is_hidden: Callable[[str], bool]) -> NoteLinks:
+def read_links(notes: NoteTables, name: str, is_hidden: Callable[[str], bool]) -> NoteLinks:
     """Return the links in a note and those to it. ``name`` is its path, title, alias or file name."""
     resolver = LinkResolver(notes)
     path = get_path(notes, name, is_hidden)
@@ -32,7 +32,7 @@ def read_links(notes: StoredNotes, name: str, is_hidden: Callable[[str], bool]) 
     return NoteLinks(path, notes.find_title(path) or "", tuple(outgoing), tuple(incoming))
 
 
-def read_broken_links(notes: StoredNotes, is_hidden: Callable[[str], bool]) -> tuple[NoteLink, ...]:
+def read_broken_links(notes: NoteTables, is_hidden: Callable[[str], bool]) -> tuple[NoteLink, ...]:
     """Return the links of all notes that mean no note, by path and line, as if hidden notes did not exist."""
     resolver = LinkResolver(notes)
     broken = []
@@ -58,7 +58,7 @@ def _to_record(path: str, link: LinkRow, resolver: LinkResolver) -> NoteLink:
 class LinkResolver:
     """Finds the note that a link means. Names that were looked up are remembered."""
 
-    def __init__(self, notes: StoredNotes) -> None:
+    def __init__(self, notes: NoteTables) -> None:
         self._notes = notes
         self._named: dict[str, list[tuple[str, int]]] = {}
         self._resolved: dict[tuple[str, bool, str], str | None] = {}
@@ -100,7 +100,7 @@ def _path_key(path: str) -> str:
     return name_key(posixpath.normpath(path.strip().removesuffix(".md").removesuffix(".markdown")))
 
 
-def get_path(notes: StoredNotes, name: str, is_hidden: Callable[[str], bool]) -> str:
+def get_path(notes: NoteTables, name: str, is_hidden: Callable[[str], bool]) -> str:
     """Return the path of the note that a person means. Raise if there is none, or if several have that name."""
     if notes.find_title(name) is not None and not is_hidden(name):
         return name
@@ -113,7 +113,7 @@ def get_path(notes: StoredNotes, name: str, is_hidden: Callable[[str], bool]) ->
     return paths[0]
 
 
-def _paths_meant(notes: StoredNotes, name: str) -> Sequence[str]:
+def _paths_meant(notes: NoteTables, name: str) -> Sequence[str]:
     """Return the notes with a name: of a path, a file, or else a title; last with hyphens in place of spaces."""
     last = name.rstrip("/").rpartition("/")[2]
     stem = name_key(last.removesuffix(".md").removesuffix(".markdown"))

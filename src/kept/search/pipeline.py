@@ -48,7 +48,7 @@ from kept.workspace.scan import may_be_copy
 if TYPE_CHECKING:
     from kept.search.fact_validity import FactRanking
     from kept.search.periods import Period
-    from kept.store.protocol import StoredIndex
+    from kept.store.index import Index
 
 _WINDOW_LINES = 12
 _MANY_MARKED, _VERSIONS = 12, 500
@@ -88,7 +88,7 @@ def _blend(embedder: BlendingEmbedder, row: bytes, text: str, identity: str, unk
 
 
 def search_index(
-    index: StoredIndex,
+    index: Index,
     vector: QueryVector | None,
     query: ParsedQuery,
     settings: QuerySettings,
@@ -149,7 +149,7 @@ class _Ranking:
 
 
 def _rank(
-    index: StoredIndex,
+    index: Index,
     vector: QueryVector | None,
     query: ParsedQuery,
     settings: QuerySettings,
@@ -246,9 +246,7 @@ def _spellings(expansions: Iterable[Expansion]) -> tuple[str, ...]:
     )
 
 
-def list_hits(
-    index: StoredIndex, filters: Filter, daily: DailyNotes, *, max_results: int
-) -> tuple[IndexSearchResult, int]:
+def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: int) -> tuple[IndexSearchResult, int]:
     """Return the latest entries of a time, oldest first, and how many there are in all.
 
     An entry is a section of a daily log, any other note as a whole, or what was said in one conversation. Each is shown
@@ -330,7 +328,7 @@ def _occurrence(chunk: ChunkRow) -> Occurrence:
     return Occurrence(chunk.path, chunk.start_line, chunk.end_line, chunk.source, when)
 
 
-def _read_titles(index: StoredIndex, chunks: Iterable[ChunkRow]) -> dict[str, str]:
+def _read_titles(index: Index, chunks: Iterable[ChunkRow]) -> dict[str, str]:
     """Return the titles of the conversations that chunks are from, by path."""
     paths = {chunk.path for chunk in chunks if chunk.source == "sessions"}
     return index.live.conversation_titles(paths) if paths else {}

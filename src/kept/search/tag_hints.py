@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from kept.records import Filter
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredGeneration
+    from kept.store.generation import Generation
 
 _MAX_SHOWN = 3
 
 
-def explain_unknown_tags(live: StoredGeneration, filters: Filter) -> tuple[str, ...]:
+def explain_unknown_tags(live: Generation, filters: Filter) -> tuple[str, ...]:
     """Return a message for each tag of a filter that no note has, with tags that look like it. Tags of projects that
     the filter leaves out are not named."""
     known = {key: tag for key, tag, _ in live.count_tags(filters)}

@@ -57,8 +57,6 @@ def _connect_or_read(path: str) -> tuple[apsw.Connection, StoreError | None]:
 class Index:
     """An open index file. Threads that share it need a lock of their own."""
 
-    batch_scale = 1
-
     def __init__(self, path: str, vector_limits: VectorLimits | None = None) -> None:
         self.path = path
         self.db, self.why_read_only = _connect_or_read(path)
@@ -251,9 +249,6 @@ class EmbeddingCache:
             "UPDATE embedding_cache SET used_at = ? WHERE identity = ? AND hash = ? AND used_at < ?",
             ((now_s, identity, key, now_s - _REFRESH_AFTER_S) for key in hashes),
         )
-
-    def capacity(self, max_entries: int) -> int:
-        return max_entries
 
     def evict(self, max_entries: int) -> int:
         """Delete the least recently used entries above a number. Return how many."""

@@ -1,58 +1,25 @@
 """Finding the chunks with the phrases of a query, and counting the phrases in them, with lists in memory.
 
-A store reads the lists; what is done with them is the same for every store. Import this only where numpy may be
-imported.
+Import this only where numpy may be imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kept.records import Filter
-from kept.store.phrases import ROWS_BUDGET, AllOf, CountedPhrase, KeywordMatch, Phrase, PhraseCount, rarest
+from kept.store.phrases import ROWS_BUDGET, AllOf, CountedPhrase, KeywordMatch, PhraseCount, rarest
 from kept.store.posting_lists import Array, Postings, WordTotals, join_lists, make_postings, score_bm25
+
+if TYPE_CHECKING:
+    from kept.store.word_lists import WordLists
 
 LISTED_BUDGET = 50_000
 """Entries of the lists that are read for a query, rarest phrases first."""
 _FIRST_FILTERED = 500
-
-
-class LengthTable(Protocol):
-    """Number of words in the text of each chunk, and in text and context together, by row."""
-
-    text: Array
-    all: Array
-
-    def refresh(self) -> None:
-        """Read what has changed."""
-
-
-class PostingSource(Protocol):
-    """Lists of the chunks that have a phrase."""
-
-    @property
-    def lengths(self) -> LengthTable: ...
-
-    def read(self, phrases: Iterable[Phrase]) -> dict[Phrase, Postings]:
-        """Return all chunks that have each phrase, and how often."""
-
-    def postings_within(self, phrase: Phrase, within: Sequence[CountedPhrase]) -> Postings:
-        """Return the chunks that have a phrase and any of the phrases ``within``, as if each had the phrase once."""
-
-    def count_common(self, phrases: Sequence[CountedPhrase], rows: Sequence[int]) -> list[KeywordMatch]:
-        """Return how often rows have phrases whose lists are not read."""
-
-    def totals(self, phrases: Sequence[CountedPhrase]) -> WordTotals:
-        """Return the sums over all chunks. A chunk must have one of the phrases."""
-
-    def passing(self, rows: Sequence[int], filters: Filter) -> list[int]:
-        """Return those of the rows that pass the filters."""
-
-    def newest_first(self, rows: Sequence[int], limit: int) -> list[int]:
-        """Return the first of these rows: the newest, then by path and line."""
 
 
 class ListedPhraseSearch:
@@ -65,7 +32,7 @@ class ListedPhraseSearch:
 
     def __init__(
         self,
-        source: PostingSource,
+        source: WordLists,
         groups: Sequence[Sequence[CountedPhrase]],
         *,
         match_all: bool = False,
@@ -145,7 +112,7 @@ class ListedPhraseSearch:
 
 
 def best_with_all(
-    source: PostingSource, query: AllOf, *, weights: tuple[float, float], limit: int, filters: Filter
+    source: WordLists, query: AllOf, *, weights: tuple[float, float], limit: int, filters: Filter
 ) -> list[int]:
     """Return the best chunks by BM25 that have every phrase."""
     read = source.read(query.phrases)
@@ -168,7 +135,7 @@ def _in_context(postings: Postings) -> Postings:
     return make_postings(postings.rows[at], np.zeros(len(at)), postings.context[at])
 
 
-def best_rows(source: PostingSource, scored: tuple[Array, Array], *, limit: int, filters: Filter) -> list[int]:
+def best_rows(source: WordLists, scored: tuple[Array, Array], *, limit: int, filters: Filter) -> list[int]:
     """Return the best of rows with scores. Equal ones at the end: the newest, then by path and line."""
     rows, scores = scored
     if filters:
@@ -183,7 +150,7 @@ def best_rows(source: PostingSource, scored: tuple[Array, Array], *, limit: int,
     return [*best, *tied]
 
 
-def _filter(source: PostingSource, rows: Array, scores: Array, limit: int, filters: Filter) -> tuple[Array, Array]:
+def _filter(source: WordLists, rows: Array, scores: Array, limit: int, filters: Filter) -> tuple[Array, Array]:
     """Return at least the best ``limit`` rows that pass the filters, if there are as many, and those that tie."""
     order = np.argsort(-scores, kind="stable")
     rows, scores = rows[order], scores[order]

@@ -9,46 +9,30 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import apsw
 
 from kept.config import Config
-
-if TYPE_CHECKING:
-    from kept.store.postgres.offered_names import NameKind
 
 _MAX_NAMES = 200
 
 
 def find_note_paths(config: Config, start: str) -> list[str]:
     """Return the paths of notes that begin with a text."""
-    if config.memory_search.store.is_shared:
-        return _ask_team(config, "notes", start)
     query = "SELECT path FROM files WHERE source = 'memory' AND substr(path, 1, ?) = ? ORDER BY path LIMIT ?"
     return _select(config, query, start)
 
 
 def find_tags(config: Config, start: str) -> list[str]:
     """Return the tags that begin with a text."""
-    if config.memory_search.store.is_shared:
-        return _ask_team(config, "tags", start.lower())
     query = "SELECT min(tag) FROM note_tags WHERE substr(key, 1, ?) = ? GROUP BY key ORDER BY key LIMIT ?"
     return _select(config, query, start.lower())
 
 
 def find_channels(config: Config, start: str) -> list[str]:
     """Return the channels of conversations that begin with a text."""
-    if config.memory_search.store.is_shared:
-        return _ask_team(config, "channels", start)
     query = "SELECT DISTINCT channel FROM chunks WHERE session_key IS NOT NULL AND substr(channel, 1, ?) = ? LIMIT ?"
     return _select(config, query, start)
-
-
-def _ask_team(config: Config, kind: NameKind, start: str) -> list[str]:
-    from kept.store.postgres.offered_names import find_names
-
-    return find_names(config, kind, start, limit=_MAX_NAMES)
 
 
 def _select(config: Config, query: str, start: str) -> list[str]:

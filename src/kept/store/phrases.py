@@ -1,4 +1,4 @@
-"""A query to the word index, as a small tree of phrases. Each store reads it in its own way."""
+"""A query to the word index, as a small tree of phrases."""
 
 from __future__ import annotations
 

@@ -53,9 +53,6 @@ class WordIndex:
         tokens: Any = self._tokenizer(text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_QUERY, None)
         return [token[2] for token in tokens]
 
-    def prepare(self, texts: Iterable[str]) -> None:
-        """Do nothing: a lookup takes microseconds here."""
-
     def document_frequency(self, stem: str) -> int:
         """Return how many chunks contain a stem."""
         query = "SELECT doc FROM temp.vocabulary WHERE term = ?"

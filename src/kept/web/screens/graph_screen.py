@@ -13,7 +13,8 @@ from kept.web.visit import Page, Screen, Visit
 from kept.workspace.note_edit import read_whole
 
 if TYPE_CHECKING:
-    from kept.store.protocol import StoredGeneration, StoredWords
+    from kept.store.generation import Generation
+    from kept.store.word_index import WordIndex
 
 _RARE_PASSAGES = 12
 """A name in more passages says little about any two of them."""
@@ -49,7 +50,7 @@ def load_graph(memory: Memory, path: str) -> tuple[NoteGraph, tuple[str, ...]]:
     return graph, links.degraded
 
 
-def notes_by_name(words: StoredWords, names: list[str]) -> dict[str, list[str]]:
+def notes_by_name(words: WordIndex, names: list[str]) -> dict[str, list[str]]:
     """Return the notes that have each name, of the rarest names that more than one passage has."""
     stems = {stems[0]: name for name in reversed(names) if len(stems := words.stems(name)) == 1}
     counts = words.document_frequencies(stems)
@@ -57,7 +58,7 @@ def notes_by_name(words: StoredWords, names: list[str]) -> dict[str, list[str]]:
     return {stems[stem]: words.notes_with(stem, limit=_RARE_PASSAGES) for stem in rare[:_MOST_NAMES]}
 
 
-def _links_between(live: StoredGeneration, neighbours: list[Neighbour]) -> list[tuple[str, str]]:
+def _links_between(live: Generation, neighbours: list[Neighbour]) -> list[tuple[str, str]]:
     resolver = LinkResolver(live.notes)
     paths = {neighbour.path for neighbour in neighbours}
     pairs = []
