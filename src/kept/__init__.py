@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         ToolEnded,
         ToolStarted,
     )
-    from kept.agent.function_tool import FunctionTool
+    from kept.agent.extra_tools import FunctionTool
     from kept.app import open_model
     from kept.config import LoadedConfig, load_config
     from kept.errors import KeptError
@@ -105,7 +105,7 @@ _HOMES = {
     "ApprovalAsked": "kept.agent.events",
     "ApprovalDecided": "kept.agent.events",
     "CompactionResult": "kept.agent.events",
-    "FunctionTool": "kept.agent.function_tool",
+    "FunctionTool": "kept.agent.extra_tools",
     "Inbound": "kept.agent.events",
     "Notice": "kept.agent.events",
     "Reply": "kept.agent.events",

@@ -6,7 +6,7 @@ import asyncio
 
 from kept.agent.approvals import UNDECIDED
 from kept.agent.events import ApprovalAsked, ApprovalDecided, Inbound, Reply, ToolStarted
-from kept.agent.function_tool import FunctionTool
+from kept.agent.extra_tools import FunctionTool
 from kept.llm.base import ToolUse
 from kept.sessions.entries import StateEntry
 from kept.testing import ScriptedChat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kept.agent.events import Reply
-from kept.agent.function_tool import FunctionTool
+from kept.agent.extra_tools import FunctionTool
 from kept.agent.session_log import SessionLog
 from kept.llm.base import ToolOutput, ToolUse
 from kept.sessions.entries import Message, StateEntry

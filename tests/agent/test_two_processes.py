@@ -13,7 +13,7 @@ import pytest
 from kept import SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound, Reply
-from kept.agent.function_tool import FunctionTool
+from kept.agent.extra_tools import FunctionTool
 from kept.llm.base import ToolOutput, ToolUse
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, shown

@@ -9,7 +9,6 @@ answer, tool_step                one answer of the model as it arrives; its tool
 approvals                        tool calls that wait for a person's decision
 material, day_notes              workspace files and memories for a turn, and its request; notes of today and yesterday
 fact_list, fact_review           facts in the answer to a flush; what to do about pairs of facts
-extra_tools, function_tool, mcp_tools
-                                 tools besides those of the memory: Python functions, MCP servers
+extra_tools, mcp_tools           tools besides those of the memory: Python functions, MCP servers
 session_models                   model and thinking level of each session
 """

@@ -18,9 +18,8 @@ from kept.agent.events import (
     GroupLine,
     Inbound,
 )
-from kept.agent.extra_tools import ExtraTools
+from kept.agent.extra_tools import ExtraTools, FunctionTool
 from kept.agent.flush import flush_ended
-from kept.agent.function_tool import FunctionTool
 from kept.agent.material import ContextPreview, preview_context
 from kept.agent.services import AgentServices, ModelLimits, load_secret
 from kept.agent.session_log import SessionLog, run_to_end

@@ -1,19 +1,154 @@
-"""Tools of an agent besides those of its memory: Python functions, and tools of MCP servers."""
+"""Tools of an agent besides those of its memory: Python functions, and tools of MCP servers.
+
+The schema of a function comes from its signature, the description from its docstring. pydantic reads the signature and
+checks the arguments of a call before the function runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from kept.agent.function_tool import AgentTool, FunctionTool, ToolAnswer, as_tools
-from kept.agent.mcp_tools import McpServer
 from kept.clock import Clock
 from kept.config import McpServerSettings
 from kept.context.shortening import shorten
 from kept.errors import UsageError
-from kept.limits import CHARS_PER_TOKEN, utf8_safe
-from kept.llm.base import ToolSpec
+from kept.limits import CHARS_PER_TOKEN, clip, utf8_safe
+from kept.llm.base import MALFORMED, ToolSpec
+from kept.values import frozen
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    from kept.agent.mcp_tools import McpServer
+
+Permission = Literal["allow", "ask", "deny"]
+"""``allow``: the model may call it. ``ask``: a person decides about each call. ``deny``: it is not offered."""
+DEFAULT_TIMEOUT_S = 60.0
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+@frozen
+class ToolAnswer:
+    """Result of a tool for the model. An error is a result too: the model reads it and can react."""
+
+    text: str
+    is_error: bool = False
+
+
+class AgentTool(Protocol):
+    """Tool of an agent besides those of the memory."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    @property
+    def permission(self) -> Permission: ...
+
+    async def call(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Run the tool. Every failure is an answer."""
+        ...
+
+
+class FunctionTool:
+    """Function that a model may call. A function that is not async runs in a thread.
+
+    >>> Agent(memory, sessions, model, tools=[weather, FunctionTool(send_mail, permission="ask", timeout_s=10)])
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        permission: Permission = "allow",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        if not callable(function):
+            raise UsageError(f"{function!r:.80} is not a function.", hint="A tool is a Python function.")
+        self.permission: Permission = permission
+        self._timeout_s = timeout_s
+        routine = function if inspect.isroutine(function) else function.__call__
+        self._is_async = inspect.iscoroutinefunction(routine)
+        tool_name = str(name or getattr(function, "__name__", ""))
+        if not _NAME.fullmatch(tool_name):
+            raise UsageError(
+                f"'{tool_name}' cannot be the name of a tool.", hint="Use letters, digits, '_' and '-', at most 64."
+            )
+        self._adapter, schema = read_signature(routine, tool_name)
+        text = description or inspect.getdoc(function) or tool_name.replace("_", " ")
+        self.spec = ToolSpec(tool_name, text, schema)
+
+    async def call(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        from pydantic import ValidationError
+        from pydantic_core import ArgsKwargs
+
+        name = self.spec.name
+        if MALFORMED in arguments:
+            return ToolAnswer(f"{name}: the arguments are not a JSON object.", is_error=True)
+        values = ArgsKwargs((), dict(arguments))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if self._is_async:
+                    result = await self._adapter.validate_python(values)
+                else:
+                    result = await asyncio.to_thread(self._adapter.validate_python, values)
+        except TimeoutError:
+            # A thread cannot be stopped: the function may still finish.
+            doubt = "" if self._is_async else " It may still be carried out."
+            return ToolAnswer(f"{name} took longer than {self._timeout_s:g} s.{doubt}", is_error=True)
+        except ValidationError as exc:
+            problems = (f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors())
+            return ToolAnswer(f"{name}: {clip('; '.join(problems), 500)}", is_error=True)
+        except Exception as exc:  # noqa: BLE001 - the author's function may raise anything, and the model has to know
+            return ToolAnswer(f"{name} failed: {type(exc).__name__}: {clip(str(exc), 500)}", is_error=True)
+        return ToolAnswer(result_text(result))
+
+
+def read_signature(routine: Callable[..., Any], name: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    """Return what checks the arguments and calls the function, and the schema of the arguments."""
+    try:
+        from pydantic import PydanticUserError, TypeAdapter
+    except ImportError:
+        raise UsageError("Functions as tools need pydantic.", hint="Install it: pip install pydantic.") from None
+    for parameter in inspect.signature(routine).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise UsageError(
+                f"'{name}' takes '{parameter}', which a model cannot give by name.", hint="Name every argument."
+            )
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(routine)
+        return adapter, adapter.json_schema()
+    except (PydanticUserError, NameError) as exc:
+        reason = clip(str(exc).splitlines()[0], 300)
+        raise UsageError(f"The signature of '{name}' cannot be read: {reason}") from exc
+
+
+def as_tools(items: Sequence[Callable[..., Any] | FunctionTool]) -> list[FunctionTool]:
+    """Return tools for functions. Raise UsageError if two have the same name."""
+    tools = [item if isinstance(item, FunctionTool) else FunctionTool(item) for item in items]
+    names = [tool.spec.name for tool in tools]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"Two tools are called '{name}'.", hint="Wrap one: FunctionTool(function, name='…').")
+    return tools
+
+
+def result_text(result: Any) -> str:
+    """Return what a function returned, as text for a model."""
+    if result is None:
+        return "Done."
+    if isinstance(result, str):
+        return result
+    try:
+        return json.dumps(result, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return str(result)
 
 
 class ExtraTools:
@@ -34,7 +169,11 @@ class ExtraTools:
                 raise UsageError(
                     f"'{tool.spec.name}' is a tool of the memory.", hint="Wrap yours: FunctionTool(function, name='…')."
                 )
-        self._servers = [McpServer(name, settings, clock) for name, settings in servers.items()]
+        self._servers: list[McpServer] = []
+        if servers:
+            from kept.agent.mcp_tools import McpServer
+
+            self._servers = [McpServer(name, settings, clock) for name, settings in servers.items()]
         self._max_result_chars = max_result_chars
 
     async def prepare(self) -> list[str]:

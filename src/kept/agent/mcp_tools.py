@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from kept.agent.function_tool import Permission, ToolAnswer
+from kept.agent.extra_tools import Permission, ToolAnswer
 from kept.clock import Clock
 from kept.config import McpServerSettings
 from kept.limits import clip, is_deep, one_line, printable_line, utf8_safe, utf8_safe_tree

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from kept.agent.approvals import UNDECIDED, asked_state, decided_state, denied_text
 from kept.agent.events import AgentEvent, ApprovalAsked, ToolEnded, ToolStarted
-from kept.agent.function_tool import ToolAnswer
+from kept.agent.extra_tools import ToolAnswer
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.model_turns import NO_RESULT
