@@ -73,7 +73,7 @@ class FunctionTool:
             raise UsageError(f"{function!r:.80} is not a function.", hint="A tool is a Python function.")
         self.permission: Permission = permission
         self._timeout_s = timeout_s
-        routine = function if inspect.isroutine(function) else function.__call__
+        routine: Any = function if inspect.isroutine(function) else type(function).__call__.__get__(function)
         self._is_async = inspect.iscoroutinefunction(routine)
         tool_name = str(name or getattr(function, "__name__", ""))
         if not _NAME.fullmatch(tool_name):
@@ -110,7 +110,7 @@ class FunctionTool:
         return ToolAnswer(result_text(result))
 
 
-def read_signature(routine: Callable[..., Any], name: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+def read_signature(routine: Any, name: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     """Return what checks the arguments and calls the function, and the schema of the arguments."""
     try:
         from pydantic import PydanticUserError, TypeAdapter
