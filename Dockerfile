@@ -10,7 +10,7 @@ COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY docs/reference/config.md docs/reference/config.md
 COPY src src
 RUN python -m venv /opt/kept \
-    && /opt/kept/bin/pip install --no-cache-dir '.[serve,otel,anthropic,openai]' \
+    && /opt/kept/bin/pip install --no-cache-dir '.[serve,anthropic,openai]' \
     && /opt/kept/bin/python -m compileall -q /opt/kept/lib
 
 FROM python:3.12-slim

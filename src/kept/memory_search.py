@@ -13,7 +13,7 @@ from kept.config import Config
 from kept.errors import SessionNotFound, UsageError
 from kept.limits import is_utf8
 from kept.records import SOURCES, Filter, Progress, SearchResult, SeenTail
-from kept.spans import span
+from kept.timings import timed
 from kept.visibility import ProjectScope, Viewer
 from kept.workspace.workspace import Workspace, has_projects
 
@@ -145,11 +145,11 @@ class MemorySearch:
         progress: Progress | None,
     ) -> SearchResult:
         """Return the hits, as `Memory.search` describes them."""
-        with span("search") as measured:
+        with timed("search") as measured:
             result = self._search(
                 query, filters, max_results=max_results, min_score=min_score, seen=seen, progress=progress
             )
-            measured.set(hits=len(result.hits), degraded=bool(result.degraded))
+            measured["failed"] = bool(result.degraded)
             return result
 
     def _search(

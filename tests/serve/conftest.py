@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.files import write_file
 from tests.support.serve_process import LINKED, ServeProcess, create_token
-from tests.support.span_collector import SpanCollector, collecting
 
 TOKENS = {
     "reader": ("read",),
@@ -38,20 +37,13 @@ def tokens(place: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def collector() -> Iterator[SpanCollector]:
-    with collecting() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def server(place: Path, tokens: dict[str, str], collector: SpanCollector) -> Iterator[ServeProcess]:
+def server(place: Path, tokens: dict[str, str]) -> Iterator[ServeProcess]:
     settings = {
         "gateway.serve.token_rate_per_s": 0,
         "gateway.serve.address_rate_per_s": 0,
-        "gateway.tracing_endpoint": collector.endpoint,
     }
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    running = ServeProcess(place, *options, OTEL_BSP_SCHEDULE_DELAY="100")
+    running = ServeProcess(place, *options)
     try:
         yield running
     finally:

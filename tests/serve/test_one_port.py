@@ -15,9 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kept.serve.forwarding import SOCKET_FILE
 from tests.support.commands import kept_environment, run_kept
 from tests.support.files import write_file
-from tests.support.mcp_client import ACCEPT
 from tests.support.serve_process import ServeProcess, bearer, create_token, revoke_token
-from tests.support.span_collector import attributes
 from tests.support.waiting import wait_until
 
 PLANTED = "zanzibar7pelican"
@@ -82,27 +80,6 @@ def test_figures_count_requests_searches_and_calls(server, tokens):
         assert client.get("/healthz").json() == {"status": "ok"}
         assert client.get("/readyz", headers={"Host": "10.0.0.7"}).json() == {"status": "ready", "reason": ""}
         assert client.post("/readyz").status_code == 405
-
-
-def test_spans_of_a_call_hang_together_and_continue_the_trace_of_the_caller(server, tokens, collector):
-    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-    params = {"name": "memory_search", "arguments": {"query": PLANTED}}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    with server.client(tokens["reader"]) as client:
-        client.post("/mcp", json=body, headers={**ACCEPT, "traceparent": f"00-{trace}-{parent}-01"})
-    own = wait_until(
-        lambda: (
-            {sent.name: sent for sent in collector.spans if sent.trace_id.hex() == trace}
-            if any(sent.name == "kept.request" and sent.trace_id.hex() == trace for sent in collector.spans)
-            else None
-        ),
-        "the spans arrive",
-    )
-    request, call, search = (own[f"kept.{name}"] for name in ("request", "tool_call", "search"))
-    assert request.parent_span_id.hex() == parent
-    assert (call.parent_span_id, search.parent_span_id) == (request.span_id, call.span_id)
-    assert attributes(request) == {"kept.method": "POST", "kept.route": "/mcp", "kept.status": 200}
-    assert PLANTED.encode() not in collector.raw
 
 
 def test_a_revoked_token_is_refused_at_once_and_its_streams_end(server, place):

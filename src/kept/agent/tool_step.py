@@ -17,7 +17,7 @@ from kept.file_lock import claimed
 from kept.llm.base import ToolUse
 from kept.records import SeenTail
 from kept.sessions.entries import Message, ToolResult
-from kept.spans import span
+from kept.timings import timed
 from kept.tools.tool_definitions import TOOLS
 
 log = logging.getLogger(__name__)
@@ -65,12 +65,12 @@ class ToolStep:
                         continue
                 yield ToolStarted(use.name, use.arguments)
                 is_known = tool is not None or use.name in _MEMORY_TOOLS  # a model may make up any name
-                with span("tool_call", tool=use.name if is_known else "unknown") as measured:
+                with timed("tool_call", tool=use.name if is_known else "unknown") as measured:
                     if extra is not None and tool is not None:
                         answer = await extra.call(tool, use.arguments)
                     else:
                         answer = await asyncio.to_thread(self._call_memory, use)
-                    measured.set(ok=not answer.is_error)
+                    measured["ok"] = not answer.is_error
                 self._add(use, answer.text, is_error=answer.is_error)
                 yield ToolEnded(use.name, not answer.is_error)
         finally:  # even if the turn is cancelled, no call stays without a result

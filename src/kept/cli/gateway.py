@@ -21,12 +21,11 @@ def command(options: Globals) -> None:
     """Answer messages over HTTP, Telegram and Discord, until stopped."""
     from kept.app import open_model
     from kept.channels.gateway import run_gateway
-    from kept.tracing import tracing
 
     log_to_stderr()
     logging.getLogger("kept").setLevel(logging.INFO)
     loaded = options.load_finished()
-    with tracing(loaded.config, service="kept-gateway"), _pages(loaded):
+    with _pages(loaded):
         run_gateway(loaded, open_model, report=_report)
 
 

@@ -54,20 +54,18 @@ def command(
     if address is None:
         run_stdio(server)
         return
-    from kept.tracing import tracing
 
     settings = loaded.config.gateway.mcp
     token = token or settings.token
     listen_at = parse_address(address)
     require_token(listen_at, token)
-    with tracing(loaded.config, service="kept-mcp"):
-        run_http(
-            server,
-            listen_at,
-            token=token,
-            hosts=(*settings.allowed_hosts, *hosts),
-            ready=lambda at: echo(f"Serving the memory at {at.url}; stop with Ctrl-C.", err=True),
-        )
+    run_http(
+        server,
+        listen_at,
+        token=token,
+        hosts=(*settings.allowed_hosts, *hosts),
+        ready=lambda at: echo(f"Serving the memory at {at.url}; stop with Ctrl-C.", err=True),
+    )
 
 
 def _find_project(loaded: LoadedConfig, name: str | None, *, is_local: bool) -> str | None:

@@ -33,7 +33,6 @@ def command(options: Globals, host: str | None, port: int | None, hosts: tuple[s
     from kept.app import open_model
     from kept.serve.one_port import run_serve
     from kept.serve.request_log import log_as_json, log_request
-    from kept.tracing import tracing
 
     as_json = log_format == "json"
     if as_json:
@@ -48,17 +47,16 @@ def command(options: Globals, host: str | None, port: int | None, hosts: tuple[s
         if address.link and not as_json:  # the link lets in whoever reads it, and logs are kept
             echo(f"Open the pages: {address.link}", err=True)
 
-    with tracing(loaded.config, service="kept-serve"):
-        run_serve(
-            loaded,
-            open_model,
-            host=settings.host if host is None else host,
-            port=settings.port if port is None else port,
-            hosts=hosts,
-            record=log_request if as_json else _ignore,
-            ready=show,
-            report=lambda line: _report(line, as_json),
-        )
+    run_serve(
+        loaded,
+        open_model,
+        host=settings.host if host is None else host,
+        port=settings.port if port is None else port,
+        hosts=hosts,
+        record=log_request if as_json else _ignore,
+        ready=show,
+        report=lambda line: _report(line, as_json),
+    )
 
 
 def _load_for_log(options: Globals) -> LoadedConfig:

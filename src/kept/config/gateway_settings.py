@@ -149,5 +149,3 @@ class GatewaySettings:
     lease_seconds: float = bounded(15.0, 1, 600)
     """How long the other gateways of a team wait for a sign of life of this one before they take over its work."""
     shutdown_timeout_s: float = bounded(30.0, 0, 3_600)
-    tracing_endpoint: str | None = None
-    """Address that spans are sent to as OpenTelemetry over HTTP, such as http://127.0.0.1:4318/v1/traces."""

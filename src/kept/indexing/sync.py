@@ -20,8 +20,8 @@ from kept.indexing.vectorise import Vectors
 from kept.records import Problem, Progress
 from kept.remote_errors import EmbeddingError, EmbeddingFailed
 from kept.reports import SyncReport
-from kept.spans import span
 from kept.store.rows import META_RECIPE
+from kept.timings import timed
 from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ class SyncRun:
             or self.planner.has_changes(self.scan, growing=self.growing)
         )
         if has_work and not self._can_only_read(is_unbuilt=is_unbuilt):
-            with span("sync", files=len(self.scan.files)) as measured:
+            with timed("sync") as measured:
                 with self.index.indexing(wait_s=wait_s):
                     self._run_locked()
-                measured.set(indexed=self.tally.indexed, removed=self.tally.removed, failures=len(self.tally.failures))
+                measured["failed"] = bool(self.tally.failures)
         tally, files = self.tally, len(self.scan.files)
         with self.index.reading():
             chunks = self.index.live.count_chunks()

@@ -27,7 +27,7 @@ from kept.llm.base import (
 )
 from kept.remote_errors import BudgetExhausted
 from kept.reports import ModelSpending
-from kept.spans import span
+from kept.timings import timed
 
 BACKGROUND_SHARE = 0.8
 """Share of a day's budget that flushes and summaries may use; the rest is for replies."""
@@ -48,7 +48,7 @@ class MeteredChat(ModelWrapper):
         estimate = count_tokens(request)
         usage: ModelUsage | None = None
         output_tokens = 0
-        with span("model_call", provider=self.provider, model=self.name, purpose=request.purpose) as measured:
+        with timed("model_call", model=self.name):
             day = await asyncio.to_thread(self._begin, request.purpose, estimate)
             try:
                 async with aclosing(self._model.stream(request)) as events:
@@ -61,7 +61,6 @@ class MeteredChat(ModelWrapper):
             finally:
                 # An answer that broke off after some text has been charged for; a call that failed at once has not.
                 actual = usage or ModelUsage(estimate if output_tokens else 0, output_tokens)
-                measured.set(input_tokens=actual.input, output_tokens=actual.output, ok=usage is not None)
                 spending = ModelSpending(
                     self.provider,
                     self.name,

@@ -32,7 +32,7 @@ from kept.errors import KeptError
 from kept.limits import utf8_safe_tree
 from kept.mcp.tool_scopes import TOOL_SCOPES, iter_tools, require_tool, toolbox_of
 from kept.net.serving import GRANT
-from kept.spans import span
+from kept.timings import timed
 from kept.tools.forget_tool import FORGET_TOOL, run_forget
 from kept.tools.tool_definitions import Tool
 
@@ -162,12 +162,12 @@ class MemoryServer:
         try:
             require_tool(grant, name)
             toolbox = toolbox_of(self.toolbox(), grant)
-            with span("tool_call", tool=name if name in TOOL_SCOPES else "unknown") as measured:
+            with timed("tool_call", tool=name if name in TOOL_SCOPES else "unknown") as measured:
                 if name == FORGET_TOOL.name:
                     outcome = run_forget(toolbox, arguments)
                 else:
                     outcome = toolbox.run(name, arguments, progress=relay.report, client=client)
-                measured.set(ok=not outcome.is_error)
+                measured["ok"] = not outcome.is_error
             self._warm_up()
             return outcome
         except KeptError as exc:

@@ -18,17 +18,16 @@ from kept.ledger import open_embedding_ledger, open_model_ledger
 from kept.live import LiveState
 from kept.memory import Memory
 from kept.serve.request_front import RequestRecord
+from kept.timings import Labels
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
-
-    from kept.spans import Attribute, SpanName
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class ServeFigures:
-    """All figures of one process. It observes spans; the rest is read when somebody asks."""
+    """All figures of one process. What is timed is counted; the rest is read when somebody asks."""
 
     def __init__(
         self,
@@ -64,31 +63,20 @@ class ServeFigures:
         self._requests.labels(record.route, record.method, str(record.status)).inc()
         self._request_s.labels(record.route).observe(record.took_s)
 
-    # spans
-
-    def begin(self, name: SpanName, attributes: dict[str, Attribute]) -> None:
-        pass
-
-    def end(
-        self,
-        ticket: object,
-        name: SpanName,
-        attributes: dict[str, Attribute],
-        took_s: float,
-        error: BaseException | None,
-    ) -> None:
+    def observe(self, name: str, took_s: float, labels: Labels) -> None:
+        """Count what was timed."""
         if name == "search":
             self._search_s.observe(took_s)
-            if error is not None or attributes.get("degraded"):
+            if labels.get("failed"):
                 self._degraded.inc()
         elif name == "sync":
             self._sync_s.observe(took_s)
-            if error is not None or attributes.get("failures"):
+            if labels.get("failed"):
                 self._sync_failures.inc()
         elif name == "model_call":
-            self._model_s.labels(str(attributes["model"])).observe(took_s)
+            self._model_s.labels(str(labels["model"])).observe(took_s)
         elif name == "tool_call":
-            self._tools.labels(str(attributes["tool"]), "true" if attributes.get("ok") else "false").inc()
+            self._tools.labels(str(labels["tool"]), "true" if labels.get("ok") else "false").inc()
 
 
 class StateCollector(Collector):

@@ -31,7 +31,7 @@ from kept.serve.probes import Probes, Readiness
 from kept.serve.request_front import RequestFront, RequestRecord
 from kept.serve.stream_watch import StreamWatch
 from kept.sessions.store import SessionStore
-from kept.spans import unwatch_spans, watch_spans
+from kept.timings import observers
 from kept.tokens import KnownTokens
 from kept.tools.toolbox import Toolbox
 from kept.values import frozen
@@ -191,7 +191,7 @@ class ServeProgram:
         front = RequestFront(watched, limiter, addresses, count)
         server = serving.make_server(front, limits, closing_s=_CLOSING_S)
         self._site.is_stopping = lambda: server.should_exit or self._readiness.is_draining
-        watch_spans(self._figures)
+        observers.append(self._figures.observe)
         try:
             async with AsyncExitStack() as stack:
                 for app in mcp_apps.values():
@@ -200,7 +200,7 @@ class ServeProgram:
                     live.start()
                 await self._serve(server, answering, ready)
         finally:
-            unwatch_spans(self._figures)
+            observers.remove(self._figures.observe)
 
     async def _serve(self, server: uvicorn.Server, answering: Answering, ready: Callable[[ServeAddress], None]) -> None:
         stopping, hurry = self._stop_on_signals(answering)

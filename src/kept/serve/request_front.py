@@ -11,7 +11,6 @@ from typing import Any
 from kept.grants import Grant
 from kept.net.rate_limit import ClientAddresses, RateLimiter
 from kept.net.serving import GRANT, ROUTE, App, Receive, Scope, Send, describe_refusal, refuse
-from kept.spans import span
 from kept.values import frozen
 
 REQUEST_ID = "kept.request_id"
@@ -19,7 +18,6 @@ REQUEST_ID = "kept.request_id"
 UNLIMITED = ("/healthz", "/readyz")
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_TRACE = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @frozen
@@ -55,13 +53,8 @@ class RequestFront:
         answer = _RecordedAnswer(send, scope[REQUEST_ID])
         started_s = time.perf_counter()
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-        trace = headers.get(b"traceparent", "")
         try:
-            with span("request", method=method, traceparent=trace if _TRACE.fullmatch(trace) else "") as measured:
-                try:
-                    await self._answer(scope, receive, answer.send, self._addresses.key_of(peer, headers))
-                finally:
-                    measured.set(route=scope.get(ROUTE, "unmatched"), status=answer.status)
+            await self._answer(scope, receive, answer.send, self._addresses.key_of(peer, headers))
         finally:
             grant: Grant | None = scope.get(GRANT)
             took_s = time.perf_counter() - started_s
