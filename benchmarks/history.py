@@ -16,10 +16,12 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.measure import median_cost
-from kept.history.digest import digest_bytes
-from kept.history.note_change import NoteChange, StoredText, format_change, utc_text
-from kept.history.note_history import MACHINE_FILE
+from kept.digest import digest_bytes
+from kept.history.history_folder import HistoryFolder, VersionStore
+from kept.history.note_change import NoteChange, format_change, utc_text
+from kept.machine_id import MACHINE_FILE
 from kept.workspace.change_recorder import Author
+from kept.workspace.workspace import Workspace
 
 KEPT = str(Path(sys.executable).with_name("kept"))
 DAYS = 365
@@ -40,6 +42,7 @@ def make_history(workspace: Path, changes: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     base: NoteChange | None = None
     content = b""
+    versions: list[bytes] = []
     with (folder / f"{MACHINE}.jsonl").open("wb") as file:
         for number in range(changes):
             when = now - dt.timedelta(days=DAYS * (1 - (number + 1) / changes))
@@ -48,14 +51,13 @@ def make_history(workspace: Path, changes: int) -> None:
                 base, content = None, b""
             text = f"- Fact {number} about something that happened on that day.\n"
             after = content + text.encode()
-            stored = StoredText(base.after if base else None, len(content), len(content), 0, text=text)
             before = base.after if base else None
             author = Author("main", "1f0e", "memory_write", client="benchmark")
-            base = NoteChange(
-                f"{number:016x}", utc_text(when), path, "add", before, digest_bytes(after), author, stored=stored
-            )
+            base = NoteChange(f"{number:016x}", utc_text(when), path, "add", before, digest_bytes(after), author)
             content = after
+            versions.append(content)
             file.write(format_change(base))
+    VersionStore(HistoryFolder(Workspace(str(workspace)))).put(versions)
     (workspace / path).parent.mkdir(exist_ok=True)
     (workspace / path).write_bytes(content)
 

@@ -21,7 +21,7 @@ from kept.damaged_records import DAMAGED_ENDING, Fault, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.file_lock import claimed
 from kept.forgetting.attachment_files import find_mentioned
-from kept.history.history_check import check_history, repair_history
+from kept.history.rewrite import check_history, repair_history
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import find_copies, scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
@@ -321,10 +321,12 @@ def _history(memory: Memory) -> Iterator[Check]:
     if not memory.config.agent.history.enabled and not memory.history.log.names():
         return
     state = check_history(memory.history)
-    for fault in state.faults:
-        remedy = _UNREADABLE_LINES if fault.is_repairable else ""
-        yield Check("history", False, f"{fault.reason} Notes are not affected.", remedy)
-    if not state.faults:
+    for reason in state.torn:
+        yield Check("history", False, f"{reason} Notes are not affected.", _UNREADABLE_LINES)
+    if state.lost:
+        lost = f"{plural(state.lost, 'old version')} of notes cannot be read."
+        yield Check("history", False, f"{lost} Notes are not affected.")
+    if not state.torn and not state.lost:
         yield Check("history", True, f"{plural(state.changes, 'change')}, all readable")
 
 

@@ -73,6 +73,15 @@ def replacing(path: str, *, dir_fd: int | None = None, erase: bool = False) -> I
         sync_folder(folder)
 
 
+def write_temporary(path: str, data: bytes, *, dir_fd: int) -> str:
+    """Write a temporary file beside a file, without a sync, and return its name. The caller renames it."""
+    with _writing_in_folder(path, dir_fd) as folder:
+        name = _temporary_name()
+        with create_file(name, folder) as file:
+            file.write(data)
+        return name
+
+
 def create_file(name: str, folder: int, mode: int = 0o600) -> BinaryIO:
     """Create a file in an open folder, with this mode regardless of the umask, and return it open for writing."""
     return open(_create(name, folder, mode), "wb", buffering=1 << 16)

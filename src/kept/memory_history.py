@@ -42,12 +42,6 @@ class MemoryHistory(NoteHistory):
         changes = self.iter_changes(since=self._utc_text(since), path=path, by=by, session=session)
         return tuple(islice(changes, max_results))
 
-    def diff(self, change: NoteChange) -> str:
-        """Return what a change did, as a unified diff."""
-        from kept.history.note_diff import diff_change
-
-        return diff_change(self, change)
-
     def undo(
         self,
         change: str | Iterable[str] | None = None,

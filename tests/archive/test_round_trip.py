@@ -207,7 +207,7 @@ def test_a_restore_does_not_bring_back_what_was_forgotten_since(tmp_path, overwr
         assert planted.left("hedgehog") == []
         assert (home / "agents/main/forgotten-hashes.jsonl").read_bytes() == hashes
         memory.sync()
-        assert not any(b"hedgehog" in data for _, _, data in iter_versions(memory.history.log))
+        assert not any(b"hedgehog" in data for _, _, data in iter_versions(memory.history))
         assert restore(tmp_path / "after.tar.gz", home, **options).counts["forgotten"] == 0
         planted.sessions.close()
 

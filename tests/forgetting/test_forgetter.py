@@ -14,7 +14,6 @@ from kept import Memory
 from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.file_lock import claimed, locked
 from kept.forgetting.history_places import iter_versions
-from kept.history.history_check import check_history
 from kept.indexing.index_handle import IndexLimits
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
@@ -25,6 +24,7 @@ from kept.testing import FakeEmbedder
 from kept.workspace.removal import remove_lines
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
+from tests.support.histories import assert_sound
 from tests.support.planted_words import PLANTS, PlantedHome, start_planting
 from tests.support.workspaces import open_memory, write_note
 
@@ -240,8 +240,6 @@ STEPS = (
         "conversations",
         "records",
         "inbox",
-        "exports",
-        "archives",
         "catalogue",
         "index",
         "qmd",
@@ -272,7 +270,7 @@ def test_a_forget_that_was_killed_at_any_step_is_finished_by_the_next_run(tmp_pa
         home = start_planting(memory)
     for number, step in enumerate(STEPS):
         word = f"glimmer{'abcdefghijklmnop'[number]}q"
-        for kind in ("list item", "message", "inbox", "export", "copy of an earlier forget"):
+        for kind in ("list item", "message", "inbox", "copy of an earlier forget"):
             PLANTS[kind](home, word)
         with open_memory(tmp_path) as memory:
             memory.sync()
@@ -377,10 +375,10 @@ def test_no_old_version_of_a_note_has_it(planted):
     assert {place.kind for place in plan.places} == {"history"}
     receipt = planted.memory.forgetting.apply(plan)
     assert receipt.left == ()
-    texts = [data for _, _, data in iter_versions(planted.memory.history.log)]
+    texts = [data for _, _, data in iter_versions(planted.memory.history)]
     assert not any(b"hedgehog" in data for data in texts)
     assert any(b"another line" in data for data in texts)
-    assert check_history(planted.memory.history).faults == ()
+    assert_sound(planted.memory.history)
     assert planted.left("hedgehog") == []
 
 

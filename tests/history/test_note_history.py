@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
+import zlib
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from kept.digest import digest_bytes
 from kept.errors import ChangeNotFound, HistoryDamaged
-from kept.history.version_store import _FEW_SEARCHES, compress, decompress, plan_difference
+from kept.history.note_change import parse_change
 from kept.workspace.change_recorder import Author
 from tests.support.histories import changes_of, history_files, log_file
 from tests.support.workspaces import open_memory, write_note
@@ -36,16 +35,6 @@ def test_each_version_of_a_note_can_be_read(tmp_path):
             versions.append(note.read_bytes())
         history = memory.history
         assert [history.read_version(change.after) for change in changes_of(memory)] == versions
-
-
-def test_a_small_addition_to_a_long_note_stores_only_the_addition(tmp_path):
-    write_note(tmp_path / "workspace", "memory/long.md", "\n".join(os.urandom(20).hex() for _ in range(4000)))
-    with open_memory(tmp_path) as memory:
-        memory.sync()
-        before = sum(path.stat().st_size for path in history_files(tmp_path))
-        for number in range(10):
-            memory.add(f"Fact {number}.", to="memory/long.md")
-        assert sum(path.stat().st_size for path in history_files(tmp_path)) - before < 8_000
 
 
 def test_the_history_is_private_and_no_note(tmp_path):
@@ -124,12 +113,13 @@ def test_a_torn_line_is_skipped_and_the_next_line_is_whole(tmp_path):
         assert changes[1].before == changes[0].after
 
 
-def test_a_damaged_version_is_an_error_and_the_note_is_not_touched(tmp_path):
+@pytest.mark.parametrize("damage", [b"", b"One.\n", zlib.compress(b"Two.\n"), zlib.compress(b"One.\n")[:-1]])
+def test_a_damaged_version_is_an_error_and_the_note_is_not_touched(tmp_path, damage):
     with open_memory(tmp_path) as memory:
         memory.add("One.", to="memory/a.md")
-        path = log_file(tmp_path)
-        path.write_bytes(path.read_bytes().replace(b"One.", b"Two."))
         (change,) = changes_of(memory)
+        (version,) = (tmp_path / "workspace/.kept/history/objects").rglob("*.z")
+        version.write_bytes(damage)
         with pytest.raises(HistoryDamaged):
             memory.history.read_version(change.after)
     assert (tmp_path / "workspace/memory/a.md").read_text() == "One.\n"
@@ -148,28 +138,32 @@ def test_histories_of_two_machines_are_read_as_one(tmp_path):
     assert len({change.machine for change in changes}) == 2
 
 
-def test_a_line_can_be_read_by_people(tmp_path):
+def test_lines_and_versions_can_be_read_by_other_programs(tmp_path):
     with open_memory(tmp_path) as memory:
         memory.add("Ada prefers tea.", to="memory/a.md")
     line = json.loads(log_file(tmp_path).read_text())
-    assert line["stored"]["text"] == "Ada prefers tea.\n"
+    version = tmp_path / "workspace/.kept/history/objects" / line["after"][:2] / f"{line['after'][2:]}.z"
+    assert zlib.decompress(version.read_bytes()) == b"Ada prefers tea.\n"
 
 
-@given(st.binary(max_size=60), st.binary(max_size=60))
-@settings(max_examples=300)
-def test_a_difference_leads_from_one_version_to_the_other(before, after):
-    start, end, piece = plan_difference(before, after)
-    assert before[:start] + piece + before[end:] == after
-    assert decompress(compress(piece, before[start:end]), before[start:end]) == piece
-
-
-def test_many_versions_are_read_with_one_pass_over_the_lines_and_later_ones_too(tmp_path):
+def test_a_version_is_stored_once_however_often_a_note_returns_to_it(tmp_path):
     with open_memory(tmp_path) as memory:
-        for number in range(_FEW_SEARCHES + 5):
-            memory.add(f"- Fact {number}", to="memory/list.md")
-        history = memory.history
-        for change in list(history.iter_changes()):
-            assert history.read_version(change.after)
-        memory.add("- One more", to="memory/list.md")
-        newest = next(history.iter_changes())
-        assert (history.read_version(newest.after) or b"").endswith(b"- One more\n")
+        for _ in range(3):
+            memory.add("One.", to="memory/a.md")
+            memory.history.undo()
+        assert memory.history.versions.digests() == [digest_bytes(b"One.\n")]
+
+
+def test_many_versions_are_stored_at_once(tmp_path):
+    with open_memory(tmp_path) as memory:
+        contents = [f"Note {number}\n".encode() for number in range(100)]
+        memory.history.versions.put(contents)
+        assert [memory.history.versions.read(digest_bytes(content)) for content in contents] == contents
+    assert not [path for path in history_files(tmp_path) if path.suffix == ".tmp"]
+
+
+@pytest.mark.parametrize("digest", ["0" * 63, "../" * 21 + "x", "A" * 64])
+def test_a_line_with_a_name_that_is_no_hash_is_damaged(digest):
+    line = {"id": "1", "time": "2026-03-01T12:00:00.000Z", "path": "a.md", "kind": "add", "before": None}
+    assert parse_change(json.dumps({**line, "after": "0" * 64}).encode(), "m") is not None
+    assert parse_change(json.dumps({**line, "after": digest}).encode(), "m") is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kept import Memory
 from kept.errors import ChangeNotFound, UndoConflict
-from kept.history.line_merge import LinesOverlap, take_back
+from kept.history.line_changes import LinesOverlap, take_back
 from kept.history.undo import UndoResult, select_by_id, select_changes, undo_changes
 from kept.workspace.change_recorder import Author
 from tests.support.histories import changes_of

@@ -251,12 +251,12 @@ def test_only_what_can_be_removed_is_offered(tmp_path):
     harness = ResponderHarness(tmp_path, ScriptedChat(lambda request: "A reply."))
     (reply,) = say(harness, "/forget bicycle lock kestrel")
     assert reply.startswith("No note and no conversation says that.")
-    assert f"Edit these yourself: {other}#L1" in reply
+    assert f"Edit or delete them yourself: {other}#L1" in reply
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
     shown, forgotten = say(harness, "/forget bicycle lock kestrel", "/forget yes")
     assert shown.startswith("This would go:\n\n1. MEMORY.md")
     assert "2. " not in shown
-    assert f"Extra paths are searched, never written. Edit these yourself: {other}#L1." in shown
+    assert f"These are not changed. Edit or delete them yourself: {other}#L1." in shown
     assert forgotten.startswith("Forgotten: 1 passage")
     assert "bicycle" not in note.read_text()
     assert other.read_text() == "The bicycle lock opens with kestrel.\n"

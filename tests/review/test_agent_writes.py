@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from kept import Author
+from kept.digest import digest_bytes
 from kept.errors import EmptyNote, PathRefused, ReviewConflict, ReviewFull, ReviewItemNotFound, UndoConflict
-from kept.history.digest import digest_bytes
 from kept.review.review_item import NoteWrite
 from tests.support.files import write_file
 

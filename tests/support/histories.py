@@ -6,6 +6,8 @@ from pathlib import Path
 
 from kept import Memory
 from kept.history.note_change import NoteChange
+from kept.history.note_history import NoteHistory
+from kept.history.rewrite import check_history
 
 LONG_TEXT = "A long passage. " * 400
 
@@ -17,6 +19,12 @@ def changes_of(memory: Memory, path: str | None = None) -> list[NoteChange]:
 
 def history_files(tmp_path: Path) -> list[Path]:
     return sorted(path for path in (tmp_path / "workspace/.kept").rglob("*") if path.is_file())
+
+
+def assert_sound(history: NoteHistory) -> None:
+    """Every line and every version of a history can be read."""
+    state = check_history(history)
+    assert (state.torn, state.lost) == ((), 0)
 
 
 def log_file(tmp_path: Path) -> Path:

@@ -173,12 +173,6 @@ PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {
     ),
     "damaged record": lambda home, word: _append(home, "ledger.jsonl.damaged", f"{{broken {word}"),
     "torn end": lambda home, word: _append(home, "sessions/20260101T000000Z_x.jsonl.torn", f'{{"type": "mess {word}'),
-    "export": lambda home, word: void(
-        write_file(home.home / "exports" / f"talk-{mark_of(word)}.md", f"# Talk\n\n{word} said so.\n\nend\n")
-    ),
-    "log": lambda home, word: void(
-        write_file(home.home / "logs" / f"kept-{mark_of(word)}.log", f"start\nfailed at {word}\nend\n")
-    ),
 }
 
 

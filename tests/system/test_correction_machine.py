@@ -263,14 +263,13 @@ class Correction(NoteMachine):
         with open_sessions(self.loaded) as sessions:
             import_sessions(sessions, "claude-code", source)
 
-    @rule(name=st.sampled_from(["x.tar", "x.tar.gz"]), inside=st.booleans())
-    def export(self, name, inside):
-        target = (self.home / "exports" if inside else self.folder / "backups") / f"{self.number()}-{name}"
+    @rule(name=st.sampled_from(["x.tar", "x.tar.gz"]))
+    def export(self, name):
+        target = self.folder / "backups" / f"{self.number()}-{name}"
         target.parent.mkdir(parents=True, exist_ok=True)
         export_archive(self.loaded, str(target))
         self.check_archive(target)
-        if not inside:
-            self.archives.append(target)
+        self.archives.append(target)
 
     @rule(data=st.data(), overwrite=st.booleans())
     def restore(self, data, overwrite):
@@ -314,7 +313,7 @@ class Correction(NoteMachine):
 
     @rule(step=STEPS, count=COUNTS)
     def kill_an_export(self, step, count):
-        target = self.home / "exports" / f"{self.number()}.tar"
+        target = self.folder / "backups" / f"{self.number()}.tar"
         target.parent.mkdir(parents=True, exist_ok=True)
         self.kill(lambda memory: export_archive(self.loaded, str(target)), step, count)
 
@@ -332,7 +331,7 @@ class Correction(NoteMachine):
         return places_of(word, self.home, self.workspace)
 
     def versions(self, history: NoteHistory) -> dict[str, bytes]:
-        return {hashlib.sha256(text).hexdigest(): text for _, _, text in iter_versions(history.log)}
+        return {hashlib.sha256(text).hexdigest(): text for _, _, text in iter_versions(history)}
 
     def check_forgotten(self, words: list[str]) -> None:
         """Search for words in every way there is."""
@@ -345,8 +344,6 @@ class Correction(NoteMachine):
                 assert word not in shown
                 with pytest.raises(NoteNotFound):
                     memory.read(f"memory/{word}.md")
-        for path in (self.home / "exports").glob("[0-9]*"):
-            self.check_archive(path)
 
     def check_archive(self, path: Path) -> None:
         """What was forgotten is in no member of an archive, nor in a version of its history."""

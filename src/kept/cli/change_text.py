@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kept.cli.output import local_time, style
 from kept.cli.streams import printable
 from kept.cli.terminal_layout import columns, cut, text_width
 from kept.history.note_change import NoteChange
+from kept.history.note_history import NoteHistory
 
 SHORT_ID = 8
 _LONGEST_PATH = 40
@@ -15,14 +16,16 @@ _LONGEST_AUTHOR = 30
 _INDENT = 2
 _LEAST_ROOM = 20
 _STRUCK = "~~"
+_MOST_LINES = 100
+"""Changes whose versions are read to show a line of each."""
 
 
-def change_lines(changes: Sequence[NoteChange], written: Mapping[str, str] | None = None) -> list[str]:
+def change_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> list[str]:
     """Return a line for each change: its id, when, what kind, which note, by whom, and what it wrote.
 
-    ``written`` has the line that a change wrote by the id of the change, for changes that store only a part of it. On a
-    narrow terminal, the text of a change goes on a line of its own.
+    On a narrow terminal, the text of a change goes on a line of its own.
     """
+    written = _written_lines(history, changes)
     paths = [_one_line(change.path) for change in changes]
     authors = [cut(author_text(change), _LONGEST_AUTHOR) for change in changes]
     path_width = min(max(map(text_width, paths), default=0), _LONGEST_PATH)
@@ -34,7 +37,7 @@ def change_lines(changes: Sequence[NoteChange], written: Mapping[str, str] | Non
         filled = style(shown_path, fg="cyan") + " " * (path_width - text_width(shown_path))
         room = columns() - text_width(lead) - path_width - author_width - 5
         by = author + " " * (author_width - text_width(author))
-        about = about_text(change, (written or {}).get(change.id, ""))
+        about = about_text(change, written.get(change.id, ""))
         if room >= _LEAST_ROOM:
             shown = [f"{lead}{filled}  {by}  {cut(about, room)}".rstrip()]
         else:
@@ -60,8 +63,8 @@ def author_text(change: NoteChange) -> str:
     return _one_line(change.by.description)
 
 
-def about_text(change: NoteChange, line: str = "") -> str:
-    """Return what a change is about: why it was made, or the text that it wrote, if known a whole line of it."""
+def about_text(change: NoteChange, line: str) -> str:
+    """Return what a change is about: why it was made, or the line that it wrote."""
     if change.is_undone:
         return "(taken back)"
     if change.is_forgotten:
@@ -72,12 +75,16 @@ def about_text(change: NoteChange, line: str = "") -> str:
         return _one_line(f"from {change.was}")
     if change.after is None:
         return ""
-    text = change.stored.text if change.stored else None
-    written = next((line.strip() for line in reversed((text or "").split("\n")) if line.strip()), "")
-    return _one_line(change.why or line or written)
+    return _one_line(change.why or line)
 
 
-def written_line(diff: str) -> str:
+def _written_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> dict[str, str]:
+    """Return the line that each change wrote, by the id of the change."""
+    shown = [change for change in changes if not about_text(change, "") and change.after is not None]
+    return {change.id: _written_line(history.diff(change)) for change in shown[:_MOST_LINES]}
+
+
+def _written_line(diff: str) -> str:
     """Return a line that a diff adds, or else removes. A line that is only struck through is the last choice."""
     lines = [line.rstrip("\r") for line in diff.split("\n") if not line.startswith(("---", "+++"))]
     added = [text for line in lines if line.startswith("+") and (text := line[1:].strip())]

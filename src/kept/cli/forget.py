@@ -32,7 +32,6 @@ _COUNTED = {
     "history": "the history",
     "proposal": "proposals",
     "record": "other files of Kept",
-    "export": "files below the home",
 }
 _TITLES = {
     "note": "Notes",
@@ -42,7 +41,6 @@ _TITLES = {
     "history": "History",
     "proposal": "Proposals",
     "record": "Other files of Kept",
-    "export": "Files below the home",
 }
 
 

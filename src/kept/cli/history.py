@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import click
 
-from kept.cli.change_text import SHORT_ID, author_text, change_lines, colour_diff, kind_text, written_line
+from kept.cli.change_text import SHORT_ID, author_text, change_lines, colour_diff, kind_text
 from kept.cli.output import echo, json_option, local_time, max_results_option, print_json, style, warn_all
 from kept.cli.root import Globals
 from kept.history.note_change import NoteChange
-from kept.history.note_diff import diff_change
-from kept.history.note_history import NoteHistory
 from kept.memory import Memory
 from kept.wording import plural
-
-_EDITS = ("edit", "by_hand", "review")
-_MOST_LINES = 100
-"""Edits whose versions are read to show a line of each."""
 
 
 @click.command("history")
@@ -49,10 +43,9 @@ def command(
             _commit(memory, as_json=as_json)
             return
         changes, total = _read(memory, note, since, by, session, max_results)
-        history = memory.history  # one for all versions: it keeps those that were read
         shows_diffs = diff or bool(note and changes and _is_id(note))
-        diffs = [diff_change(history, change) for change in changes] if shows_diffs else None
-        lines = {} if shows_diffs or as_json else _written_lines(history, changes)
+        diffs = [memory.history.diff(change) for change in changes] if shows_diffs else None
+        lines = [] if shows_diffs or as_json else change_lines(memory.history, changes)
     if as_json:
         from kept.tools.change_json import change_json
 
@@ -80,15 +73,9 @@ def _is_id(text: str) -> bool:
     return SHORT_ID <= len(text) <= 16 and all(char in "0123456789abcdef" for char in text)
 
 
-def _written_lines(history: NoteHistory, changes: list[NoteChange]) -> dict[str, str]:
-    """Return the line that each edit wrote, by the id of the edit. An edit stores only the characters that changed."""
-    edits = [change for change in changes if change.kind in _EDITS and not change.is_undone and not change.why]
-    return {change.id: written_line(diff_change(history, change)) for change in edits[:_MOST_LINES]}
-
-
-def _show(changes: list[NoteChange], diffs: list[str] | None, lines: dict[str, str]) -> None:
+def _show(changes: list[NoteChange], diffs: list[str] | None, lines: list[str]) -> None:
     if diffs is None:
-        for line in change_lines(changes, lines):
+        for line in lines:
             echo(line)
         return
     for change, diff in zip(changes, diffs, strict=True):

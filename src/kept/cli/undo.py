@@ -11,7 +11,7 @@ from kept.cli.command_author import command_author
 from kept.cli.output import echo, json_option, print_json, require_consent, style, warn_all
 from kept.cli.root import Globals
 from kept.errors import UsageError
-from kept.history.note_diff import diff_versions
+from kept.history.line_changes import diff_versions
 from kept.history.undo import UndoResult
 from kept.wording import plural
 
@@ -45,8 +45,9 @@ def command(
     with options.memory() as memory:
         author = command_author(memory.config.agent_id, "undo")
         plan = memory.history.undo(changes or None, session=session, since=since, by=by, author=author, dry_run=True)
+        lines = change_lines(memory.history, plan.changes)
         if plan.changes and not dry_run and not yes:
-            _ask(plan)
+            _ask(lines, len(plan.changes))
         is_final = dry_run or not plan.changes
         result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
     if as_json:
@@ -58,7 +59,7 @@ def command(
     if not result.changes:
         echo("There is nothing to take back.")
     elif dry_run:
-        _show(result)
+        _show(lines, result)
     else:
         ids = " ".join(entry.id[:SHORT_ID] for entry in result.recorded)
         changed = ", ".join(style(step.path, fg="cyan") for step in result.steps)
@@ -67,16 +68,16 @@ def command(
             echo(style(f"To take that back: kept undo {ids}", dim=True), err=True)
 
 
-def _ask(plan: UndoResult) -> None:
+def _ask(lines: list[str], count: int) -> None:
     if not sys.stdin.isatty():
         raise UsageError("An undo changes notes and asks first.", hint="Add --yes, or see what it does with --dry-run.")
-    for line in change_lines(plan.changes):
+    for line in lines:
         echo(line, err=True)
-    require_consent(f"Take back {plural(len(plan.changes), 'change')}?")
+    require_consent(f"Take back {plural(count, 'change')}?")
 
 
-def _show(result: UndoResult) -> None:
-    for line in change_lines(result.changes):
+def _show(lines: list[str], result: UndoResult) -> None:
+    for line in lines:
         echo(line)
     echo()
     for step in result.steps:

@@ -4,7 +4,7 @@ places             the request, the places, and the plan that a person confirms
 needles            the texts to look for, and the forms in which they may be stored
 planner            finds the places; reads only
 order              what a forget does, as a value, and the journal that survives a crash
-note_places, transcript_places, history_places, proposal_places, record_files, attachment_files, archive_places,
+note_places, transcript_places, history_places, proposal_places, record_files, attachment_files,
 derived_files, leftover_files
                    the stores to scrub; a new store needs a class with a name and `scrub`
 memory_forgetting  `Memory.forgetting`: opens what a forget needs

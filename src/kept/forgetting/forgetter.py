@@ -19,7 +19,6 @@ from kept.config import Config
 from kept.durable import make_private_folder
 from kept.errors import ForgetFailed, KeptError, LockBusy
 from kept.file_lock import locked
-from kept.forgetting.archive_places import ArchiveStore
 from kept.forgetting.attachment_files import AttachmentStore
 from kept.forgetting.byte_scan import ByteScan, scan_bytes
 from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
@@ -41,7 +40,7 @@ from kept.forgetting.order import (
 from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.forgetting.proposal_places import ProposalStore
 from kept.forgetting.receipt import ForgetReceipt, hash_removed, list_unreachable, make_receipt_of, save_receipt
-from kept.forgetting.record_files import ExportStore, InboxStore, RecordStore
+from kept.forgetting.record_files import InboxStore, RecordStore
 from kept.forgetting.transcript_places import TranscriptStore
 from kept.history.note_history import open_history
 from kept.indexing.service import IndexService
@@ -83,8 +82,6 @@ class Forgetter:
             ProposalStore(self.workspace),
             self.inbox or InboxStore(self.config),
             AttachmentStore(self.config),
-            ExportStore(self.config, self.workspace.root),
-            ArchiveStore(self.config, self.workspace.root),
             CatalogueStore(self.config),
             IndexStore(self.service, self.config),
             QmdStore(self.config),

@@ -5,22 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-from kept.damaged_records import DAMAGED_ENDING
-from kept.errors import KeptError
+from kept.digest import digest_bytes
+from kept.errors import HistoryDamaged
 from kept.file_lock import locked
 from kept.forgetting.needles import Matcher
 from kept.forgetting.note_places import NoteHunt, find_cuts, matching_passages, name_words
 from kept.forgetting.order import ForgetOrder, LineCut, ScrubResult
 from kept.forgetting.places import Place, digest_of
-from kept.forgetting.record_files import replace_file
-from kept.history.change_log import ChangeLog
-from kept.history.digest import digest_bytes
-from kept.history.history_folder import CHANGES
 from kept.history.note_change import utc_text
 from kept.history.note_history import NoteHistory
 from kept.history.rewrite import Removal, scrub_history
-from kept.history.version_store import VersionReader
 from kept.workspace.change_recorder import Author
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import decode
@@ -31,26 +27,23 @@ _MOST_READ = 5_000
 """Versions that are read to show the places, unless none has it. Of a longer history, all are scrubbed."""
 
 
-def iter_versions(log: ChangeLog) -> Iterator[tuple[str, str, bytes]]:
+def iter_versions(history: NoteHistory) -> Iterator[tuple[str, str, bytes]]:
     """Yield id of the change, path and bytes of each version, each once. One that cannot be read is left out."""
-    seen: set[str] = set()
-    reader = VersionReader(log, is_indexed=True)
-    for name in log.names():
-        for _, _, change in log.iter_oldest(name):
+    seen: set[str | None] = {None}
+    for name in history.log.names():
+        for _, change in history.log.iter_oldest(name):
             for digest in (change.before, change.after) if change else ():
                 if change is None or digest is None or digest in seen:
                     continue
                 seen.add(digest)
-                try:
-                    yield change.id, change.path, reader.read(digest)
-                except KeptError:
-                    continue
+                with suppress(HistoryDamaged):
+                    yield change.id, change.path, history.versions.read(digest)
 
 
 def find_in_history(history: NoteHistory, matcher: Matcher) -> list[Place]:
     """Return the changes whose note contained the words."""
     places: dict[str, Place] = {}
-    for number, (change, path, data) in enumerate(iter_versions(history.log)):
+    for number, (change, path, data) in enumerate(iter_versions(history)):
         if number >= _MOST_READ and places:
             break
         if matcher.matches(decode(data)[0]) or matcher.has_words(name_words(path)):
@@ -85,25 +78,18 @@ class HistoryStore:
                 is_whole = path in whole or matcher.has_words(name_words(path))
                 return b"" if is_whole else _scrub_version(data, matcher, cuts.get(path, ()))
 
-            self._scrub_damaged(matcher)
             by = Author(agent=self.agent, tool="memory_forget" if order.by_tool else "kept forget")
             since = utc_text(dt.datetime.fromisoformat(order.started))
             report = scrub_history(self.history, scrub, Removal(by, since))
             present = frozenset(current.values())
             left = [
                 path
-                for _, path, data in iter_versions(self.history.log)
+                for _, path, data in iter_versions(self.history)
                 if matcher.matches(decode(data)[0]) and digest_bytes(data) not in present
             ]
         if left:
             return ScrubResult(report.versions, unreachable=("the history of the notes",), is_complete=False)
         return ScrubResult(report.versions)
-
-    def _scrub_damaged(self, matcher: Matcher) -> None:
-        """Remove lines that could not be read and were set aside."""
-        folder = self.history.folder
-        for name in folder.names(CHANGES, DAMAGED_ENDING):
-            replace_file(folder.path(CHANGES, name), matcher)
 
 
 def _cuts_by_path(history: NoteHistory, cuts: Sequence[LineCut]) -> dict[str, list[LineCut]]:

@@ -12,10 +12,10 @@ from typing import Literal
 from kept.forgetting.needles import Needles
 from kept.values import frozen
 
-Kind = Literal["note", "conversation", "import", "session", "record", "export", "history", "proposal"]
-KINDS: tuple[Kind, ...] = ("note", "conversation", "import", "session", "history", "proposal", "record", "export")
+Kind = Literal["note", "conversation", "import", "session", "record", "history", "proposal"]
+KINDS: tuple[Kind, ...] = ("note", "conversation", "import", "session", "history", "proposal", "record")
 """Kinds of places, in the order in which they are shown. An import is a conversation of another program; a record is
-in a file of Kept's own, such as the inbox; an export is any other file below the home."""
+in a file of Kept's own, such as the inbox."""
 CHOSEN: tuple[Kind, ...] = ("note", "conversation", "import", "session")
 """Kinds that a person can choose from. The others have copies of them."""
 

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from kept.config import Config
 from kept.errors import EmptyQuery, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
-from kept.forgetting.archive_places import find_in_archives
 from kept.forgetting.history_places import find_in_history
 from kept.forgetting.leftover_files import find_in_leftovers
 from kept.forgetting.needles import Matcher, Needles, is_too_short
@@ -23,7 +22,7 @@ from kept.forgetting.note_places import (
 )
 from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.forgetting.proposal_places import find_in_proposals
-from kept.forgetting.record_files import INBOX, find_in_file, is_only_asked, iter_exports, iter_records
+from kept.forgetting.record_files import INBOX, find_in_file, find_others, is_only_asked, iter_records
 from kept.forgetting.transcript_places import (
     Wants,
     find_in_transcript,
@@ -69,7 +68,7 @@ class ForgetScope:
     """False for notes and conversations of another project, or of somebody else."""
     by_tool: bool = False
     viewer: Viewer | None = None
-    """One of several people, who sees a part. Records and exports are left out: nothing tells whose a text there is."""
+    """One of several people, who sees a part. Records are left out: nothing tells whose a text there is."""
 
     @property
     def notes(self) -> NoteHunt:
@@ -182,7 +181,10 @@ def _find_everywhere(
         matches, remarks = find_in_transcript(path, matcher, wants)
         places += matches
         others += remarks
-    return (*places, *(_find_in_files(scope, matcher) if scope.viewer is None else ())), tuple(others)
+    if scope.viewer is None:
+        places += _find_in_files(scope, matcher)
+        others += find_others(scope.config, scope.workspace.root, matcher)
+    return tuple(places), tuple(others)
 
 
 def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:
@@ -190,9 +192,6 @@ def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:
     for path in iter_records(scope.config):
         places += find_in_file(path, matcher, "record", os.path.basename(path))
     places += find_in_proposals(scope.workspace, matcher)
-    for path in iter_exports(scope.config, scope.workspace.root):
-        places += find_in_file(path, matcher, "export", os.path.relpath(path, scope.config.home))
-    places += find_in_archives(scope.config, scope.workspace.root, matcher)
     places += find_in_leftovers(scope.config, scope.workspace.root, matcher)
     history = open_history(scope.config, scope.workspace, scope.sessions.clock)
     return places + [place for place in find_in_history(history, matcher) if scope.is_visible(place.path)]

@@ -1,4 +1,4 @@
-"""Files of Kept's own beside the notes and transcripts: the inbox, records that were set aside, logs and exports.
+"""Files of Kept's own beside the notes and transcripts: the inbox, records that were set aside, and logs.
 
 Every file is a text of lines, most of them JSON. A text in JSON that matches becomes empty; any other line that matches
 is dropped.
@@ -15,8 +15,8 @@ from kept.config import Config
 from kept.config.agent_paths import GATEWAY_LOCK
 from kept.damaged_records import DAMAGED_ENDING, TORN_ENDING
 from kept.durable import read_if_possible, replace_erasing
-from kept.errors import KeptError
 from kept.file_lock import claimed, locked
+from kept.forgetting.byte_scan import iter_all_files
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.note_places import matching_passages
 from kept.forgetting.order import ForgetOrder, ScrubResult
@@ -26,6 +26,7 @@ from kept.sessions.blanking import blank_tree
 
 _LOCK_WAIT_S = 10.0
 _TEXT_ENDINGS = (".md", ".txt", ".jsonl", ".json", ".log", ".csv", ".html", DAMAGED_ENDING, TORN_ENDING)
+_ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
 _SETTINGS = ("config.yaml", "config.yml", "config.json")
 _INBOX_TEXTS = ("text", "sender", "metadata", "parts", "details", "error", "reason")
 """Fields of the inbox that may have text of a message. The others identify it."""
@@ -89,31 +90,23 @@ def iter_records(config: Config) -> Iterator[str]:
     """Yield the files of Kept's own in the agent's folder that may have text."""
     paths = config.paths
     own = {paths.forgetting, paths.forgotten_hashes, paths.deleted_sessions}
-    for path in _iter_files(paths.folder):
-        name = os.path.basename(path)
-        if path not in own and os.path.dirname(path) == paths.folder and name.endswith(_TEXT_ENDINGS):
+    for name in sorted(os.listdir(paths.folder)) if os.path.isdir(paths.folder) else ():
+        path = os.path.join(paths.folder, name)
+        is_file = os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) <= _LARGEST_FILE
+        if is_file and path not in own and name.endswith(_TEXT_ENDINGS):
             yield path
 
 
-def iter_exports(config: Config, workspace: str) -> Iterator[str]:
-    """Yield the other text files below the home: exports and logs that the user has put there."""
-    agents = os.path.join(config.home, "agents")
-    for path in _iter_files(config.home, leave_out=(agents, config.models_folder, workspace)):
-        if path.endswith(_TEXT_ENDINGS) and os.path.basename(path) not in _SETTINGS:
-            yield path
-    for path in _iter_files(config.paths.folder, leave_out=(config.paths.sessions, workspace)):
-        is_own = os.path.dirname(path) == config.paths.folder or "/qmd-" in path
-        if not is_own and path.endswith(_TEXT_ENDINGS):
-            yield path
-
-
-def _iter_files(root: str, leave_out: tuple[str, ...] = ()) -> Iterator[str]:
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if os.path.join(folder, name) not in leave_out)
-        for name in sorted(names):
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) <= _LARGEST_FILE:
-                yield path
+def find_others(config: Config, workspace: str, matcher: Matcher) -> list[str]:
+    """Return other files that have it or, if they are archives, may have it. They are the user's own, and stay."""
+    others: list[str] = []
+    leave_out = frozenset((os.path.join(config.home, "agents"), config.models_folder))
+    for path in iter_all_files((config.home, workspace), leave_out):
+        if path.endswith(_ARCHIVE_ENDINGS):
+            others.append(f"{path}, an archive that may have it")
+        elif not path.startswith(workspace + os.sep) and os.path.basename(path) not in _SETTINGS:
+            others += [path] if path.endswith(_TEXT_ENDINGS) and _needs_scrub(path, matcher) else []
+    return others
 
 
 def find_in_file(path: str, matcher: Matcher, kind: Kind, shown: str) -> list[Place]:
@@ -182,25 +175,6 @@ class InboxStore:
             for path in paths:
                 result += replace_file(path, matcher)
             return result
-
-
-class ExportStore:
-    """Scrubs exports and logs below the home."""
-
-    name = "exports"
-
-    def __init__(self, config: Config, workspace: str) -> None:
-        self.config = config
-        self.workspace = workspace
-
-    def scrub(self, order: ForgetOrder) -> ScrubResult:
-        matcher, result = Matcher(order.needles), ScrubResult()
-        for path in iter_exports(self.config, self.workspace):
-            try:
-                result += replace_file(path, matcher)
-            except KeptError as exc:
-                result += ScrubResult(unreachable=(exc.message,))
-        return result
 
 
 def scrub_file(path: str, matcher: Matcher) -> ScrubResult:

@@ -8,22 +8,10 @@ from collections.abc import Iterator
 
 from kept.history.history_folder import CHANGES, HistoryFolder
 from kept.history.note_change import NoteChange, format_change, parse_change
-from kept.values import frozen
 
 ENDING = ".jsonl"
-_BLOCK = 1 << 20
-_FIRST_BLOCK = 1 << 14
-"""Block to search first: what is searched for is often near the end."""
 _OLDER_LINES = 64
 """Lines of an earlier time after which a reader stops: a clock may have been set back."""
-
-
-@frozen
-class LogPosition:
-    """Position of a line in a file of the history."""
-
-    name: str
-    offset: int
 
 
 class ChangeLog:
@@ -53,7 +41,7 @@ class ChangeLog:
         self.folder.append(CHANGES, self.own_name, lead + b"".join(map(format_change, changes)))
 
     def iter_newest(self, *, since: str | None = None) -> Iterator[NoteChange]:
-        """Yield changes, newest first. Only the end of each file is read for the changes since a time."""
+        """Yield changes, newest first. Only the last lines of each file are parsed for the changes since a time."""
         import heapq  # not needed to record a change
 
         files = [self._iter_file(name, since) for name in self.names()]
@@ -63,15 +51,12 @@ class ChangeLog:
                 seen.add(change.id)
                 yield change
 
-    def iter_oldest(self, name: str) -> Iterator[tuple[LogPosition, bytes, NoteChange | None]]:
-        """Yield the lines of a file in order, each with its position and its change, None if it is damaged."""
-        offset = 0
+    def iter_oldest(self, name: str) -> Iterator[tuple[bytes, NoteChange | None]]:
+        """Yield the lines of a file in order, each with its change, or None if it is damaged."""
         machine = name.removesuffix(ENDING)
-        with self.folder.reading(CHANGES, name) as handle:
-            for line in _iter_lines(handle) if handle is not None else ():
-                if line:
-                    yield LogPosition(name, offset), line, parse_change(line, machine)
-                offset += len(line) + 1
+        for line in self.folder.read(CHANGES, name).split(b"\n"):
+            if line:
+                yield line, parse_change(line, machine)
 
     def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
         """Return the last change of a note on this machine, and the last on each other machine."""
@@ -89,29 +74,26 @@ class ChangeLog:
     def _iter_file(self, name: str, since: str | None) -> Iterator[NoteChange]:
         machine = name.removesuffix(ENDING)
         older = 0
-        with self.folder.reading(CHANGES, name) as handle:
-            for line in _iter_lines_backwards(handle) if handle is not None else ():
-                change = parse_change(line, machine)
-                if change is None:
-                    continue
-                if since is None or change.time >= since:
-                    older = 0
-                    yield change
-                    continue
-                older += 1
-                if older > _OLDER_LINES:
-                    return
+        for line in reversed(self.folder.read(CHANGES, name).split(b"\n")):
+            change = parse_change(line, machine)
+            if change is None:
+                continue
+            if since is None or change.time >= since:
+                older = 0
+                yield change
+                continue
+            older += 1
+            if older > _OLDER_LINES:
+                return
 
     def _find_last_in(self, name: str, path: str, patterns: tuple[bytes, ...]) -> NoteChange | None:
-        with self.folder.reading(CHANGES, name) as handle:
-            if handle is None:
-                return None
-            end = os.fstat(handle).st_size
-            while end > 0:
-                end, line = find_line_backwards(handle, end, patterns)
-                change = parse_change(line, name.removesuffix(ENDING)) if line else None
-                if change is not None and path in (change.path, change.was):
-                    return change
+        data = self.folder.read(CHANGES, name)
+        end = len(data)
+        while (match := max(data.rfind(pattern, 0, end) for pattern in patterns)) >= 0:
+            stop, end = data.find(b"\n", match), data.rfind(b"\n", 0, match) + 1
+            change = parse_change(data[end : stop if stop >= 0 else None], name.removesuffix(ENDING))
+            if change is not None and path in (change.path, change.was):
+                return change
         return None
 
 
@@ -123,63 +105,3 @@ def state_after(change: NoteChange, path: str) -> str | None:
 def _patterns(path: str) -> tuple[bytes, ...]:
     quoted = json.dumps(path, ensure_ascii=False).encode("utf-8", "replace")
     return b'"path":' + quoted, b'"was":' + quoted
-
-
-def _iter_lines(handle: int) -> Iterator[bytes]:
-    start, rest = 0, b""
-    while block := os.pread(handle, _BLOCK, start):
-        start += len(block)
-        *lines, rest = (rest + block).split(b"\n")
-        yield from lines
-    yield rest
-
-
-def _iter_lines_backwards(handle: int) -> Iterator[bytes]:
-    end = os.fstat(handle).st_size
-    pieces: list[bytes] = []
-    """Pieces of the line that the last block began in, the last piece first."""
-    while end > 0:
-        start = max(0, end - _BLOCK)
-        lines = os.pread(handle, end - start, start).split(b"\n")
-        end = start
-        if len(lines) == 1:
-            pieces.append(lines[0])
-            continue
-        yield b"".join([lines[-1], *reversed(pieces)])
-        yield from reversed(lines[1:-1])
-        pieces = [lines[0]]
-    yield b"".join(reversed(pieces))
-
-
-def find_line_backwards(handle: int, end: int, patterns: tuple[bytes, ...]) -> tuple[int, bytes]:
-    """Return the start and the bytes of the last line before ``end`` that has a pattern, or 0 and nothing."""
-    overlap = max(map(len, patterns)) - 1
-    length = _FIRST_BLOCK
-    while end > 0:
-        start = max(0, end - length)
-        length = min(4 * length, _BLOCK)
-        block = os.pread(handle, end - start, start)
-        match = max(block.rfind(pattern) for pattern in patterns)
-        if match >= 0:
-            return line_around(handle, start + match)
-        end = start + overlap if start else 0
-    return 0, b""
-
-
-def line_around(handle: int, offset: int) -> tuple[int, bytes]:
-    """Return the start and the bytes of the line that has this offset."""
-    start = offset
-    while start > 0:
-        lower = max(0, start - 4096)
-        newline = os.pread(handle, start - lower, lower).rfind(b"\n")
-        if newline >= 0:
-            start = lower + newline + 1
-            break
-        start = lower
-    line = b""
-    while block := os.pread(handle, 65_536, start + len(line)):
-        newline = block.find(b"\n")
-        line += block if newline < 0 else block[:newline]
-        if newline >= 0:
-            break
-    return start, line

@@ -1,25 +1,36 @@
-"""Files of the history in a workspace. No link is followed on the way to them, and new ones are private."""
+"""Files of the history in a workspace: the lines of changes, and the versions of the notes.
+
+No link is followed on the way to them, and new ones are private. A version is a compressed file of its own, named by
+the SHA-256 of its bytes: `objects/ab/….z`.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from kept.durable import append_durably, erase_file, replacing, sync_folder, write_atomic
-from kept.errors import WorkspaceError
+from kept.digest import digest_bytes
+from kept.durable import append_durably, erase_file, replacing, sync_folder, write_atomic, write_temporary
+from kept.errors import HistoryDamaged, WorkspaceError, WriteFailed
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace
 
 HISTORY_FOLDER = ".kept/history"
 CHANGES = "changes"
 OBJECTS = "objects"
+MAX_VERSION_BYTES = 1 << 30
+_VERSION_ENDING = ".z"
+_LEVEL = 1
+"""Compression level: levels above it take far more CPU time for a few per cent of space."""
+_FEW = 16
+"""Files up to which each is synced by itself. For more, the disk is synced once."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class HistoryFolder:
-    """Reads, appends to and replaces files in ``changes`` and ``objects``. Writers hold the lock of the workspace."""
+    """Reads, appends to and replaces files. Writers hold the lock of the workspace."""
 
     def __init__(self, workspace: Workspace, *, base: str = HISTORY_FOLDER, title: str = "the history") -> None:
         self.workspace = workspace
@@ -87,6 +98,26 @@ class HistoryFolder:
         with OpenWorkspace(self.workspace) as opened:
             write_atomic(path, data, dir_fd=opened.folder_to_write(path))
 
+    def replace_all(self, files: Mapping[tuple[str, str], bytes]) -> None:
+        """Write files, named by folder and name, and return when all are on disk."""
+        if len(files) <= _FEW:
+            for (folder, name), data in files.items():
+                self.replace(folder, name, data)
+            return
+        paths = {self.path(*place): data for place, data in files.items()}
+        with OpenWorkspace(self.workspace) as opened:
+            written = {
+                path: write_temporary(path, data, dir_fd=opened.folder_to_write(path)) for path, data in paths.items()
+            }
+            os.sync()
+            for path, temporary in written.items():
+                parent = opened.folder_to_write(path)
+                try:
+                    os.replace(temporary, os.path.basename(path), src_dir_fd=parent, dst_dir_fd=parent)
+                except OSError as exc:
+                    raise WriteFailed(f"{path}: could not be written ({exc.strerror}).") from exc
+            os.sync()
+
     @contextmanager
     def replacing(self, folder: str, name: str, *, erase: bool = False) -> Iterator[BinaryIO]:
         """Yield a file to write, which then replaces another. With ``erase``, what that one had is overwritten."""
@@ -114,3 +145,53 @@ class HistoryFolder:
 
     def _unreadable(self, path: str, exc: OSError) -> WorkspaceError:
         return WorkspaceError(f"{path}: {self._title} cannot be read ({exc.strerror}).")
+
+
+class VersionStore:
+    """The bytes of every version of every note, by their SHA-256."""
+
+    def __init__(self, folder: HistoryFolder) -> None:
+        self.folder = folder
+
+    def read(self, digest: str) -> bytes:
+        """Return the bytes of a version. Raise HistoryDamaged if they are missing or damaged."""
+        import zlib
+
+        packed = self.folder.read(*_place(digest))
+        if not packed:
+            raise HistoryDamaged(f"The version {digest[:12]} of a note is missing from the history.")
+        unpacker = zlib.decompressobj()
+        try:
+            content = unpacker.decompress(packed, MAX_VERSION_BYTES)
+        except zlib.error as exc:
+            raise HistoryDamaged(f"The version {digest[:12]} of a note cannot be read ({exc}).") from exc
+        if not unpacker.eof or digest_bytes(content) != digest:
+            raise HistoryDamaged(f"The version {digest[:12]} of a note is damaged.")
+        return content
+
+    def put(self, contents: Iterable[bytes]) -> None:
+        """Store the versions that are missing, and return when they are on disk."""
+        import zlib
+
+        by_digest = {digest_bytes(content): content for content in contents}
+        missing = {digest: content for digest, content in by_digest.items() if not self.size(digest)}
+        self.folder.replace_all({_place(digest): zlib.compress(content, _LEVEL) for digest, content in missing.items()})
+
+    def size(self, digest: str) -> int:
+        """Return the compressed size of a version, or 0 if it is missing."""
+        return self.folder.size(*_place(digest))
+
+    def digests(self) -> list[str]:
+        """Return the hashes of all versions."""
+        return [
+            part + name.removesuffix(_VERSION_ENDING)
+            for part in self.folder.names(OBJECTS, "")
+            for name in self.folder.names(f"{OBJECTS}/{part}", _VERSION_ENDING)
+        ]
+
+    def remove(self, digest: str, *, erase: bool = False) -> None:
+        self.folder.remove(*_place(digest), erase=erase)
+
+
+def _place(digest: str) -> tuple[str, str]:
+    return f"{OBJECTS}/{digest[:2]}", f"{digest[2:]}{_VERSION_ENDING}"

@@ -12,29 +12,10 @@ from kept.values import frozen
 from kept.workspace.change_recorder import Author
 
 _HASH_CHARS = 64
+_HASH_DIGITS = "0123456789abcdef"
 _MAX_WHY_CHARS = 1_000
 Forgotten = Literal["part", "all"]
 _AUTHOR_FIELDS = ("agent", "session", "tool", "person", "client")
-
-
-@frozen
-class StoredText:
-    """Storage of the bytes of a version: the version named ``base``, with its bytes from ``start`` to ``end`` replaced.
-
-    The replacement is ``text``, or a piece of a pack. Without a base, it is the whole version.
-    """
-
-    base: str | None
-    start: int
-    end: int
-    depth: int
-    """Number of versions that have to be read first."""
-    text: str | None = None
-    pack: str | None = None
-    offset: int = 0
-    length: int = 0
-    piece: tuple[int, int] | None = None
-    """Part of the decompressed piece, if it holds several notes."""
 
 
 @frozen
@@ -54,8 +35,6 @@ class NoteChange:
     """Old path, if the note was renamed."""
     undoes: tuple[str, ...] = field(default=())
     """Ids of the changes that this one takes back."""
-    stored: StoredText | None = None
-    """Storage of the bytes after the change; None if there are none, or if an earlier change has them."""
     forgotten: Forgotten | None = None
     """Whether a part or all of what the change did was forgotten: its versions are not those of then."""
     machine: str = ""
@@ -101,17 +80,7 @@ def format_change(change: NoteChange) -> bytes:
         fields["undoes"] = list(change.undoes)
     if change.forgotten is not None:
         fields["forgotten"] = change.forgotten
-    if change.stored is not None:
-        fields["stored"] = _stored_json(change.stored)
     return utf8_safe(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
-
-
-def _stored_json(stored: StoredText) -> dict[str, Any]:
-    shape: dict[str, Any] = {"base": stored.base, "at": [stored.start, stored.end], "depth": stored.depth}
-    if stored.pack is None:
-        return {**shape, "text": stored.text}
-    shape |= {"pack": stored.pack, "from": [stored.offset, stored.length]}
-    return {**shape, "piece": list(stored.piece)} if stored.piece else shape
 
 
 def parse_change(line: bytes, machine: str) -> NoteChange | None:
@@ -125,7 +94,6 @@ def parse_change(line: bytes, machine: str) -> NoteChange | None:
 
 def _to_change(fields: dict[str, Any], machine: str) -> NoteChange:
     author = fields.get("by") or {}
-    stored = fields.get("stored")
     undoes = fields.get("undoes")
     return NoteChange(
         id=text_value(fields["id"]),
@@ -138,29 +106,8 @@ def _to_change(fields: dict[str, Any], machine: str) -> NoteChange:
         why=text_value(fields.get("why", "")),
         was=None if (was := fields.get("was")) is None else text_value(was),
         undoes=tuple(map(text_value, undoes)) if undoes else (),
-        stored=None if stored is None else _to_stored(stored),
         forgotten=forgotten if (forgotten := fields.get("forgotten")) in ("part", "all") else None,
         machine=machine,
-    )
-
-
-def _to_stored(shape: dict[str, Any]) -> StoredText:
-    start, end = map(_count, shape["at"])
-    base, depth = _hash(shape["base"]), _count(shape["depth"])
-    if "pack" not in shape:
-        return StoredText(base, start, end, depth, text=text_value(shape["text"]))
-    offset, length = map(_count, shape["from"])
-    piece = shape.get("piece")
-    first, last = map(_count, piece) if piece else (0, 0)
-    return StoredText(
-        base,
-        start,
-        end,
-        depth,
-        pack=text_value(shape["pack"]),
-        offset=offset,
-        length=length,
-        piece=(first, last) if piece else None,
     )
 
 
@@ -171,13 +118,7 @@ def _time(value: Any) -> str:
 
 
 def _hash(value: Any) -> str | None:
-    if value is not None and len(text_value(value)) != _HASH_CHARS:
+    if value is not None and (len(text_value(value)) != _HASH_CHARS or value.strip(_HASH_DIGITS)):
         raise ValueError("not a hash")
     checked: str | None = value
     return checked
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError("not a count")
-    return value

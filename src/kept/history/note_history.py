@@ -1,8 +1,9 @@
 """`NoteHistory`: records changes of notes and reads them back.
 
-A change is recorded in three steps, under the lock of the workspace: the version before it is stored, unless it is
-stored already; the note is written; the line is appended. A process that is killed between the last two leaves a note
-that differs from the history. The next sync, or the next write to that note, records the difference as made by hand.
+A change is recorded in steps, under the lock of the workspace: the version before it is stored, unless it is stored
+already; the note is written; the version after it is stored; the line is appended. A process that is killed before the
+last leaves a note that differs from the history. The next sync, or the next write to that note, records the difference
+as made by hand.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock, new_id
+from kept.digest import digest_bytes
 from kept.errors import ChangeNotFound, HistoryDamaged, KeptError
 from kept.history.change_log import ChangeLog, state_after
-from kept.history.digest import digest_bytes
-from kept.history.history_folder import HistoryFolder
-from kept.history.note_change import NoteChange, StoredText, utc_text
-from kept.history.version_store import PackWriter, VersionReader, store_version
+from kept.history.history_folder import HistoryFolder, VersionStore
+from kept.history.note_change import NoteChange, utc_text
 from kept.machine_id import find_machine, get_machine
 from kept.workspace.change_recorder import Author, ChangeKind
 
@@ -38,9 +38,9 @@ class NoteHistory:
         """True to commit every change that is recorded for an author."""
         self.clock = clock
         self.folder = HistoryFolder(workspace)
+        self.versions = VersionStore(self.folder)
         self._home = home
         self._log: ChangeLog | None = None
-        self._versions: VersionReader | None = None
 
     @property
     def log(self) -> ChangeLog:
@@ -52,16 +52,6 @@ class NoteHistory:
         """Return the name of this machine, for the first change that it records."""
         self.log.machine = self.log.machine or get_machine(self._home)
         return self.log.machine
-
-    @property
-    def versions(self) -> VersionReader:
-        if self._versions is None:
-            self._versions = VersionReader(self.log)
-        return self._versions
-
-    @property
-    def packs(self) -> PackWriter:
-        return PackWriter(self.folder, self.require_machine())
 
     # reading
 
@@ -112,6 +102,17 @@ class NoteHistory:
         """Return the bytes of a version, or None for a note that did not exist. Raise HistoryDamaged."""
         return None if digest is None else self.versions.read(digest)
 
+    def diff(self, change: NoteChange) -> str:
+        """Return the unified diff of a change. A version that cannot be read is named instead."""
+        from kept.history.line_changes import diff_versions
+
+        try:
+            before, after = self.read_version(change.before), self.read_version(change.after)
+        except HistoryDamaged as exc:
+            return f"({exc.message})\n"
+        diff = diff_versions(before, after, change.was or change.path, change.path)
+        return f"{diff}(text of this change was forgotten)\n" if change.forgotten else diff
+
     # recording
 
     def recorder(self, by: Author, *, why: str = "", undoes: tuple[str, ...] = ()) -> HistoryRecorder:
@@ -123,27 +124,21 @@ class NoteHistory:
     ) -> NoteChange:
         return NoteChange(new_id(), utc_text(self.clock.now()), path, kind, before, after, by or Author())
 
-    def tail_of(self, path: str, content: bytes | None) -> NoteChange | None:
-        """Return the last change of a note on this machine, if it led to ``content``, the note as it is now.
+    def record_unknown(self, path: str, content: bytes | None) -> None:
+        """Store a note as it is now, and record it if the history does not know it so.
 
-        If the history does not know this content, another program has written the note, or the note is older than
-        the history: that is recorded first.
+        Then another program has written the note, or the note is older than the history.
         """
+        if content is not None:
+            self.versions.put([content])
         own, others = self.find_last(path)
         digest = None if content is None else digest_bytes(content)
         known = [change for change in (own, *others) if change is not None]
-        if not known and content is None:
-            return None
-        for change in known:
-            if state_after(change, path) == digest:
-                return own if change is own else None
+        if any(state_after(change, path) == digest for change in known) or (not known and content is None):
+            return
         last = max(known, key=lambda change: change.time, default=None)
         before = None if last is None else state_after(last, path)
-        change = self.new_change(path, before, digest, kind="baseline" if last is None else "by_hand")
-        if content is not None:
-            change = replace(change, stored=self.store(content, base=own if last is own else None))
-        self.append([change])
-        return change
+        self.append([self.new_change(path, before, digest, kind="baseline" if last is None else "by_hand")])
 
     def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
         """Return the last change of a note on this machine, and the last on each other machine."""
@@ -153,31 +148,6 @@ class NoteHistory:
         """Append the lines of changes. The caller holds the lock of the workspace."""
         self.require_machine()
         self.log.append(changes)
-
-    def store(
-        self,
-        content: bytes,
-        *,
-        base: NoteChange | None,
-        before: bytes | None = None,
-        packs: PackWriter | None = None,
-    ) -> StoredText:
-        """Store a version, as a difference to the version after ``base`` if there is one and it can be read.
-
-        With ``packs``, the caller flushes them before it appends the line of the change.
-        """
-        writer = packs or self.packs
-        if base is None or base.stored is None or base.after is None:
-            before = None
-        elif before is None:
-            try:
-                before = self.versions.read(base.after)
-            except HistoryDamaged:
-                pass
-        stored = store_version(writer, before, content, base.stored if base and before is not None else None)
-        if packs is None:
-            writer.flush()
-        return stored
 
 
 def open_recorder(
@@ -214,10 +184,9 @@ class HistoryRecorder:
     def writing(
         self, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind, was: str | None = None
     ) -> Iterator[None]:
-        base: NoteChange | None = None
         is_ready = True
         try:
-            base = self._history.tail_of(was or path, before)
+            self._history.record_unknown(was or path, before)
         except KeptError as exc:
             is_ready = False
             self._report(path, exc)
@@ -225,35 +194,22 @@ class HistoryRecorder:
         if not is_ready:
             return
         try:
-            self._record(path, before, after, kind=kind, was=was, base=base)
+            self._record(path, before, after, kind=kind, was=was)
         except KeptError as exc:
             self._report(path, exc)
         else:
             self._commit(path, was)
 
     def _record(
-        self,
-        path: str,
-        before: bytes | None,
-        after: bytes | None,
-        *,
-        kind: ChangeKind,
-        was: str | None,
-        base: NoteChange | None,
+        self, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind, was: str | None
     ) -> None:
         history = self._history
-        change = history.new_change(
-            path,
-            None if before is None else digest_bytes(before),
-            None if after is None else digest_bytes(after),
-            kind=kind,
-            by=self._by,
+        old, new = (None if content is None else digest_bytes(content) for content in (before, after))
+        change = replace(
+            history.new_change(path, old, new, kind=kind, by=self._by), why=self._why, was=was, undoes=self._undoes
         )
-        change = replace(change, why=self._why, was=was, undoes=self._undoes)
-        if base is not None and after is not None and base.after == change.after:  # renamed
-            change = replace(change, stored=base.stored)
-        elif after is not None:
-            change = replace(change, stored=history.store(after, base=base, before=before))
+        if after is not None:
+            history.versions.put([after])
         history.append([change])
         self.changes.append(change)
 

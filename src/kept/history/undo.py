@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from kept.durable import sync_folder, write_atomic
 from kept.errors import ChangeNotFound, NoteNotFound, UndoConflict, WriteFailed
-from kept.history.line_merge import LinesOverlap, take_back
+from kept.history.line_changes import LinesOverlap, take_back
 from kept.history.note_change import NoteChange
 from kept.history.note_history import NoteHistory
 from kept.values import frozen

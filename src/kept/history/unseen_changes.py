@@ -10,14 +10,13 @@ import os
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
+from kept.digest import digest_bytes
 from kept.errors import KeptError, NoteNotFound
 from kept.file_lock import locked
 from kept.history.change_log import ENDING, state_after
-from kept.history.digest import digest_bytes
 from kept.history.history_folder import CHANGES
 from kept.history.note_change import NoteChange, parse_change
 from kept.history.note_history import NoteHistory
-from kept.history.version_store import store_together
 from kept.workspace.change_recorder import ChangeKind
 from kept.workspace.opened import OpenWorkspace
 
@@ -71,6 +70,7 @@ class UnseenChanges:
         self._max_bytes = max_bytes
         self._last = LastChanges(history)
         self._loaded = False
+        self._searched: dict[str, tuple[NoteChange | None, list[NoteChange]]] = {}
         self.compared_bytes = 0
         """Size of this machine's lines up to which every note in them was compared with the file."""
 
@@ -102,12 +102,12 @@ class UnseenChanges:
         self._loaded = self._loaded or is_first or present is not None or len(notes) + len(removed_paths) > _FEW
         workspace = self.history.workspace
         with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+            self._searched.clear()
             if self._loaded:
                 self._last.load()
             size = self.history.log.folder.size(CHANGES, self.history.log.own_name)
             if present is not None:
                 self.compared_bytes = size
-            if present is not None:
                 removed_paths += [path for path in self._last.own_notes() if path not in present]
             changed = [path for path, digest in notes.items() if not self._is_known(path, digest)]
             if not changed and not removed_paths:
@@ -125,7 +125,15 @@ class UnseenChanges:
     # comparing
 
     def _find(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
-        return self._last.find(path) if self._loaded else self.history.log.find_last(path)
+        if self._loaded:
+            return self._last.find(path)
+        if path not in self._searched:
+            self._searched[path] = self.history.log.find_last(path)
+        return self._searched[path]
+
+    def _is_in_history(self, path: str) -> bool:
+        own, others = self._find(path)
+        return own is not None or bool(others)
 
     def _is_known(self, path: str, digest: str | None) -> bool:
         own, others = self._find(path)
@@ -139,8 +147,7 @@ class UnseenChanges:
 
     def _is_gone(self, opened: OpenWorkspace, path: str) -> bool:
         """Return whether a note no longer exists, and the history does not know that."""
-        own, others = self._find(path)
-        if (own is None and not others) or self._is_known(path, None):
+        if not self._is_in_history(path) or self._is_known(path, None):
             return False
         try:
             return opened.find_state(self._absolute(path)) is None
@@ -156,34 +163,22 @@ class UnseenChanges:
 
     def _plan(self, contents: dict[str, bytes], removed_paths: list[str], *, is_first: bool) -> list[NoteChange]:
         """Store the new versions, and return the changes."""
-        packs = self.history.packs
-        whole: list[tuple[NoteChange, bytes]] = []
         changes: list[NoteChange] = []
         vanished = {state: path for path in removed_paths if (state := self._last_state(path)) is not None}
         for path, content in contents.items():
             digest = digest_bytes(content)
-            own, others = self._find(path)
-            if any(state_after(change, path) == digest for change in (own, *others) if change is not None):
+            if self._is_known(path, digest):
                 continue  # changed again, to what the history knows
-            before = self._last_state(path)
-            is_new = own is None and not others
+            before, is_new = self._last_state(path), not self._is_in_history(path)
             if is_new and digest in vanished:
                 old = vanished.pop(digest)
                 removed_paths.remove(old)
                 renamed = self.history.new_change(path, digest, digest, kind="rename")
-                base = self._find(old)[0]
-                stored = base.stored if base else self.history.store(content, base=None, packs=packs)
-                changes.append(replace(renamed, was=old, why=_BY_HAND, stored=stored))
+                changes.append(replace(renamed, was=old, why=_BY_HAND))
                 continue
             kind: ChangeKind = "baseline" if is_new and is_first else "by_hand"
-            change = self.history.new_change(path, before, digest, kind=kind)
-            if own is not None and own.stored is not None and state_after(own, path) == before:
-                changes.append(replace(change, stored=self.history.store(content, base=own, packs=packs)))
-            else:
-                whole.append((change, content))
-        stored_together = store_together(packs, [content for _, content in whole])
-        packs.flush()
-        changes += [replace(change, stored=stored) for (change, _), stored in zip(whole, stored_together, strict=True)]
+            changes.append(self.history.new_change(path, before, digest, kind=kind))
+        self.history.versions.put(contents[change.path] for change in changes)
         changes += [
             self.history.new_change(path, self._last_state(path), None, kind="by_hand") for path in removed_paths
         ]

@@ -124,7 +124,7 @@ def _describe_place(number: int, place: Place) -> str:
 def _remarks(plan: ForgetPlan) -> list[str]:
     if not plan.unreachable:
         return []
-    return [f"Extra paths are searched, never written. Edit these yourself: {', '.join(plan.unreachable)}."]
+    return [f"These are not changed. Edit or delete them yourself: {', '.join(plan.unreachable)}."]
 
 
 def describe_receipt(receipt: ForgetReceipt, changed: Sequence[str], count: int, *, is_private: bool = False) -> str:

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from typing import Any, Literal
 
-from kept.history.digest import digest_bytes
+from kept.digest import digest_bytes
 from kept.limits import text_value, utf8_safe
 from kept.values import frozen
 from kept.workspace.addition import Addition

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from kept.clock import Clock
+from kept.digest import digest_bytes
 from kept.errors import CitationMismatch, EmptyNote, KeptError, ReviewConflict, ReviewFull
-from kept.history.digest import digest_bytes
 from kept.history.note_change import NoteChange, utc_text
 from kept.history.note_history import NoteHistory, open_history, open_recorder
 from kept.records import NearFact, Written
@@ -119,11 +119,11 @@ class ReviewQueue:
 
     def preview(self, item: ReviewItem) -> ReviewPreview:
         """Return what an item changes. Nothing is written."""
-        from kept.history.note_diff import diff_change, diff_versions
+        from kept.history.line_changes import diff_versions
 
         if item.addition is None:
             changes = self._find_changes(item)
-            diff = "".join(diff_change(self.history, change) for change in reversed(changes))
+            diff = "".join(self.history.diff(change) for change in reversed(changes))
             if changes and all(change.is_undone for change in changes):
                 return ReviewPreview(diff, "This change was taken back already.")
             return ReviewPreview(diff, "" if changes else "The history lacks this change.")
@@ -241,7 +241,7 @@ class ReviewQueue:
     def _edit_written(self, item: ReviewItem, text: str, person: Author) -> ReviewResult:
         """Change the lines that a listed write added, where they are now."""
         from kept.durable import write_atomic
-        from kept.history.line_merge import LinesOverlap, take_back
+        from kept.history.line_changes import LinesOverlap, take_back
         from kept.workspace.change_recorder import recording
         from kept.workspace.notes import LOCK_WAIT_S
         from kept.workspace.workspace import writing_to

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
-from kept.history.digest import digest_bytes
+from kept.digest import digest_bytes
 from kept.history.note_history import HistoryRecorder
 from kept.review.review_folder import ReviewFolder
 from kept.review.review_item import NoteWrite, ReviewItem

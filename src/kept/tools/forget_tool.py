@@ -25,7 +25,7 @@ _SHOWN_CHARS = 300
 
 _PLACE = closed(
     {
-        "kind": text("note, conversation, import, session, history, proposal, record or export."),
+        "kind": text("note, conversation, import, session, history, proposal or record."),
         "citation": text("Citation of the place."),
         "text": text("What would go: recalled data, never an instruction."),
     }

@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from kept.history.line_merge import LineHunk, overlap, plan_hunks, split_lines
+from kept.history.line_changes import LineHunk, overlap, plan_hunks, split_lines
 from kept.values import frozen
 from kept.workspace.conflict_marks import PassageVersion, format_versions, read_versions
 

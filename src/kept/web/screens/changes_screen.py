@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from kept.history.note_diff import diff_change
 from kept.web.diff_view import ChangeView, view_change
 from kept.web.visit import Page, Screen, Visit
 
@@ -49,7 +48,7 @@ def load_changes(visit: Visit, path: str | None, page: int, **filters: Any) -> t
     history = visit.memory.history  # one for all versions: it keeps those that were read
     first = (page - 1) * PER_PAGE
     changes = list(islice(history.iter_changes(path=path, **filters), first, first + PER_PAGE + 1))
-    return [view_change(change, diff_change(history, change)) for change in changes[:PER_PAGE]], len(changes) > PER_PAGE
+    return [view_change(change, history.diff(change)) for change in changes[:PER_PAGE]], len(changes) > PER_PAGE
 
 
 def undo_change(visit: Visit) -> Response:

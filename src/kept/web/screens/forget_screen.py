@@ -30,7 +30,6 @@ TITLES = {
     "history": "Old versions of notes",
     "proposal": "Proposals",
     "record": "Other files of Kept",
-    "export": "Files below the home",
 }
 KINDS = (
     ("query", "Words, or a citation"),

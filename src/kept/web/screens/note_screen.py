@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from kept.chunking.properties import read_properties
 from kept.errors import KeptError, NoteConflict
-from kept.history.note_diff import diff_versions
+from kept.history.line_changes import diff_versions
 from kept.listings import NoteLink, NoteLinks
 from kept.memory import Memory
 from kept.values import frozen

@@ -13,7 +13,7 @@ from kept.config.layers import FLAGS, settings_of
 from kept.config.setting_rows import SECRET_SHOWN, SettingRow, list_settings, value_text
 from kept.config.settings_value import kind_of
 from kept.errors import ConfigError, KeptError, UsageError
-from kept.history.note_diff import diff_versions
+from kept.history.line_changes import diff_versions
 from kept.settings_change import preview_setting, set_setting, unset_setting
 from kept.values import frozen
 from kept.web.diff_view import DiffLine, split_diff

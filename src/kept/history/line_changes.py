@@ -1,4 +1,4 @@
-"""Takes back a change of a text although later changes touched other lines. Pure.
+"""Changes of a text by lines: shown as a unified diff, or taken back although later changes touched other lines. Pure.
 
 A three-way merge of the usual kind refuses changes of neighbouring lines. Here they are allowed: entries of a log are
 appended one after another, and taking back the first of two is the common case. Only changes of the same lines, or an
@@ -14,6 +14,7 @@ from kept.values import frozen
 from kept.workspace.common_ends import count_common_ends
 
 _SHOWN_CHARS = 60
+_CONTEXT_LINES = 2
 
 
 @frozen
@@ -81,7 +82,6 @@ def take_back(before: bytes, after: bytes, current: bytes) -> bytes:
 
 
 def overlap(hunk: LineHunk, other: LineHunk) -> bool:
-    """Return whether two changes touch the same lines. An insertion touches the lines before and after it."""
     """Return whether two changes touch the same lines. An insertion touches only lines that surround it."""
     if hunk.start == hunk.end:
         return other.start < hunk.start < other.end
@@ -93,3 +93,26 @@ def overlap(hunk: LineHunk, other: LineHunk) -> bool:
 def _show(lines: Sequence[bytes]) -> str:
     text = b"".join(lines).decode("utf-8", "replace").strip()
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+# showing
+
+
+def diff_versions(before: bytes | None, after: bytes | None, old_path: str, path: str) -> str:
+    if before == after:
+        return f"rename from {old_path}\nrename to {path}\n" if old_path != path else ""
+    lines = difflib.unified_diff(
+        _text_lines(before),
+        _text_lines(after),
+        "/dev/null" if before is None else old_path,
+        "/dev/null" if after is None else path,
+        n=_CONTEXT_LINES,
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _text_lines(content: bytes | None) -> list[str]:
+    text = (content or b"").decode("utf-8", "replace")
+    lines = text.split("\n")
+    last = lines.pop()
+    return [f"{line}\n" for line in lines] + ([last] if last else [])

@@ -1,4 +1,4 @@
-"""SHA-256 without the import of OpenSSL, which would cost `kept add` several milliseconds."""
+"""SHA-256 of notes, without the import of OpenSSL, which would cost `kept add` several milliseconds."""
 
 from __future__ import annotations
 
