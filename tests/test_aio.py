@@ -71,16 +71,14 @@ def test_each_method_of_memory_has_a_coroutine_with_the_same_arguments(source, m
             assert inspect.signature(mirrored) == inspect.signature(method)
 
 
-def test_parts_are_awaited_too_and_earlier_names_still_work(tmp_path):
+def test_parts_are_awaited_too(tmp_path):
     async def use() -> None:
         async with AsyncMemory(open_memory(tmp_path)) as memory:
             written = await memory.add("The otter is back.", by_tool=True)
             (change,) = await memory.history.changes()
-            assert "otter" in await memory.diff(change)
+            assert "otter" in await memory.history.diff(change)
             assert await memory.review.count() == 0
-            assert (await memory.undo(change.id)).changes == (change,)
-            assert (await memory.plan_forget(written.path)).places == (
-                await memory.forgetting.plan(written.path)
-            ).places
+            assert (await memory.forgetting.plan(written.path)).places
+            assert (await memory.history.undo(change.id)).changes == (change,)
 
     asyncio.run(use())

@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import pydoc
-from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 import kept
 from kept import KeptError, Memory, Message, SessionStore
-from kept.earlier_names import EARLIER_NAMES
 from kept.testing import FrozenClock
 from tests.support.files import write_file
 from tests.support.workspaces import open_memory
@@ -175,12 +173,7 @@ def test_help_shows_what_a_value_has(otters):
         assert inspect.getdoc(getattr(kept, name)) != name
 
 
-def test_names_of_before_work_but_are_not_listed(otters):
+def test_a_memory_has_ten_methods():
     shown = {name for name in dir(Memory) if not name.startswith("_")}
     methods = {name for name in shown if callable(getattr(Memory, name))}
     assert methods == {"add", "as_person", "close", "list", "open", "preview", "read", "search", "status", "sync"}
-    assert not shown & set(EARLIER_NAMES)
-    for earlier, present in EARLIER_NAMES.items():
-        assert getattr(otters, earlier).__func__ is attrgetter(present)(otters).__func__
-    with pytest.raises(AttributeError, match="'Memory' object has no attribute 'forgett'"):
-        _ = otters.forgett

@@ -11,11 +11,11 @@ import shutil
 
 from kept.config import LoadedConfig
 from kept.config.agents import settings_by_agent
+from kept.config.edit import remove_agent_entry
 from kept.config.layers import MAIN_AGENT, default_workspace, is_same_folder
 from kept.durable import make_private_folder, sync_folder
 from kept.errors import UsageError, WorkspaceError
 from kept.sessions.transcript_paths import iter_all_transcripts
-from kept.settings_change import remove_agent_entry
 from kept.values import frozen
 from kept.workspace.scan import scan_workspace
 from kept.workspace.workspace import Workspace

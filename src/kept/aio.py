@@ -16,7 +16,6 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from kept.earlier_names import EarlierNames
 from kept.errors import UsedAfterClose
 from kept.forgetting.memory_forgetting import MemoryForgetting
 from kept.memory import Memory
@@ -107,7 +106,7 @@ class AsyncForgetting(_InThreads[MemoryForgetting]):
     finish = _in_thread(MemoryForgetting.finish, writes=True)
 
 
-class AsyncMemory(_InThreads[Memory], EarlierNames):
+class AsyncMemory(_InThreads[Memory]):
     """A `Memory` whose methods are coroutines, with the same arguments and results.
 
     Calls that write run one after the other in one thread, in the order of the calls; the others run beside them. A

@@ -11,7 +11,6 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
 from kept.config.search_settings import BuiltInProvider
 from kept.durable import make_private_folder
-from kept.earlier_names import EarlierNames
 from kept.errors import UsageError, UsedAfterClose, WorkspaceMissing
 from kept.memory_search import MemorySearch, require_number, require_text
 from kept.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Written
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from kept.workspace.change_recorder import Author
 
 
-class Memory(EarlierNames):
+class Memory:
     """Memory of one agent: the notes of a workspace, and the index that recalls them.
 
     >>> with Memory.open(workspace="~/notes") as memory:

@@ -174,8 +174,3 @@ class Status:
     model_tokens_today: int = 0
     degraded: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
-
-    @property
-    def heals(self) -> tuple[Repair, ...]:
-        """Earlier name of ``repairs``."""
-        return self.repairs

@@ -219,10 +219,10 @@ def test_purging_never_deletes_a_folder_that_is_not_the_agents_own(kept, home, t
     [
         ("agents:\n  list:\n    - id: coder   # c\n      model: {name: x}\n    # bob\n    - id: bob\n",
          "agents:\n  list:\n    # bob\n    - id: bob\n"),
-        ("agents: {list: [{id: bob}, {id: coder}]} # x\n", "agents: {list: [{id: bob}]} # x\n"),
+        ("agents: {list: [{id: bob}, {id: coder}]} # x\n", "agents: {list: [{id: bob}]}              # x\n"),
         ("agents: {list: [{id: coder}, {id: bob}]}\n", "agents: {list: [{id: bob}]}\n"),
-        ("agents: {list: [{id: coder}]}\n", "agents: {list: null}\n"),
-        ("agents:\n  list:\n  - id: coder\ngateway: {}\n", "agents:\n  list:\ngateway: {}\n"),
+        ("agents: {list: [{id: coder}]}\n", "{}\n"),
+        ("agents:\n  list:\n  - id: coder\ngateway: {}\n", "gateway: {}\n"),
         ("agents:\r\n  list:\r\n    - id: bob\r\n    - id: coder\r\n", "agents:\r\n  list:\r\n    - id: bob\r\n"),
     ],
 )  # fmt: skip

@@ -48,7 +48,7 @@ def test_version_is_that_of_the_package(kept):
 def test_init_makes_a_workspace_and_settings_that_name_it(kept, home, tmp_path):
     folder = tmp_path / "mine"
     report = kept("init", folder, "--json").json
-    assert (report["workspace"], report["config"]) == (str(folder), str(home / "config.yaml"))
+    assert (report["workspaceDir"], report["config"]) == (str(folder), str(home / "config.yaml"))
     assert report["workspaceDir"] == str(folder)
     assert report["created"] == ["MEMORY.md", "USER.md", str(home / "config.yaml")]
     assert report["layout"] == "kept"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from kept import Memory
 from kept.config import load_config
-from kept.config.settings_edit import find_path, remove_value, set_value
+from kept.config.edit import find_path, put_entry, remove_value, set_value
+from kept.errors import ConfigError
 from tests.support.commands import KEPT
 from tests.support.files import write_file
 from tests.support.terminals import run_on_terminal, without_styles
@@ -208,7 +209,7 @@ def test_unset_removes_one_setting_and_keeps_the_comments_around_it(kept, file):
     [["model.name", "x"], ["memory_search.query.hybrid.match", "all"], ["session.reset.by_channel.a.mode", "none"]],
 )
 def test_what_set_has_added_unset_removes_without_a_trace(kept, home, args):
-    before = FILE.replace("{max_results: 8}      # small screen", "\n        max_results: 8")
+    before = FILE.replace(" {max_results: 8}      # small screen", "\n        max_results: 8")
     file = write_file(home / "config.yaml", before)
     kept("config", "set", *args)
     assert file.read_text() != before
@@ -251,6 +252,23 @@ def test_any_change_gives_exactly_that_change(start, changes, style):
         assert found.get(path) == expected
 
 
+@settings(max_examples=100)
+@given(lines=st.lists(st.integers(0, 14), max_size=5), key=keys, remove=st.booleans())
+def test_every_comment_survives_in_its_order(lines, key, remove):
+    text = FILE.splitlines()[1:]
+    for number, at in enumerate(sorted(lines, reverse=True)):
+        indent = len(text[at]) - len(text[at].lstrip())
+        text.insert(at, f"{'':{indent}}# remark {number}")
+    before = "\n".join(text) + "\n"
+    path = find_path(yaml.safe_load(before), key.split("."), agent=None)
+    if remove and path in leaves(yaml.safe_load(before)):
+        after = remove_value(before, path)
+    else:
+        after = set_value(before, path, 9)
+    remarks = [line.strip() for line in before.splitlines() if line.strip().startswith("#")]
+    assert [line.strip() for line in after.splitlines() if line.strip().startswith("#")] == remarks
+
+
 def put(tree: dict, key: str, value: object) -> None:
     *groups, last = find_path({}, key.split("."), agent=None)
     for group in groups:
@@ -262,6 +280,63 @@ def leaves(tree: object, at: tuple = ()) -> dict:
     if not isinstance(tree, dict):
         return {} if tree is None else {at: tree}
     return {path: value for key, inner in tree.items() for path, value in leaves(inner, (*at, key)).items()}
+
+
+# entries of agents
+
+VALUES = {"workspace": "/new folder/ü", "workspace_layout": "vault"}
+NEW = "    - id: main\n      workspace: /new folder/ü\n      workspace_layout: vault\n"
+ENTRIES = {
+    "# only a comment": "# only a comment\nagents:\n  list:\n" + NEW,
+    "gateway: {http: {port: 1}} # g\n": "gateway: {http: {port: 1}} # g\nagents:\n  list:\n" + NEW,
+    "agents:\n": "agents:\n  list:\n" + NEW,
+    "agents:\n  list:   # people\n": "agents:\n  list:   # people\n" + NEW,
+    "agents:\n  defaults:\n    workspace: /a # a\n# end\n": (
+        "agents:\n  defaults:\n    workspace: /a # a\n  list:\n" + NEW + "# end\n"
+    ),
+    "agents:\n  list:\n    # bob\n    - id: bob # b\n      workspace: /b\n  # after\n": (
+        "agents:\n  list:\n    # bob\n    - id: bob # b\n      workspace: /b\n" + NEW + "  # after\n"
+    ),
+    "agents:\n  list:\n  - workspace: '/old'   # mine\n    id: main\n    model:\n      name: x\n": (
+        "agents:\n  list:\n  - workspace: '/new folder/ü' # mine\n    id: main\n    model:\n      name: x\n"
+        "    workspace_layout: vault\n"
+    ),
+    "agents:\n    list:\n        -   id: main\n            workspaceLayout: kept\n": (
+        "agents:\n    list:\n        -   id: main\n            workspaceLayout: vault\n"
+        "            workspace: /new folder/ü\n"
+    ),
+    "agents: {list: [{id: bob, model: x}, {id: main}]} # x\n": (
+        "agents: {list: [{id: bob, model: x}, {id: main, workspace: /new folder/ü, workspace_layout: vault}]} # x\n"
+    ),
+    "agents: {list: []}\n": "agents: {list: [{id: main, workspace: /new folder/ü, workspace_layout: vault}]}\n",
+    "agents:\r\n  list:\r\n    - id: main # é\r\n": (
+        "agents:\r\n  list:\r\n    - id: main # é\r\n      workspace: /new folder/ü\r\n"
+        "      workspace_layout: vault\r\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), ENTRIES.items())
+def test_the_entry_of_an_agent_is_added_or_changed_in_its_place(before, after):
+    assert put_entry(before, "main", VALUES) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["agents: 7\n", "agents:\n  list: x\n", "agents:\n  list:\n    - &a {id: main}\n", "a: [\n", "a: 1\na: 2\n"],
+)
+def test_a_file_that_cannot_be_changed_safely_is_refused(text):
+    with pytest.raises(ConfigError):
+        put_entry(text, "main", VALUES)
+
+
+@given(workspace=st.text(st.characters(blacklist_categories=("Cs",)), min_size=1))
+def test_any_path_is_read_back_or_refused(workspace):
+    try:
+        content = put_entry("agents:\n  list:\n    - id: bob\n", "main", {"workspace": workspace})
+    except ConfigError:
+        return
+    assert yaml.safe_load(content)["agents"]["list"] == [{"id": "bob"}, {"id": "main", "workspace": workspace}]
 
 
 # edit

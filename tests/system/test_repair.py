@@ -354,12 +354,11 @@ def test_a_repair_is_in_the_log_in_the_answer_once_and_in_the_status(damaged, ca
     assert second.degraded == ()
     assert "the index is damaged" in caplog.text
     (repair,) = status.repairs
-    assert status.heals == status.repairs  # the earlier name
     assert (repair.file, repair.action, repair.times) == ("index.sqlite", "replaced", 1)
     assert (repair.embeddings, repair.lost) == (60, 0)
     status = run_kept("status", env=kept_environment(damaged), cwd=damaged)
     assert "index.sqlite was damaged and replaced 1 time" in status.out, status.err
-    assert run_kept("status", "--json", env=kept_environment(damaged), cwd=damaged).json["heals"] == [
+    assert run_kept("status", "--json", env=kept_environment(damaged), cwd=damaged).json["repairs"] == [
         {"file": "index.sqlite", "action": "replaced", "day": repair.day, "times": 1, "embeddings": 60, "lost": 0}
     ]
 

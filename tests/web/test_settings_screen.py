@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.config.settings_value import setting_names
+from kept.config.setting import setting_names
 from kept.web.screens.settings_screen import choices_of
 from kept.web.setting_help import load_setting_help
 from tests.support.files import write_file

@@ -7,19 +7,17 @@ archive from a stranger must not choose where its files go.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kept.agent_admin import REMOVED_FOLDER
 from kept.archive.manifest import ArchivedAgent, ArchiveHeader
 from kept.archive.member_names import AGENTS, NOTES, SETTINGS, MemberPath
-from kept.config.agent_entry import plan_entry
+from kept.config.edit import put_entry
 from kept.config.layers import check_agent_id, default_workspace, expand, is_same_folder, layers_of_tree, user_layers
 from kept.config.settings_file import parse_settings
-from kept.durable import read_or_empty, write_atomic
+from kept.durable import read_or_empty
 from kept.errors import ArchiveRefused, ConfigError, UsageError
-from kept.settings_change import HEADER as SETTINGS_HEADER
 from kept.values import frozen
 
 
@@ -110,13 +108,9 @@ def plan_settings(places: RestorePlaces, user_file: str, archived: bytes | None)
             layers_of_tree(parse_settings(user_file, archived), user_file, agent.name)
     before = archived if archived is not None else read_or_empty(user_file)
     content = before
-    with tempfile.TemporaryDirectory() as folder:
-        draft = os.path.join(folder, "config.yaml")
-        for agent in places.agents:
-            values = _missing_values(places, agent, content)
-            if values:
-                write_atomic(draft, content or SETTINGS_HEADER.encode())
-                content = plan_entry(draft, agent.name, values)
+    for agent in places.agents:
+        if values := _missing_values(places, agent, content):
+            content = put_entry(content.decode("utf-8-sig"), agent.name, values).encode()
     return content if archived is not None or content != before else None
 
 

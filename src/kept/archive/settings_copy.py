@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from kept.config.edit import Path, find_value, remove_value
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import secret_names
 from kept.config.read import snake
 from kept.config.schema import AgentSettings
-from kept.config.settings_edit import find_value, remove_value
 from kept.config.settings_file import parse_settings
-from kept.config.settings_lines import Path
 from kept.errors import ConfigError
 from kept.redact import REDACTED, redact
-from kept.safe_yaml import YamlRefused
 from kept.values import frozen
 
 _MIN_CHARS = 4
@@ -59,7 +57,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _without(text: str, key_path: Path) -> str:
     try:
         return remove_value(text, key_path)
-    except (ConfigError, YamlRefused):
+    except ConfigError:
         # The editor cannot cut this value out. The settings are written anew, without comments.
         return _dump(_removed(parse_settings("", text.encode()), key_path))
 

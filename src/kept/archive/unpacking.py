@@ -18,13 +18,13 @@ from kept.archive.restore_places import RestorePlaces, plan_places, plan_setting
 from kept.archive.settings_copy import copy_settings
 from kept.archive.staging import StagedFiles
 from kept.archive.tar_stream import TarMember, opened_archive
+from kept.config.edit import locked_settings
 from kept.config.layers import MAIN_AGENT, find_user_file
 from kept.config.settings_file import MAX_BYTES, read_settings
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import ArchiveDamaged, ConfigError, LockBusy, WriteFailed
 from kept.file_lock import claimed
 from kept.records import Problem, Progress
-from kept.settings_change import locked_settings
 from kept.values import frozen
 
 LOCK_FILE = "restore.lock"

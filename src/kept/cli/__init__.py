@@ -4,7 +4,6 @@ invoke    runs a command; turns errors into one line and an exit code
 root      the command `kept`: global options, and the table of commands, each imported when it is used
 command_arguments  global options after the command, and text that begins with a dash
 unknown_command    suggestions for a command that does not exist
-settings_editor    the settings file in the user's editor
 model_switch       how `kept models use` switches
 output    JSON, plain text, colours, tables, progress bars
 terminal_layout    the width of the terminal, wrapping, links to files

@@ -119,7 +119,7 @@ def _share(options: Globals, other: str) -> list[str]:
     """Write an entry with the workspace of another agent."""
     from kept.agent_admin import make_agent_folder
     from kept.config.agents import settings_by_agent
-    from kept.settings_change import put_agent_entry
+    from kept.config.edit import put_agent_entry
 
     main = replace(options, agent="main").load()
     agents = settings_by_agent(main)

@@ -13,8 +13,8 @@ from kept.cli.output import console, echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.config.read import nearest, snake
-from kept.config.setting_rows import SettingRow, list_settings, plain_value, value_text
-from kept.errors import UsageError
+from kept.config.setting import SettingRow, list_settings, plain_value, value_text
+from kept.errors import ConfigError, UsageError
 
 
 @click.group("config")
@@ -92,10 +92,10 @@ def set_value(options: Globals, key: str, values: tuple[str, ...], as_json: bool
     is no value. With --agent it is set for that agent only, otherwise for all, unless the agent in use has a value of
     its own.
     """
-    from kept.settings_change import set_setting
+    from kept.config.edit import change_setting
 
     loaded = options.load()
-    change = set_setting(loaded, key, values, agent=_named_agent(options))
+    change = change_setting(loaded, key, values, agent=_named_agent(options))
     shown = "(set)" if change.is_secret else plain_value(change.value)
     if as_json:
         print_json(_change_json(change, shown))
@@ -114,9 +114,9 @@ def unset(options: Globals, key: str, as_json: bool) -> None:
 
     KEY is its full name. With --agent, only the value of that agent is removed.
     """
-    from kept.settings_change import unset_setting
+    from kept.config.edit import change_setting
 
-    change = unset_setting(options.load(), key, agent=_named_agent(options))
+    change = change_setting(options.load(), key, None, agent=_named_agent(options))
     row = next((row for row in list_settings(options.load()) if row.name == change.name), None)
     if as_json:
         print_json(_change_json(change, plain_value(row.value) if row else None))
@@ -133,10 +133,8 @@ def edit(options: Globals) -> None:
 
     A file that is not valid is not saved: you can go on editing, or leave it as it was.
     """
-    from kept.cli.settings_editor import edit_settings
-
     file, agent = _file_and_agent(options)
-    if edit_settings(file, agent):
+    if _edit_file(file, agent):
         options.load()  # prints notices about values
         echo(f"Saved {style(file, fg='cyan')}.")
     else:
@@ -158,6 +156,56 @@ def path(options: Globals, as_json: bool) -> None:
 
 
 # changing
+
+
+def _edit_file(path: str, agent: str) -> bool:
+    """Let the user edit the settings file. Return whether it changed. Raise ConfigError if the text stays broken."""
+    import tempfile
+
+    from kept.config.edit import HEADER, read_text, write_text
+    from kept.durable import make_private_folder
+
+    before = read_text(path)
+    folder = os.path.dirname(os.path.realpath(path))
+    make_private_folder(folder)
+    # Beside the file and private: it may contain keys. Kept if it cannot be saved, so that no work is lost.
+    handle, draft = tempfile.mkstemp(prefix="config-draft-", suffix=".yaml", dir=folder)
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(before or HEADER)
+    try:
+        text = _edit_until_valid(path, draft, agent)
+        is_changed = text not in (before, before or HEADER)
+        if is_changed:
+            write_text(path, text, expected=before)
+    except ConfigError as exc:
+        raise ConfigError(exc.message, hint=f"{path} is as it was. Your text is in {draft}.") from None
+    except BaseException:
+        if read_text(draft) == (before or HEADER):
+            os.unlink(draft)
+        raise
+    os.unlink(draft)
+    return is_changed
+
+
+def _edit_until_valid(path: str, draft: str, agent: str) -> str:
+    from kept.config.edit import check_text, read_text
+
+    while True:
+        try:
+            click.edit(filename=draft)
+        except click.ClickException as exc:
+            problem = f"The editor failed: {exc.format_message()}"
+            raise UsageError(problem, hint="Set VISUAL or EDITOR to another.") from exc
+        try:
+            text = read_text(draft)
+            check_text(path, text, agent)
+            return text
+        except ConfigError as exc:
+            if not sys.stdin.isatty():
+                raise
+            warn(f"{exc.message} {exc.hint}")
+            if not click.confirm("Edit it again?", default=True, err=True):
+                raise
 
 
 def _named_agent(options: Globals) -> str | None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from kept.workspace.daily import DailyNotes
     from kept.workspace.survey import Survey
 
-_COMMENT = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
 _ON_THIS_MACHINE = ("auto", "local", "llama_cpp", "ollama", "none")
 _MAX_NAMES = 6
 
@@ -85,7 +84,7 @@ def initialise(
     root = config.workspace
     if not is_utf8(root):
         raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
-    from kept.settings_change import locked_settings
+    from kept.config.edit import locked_settings
 
     is_named = folder is not None
     _plan(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)  # raises before anything is created
@@ -156,9 +155,9 @@ def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: boo
     is_current = is_configured and (layouts[-1] if layouts else "kept") == layout
     if (is_current and not is_new_agent) or not is_recorded:
         return InitPlan(layout, path, None, None)
-    from kept.config.agent_entry import plan_entry
+    from kept.config.edit import put_entry, read_text
 
-    content = plan_entry(path, config.agent_id, values)
+    content = put_entry(read_text(path), config.agent_id, values).encode()
     previous = configured if not is_configured and os.path.isdir(configured) else None
     return InitPlan(layout, os.path.realpath(path), content, previous)
 
@@ -166,13 +165,13 @@ def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: boo
 def _new_file(loaded: LoadedConfig, values: dict[str, str], *, has_entry: bool) -> str:
     """Return the text of a new settings file. It names the workspace of the main agent only if that is not the default,
     and for this agent only: under `defaults`, every agent would share it."""
-    from kept.config.agent_entry import entry_lines
+    from kept.config.edit import HEADER, put_entry
 
     config = loaded.config
     is_default = config.workspace == default_workspace(config.home, config.agent_id)
     if is_default and "workspace_layout" not in values and not has_entry:
-        return _COMMENT
-    return f"{_COMMENT}agents:\n  list:\n{entry_lines(config.agent_id, values, indent='    ')}"
+        return HEADER
+    return put_entry(HEADER, config.agent_id, values)
 
 
 # what there is
@@ -321,7 +320,6 @@ def _outcome_json(outcome: InitOutcome, report: SyncReport | None) -> dict[str, 
 
     plan, survey, daily = outcome.plan, outcome.survey, outcome.daily
     return {
-        "workspace": outcome.loaded.config.workspace,
         "workspaceDir": outcome.loaded.config.workspace,
         "config": outcome.loaded.user_file.path,
         "created": outcome.created,

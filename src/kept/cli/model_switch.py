@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kept.cli.output import bars, echo, style, warn
 from kept.cli.root import Globals
-from kept.config import Config, LoadedConfig
+from kept.config import Config
 from kept.embedding.model_catalogue import get_model, is_pulled, model_folder
 from kept.embedding.pulled_model import require_packages_of
 from kept.errors import UsageError, WorkspaceMissing
@@ -18,9 +18,9 @@ from kept.values import frozen
 from kept.wording import plural
 
 if TYPE_CHECKING:
+    from kept.config.edit import SettingChange
     from kept.indexing.embed_ahead import EmbedProgress
     from kept.reports import SyncReport
-    from kept.settings_change import SettingChange
 
 DEFAULT = "default"
 _PROVIDER, _MODEL = "memory_search.provider", "memory_search.model"
@@ -108,16 +108,12 @@ def _duration(seconds: float) -> str:
 
 
 def change_settings(options: Globals, plan: SwitchPlan) -> list[SettingChange]:
-    from kept.settings_change import set_setting, unset_setting
+    from kept.config.edit import change_setting
 
-    changes: list[SettingChange] = []
-    for name, value in plan.settings.items():
-        loaded: LoadedConfig = options.load()
-        if value is None:
-            changes.append(unset_setting(loaded, name, agent=options.agent))
-        else:
-            changes.append(set_setting(loaded, name, [value], agent=options.agent))
-    return changes
+    return [
+        change_setting(options.load(), name, None if value is None else [value], agent=options.agent)
+        for name, value in plan.settings.items()
+    ]
 
 
 def switch_index(options: Globals) -> SyncReport | None:

@@ -1,13 +1,11 @@
 """Settings: layers of YAML, environment and flags, folded into one frozen Config.
 
-`settings_file` reads a YAML file, `read` checks it against the classes of `schema`, `bounds` finds numbers outside
-their range, and `layers` folds the files, the environment and the flags. `settings_value` reads the value of one
-setting, and `settings_edit` changes it in the text of a file. `keys` are the keys of providers, `secrets` lists all
-that must stay out of messages, `agent_paths` names the files of an agent, and `agents` finds the agents there are.
-
-`search_settings` and `gateway_settings` are parts of `schema`, with the fields of `setting_fields`. `settings_lines`
-and `agent_entry` find the lines to edit, `setting_rows` lists settings for people, and `old_names` knows those of
-OpenClaw. This is the only package that reads the environment.
+`settings_file` reads a YAML file, `read` checks it against the classes of `schema`, and `layers` folds the files, the
+environment and the flags. `setting` knows single settings by their names, and `edit` changes them in the file. `keys`
+are the keys of providers, `secrets` lists all that must stay out of messages, `agent_paths` names the files of an
+agent, and `agents` finds the agents there are. `search_settings` and `gateway_settings` are parts of `schema`,
+`old_names` knows those of OpenClaw, and `removed` those that Kept no longer has. This is the only package that reads
+the environment.
 """
 
 from kept.config.gateway_settings import HttpSettings, ResponderSettings

@@ -11,11 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from typing import Any, Literal, cast
 
-from kept.config.bounds import notices_of
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import read_keys
 from kept.config.old_names import iter_old_names
-from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, snake, unknown_key
+from kept.config.read import (
+    build,
+    coerce,
+    group_by_name,
+    hints,
+    nearest,
+    normalise,
+    range_notices,
+    snake,
+    unknown_key,
+)
 from kept.config.removed import is_removed, iter_removed, removal_notices
 from kept.config.schema import AgentSettings, Config
 from kept.config.settings_file import read_yaml
@@ -112,8 +121,8 @@ def load_config(
         trusts_workspace=trust_workspace or is_named,
         models_folder=os.path.join(home, "models"),
         notices=(
-            *notices_of(AgentSettings, agent_tree, origins, at=""),
-            *notices_of(GatewaySettings, gateway_tree, origins, at="gateway"),
+            *range_notices(AgentSettings, agent_tree, origins, at=""),
+            *range_notices(GatewaySettings, gateway_tree, origins, at="gateway"),
             *(notice for layer in layers for notice in layer.notices),
         ),
     )

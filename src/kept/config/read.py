@@ -7,6 +7,7 @@ import math
 import re
 import types
 import typing
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast
 
@@ -217,6 +218,29 @@ def clamp(value: Any, bounds: Any) -> Any:
     if "low" not in bounds or isinstance(value, str) or value is None:
         return value
     return type(value)(min(max(value, bounds["low"]), bounds["high"]))
+
+
+def range_text(bounds: Mapping[str, Any]) -> str:
+    return f"{bounds['low']:,} to {bounds['high']:,}"
+
+
+def range_notices(kind: Any, tree: Mapping[str, Any], origins: Mapping[str, str], *, at: str) -> Iterator[str]:
+    """Yield a notice for each number of a checked tree that is outside its range, which is clamped."""
+    for spec in dataclasses.fields(kind):
+        if spec.name not in tree:
+            continue
+        name = f"{at}.{spec.name}" if at else spec.name
+        inner, value = hints(kind)[spec.name], tree[spec.name]
+        if dataclasses.is_dataclass(inner):
+            yield from range_notices(inner, value, origins, at=name)
+        elif group := group_by_name(inner):
+            for key, settings in (value or {}).items():
+                yield from range_notices(group, settings, origins, at=f"{name}.{key}")
+        elif "low" in spec.metadata and (number := coerce(inner, value, name)) != (
+            used := clamp(number, spec.metadata)
+        ):
+            origin = f" ({origins[name]})" if name in origins else ""
+            yield f"{name}: {value} is out of range ({range_text(spec.metadata)}); {used} is used{origin}."
 
 
 def describe(value: Any, *, hide: bool = False) -> str:

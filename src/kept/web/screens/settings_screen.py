@@ -8,13 +8,11 @@ from itertools import groupby
 
 from starlette.responses import Response
 
-from kept.config import LoadedConfig, load_config
+from kept.config import LoadedConfig, edit, load_config
 from kept.config.layers import FLAGS, settings_of
-from kept.config.setting_rows import SECRET_SHOWN, SettingRow, list_settings, value_text
-from kept.config.settings_value import kind_of
+from kept.config.setting import SECRET_SHOWN, SettingRow, find_setting, list_settings, value_text
 from kept.errors import ConfigError, KeptError, UsageError
 from kept.history.line_changes import diff_versions
-from kept.settings_change import preview_setting, set_setting, unset_setting
 from kept.values import frozen
 from kept.web.diff_view import DiffLine, split_diff
 from kept.web.setting_help import SettingHelp, load_setting_help
@@ -90,8 +88,8 @@ def preview_change(visit: Visit) -> Response:
     problem: KeptError | None = None
     diff: list[DiffLine] = []
     try:
-        _, before, after = preview_setting(loaded, name, values, agent=None)
-        diff = diff_settings(loaded, before, after, [*values] if values and view.row.is_secret else ())
+        change = edit.change_setting(loaded, name, values, agent=None, dry_run=True)
+        diff = diff_settings(loaded, change.before, change.after, [*values] if values and view.row.is_secret else ())
     except KeptError as exc:
         problem = exc
     return visit.render(
@@ -110,10 +108,7 @@ def change_setting(visit: Visit) -> Response:
     loaded = reload_settings(visit.site.loaded)
     name, values = visit.path["name"], _values(visit)
     try:
-        if values is None:
-            change = unset_setting(loaded, name, agent=None)
-        else:
-            change = set_setting(loaded, name, values, agent=None)
+        change = edit.change_setting(loaded, name, values, agent=None)
     except ConfigError as exc:
         raise UsageError(exc.message, hint=exc.hint) from exc
     state = "changed" if change.is_changed else "as it was"
@@ -142,7 +137,7 @@ def view_settings(loaded: LoadedConfig) -> list[SettingView]:
 
 def choices_of(name: str) -> tuple[str, ...]:
     """Return the values that a setting may have, if these are few."""
-    kind = kind_of(name)
+    kind = find_setting(name).kind
     if kind is bool:
         return ("true", "false")
     parts = [part for part in _flatten(kind) if part is not type(None)]

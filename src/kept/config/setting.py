@@ -1,0 +1,153 @@
+"""Single settings by their names: the kind of one, its value as a person types it, and rows of all of them."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+from kept.config.gateway_settings import GatewaySettings
+from kept.config.layers import LoadedConfig, settings_of
+from kept.config.read import clamp, coerce, group_by_name, hints, nearest, range_text, snake
+from kept.config.schema import AgentSettings
+from kept.errors import ConfigError, UsageError
+from kept.safe_yaml import YamlRefused, load_yaml
+from kept.values import frozen
+
+SECRET_SHOWN = "(set)"
+"""Shown instead of a secret."""
+
+
+@frozen
+class Setting:
+    """A setting as the schema has it."""
+
+    kind: Any
+    """Type of its value."""
+    metadata: Mapping[str, Any]
+
+    @property
+    def is_secret(self) -> bool:
+        return bool(self.metadata.get("secret"))
+
+
+@frozen
+class SettingRow:
+    """A setting with its value and the layer that it comes from."""
+
+    name: str
+    value: Any
+    origin: str
+    is_secret: bool = False
+
+
+def find_setting(name: str) -> Setting:
+    """Return a setting. Raise ConfigError with the nearest name if there is none of this name."""
+    keys = name.split(".")
+    kind: Any = AgentSettings
+    if keys[0] == "gateway":
+        kind, keys = GatewaySettings, keys[1:]
+    metadata: Mapping[str, Any] = {}
+    for key in keys:
+        if group := group_by_name(kind):
+            kind = group
+        elif is_dataclass(kind) and snake(key) in hints(kind):  # type: ignore[arg-type]
+            metadata = next(spec.metadata for spec in fields(kind) if spec.name == snake(key))
+            kind = hints(kind)[snake(key)]  # type: ignore[arg-type]
+        else:
+            raise ConfigError(f"{name}: there is no such setting.", hint=_nearest_name(name))
+    if is_dataclass(kind) or not keys:
+        below = next(known for known in (*setting_names(), f"{name}.…") if known.startswith(f"{name}."))
+        raise ConfigError(f"{name}: is a group of settings.", hint=f"Set one of them, such as {below}.")
+    return Setting(kind, metadata)
+
+
+def read_value(name: str, values: Sequence[str]) -> Any:
+    """Return the value of a setting as it is written to the file. Raise ConfigError if it is not one."""
+    setting = find_setting(name)
+    value = _parse(setting.kind, values, name)
+    try:
+        stored = coerce(setting.kind, value, name)
+    except ConfigError as exc:
+        raise ConfigError(exc.message, hint=exc.hint if "Choose" in exc.hint else "Nothing was changed.") from None
+    if clamp(stored, setting.metadata) != stored:
+        problem = f"{name}: {stored} is out of range ({range_text(setting.metadata)})."
+        raise ConfigError(problem, hint="Nothing was changed.")
+    return value if group_by_name(setting.kind) else list(stored) if isinstance(stored, tuple) else stored
+
+
+def _parse(kind: Any, values: Sequence[str], name: str) -> Any:
+    origin = typing.get_origin(kind)
+    if len(values) > 1:
+        if origin is not tuple:
+            raise UsageError(f"{name}: takes one value.", hint="Put quotes around a value with spaces.")
+        return list(values)
+    text = values[0]
+    if text == "null" and type(None) in typing.get_args(kind):
+        return None
+    if origin in (tuple, dict) and text[:1] in ("[", "{"):
+        try:
+            return load_yaml(text)
+        except YamlRefused as exc:
+            raise ConfigError(f"{name}: {exc.problem}.", hint="Nothing was changed.") from exc
+    return text
+
+
+def setting_names() -> list[str]:
+    """Return the name of every setting."""
+    parts = ((AgentSettings(), ""), (GatewaySettings(), "gateway"))
+    return [name for part, at in parts for name, _, _ in settings_of(part, at)]
+
+
+def spell(key: str) -> str:
+    """Return a key in snake_case. The names that users choose, which come last, stay as they are."""
+    known = {"agents", "defaults", *(part for name in setting_names() for part in name.split("."))}
+    return ".".join(snake(part) if snake(part) in known else part for part in key.strip().split("."))
+
+
+def _nearest_name(name: str) -> str:
+    """Return a hint with the nearest setting: one that ends like this, or is spelt like it."""
+    names = setting_names()
+    by_end = [known for known in names if known.endswith(f".{name}")]
+    return f"Did you mean '{by_end[0]}'?" if by_end else nearest(name, names)
+
+
+def list_settings(loaded: LoadedConfig) -> list[SettingRow]:
+    """Return every setting. A secret has `SECRET_SHOWN` as its value if it is set."""
+    rows: list[SettingRow] = []
+    for part, at in ((loaded.config.agent, ""), (loaded.config.gateway, "gateway")):
+        for name, value, is_secret in settings_of(part, at):
+            is_url = name.endswith(("_url", ".url"))
+            shown = SECRET_SHOWN if is_secret and value else _without_secrets(value) if is_url else value
+            rows.append(SettingRow(name, shown, _origin(loaded.origins, name), is_secret))
+    return rows
+
+
+def plain_value(value: Any) -> Any:
+    """Return the value of a setting as YAML and JSON can write it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: item for name, item in asdict(value).items() if item is not None}
+    if isinstance(value, dict):
+        return {name: plain_value(item) for name, item in value.items()}
+    return [plain_value(item) for item in value] if isinstance(value, tuple) else value
+
+
+def value_text(value: Any) -> str:
+    """Return the value of a setting as people read it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return ", ".join(str(plain_value(item)) for item in value) or "(none)"
+    return "(none)" if value is None or value == {} else str(plain_value(value))
+
+
+def _origin(origins: dict[str, str], name: str) -> str:
+    below = (origin for key, origin in origins.items() if key == name or key.startswith(f"{name}."))
+    return next(below, "default")
+
+
+def _without_secrets(url: Any) -> Any:
+    """Remove the password and the query from a URL. Either may be a key."""
+    return re.sub(r"\?.*", "?(set)", re.sub(r"//[^/@]*@", "//(set)@", url)) if url else url
