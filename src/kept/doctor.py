@@ -27,7 +27,7 @@ from kept.indexing.sources import find_copies, scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
-from kept.responder.file_inbox import FileInbox
+from kept.responder.inbox import Inbox
 from kept.schedules.schedule_book import ScheduleBookFile
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.transcript import Transcript, faults_of
@@ -413,7 +413,7 @@ def _ledgers(config: Config, clock: Clock) -> Sequence[Ledger[Any]]:
 
 
 def _inbox_faults(config: Config, clock: Clock) -> list[Fault]:
-    return FileInbox(config.paths.inbox, clock=clock, read_only=True).faults
+    return Inbox(config.paths.inbox, clock=clock, read_only=True).faults
 
 
 def _book_faults(book: BatchBookFile | ScheduleBookFile) -> list[Fault]:
@@ -431,7 +431,7 @@ def _repair_inbox(config: Config, clock: Clock) -> None:
     if _inbox_faults(config, clock):
         with claimed(os.path.join(config.home, GATEWAY_LOCK)) as is_ours:
             if is_ours:
-                FileInbox(config.paths.inbox, clock=clock)
+                Inbox(config.paths.inbox, clock=clock)
 
 
 def _read(path: str, find: Callable[[], list[Fault]]) -> list[Fault]:

@@ -39,7 +39,6 @@
     │   ├── StoreBusy
     │   ├── StoreTooNew
     │   └── StoreUnavailable
-    │       └── StoreUnreachable the database of a team does not answer; it may later
     ├── BackendFailed           an external search program failed; the built-in index answers instead
     ├── ServiceError            the system's service manager could not be used
     ├── GitSyncError            `kept sync`
@@ -277,12 +276,6 @@ class StoreTooNew(StoreError):
 class StoreUnavailable(StoreError):
     code = "index_unavailable"
     default_hint = "Make it writable, or choose another folder with --home."
-
-
-class StoreUnreachable(StoreUnavailable):
-    code = "store_unreachable"
-    retryable = True
-    default_hint = "Check that PostgreSQL runs and that memory_search.store.url is right. Notes are not affected."
 
 
 class BackendFailed(KeptError):

@@ -23,7 +23,6 @@ KeptError
     ├── ChannelUnavailable  the channel cannot be used as configured
     ├── QueueFull           too many messages are waiting; nothing was accepted
     │   └── ConversationFull ... in this conversation
-    ├── ConversationTaken   another gateway of the team answers this conversation
     ├── MessageRefused      a malformed message
     ├── MessageConflict     the id belongs to another message
     ├── MessageNotFound
@@ -142,10 +141,6 @@ class QueueFull(ChannelError):
 
 class ConversationFull(QueueFull):
     code = "conversation_full"
-
-
-class ConversationTaken(ChannelError):
-    code = "conversation_taken"
 
 
 class MessageRefused(ChannelError):

@@ -34,7 +34,6 @@ from kept.errors import (
 from kept.file_lock import locked
 from kept.forking import require_usable
 from kept.limits import is_utf8
-from kept.migration_files import read_migrations
 
 # the files of a database
 
@@ -244,7 +243,7 @@ def connect_read_only(path: str, migrations: str, *, noun: str) -> apsw.Connecti
             if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
                 raise
             db = _open_read_only(path, "mode=ro&immutable=1")
-    if db.pragma("user_version") != read_migrations(migrations)[-1][0]:
+    if db.pragma("user_version") != _read_migrations(migrations)[-1][0]:
         db.close()
         raise StoreUnavailable(f"{path}: has to be converted to this version of Kept, and cannot be written.")
     return db
@@ -341,9 +340,20 @@ def checksum_vfs() -> str | None:
     return None
 
 
+@cache
+def _read_migrations(folder: str) -> tuple[tuple[int, str], ...]:
+    """Return number and script of each migration: numbered SQL files."""
+    scripts = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".sql"):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                scripts.append((int(name.partition("_")[0]), file.read()))
+    return tuple(scripts)
+
+
 def migrate(db: apsw.Connection, migrations: str) -> None:
     """Bring the permanent tables to the current version. A change and its version number commit together."""
-    newest = read_migrations(migrations)[-1][0]
+    newest = _read_migrations(migrations)[-1][0]
     version = db.pragma("user_version")
     if version == newest:
         return
@@ -351,7 +361,7 @@ def migrate(db: apsw.Connection, migrations: str) -> None:
         raise StoreTooNew(f"{db.filename}: has version {version}; this Kept knows versions up to {newest}.")
     with immediate(db):
         version = int(db.pragma("user_version"))  # another process may have been faster
-        for number, script in read_migrations(migrations):
+        for number, script in _read_migrations(migrations):
             if number > version:
                 db.execute(script)
                 db.pragma("user_version", number)

@@ -13,7 +13,6 @@ import pytest
 from kept import Memory
 from kept.archive.settings_copy import copy_settings
 from kept.config import Config, load_config
-from kept.config.secrets import secrets_of
 from kept.errors import ConfigError
 from tests.support.files import tree_of, write_file
 
@@ -398,15 +397,6 @@ def test_headers_of_an_agent_replace_those_of_all_agents(load, home):
     assert (remote.base_url, remote.headers) == ("http://localhost:1/v1", {"e": "f"})
 
 
-def test_the_schema_of_a_team_has_a_plain_name(load, home):
-    user_file(home, "agents: {defaults: {memory_search: {store: {driver: postgres, schema: kept_sales2}}}}")
-    assert load().config.memory_search.store.is_shared
-    for name in ("Sales", "sales team", '"; DROP', "1st", "pg_team", "public", "_" * 3, "a" * 64):
-        user_file(home, f"agents: {{defaults: {{memory_search: {{store: {{schema: {name!r}}}}}}}}}")
-        with pytest.raises(ConfigError, match=r"memory_search\.store\.schema"):
-            load()
-
-
 def test_weights_from_two_layers_are_normalised_together(load, home, workspace):
     user_file(home, "agents: {defaults: {memory_search: {query: {hybrid: {vector_weight: 0.9}}}}}")
     project_file(workspace, "memory_search: {query: {hybrid: {text_weight: 0.9}}}")
@@ -728,17 +718,3 @@ def test_settings_given_to_open_are_used(workspace, home):
         assert memory.status().provider == "none"
     with pytest.raises(ConfigError):
         Memory.open(workspace, home=home, settings={"memory_search.provder": "none"})
-
-
-@pytest.mark.parametrize(
-    ("url", "secret"),
-    [
-        ("postgresql://kept@db.example/kept?sslmode=require", []),
-        ("postgresql://kept:hunter-22@db.example/kept", ["hunter-22"]),
-        ("postgresql:///kept?password=hunter-22", ["hunter-22"]),
-    ],
-)
-def test_the_password_of_a_database_is_a_secret_and_the_role_is_not(url, secret):
-    config = load_config(environ={"KEPT_MEMORY_SEARCH__STORE__URL": url}).config
-    found = [value for value in secrets_of(config) if value and value != url]
-    assert found == secret

@@ -15,17 +15,17 @@ from kept.clock import SystemClock
 from kept.errors import ConfigError, WriteFailed
 from kept.remote_errors import MessageConflict
 from kept.responder.answer_run import message_status
-from kept.responder.file_inbox import FileInbox
+from kept.responder.inbox import Inbox
 from kept.sessions.session_key import SessionKey
 
 KEY = SessionKey("main", "telegram", "default", "direct", "7")
 
 
-def opened(path: Path, **more) -> FileInbox:
-    return FileInbox(str(path), clock=SystemClock(), **more)
+def opened(path: Path, **more) -> Inbox:
+    return Inbox(str(path), clock=SystemClock(), **more)
 
 
-def state(inbox: FileInbox) -> dict[str, tuple]:
+def state(inbox: Inbox) -> dict[str, tuple]:
     """Everything that matters about every message."""
     runs = [(message, inbox.find_run(message)) for message in inbox.messages()]
     return {message.id: (message.inbound, message_status(run), run) for message, run in runs}
@@ -42,7 +42,7 @@ def hasty(monkeypatch):
     monkeypatch.setattr("kept.durable.os.fsync", lambda handle: None)
 
 
-def fill(inbox: FileInbox) -> None:
+def fill(inbox: Inbox) -> None:
     """One message of every state there is."""
 
     def take(number: int, text: str = "Hello"):

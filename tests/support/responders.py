@@ -16,7 +16,7 @@ from kept.llm.base import ChatRequest
 from kept.responder.answer_run import AnswerRun
 from kept.responder.channel import Channel, PullChannel, ResponderTiming, WholeReplies, approval_question
 from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
-from kept.responder.file_inbox import FileInbox
+from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
 from kept.sessions.entries import Message
 from kept.sessions.session_key import SessionKey
@@ -108,8 +108,8 @@ class ResponderHarness:
         responder = Responder(dispatcher, self.inbox(), settings, channels, timing=timing)
         return responder
 
-    def inbox(self) -> FileInbox:
-        return FileInbox(self.journal, clock=self.memory.clock)
+    def inbox(self) -> Inbox:
+        return Inbox(self.journal, clock=self.memory.clock)
 
     def key(self, user: str = "ada", *, channel: str = "http", chat_type: str = "direct") -> SessionKey:
         return self.sessions.key(channel, user, chat_type=chat_type)

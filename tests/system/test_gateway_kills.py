@@ -14,7 +14,7 @@ import pytest
 from kept import SessionStore
 from kept.clock import SystemClock
 from kept.responder.answer_run import message_status
-from kept.responder.file_inbox import FileInbox
+from kept.responder.inbox import Inbox
 from tests.support.gateway_processes import ForkedProcess, Process
 from tests.support.telegram_server import TOKEN, BotApi
 
@@ -96,8 +96,8 @@ def test_fifty_kills_lose_no_message_and_repeat_no_reply(tmp_path: Path):
     assert hit["delivering"] >= 1, hit
 
 
-def open_inbox(tmp_path: Path) -> FileInbox:
-    return FileInbox(str(tmp_path / "home/agents/main/inbox.jsonl"), clock=SystemClock(), read_only=True)
+def open_inbox(tmp_path: Path) -> Inbox:
+    return Inbox(str(tmp_path / "home/agents/main/inbox.jsonl"), clock=SystemClock(), read_only=True)
 
 
 def was_doing(tmp_path: Path) -> set[str]:

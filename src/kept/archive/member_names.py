@@ -92,8 +92,6 @@ def is_note_member(parts: tuple[str, ...]) -> bool:
     Hidden files are other programs' own, and some of them are run as code: only Kept's are packed.
     """
     if parts[0] == KEPT_FOLDER and len(parts) > 1:
-        if parts[1] == "copy":  # what the folder had when it last agreed with the database of a team
-            return False
         return all(not part.startswith(".") and not _DERIVED.search(part) for part in parts[1:])
     if len(parts) == 1 and parts[0] == _HIDDEN_FILES[0]:
         return True

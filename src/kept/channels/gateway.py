@@ -27,7 +27,7 @@ from kept.file_lock import claimed
 from kept.memory import Memory
 from kept.net.serving import App, ServerLimits
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
-from kept.responder.open_inbox import open_inbox
+from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
 from kept.responder.scheduler import OWN_CHANNEL, Scheduler
 from kept.sessions.people import People
@@ -205,7 +205,7 @@ class Gateway:
         config = agent.memory.config
         status = lambda: self.responders[config.agent_id].status_lines()  # noqa: E731
         dispatcher = open_dispatcher(agent.memory, agent.sessions, agent.model, more_status=status)
-        inbox = open_inbox(config, agent.memory.clock)
+        inbox = Inbox(config.paths.inbox, clock=agent.memory.clock)
         return Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots)
 
     async def run(self) -> None:

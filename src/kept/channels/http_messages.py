@@ -87,14 +87,12 @@ class HttpEndpoints:
 
     async def get(self, request: Request) -> Response:
         try:
-            await self._responder.catch_up(NAME, request.path_params["id"])
             return json_response(self._state(self._own_id(request)))
         except KeptError as exc:
             return _error(exc)
 
     async def delete(self, request: Request) -> Response:
         try:
-            await self._responder.catch_up(NAME, request.path_params["id"])
             return json_response(message_json(*await self._responder.cancel(NAME, self._own_id(request))))
         except KeptError as exc:
             return _error(exc)

@@ -108,15 +108,6 @@ class Switchboard:
     async def replace_text(self, message: AcceptedMessage, text: str) -> bool:
         return await self._holder(message.channel, message.id).replace_text(message, text)
 
-    async def catch_up(self, channel: str, message_id: str) -> None:
-        """Read what other machines have recorded, unless this one knows all about a message."""
-        for responder in self.responders.values():
-            message = responder.inbox.find(channel, message_id)
-            if message is not None and (run := responder.inbox.find_run(message)) is not None and run.finished:
-                return
-        for responder in self.responders.values():
-            await responder.catch_up()
-
     def messages_of(self, channel: str) -> list[AcceptedMessage]:
         return [message for each in self.responders.values() for message in each.messages_of(channel)]
 

@@ -17,8 +17,7 @@ from kept.limits import one_line
 
 if TYPE_CHECKING:
     from kept.config import Config
-    from kept.schedules.open_schedules import ScheduleStore
-    from kept.schedules.schedule_book import Schedule
+    from kept.schedules.schedule_book import Schedule, ScheduleBookFile
 
 _ID_CHARS = 6
 
@@ -150,10 +149,10 @@ def run(options: Globals, schedule_id: str, as_json: bool) -> None:
     _report(schedule, text, as_json=as_json)
 
 
-def _book(config: Config) -> ScheduleStore:
-    from kept.schedules.open_schedules import open_schedules
+def _book(config: Config) -> ScheduleBookFile:
+    from kept.schedules.schedule_book import ScheduleBookFile
 
-    return open_schedules(config)
+    return ScheduleBookFile(config.paths.schedules)
 
 
 def _change(options: Globals, schedule_id: str, **fields: Any) -> Schedule:

@@ -63,7 +63,7 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
         if deleted:
             _list_deleted(sessions.deleted()[:max_results], as_json=as_json)
             return
-        records = sessions.recent_everywhere()
+        records = sessions.recent()
         _warn_of_problems(sessions)
         host = sessions.host
     channels = sorted({record.channel for record in records if record.channel})
@@ -321,7 +321,7 @@ def record_json(record: SessionRecord, host: str) -> dict[str, Any]:
         "endedAt": format_time(record.ended) if record.ended else None,
         "endReason": record.end_reason,
         "damagedLines": record.damaged_lines,
-        "transcriptPath": record.transcript_path or None,
+        "transcriptPath": record.transcript_path,
         "metadata": record.metadata,
     }
 

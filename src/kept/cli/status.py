@@ -23,8 +23,8 @@ from kept.tools.record_json import status_json, to_json
 from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
-    from kept.responder.open_inbox import InboxState
-    from kept.schedules.schedule_state import ScheduleState
+    from kept.responder.inbox import InboxState
+    from kept.schedules.schedule_book import ScheduleState
 
 _DAYS_SHOWN = 5
 
@@ -37,8 +37,8 @@ def command(options: Globals, as_json: bool) -> None:
     from kept.app import open_memory
     from kept.config.agents import agents_sharing_workspace
     from kept.live import find_watcher
-    from kept.responder.open_inbox import find_inbox_state
-    from kept.schedules.schedule_state import find_schedule_state
+    from kept.responder.inbox import find_inbox_state
+    from kept.schedules.schedule_book import find_schedule_state
     from kept.workspace.memory_size import find_overgrowth
 
     loaded = options.load()

@@ -146,6 +146,4 @@ class GatewaySettings:
     discord: DiscordSettings = DiscordSettings()
     max_attachment_bytes: int = bounded(5_000_000, 0, 100_000_000)
     """Largest picture or document of a message that is stored and handed to the model."""
-    lease_seconds: float = bounded(15.0, 1, 600)
-    """How long the other gateways of a team wait for a sign of life of this one before they take over its work."""
     shutdown_timeout_s: float = bounded(30.0, 0, 3_600)

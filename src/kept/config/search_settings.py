@@ -60,47 +60,9 @@ class VectorStoreSettings:
 
 @frozen
 class StoreSettings:
-    driver: Literal["sqlite", "postgres"] = "sqlite"
     path: str | None = None
-    """File of the index, if the driver is sqlite."""
-    url: str | None = secret()
-    """Address of the database, if the driver is postgres: postgresql://USER:PASSWORD@HOST/DATABASE."""
-    url_file: str | None = None
-    """File that has this address, for machines that pass secrets as files."""
-    schema: str = "kept"
-    """Schema of the team in that database."""
-    workspace: str | None = None
-    """Name of the workspace there. Machines that give the same name share an index, so they must see the same notes."""
-    max_connections: int = bounded(8, 2, 200)
-    """Connections of one process to that database."""
-    replica: Literal["none", "sqlite"] = "none"
-    """Whether this machine also keeps an index of its own workspaces, for searches while the database is away."""
+    """File of the index."""
     vector: VectorStoreSettings = VectorStoreSettings()
-
-    @property
-    def is_shared(self) -> bool:
-        """True if several machines share the state, in PostgreSQL."""
-        return self.driver == "postgres"
-
-    @property
-    def has_replica(self) -> bool:
-        """True if this machine also has an index in SQLite."""
-        return self.is_shared and self.replica == "sqlite"
-
-    def after_build(self) -> StoreSettings:
-        """Return the settings if the name of the schema is plain, so that it never needs quotes elsewhere."""
-        plain = self.schema.replace("_", "")
-        if not plain.isalnum() or not plain.isascii() or self.schema != self.schema.lower() or self.schema[0].isdigit():
-            raise ConfigError(
-                f"memory_search.store.schema: '{self.schema}' cannot be the name of a schema.",
-                hint="Use up to 63 small letters, digits and '_', beginning with a letter.",
-            )
-        if len(self.schema) > 63 or self.schema.startswith("pg_") or self.schema in ("public", "information_schema"):
-            raise ConfigError(
-                f"memory_search.store.schema: '{self.schema}' is reserved or too long.",
-                hint="Choose a name for the team, such as kept_sales.",
-            )
-        return self
 
 
 @frozen

@@ -30,8 +30,5 @@ def _secrets_in_url(url: str) -> Iterator[str]:
         parts = urlsplit(url)
     except ValueError:
         return
-    # The name of a role or sslmode=require must not hide "kept" or "require" everywhere.
-    is_database = parts.scheme in ("postgres", "postgresql")
-    user, _, password = parts.netloc.rpartition("@")[0].rpartition(":")
-    yield unquote(password if user or not is_database else "")
-    yield from (value for name, value in parse_qsl(parts.query) if name == "password" or not is_database)
+    yield unquote(parts.netloc.rpartition("@")[0].rpartition(":")[2])
+    yield from (value for _, value in parse_qsl(parts.query))

@@ -4,9 +4,7 @@
 ``conversation_queue``. When its turn comes, it asks the ``dispatcher``, which routes it to a command
 (``forget_command`` is the largest) or to the agent. The reply is split and delivered through a ``channel``.
 
-An inbox is a list of ``inbox_records``, which lead to messages and runs (``answer_run``). ``open_inbox`` opens the one
-of the settings: a ``file_inbox``, or a ``shared_inbox`` in the database of a team, beside which ``team_work`` takes
-note of the other gateways. ``inbox_restore`` finds what a failover has lost.
+An inbox is a file of ``inbox_records``, which lead to messages and runs (``answer_run``).
 
 ``answer_runner`` answers one run and records the reply; ``reply_preview`` shows it in the chat while it is written, and
 ``markdown_spans`` cuts it without breaking its Markdown. ``scheduler`` puts schedules that are due, and the heartbeat,

@@ -42,7 +42,7 @@ class InboxWriter:
     def write(self, change: Callable[[], T]) -> asyncio.Future[T]:
         """Start a change. To keep it going when the caller is cancelled, await it through `asyncio.shield`."""
         future = asyncio.get_running_loop().run_in_executor(self._thread, change)
-        # It may fail when its caller is gone, such as one whose conversation another gateway has taken.
+        # It may fail when its caller is gone.
         future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return future
 

@@ -40,8 +40,6 @@ class ConversationQueue:
         self.waiting: deque[QueuedMessage] = deque()
         self.interrupted: deque[AnswerRun] = deque()
         """Runs that the last process did not finish, oldest first. They precede all waiting messages."""
-        self.seen: set[str] = set()
-        """Ids of all messages that were ever in the queue."""
         self.current: AnswerRun | None = None
         self.answering: asyncio.Task[AnswerRun] | None = None
         """Task that answers ``current``. Cancelled if the answer is no longer wanted."""
@@ -53,7 +51,6 @@ class ConversationQueue:
     def add(self, message: AcceptedMessage) -> QueuedMessage:
         queued = QueuedMessage(message, find_command(message.inbound))
         self.waiting.append(queued)
-        self.seen.add(message.id)
         self._settled_at = asyncio.get_running_loop().time() + self._debounce_s
         if queued.command is not None:
             self.hurry()

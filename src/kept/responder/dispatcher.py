@@ -356,10 +356,6 @@ class Dispatcher:
             self.flush_ended(record.predecessor)
         return record.id
 
-    async def has_session(self, session_id: str) -> bool:
-        """Return whether the transcript of a session is on this machine."""
-        return await asyncio.to_thread(self.sessions.find_own, session_id) is not None
-
     def flush_ended(self, session_id: str) -> None:
         """Start to write down what is new in a session that has ended, once."""
         if session_id not in self._ended:

@@ -1,31 +1,38 @@
 """Accepted messages and what became of them: a kill at any moment loses no message and repeats no reply.
 
-An inbox is a list of records (`inbox_records`). `Inbox` has the state that they lead to, in memory; `FileInbox` keeps
-them in a file, for the one gateway of a home, and `SharedInbox` in the database of a team, for all its gateways.
+An inbox is a file of records (`inbox_records`), one JSON object in each line, appended durably and checked when it is
+read. `Inbox` has the state that they lead to, in memory. Only one process has it open for writing: it holds the
+gateway's lock.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import threading
-from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kept.agent.events import Inbound
-from kept.clock import Clock, new_id
-from kept.damaged_records import Fault
+from kept.clock import Clock, SystemClock, new_id
+from kept.config import Config
+from kept.damaged_records import Fault, move_torn_end, set_aside
+from kept.durable import append_durably, replace_erasing, write_atomic
+from kept.errors import ConfigError, WorkspaceError, WriteFailed
 from kept.limits import is_time
-from kept.remote_errors import ConversationTaken
 from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_same
 from kept.responder.inbox_records import (
     RUN_ID,
     Record,
+    RecordValidator,
     advance,
     begun_record,
     blank_message,
     blank_run,
+    parse_record,
     read_message,
     read_run,
     received_record,
@@ -35,35 +42,29 @@ from kept.responder.inbox_records import (
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
 
+VERSION = 1
 MAX_FINISHED_RUNS = 2_000
 """Finished runs that an inbox remembers: to fetch a reply later, and to recognise a message that is delivered twice."""
 REWRITE_AFTER_RUNS = 500
 """The oldest finished runs are dropped, and the file is rewritten, when there are this many too many."""
+_HEADER: Record = {"type": "inbox", "version": VERSION}
+_MAX_LOGGED_FAULTS = 10
+
+log = logging.getLogger(__name__)
 
 
-@frozen
-class BlankedInbox:
-    """Messages and runs of an inbox without the texts that are to be forgotten."""
-
-    messages: Mapping[Name, AcceptedMessage]
-    runs: Mapping[str, AnswerRun]
-    count: int
-    """Number of those that changed."""
-
-    def to_records(self) -> list[Record]:
-        records = [received_record(message) for message in self.messages.values()]
-        records += (record for run in self.runs.values() for record in run_records(run))
-        return records
-
-
-class Inbox(ABC):
-    """Thread-safe. Every change is on disk, or in the database, when its method returns."""
-
-    is_shared = False
-    """True if other gateways answer messages of this inbox too."""
+class Inbox:
+    """Thread-safe. Every change is on disk when its method returns. ``read_only`` is for processes without the
+    gateway's lock: the file is read and not changed."""
 
     def __init__(
-        self, clock: Clock, *, max_finished_runs: int = MAX_FINISHED_RUNS, rewrite_after_runs: int = REWRITE_AFTER_RUNS
+        self,
+        path: str,
+        *,
+        clock: Clock,
+        max_finished_runs: int = MAX_FINISHED_RUNS,
+        rewrite_after_runs: int = REWRITE_AFTER_RUNS,
+        read_only: bool = False,
     ) -> None:
         self.clock = clock
         self._max_finished_runs = max_finished_runs
@@ -73,29 +74,16 @@ class Inbox(ABC):
         self._run_ids: dict[Name, str] = {}
         self._runs: OrderedDict[str, AnswerRun] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
+        self._file = InboxFile(path)
+        for record in self._file.read(repair=not read_only):
+            self._apply(record)
+        if not read_only:
+            self._drop_old_runs(spare=0)
 
     @property
-    @abstractmethod
     def faults(self) -> list[Fault]:
         """Records that were skipped, and the reasons."""
-
-    @abstractmethod
-    def _commit(self, record: Record) -> None:
-        """Store a record, then apply it."""
-
-    # conversations
-
-    def owns(self, key: str) -> bool:
-        """Return whether this process answers a conversation."""
-        return True
-
-    def catch_up(self) -> set[str]:
-        """Apply the records of other gateways. Return the keys of the conversations that they changed."""
-        return set()
-
-    def claim(self, keys: Iterable[str]) -> list[str]:
-        """Take over conversations that no process answers. Return those that this process answers from now on."""
-        return [*keys]
+        return self._file.faults
 
     # reading
 
@@ -160,10 +148,9 @@ class Inbox(ABC):
         self._commit(begun_record(run))
         return run
 
-    def begin_again(self, run: AnswerRun, *, session_id: str | None = None) -> AnswerRun:
-        """Record another attempt, in another session if one is named."""
-        other = {"session": session_id} if session_id not in (None, run.session_id) else {}
-        return self._change(run, {"type": "begun", "attempts": run.attempts + 1, **other})
+    def begin_again(self, run: AnswerRun) -> AnswerRun:
+        """Record another attempt."""
+        return self._change(run, {"type": "begun", "attempts": run.attempts + 1})
 
     def answer(
         self,
@@ -190,34 +177,32 @@ class Inbox(ABC):
         """Record that the first part that is not settled is 'sending', 'unsent', 'sent', 'unsure' or 'unpreviewed'."""
         return self._change(run, {"type": state, "part": run.settled, **({"reason": reason} if reason else {})})
 
-    @abstractmethod
     def blank(self, matches: Callable[[str], bool]) -> int:
-        """Take texts that match out of messages and replies, also where they are stored. Return how many there were."""
-
-    def _plan_blank(self, matches: Callable[[str], bool]) -> BlankedInbox:
+        """Take texts that match out of messages and replies, also on disk. Return how many there were."""
         with self._lock:
             messages = {name: blank_message(message, matches) for name, message in self._messages.items()}
             runs = {run_id: blank_run(run, matches) for run_id, run in self._runs.items()}
             count = sum(messages[name] != message for name, message in self._messages.items())
             count += sum(runs[run_id] != run for run_id, run in self._runs.items())
-            return BlankedInbox(messages, runs, count)
-
-    def _use_blanked(self, blanked: BlankedInbox) -> None:
-        with self._lock:
-            self._messages.update(blanked.messages)
-            self._runs.update(blanked.runs)
+            if count:
+                self._file.rewrite(_to_records(messages.values(), runs.values()), erase=True)
+                self._messages.update(messages)
+                self._runs.update(runs)
+            return count
 
     def _change(self, run: AnswerRun, record: Record) -> AnswerRun:
         record = {**record, RUN_ID: run.id}
         with self._lock:
-            changed = advance(self._get_run(run.id), record)
-        self._commit(record)
+            changed = advance(self._runs[run.id], record)
+            self._commit(record)
         return changed
 
-    def _get_run(self, run_id: str) -> AnswerRun:
-        if run_id not in self._runs:  # in a team, after a failover that lost it
-            raise ConversationTaken("Another gateway has begun this answer again.")
-        return self._runs[run_id]
+    def _commit(self, record: Record) -> None:
+        """Store a record, then apply it."""
+        with self._lock:
+            self._file.append(record)
+            self._apply(record)
+            self._drop_old_runs(spare=self._rewrite_after_runs)
 
     def _apply(self, record: Record) -> None:
         """Apply a record that is stored."""
@@ -238,16 +223,133 @@ class Inbox(ABC):
         if self._runs[run_id].finished:
             self._finished[run_id] = None
 
-    def _plan_drop(self, *, spare: int) -> tuple[set[str], set[Name]]:
-        """Return the oldest finished runs and their messages, once there are more than are kept."""
-        if len(self._finished) <= self._max_finished_runs + spare:
-            return set(), set()
-        dropped = set(list(self._finished)[: len(self._finished) - self._max_finished_runs])
-        runs = [self._runs[run_id] for run_id in dropped]
-        return dropped, {(run.channel, message_id) for run in runs for message_id in run.message_ids}
+    def _drop_old_runs(self, *, spare: int) -> None:
+        """Rewrite the file without the oldest finished runs, once there are more than are kept.
 
-    def _drop(self, runs: set[str], names: set[Name]) -> None:
+        If that fails, the old runs stay: the step that led here is on disk, and must not be reported as failed.
+        """
+        if len(self._finished) <= self._max_finished_runs + spare:
+            return
+        dropped = set(list(self._finished)[: len(self._finished) - self._max_finished_runs])
+        names = {(run.channel, name) for run in map(self._runs.__getitem__, dropped) for name in run.message_ids}
+        messages = [message for name, message in self._messages.items() if name not in names]
+        runs = [run for run_id, run in self._runs.items() if run_id not in dropped]
+        try:
+            self._file.rewrite(_to_records(messages, runs))
+        except WriteFailed as exc:
+            log.warning("old messages stay in the inbox (%s)", exc.message)
+            return
         for name in names:
             del self._messages[name], self._run_ids[name]
-        for run_id in runs:
+        for run_id in dropped:
             del self._runs[run_id], self._finished[run_id]
+
+
+def _to_records(messages: Iterable[AcceptedMessage], runs: Iterable[AnswerRun]) -> list[Record]:
+    return [*map(received_record, messages), *(record for run in runs for record in run_records(run))]
+
+
+class InboxFile:
+    """File of records. Only the process that holds the gateway's lock writes to it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.faults: list[Fault] = []
+        """Lines that the last `read` left out, and the reasons."""
+
+    def read(self, *, repair: bool = True) -> Iterator[Record]:
+        """Yield every valid record.
+
+        A last line without a line break was cut short by a kill, before its message was acknowledged: it is removed.
+        Other damaged lines are moved to a file beside this one and logged. Without ``repair``, both are only skipped.
+        """
+        data = self._read_bytes()
+        end = data.rfind(b"\n") + 1
+        if repair and end < len(data):
+            move_torn_end(self.path, end, data[end:])
+        damaged: list[bytes] = []
+        valid: list[bytes] = []
+        self.faults.clear()
+        validator = RecordValidator()
+        for number, line in enumerate(data[:end].splitlines(), 1):
+            record, reason = parse_record(line, validator)
+            if record is None:
+                damaged.append(line)
+                self.faults.append(Fault(self.path, number, reason))
+            elif record["type"] == "inbox":
+                self._check_version(record)
+            else:
+                valid.append(line)
+                yield record
+        if damaged and repair:
+            self._set_aside(damaged, valid)
+
+    def _read_bytes(self) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
+        except OSError as exc:
+            raise WorkspaceError(f"{self.path}: cannot be read ({exc.strerror}).") from exc
+
+    def _check_version(self, record: Record) -> None:
+        if record["version"] > VERSION:
+            raise ConfigError(
+                f"{self.path}: written by a later version of Kept.", hint="Upgrade Kept; nothing was changed."
+            )
+
+    def _set_aside(self, damaged: list[bytes], valid: list[bytes]) -> None:
+        """Move damaged lines out of the file. If that fails they stay, and the next `read` skips them again."""
+        for fault in self.faults[:_MAX_LOGGED_FAULTS]:
+            log.warning("%s", fault)
+        try:
+            beside = set_aside(self.path, damaged)
+            write_atomic(self.path, _encode([_HEADER]) + b"".join(line + b"\n" for line in valid))
+        except WriteFailed as exc:
+            log.warning("damaged lines stay in the inbox (%s)", exc.message)
+            return
+        log.warning("%s: moved %d damaged lines to %s", self.path, len(damaged), beside)
+
+    def append(self, record: Record) -> None:
+        """Add a record. It is on disk when this returns."""
+        append_durably(self.path, _encode([record] if os.path.exists(self.path) else [_HEADER, record]))
+
+    def rewrite(self, records: Iterable[Record], *, erase: bool = False) -> None:
+        """Replace the contents atomically. ``erase`` overwrites the old ones on disk."""
+        data = _encode([_HEADER, *records])
+        if erase:
+            replace_erasing(self.path, data)
+        else:
+            write_atomic(self.path, data)
+
+
+def _encode(records: Iterable[Record]) -> bytes:
+    # ASCII: a lone surrogate, which JSON allows, cannot be encoded in UTF-8.
+    return b"".join(json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n" for record in records)
+
+
+@frozen
+class InboxState:
+    """Work that a gateway has left, running or not."""
+
+    waiting: int
+    """Accepted messages without a reply."""
+    undelivered: int
+    """Replies that are still to be sent."""
+    unsure: int
+    """Replies that may not have arrived and are not sent again."""
+    damaged: int = 0
+    """Lines that cannot be read. The gateway moves them away when it starts."""
+
+
+def find_inbox_state(config: Config) -> InboxState | None:
+    """Return the state of the inbox, or None if no gateway ever ran."""
+    path = config.paths.inbox
+    if not os.path.exists(path):
+        return None
+    inbox = Inbox(path, clock=SystemClock(), read_only=True)
+    unfinished = inbox.unfinished()
+    answering = sum(len(run.message_ids) for run in unfinished if run.parts is None)
+    undelivered = sum(run.parts is not None for run in unfinished)
+    return InboxState(len(inbox.waiting()) + answering, undelivered, len(inbox.unconfirmed_runs()), len(inbox.faults))

@@ -78,7 +78,7 @@ def advance(run: AnswerRun, record: Record) -> AnswerRun:
     """Return a run after the step that a record describes."""
     match record["type"]:
         case "begun":
-            return replace(run, attempts=record["attempts"], session_id=record.get("session", run.session_id))
+            return replace(run, attempts=record["attempts"])
         case "answered":
             return replace(
                 run,
@@ -252,7 +252,6 @@ _OPTIONAL: Mapping[str, IsValid] = {
     "attempts": _is_attempts,
     "reason": _is_text,
     "details": _is_object,
-    "session": _is_text,
 }
 
 

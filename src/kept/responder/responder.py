@@ -16,13 +16,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
 from kept.clock import Backoff
 from kept.config import ResponderSettings
 from kept.errors import KeptError
-from kept.remote_errors import ConversationTaken, MessageConflict, MessageNotFound
+from kept.remote_errors import MessageConflict, MessageNotFound
 from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_same
 from kept.responder.answer_runner import AnswerJob, AnswerRunner, InboxWriter
 from kept.responder.channel import Channel, ResponderTiming, channel_name, deliver
@@ -30,9 +29,6 @@ from kept.responder.conversation_queue import AnswerSlot, ConversationQueue, Eve
 from kept.responder.dispatcher import APPROVAL, CommandCall, Dispatcher, find_command
 from kept.responder.inbox import Inbox
 from kept.sessions.session_key import SessionKey, parse_key
-
-if TYPE_CHECKING:
-    from kept.responder.team_work import TeamWork
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +46,7 @@ class Responder:
         timing: ResponderTiming | None = None,
         slots: asyncio.Semaphore | None = None,
     ) -> None:
-        """``slots`` limits the answers at a time of several responders together. ``serves`` tells whether a channel is
-        served by this process now, and not by another gateway of the team."""
+        """``slots`` limits the answers at a time of several responders together."""
         self.inbox = inbox
         self.limits = QueueLimits(settings)
         self._dispatcher = dispatcher
@@ -70,7 +65,6 @@ class Responder:
         self._arriving: dict[Name, asyncio.Future[AcceptedMessage]] = {}
         """Messages that are being written to the inbox."""
         self._dropping: set[asyncio.Task[None]] = set()
-        self._team: TeamWork | None = None
 
     # start and stop
 
@@ -81,66 +75,25 @@ class Responder:
         answered it already, and recognises it by its messages. Interrupted runs therefore come before waiting
         messages, and these are not debounced: their pause is long over.
         """
-        if self.inbox.is_shared:
-            from kept.responder.team_work import TeamWork
-
-            self._team = TeamWork(self, self._writer)
-            await self._team.start()
-        await self.take_over()
-
-    async def take_over(self) -> None:
-        """Go on with conversations that have unfinished work and that no process answers."""
-        work = [*(run.key for run in self.inbox.unfinished()), *(message.key for message in self.inbox.waiting())]
-        keys = [key for key in dict.fromkeys(work) if key not in self._queues]
-        for key in await self._writer.write(partial(self.inbox.claim, [key for key in keys if self.is_served(key)])):
-            chat = parse_key(key, agent_id="")
-            self._resume(key, chat)
-            self._queue(key, chat).hurry()
-
-    def _resume(self, key: str, chat: SessionKey) -> None:
-        """Queue what a conversation has left, unless it is in its queue already."""
-        for run in self.inbox.unfinished() if key not in self._queues else ():
-            if run.key == key:
+        for run in self.inbox.unfinished():
+            if self.is_served(run.key):
                 for message in self.inbox.messages_of(run):
                     self._expect(message)
-                self._queue(key, chat).interrupted.append(run)
+                self._queue(run.key, parse_key(run.key, agent_id="")).interrupted.append(run)
         for message in self.inbox.waiting():
-            if message.key == key and not self._is_queued(message):
+            if self.is_served(message.key):
                 self._expect(message)
-                self._enqueue(message, chat)
-
-    def _is_queued(self, message: AcceptedMessage) -> bool:
-        queue = self._queues.get(message.key)
-        return queue is not None and message.id in queue.seen
+                self._enqueue(message, parse_key(message.key, agent_id=""))
+        for queue in self._queues.values():
+            queue.hurry()
 
     def is_served(self, key: str) -> bool:
         """Return whether this process answers on the channel of a conversation."""
-        name = channel_name(parse_key(key, agent_id=""))
-        return name in self._channels
+        return channel_name(parse_key(key, agent_id="")) in self._channels
 
     def _expect(self, message: AcceptedMessage) -> None:
-        if (message.channel, message.id) not in self._replays:
-            self.limits.reserve(message.key)
-            self._replays[message.channel, message.id] = EventReplay()
-
-    def note_changes(self, keys: Iterable[str]) -> None:
-        """Take note of what other gateways did in conversations: messages for this one, and answers of theirs."""
-        for key in keys:
-            if self.inbox.owns(key):
-                self._resume(key, parse_key(key, agent_id=""))
-        for name in [*self._replays]:
-            message = self.inbox.find(*name)
-            run = self.inbox.find_run(message) if message else None
-            if message and run and not self.inbox.owns(message.key) and (run.cancelled or run.parts is not None):
-                self._end_replays([message])
-                self.limits.release(message.key)
-
-    def give_up(self, keys: Iterable[str]) -> None:
-        """Stop working on conversations that another gateway has taken over."""
-        for key in keys:
-            if key in self._workers:
-                log.warning("another gateway has taken over a conversation")
-                self._workers[key].cancel()
+        self.limits.reserve(message.key)
+        self._replays[message.channel, message.id] = EventReplay()
 
     async def drain(self, timeout_s: float, *, at_once: asyncio.Event | None = None) -> bool:
         """Accept no more messages, and finish the accepted ones until the timeout or until ``at_once`` is set.
@@ -165,8 +118,6 @@ class Responder:
         self._replays.clear()
         await self._runner.finish(0.0 if left else max(0.0, deadline - loop.time()))
         await self._dispatcher.close()
-        if self._team is not None:
-            await self._team.stop()
         self._writer.close()
         return not left
 
@@ -193,18 +144,8 @@ class Responder:
             self.limits.release(str(chat))
             return
         message = arriving.result()
-        run = self.inbox.find_run(message)
-        if name in self._replays or run is not None:  # another gateway had it already
-            self.limits.release(message.key)
-        else:
-            self._replays[name] = EventReplay()
-        if run is not None or not self.inbox.owns(message.key):
-            return
-        if self.inbox.is_shared:
-            # Another gateway may have accepted messages before this one, or begun to answer them.
-            self._resume(message.key, chat)
-        else:
-            self._enqueue(message, chat)
+        self._replays[name] = EventReplay()
+        self._enqueue(message, chat)
 
     def _enqueue(self, message: AcceptedMessage, chat: SessionKey) -> None:
         queue = self._queue(message.key, chat)
@@ -239,16 +180,6 @@ class Responder:
             raise MessageNotFound(f"There is no message '{message_id}'.")
         return message, self.inbox.find_run(message)
 
-    async def catch_up(self) -> None:
-        """Read what other gateways have recorded, for a client that may have heard of it from them. If the database
-        does not answer, what is known has to do."""
-        if not self.inbox.is_shared:
-            return
-        try:
-            self.note_changes(await self._writer.write(self.inbox.catch_up))
-        except KeptError as exc:
-            log.warning("the inbox of the team cannot be read (%s)", exc.message)
-
     def messages_of(self, channel: str) -> list[AcceptedMessage]:
         """Return the messages of a channel that the inbox still has, in the order of their arrival."""
         return [message for message in self.inbox.messages() if message.channel == channel]
@@ -260,7 +191,7 @@ class Responder:
 
         Of messages that are answered together, only the last has events. See `EventReplay.follow` for the heartbeat.
         """
-        replay = self._find_replay(channel, message_id)
+        replay = self._replays.get((channel, message_id))
         if replay is None:
             replay = EventReplay()
             replay.end()
@@ -268,19 +199,10 @@ class Responder:
 
     async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
         """Return a message and its run once there is a reply, or there will be none."""
-        replay = self._find_replay(channel, message_id)
+        replay = self._replays.get((channel, message_id))
         if replay is not None:
             await replay.ended.wait()
         return self.get(channel, message_id)
-
-    def _find_replay(self, channel: str, message_id: str) -> EventReplay | None:
-        """Return the events of a message that waits for its answer. If another gateway gives it, they only end."""
-        message = self.inbox.find(channel, message_id)
-        if self.inbox.is_shared and message is not None:
-            run = self.inbox.find_run(message)
-            if run is None or (run.parts is None and not run.cancelled):
-                self._expect(message)
-        return self._replays.get((channel, message_id))
 
     def status_lines(self) -> list[str]:
         lines = [f"Waiting for an answer: {self.limits.total} of at most {self.limits.max_total} messages."]
@@ -370,8 +292,6 @@ class Responder:
                             await deliver(run, queue.channel, to, self._mark, self._timing)
                     finally:
                         self.limits.release(run.key, len(messages))
-        except ConversationTaken:
-            log.warning("another gateway has taken over a conversation")
         except Exception:
             log.exception("a conversation came to a halt; the rest of it is answered after the next start")
             unfinished = (run for run in self.inbox.unfinished() if run.key == queue.key)
@@ -421,8 +341,7 @@ class Responder:
             messages = self.inbox.messages_of(run)
             command = find_command(messages[0].inbound) if len(messages) == 1 else None
             if run.parts is None:
-                session_id = await self._session_of(run)
-                run = await self._writer.write_until_done(partial(self.inbox.begin_again, run, session_id=session_id))
+                run = await self._writer.write_until_done(partial(self.inbox.begin_again, run))
         else:
             session_id = await self._open_session(queue.chat)
             if not queue.waiting:  # cancelled while the session was opened
@@ -432,12 +351,6 @@ class Responder:
             run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
         replay = self._replays.get((run.channel, messages[-1].id))
         return AnswerJob(run, messages, command, queue.channel, replay, slot)
-
-    async def _session_of(self, run: AnswerRun) -> str:
-        """Return the session of an interrupted run. If another machine began it, its transcript may not be here."""
-        if not self.inbox.is_shared or await self._dispatcher.has_session(run.session_id):
-            return run.session_id
-        return await self._open_session(parse_key(run.key, agent_id=""))
 
     async def _open_session(self, chat: SessionKey) -> str:
         backoff: Backoff | None = None

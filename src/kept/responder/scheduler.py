@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kept.agent.events import Inbound
 from kept.clock import Clock, utc_now
@@ -23,15 +22,11 @@ from kept.errors import KeptError, LockMissing, ScheduleInvalid, WriteFailed
 from kept.responder.channel import Channel, channel_name
 from kept.responder.responder import Responder
 from kept.schedules.due import DueRun, find_wait_s, plan_due, read_heartbeat
-from kept.schedules.open_schedules import open_schedules
-from kept.schedules.schedule_book import Schedule, ScheduleBook
+from kept.schedules.schedule_book import Schedule, ScheduleBook, ScheduleBookFile
 from kept.schedules.time_rule import find_local_zone, get_zone
 from kept.sessions.entries import HEARTBEAT
 from kept.sessions.people import THREAD, thread_id
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
-
-if TYPE_CHECKING:
-    from kept.postgres.notifications import Listener
 
 OWN_CHANNEL = "schedule"
 """Channel of schedules that nobody is sent: their replies are read in the session."""
@@ -93,9 +88,7 @@ class Scheduler:
         clock: Clock,
         read_checklist: Callable[[], str],
     ) -> None:
-        self.book = open_schedules(config)
-        self._changed = asyncio.Event()
-        """Set when another process of the team has changed the schedules."""
+        self.book = ScheduleBookFile(config.paths.schedules)
         self._responder = responder
         self._config = config
         self._channels = channels
@@ -109,22 +102,6 @@ class Scheduler:
 
     async def run(self) -> None:
         """Run what is due until cancelled. Whatever fails is tried again at the next look."""
-        listener = self._listen()
-        try:
-            await self._run_due()
-        finally:
-            if listener is not None:
-                await asyncio.to_thread(listener.stop)
-
-    def _listen(self) -> Listener | None:
-        if not self._config.memory_search.store.is_shared:
-            return None
-        from kept.schedules.shared_schedules import SharedScheduleBook
-
-        assert isinstance(self.book, SharedScheduleBook)
-        return self.book.listen(partial(asyncio.get_running_loop().call_soon_threadsafe, self._changed.set))
-
-    async def _run_due(self) -> None:
         while True:
             try:
                 await self.tick()
@@ -132,12 +109,7 @@ class Scheduler:
                 log.warning("schedules: %s", exc.message)
             except Exception:
                 log.exception("schedules: a look at what is due failed")
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(await self._wait_s()):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
+            await asyncio.sleep(await self._wait_s())
 
     async def _wait_s(self) -> float:
         try:
@@ -165,8 +137,6 @@ class Scheduler:
         try:
             key = target_key(schedule.to, self._config.agent_id, own_id=schedule.id)
             metadata = {**self._address(key), "schedule": schedule.id}
-            if not self._responder.is_served(str(key)):
-                return  # the gateway of the team that serves this channel asks it
             message = Inbound(run.message_id, scheduled_text(schedule), timestamp=run.due, metadata=metadata)
             await self._responder.accept(key, message)
         except ScheduleInvalid as exc:
@@ -179,8 +149,6 @@ class Scheduler:
         if has_entries(checklist):
             target = self._heartbeat_target()
             metadata = {**self._address(target), HEARTBEAT: True}
-            if not self._responder.is_served(str(target)):
-                return
             message = Inbound(f"heartbeat-{due:%Y%m%dT%H%M%SZ}", _HEARTBEAT_TEXT, timestamp=due, metadata=metadata)
             await self._responder.accept(_heartbeat_key(target), message)
         await self._change(lambda book: replace(book, heartbeat=due))

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from dataclasses import replace
 from typing import Any
 
 from kept.book_file import BookFile, format_moment, parse_moment
+from kept.clock import Clock
+from kept.config import Config
 from kept.errors import KeptError, ScheduleInvalid, ScheduleNotFound
-from kept.limits import is_utf8, strict_json
+from kept.limits import clip, is_utf8, one_line, strict_json
 from kept.schedules.time_rule import TimeRule, get_zone, parse_rule
 from kept.values import frozen
 
 VERSION = 1
 MAX_SCHEDULES = 500
 MAX_TEXT_CHARS = 20_000
+_NEXT_TEXT_CHARS = 60
 
 
 @frozen
@@ -162,3 +166,45 @@ def _parse_text(value: Any) -> str:
     if not isinstance(value, str) or not is_utf8(value) or len(value) > MAX_TEXT_CHARS:
         raise ValueError("not a text")
     return value
+
+
+# figures
+
+
+@frozen
+class ScheduleState:
+    """The schedules of an agent in a few figures, for `kept status`."""
+
+    count: int
+    paused: int = 0
+    failed: int = 0
+    """Schedules whose last run could not begin."""
+    next: dt.datetime | None = None
+    next_text: str = ""
+    heartbeat_every: str | None = None
+    last_heartbeat: dt.datetime | None = None
+
+
+def find_schedule_state(config: Config, clock: Clock) -> ScheduleState | None:
+    """Return the state of the schedules, or None if there are none and the heartbeat is off."""
+    every = config.agent.heartbeat.every
+    if not every and not os.path.exists(config.paths.schedules):
+        return None
+    try:
+        book = ScheduleBookFile(config.paths.schedules).read()
+    except KeptError:  # `kept doctor` reports it
+        book = ScheduleBook()
+    if not book.schedules and not every:
+        return None
+    now = clock.now()
+    times = [(time, schedule.text) for schedule in book.schedules if (time := schedule.find_next(now))]
+    first, text = min(times, default=(None, ""))
+    return ScheduleState(
+        count=len(book.schedules),
+        paused=sum(schedule.paused for schedule in book.schedules),
+        failed=sum(bool(schedule.problem) for schedule in book.schedules),
+        next=first,
+        next_text=clip(one_line(text), _NEXT_TEXT_CHARS),
+        heartbeat_every=every,
+        last_heartbeat=book.heartbeat,
+    )

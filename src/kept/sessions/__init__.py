@@ -14,7 +14,6 @@ deleted             deleted sessions, which imports leave out; restore and purge
 record              what is known of a session without reading it; the branch that continues; when it is stale
 catalogue, catalogue_rows
                     the records of all sessions here, in SQLite
-shared_catalogue    the records of all machines of a team, in its database
 importers           conversations of other programs
 people, visible     whose a conversation is, and which sessions a person sees
 echoes              texts that repeat the memory, and are not indexed

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -101,8 +101,6 @@ class Catalogue:
         self._listing: set[str] = set()
         """Names in the folder at that time."""
         self._problems: list[Problem] = []
-        self.on_change: Callable[[str], None] | None = None
-        """Called with the file of each row that was written or deleted."""
         register_forkable(self)
 
     def after_fork(self) -> None:
@@ -184,13 +182,6 @@ class Catalogue:
         where = "WHERE channel = ? AND chat_type = 'direct' AND json_extract(metadata, '$.cwd') = ?"
         return next(iter(self._select(f"{where} ORDER BY updated_ms DESC LIMIT 1", [channel, folder])), None)
 
-    def own_rows(self, files: Collection[str] | None = None) -> list[RecordBuilder]:
-        """Return the rows of this machine's sessions, all or those of some files."""
-        if files is None:
-            return self.run(lambda db: load_rows(db, f"WHERE {_IS_OWN}", []))
-        chosen = f"WHERE {_IS_OWN} AND file IN (SELECT value FROM json_each(?))"
-        return self.run(lambda db: load_rows(db, chosen, [json.dumps([*files])]))
-
     def conversation_keys(self, *, without_channels: Collection[str]) -> list[str]:
         query = "SELECT DISTINCT key FROM sessions WHERE channel NOT IN (SELECT value FROM json_each(?))"
         return self.run(lambda db: [key for (key,) in db.execute(query, (json.dumps([*without_channels]),))])
@@ -218,7 +209,6 @@ class Catalogue:
         deleted = [file for file in known if file not in on_disk]
         if deleted:
             self.run(lambda db: delete_rows(db, deleted))
-            self._tell(deleted)
         # A transcript that is created within the same tick would not change the folder's time. So a folder that
         # changed a moment ago is compared again next time.
         latest_ns = time.time_ns() - _TICK_NS
@@ -309,7 +299,6 @@ class Catalogue:
         builder.inode, builder.mtime_ns = state.inode, state.mtime_ns
         builder.tail_hash = transcript.tail_hash(builder.size)
         self.run(lambda db: save_row(db, builder, expected=row))
-        self._tell([file])
 
     def _repair(self, transcript: Transcript) -> None:
         """Repair a torn end. If that fails, as on a read-only disk, the whole lines are still read."""
@@ -338,19 +327,11 @@ class Catalogue:
                 db.execute(SAVE_ROW, row_values(builder))
             return True
 
-        if self.run(add):
-            self._tell([file])
-        else:
+        if not self.run(add):
             self._read(file)
 
     def forget(self, file: str) -> None:
         self.run(lambda db: delete_rows(db, [file]))
-        self._tell([file])
-
-    def _tell(self, files: Iterable[str]) -> None:
-        if self.on_change is not None:
-            for file in files:
-                self.on_change(file)
 
     def _scan(self) -> dict[str, FileState]:
         """Return the transcripts by name. One whose name is not UTF-8 cannot have a row and is reported."""

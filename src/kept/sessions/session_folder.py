@@ -9,10 +9,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from kept.clock import Clock
-from kept.config import Config
 from kept.config.agent_paths import AgentPaths
 from kept.durable import erase_file, make_private_folder
 from kept.errors import (
@@ -39,9 +38,6 @@ from kept.sessions.entries import VERSION, AnyEntry, Entry, SessionStart, whole_
 from kept.sessions.record import SessionRecord
 from kept.sessions.transcript import LOCK_WAIT_S, Transcript
 from kept.sessions.transcript_paths import transcript_name
-
-if TYPE_CHECKING:
-    from kept.sessions.shared_catalogue import SharedCatalogue
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MAX_REMEMBERED = 1_000
@@ -176,14 +172,3 @@ def require_own(session_id: str, host: str) -> None:
 def require_known_version(session_id: str, version: int) -> None:
     if version > VERSION:
         raise TranscriptTooNew(f"Session {session_id} has version {version}; this Kept knows versions up to {VERSION}.")
-
-
-def open_shared(config: Config, catalogue: Catalogue) -> SharedCatalogue | None:
-    """Return the catalogue of the team, which follows that of this machine, or None if nothing is shared."""
-    if not config.memory_search.store.is_shared:
-        return None
-    from kept.sessions.shared_catalogue import SharedCatalogue
-
-    shared = SharedCatalogue(config, catalogue)
-    catalogue.on_change = shared.report_change
-    return shared

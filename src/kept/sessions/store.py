@@ -46,7 +46,7 @@ from kept.sessions.record import (
     policy_for,
     staleness,
 )
-from kept.sessions.session_folder import SessionFolder, open_shared, require_known_version, require_own
+from kept.sessions.session_folder import SessionFolder, require_known_version, require_own
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine
 from kept.sessions.transcript_paths import host_of_file, is_transcript_citation, parse_transcript_name
@@ -81,7 +81,6 @@ class SessionStore:
         self.folder = config.paths.sessions
         self.host = host_name(config.agent.sync.git.host)
         self._files = SessionFolder(config.paths, self.clock, catalogue_limits)
-        self._shared = open_shared(config, self._files.catalogue)
 
     @classmethod
     def open(
@@ -112,8 +111,6 @@ class SessionStore:
 
     def close(self) -> None:
         """Close the catalogue. Every later use raises UsedAfterClose, except another `close`."""
-        if self._shared is not None:
-            self._shared.close()
         self._files.catalogue.close()
 
     def take_problems(self) -> tuple[Problem, ...]:
@@ -164,19 +161,15 @@ class SessionStore:
                 or catalogue.find_newest_elsewhere(str(key))
             )
             if newest is None:
-                raise self._missing(reference, key, f"There is no session of {reference}.")
+                raise SessionNotFound(f"There is no session of {reference}.")
             return newest
         candidates = self._files.catalogue.find_by_prefix(reference, _SHOWN_CANDIDATES) if reference else []
         if not candidates:
-            raise self._missing(reference, None, f"There is no session '{reference}'.")
+            raise SessionNotFound(f"There is no session '{reference}'.")
         if len(candidates) > 1:
             ids = ", ".join(candidate.id for candidate in candidates)
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
         return self._files.catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
-
-    def _missing(self, reference: str, key: SessionKey | None, message: str) -> SessionNotFound:
-        elsewhere = self._shared.describe_place(reference, key) if self._shared is not None else None
-        return SessionNotFound(elsewhere or message)
 
     def find_by_id(self, session_id: str) -> SessionRecord | None:
         """Return the session with exactly this id, or None."""
@@ -200,15 +193,6 @@ class SessionStore:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
         self._files.catalogue.refresh()
         return self._files.catalogue.recent(channel=channel, limit=limit)
-
-    def recent_everywhere(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
-        """Return the sessions of all machines of a team, most recently used first.
-
-        The transcript of one that is only on another machine has no path. If the team's database cannot be asked, that
-        is one of the problems, and the sessions that are here are returned.
-        """
-        records = self.recent(channel=channel, limit=limit)
-        return records if self._shared is None else self._shared.join_others(records, channel=channel, limit=limit)
 
     def conversation_keys(self, *, without_channels: Collection[str] = ()) -> list[str]:
         """Return the keys of all conversations, each once, except for those on some channels."""

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from kept.errors import KeptError
 from kept.live import LiveState
-from kept.responder.open_inbox import InboxState, find_inbox_state
+from kept.responder.inbox import InboxState, find_inbox_state
 from kept.values import frozen
 from kept.web.site import Site
 from kept.web.visit import Visit

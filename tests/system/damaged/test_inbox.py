@@ -16,7 +16,7 @@ from kept.channels.gateway import Gateway, only_gateway
 from kept.clock import SystemClock
 from kept.errors import ConfigError
 from kept.responder.answer_run import message_status
-from kept.responder.file_inbox import FileInbox
+from kept.responder.inbox import Inbox
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.damaged_commands import Commands
@@ -36,11 +36,11 @@ def journal(home: Path) -> Path:
     return home / "agents" / "main" / "inbox.jsonl"
 
 
-def opened(path: Path, **more) -> FileInbox:
-    return FileInbox(str(path), clock=SystemClock(), **more)
+def opened(path: Path, **more) -> Inbox:
+    return Inbox(str(path), clock=SystemClock(), **more)
 
 
-def receive(inbox: FileInbox, message_id: str):
+def receive(inbox: Inbox, message_id: str):
     return inbox.receive(KEY, Inbound(message_id, "Hello", "Ada", inbox.clock.now(), {"chat": 7}))
 
 
@@ -68,7 +68,7 @@ def victim_lines(journal: Path) -> list[bytes]:
     return whole[size:].splitlines()
 
 
-def bystanders(inbox: FileInbox) -> dict[str, str]:
+def bystanders(inbox: Inbox) -> dict[str, str]:
     messages = {name: inbox.find("http", name) for name in ("answered", "waiting")}
     return {name: message_status(inbox.find_run(message)) for name, message in messages.items() if message}
 

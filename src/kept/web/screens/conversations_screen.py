@@ -44,7 +44,7 @@ class LineWindow:
 def list_conversations(visit: Visit) -> Response:
     page, channel = visit.number("page", 1, least=1, most=100_000), visit.query.get("channel", "").strip()
     sessions = visit.site.sessions
-    records = sessions.recent_everywhere(channel=channel or None, limit=page * PER_PAGE + 1)
+    records = sessions.recent(channel=channel or None, limit=page * PER_PAGE + 1)
     return visit.render(
         "conversations.html",
         records=records[(page - 1) * PER_PAGE : page * PER_PAGE],
