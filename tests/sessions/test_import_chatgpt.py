@@ -154,13 +154,14 @@ def test_every_kind_of_content_becomes_what_people_see(home, tmp_path):
     assert "chatgpt/assistant/hologram" in [entry.type for entry in entries_of(home, "gpt-1") if hasattr(entry, "type")]
 
 
-def test_a_broken_conversation_does_not_stop_the_others(home, tmp_path):
+def test_conversations_before_a_broken_one_are_imported(home, tmp_path):
     talk = json.dumps(gpt_talk())
-    path = write_zip(tmp_path / "export.zip", {"conversations.json": f'[{talk[:-1]},"x":}}, {talk}, 7]'.encode()})
+    path = write_zip(tmp_path / "export.zip", {"conversations.json": f'[{talk}, 7, {talk[:-1]},"x":}}]'.encode()})
     report = bring_in(home, "chatgpt", path)
     assert report.count("imported") == 1
     assert [problem.reason for problem in report.problems] == [
-        "conversations.json: conversation 1 cannot be read: it is not a JSON object"
+        "conversations.json: conversation 2 cannot be read: it is not a JSON object, or nested too deeply",
+        "conversations.json: ends in the middle of a conversation, or is damaged",
     ]
 
 
@@ -169,15 +170,6 @@ def test_what_was_downloaded_in_part_is_imported_in_part(home, tmp_path):
     report = bring_in(home, "chatgpt", write_file(tmp_path / "conversations.json", raw[:-200]))
     assert report.count("imported") == 1
     assert "ends in the middle of a conversation" in report.problems[0].reason
-
-
-def test_a_conversation_that_is_too_large_is_passed(home, tmp_path):
-    large = gpt_talk("gpt-0")
-    large["mapping"]["u1"]["message"]["content"]["parts"] = ["[{" * 5000]
-    path = write_file(tmp_path / "conversations.json", json.dumps([large, gpt_talk()]))
-    report = bring_in(home, "chatgpt", path, max_line_bytes=6000)
-    assert [session.id for session in report.sessions] == ["gpt-1"]
-    assert "conversation 1 is larger than 6,000 bytes" in report.problems[0].reason
 
 
 def test_a_loop_and_a_missing_parent_lose_no_message(home, tmp_path):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kept.errors import UsageError
 from kept.sessions.importers.import_run import EXPORT_READERS, import_sessions
-from kept.sessions.importers.json_array import DocumentDamaged, iter_elements
+from kept.sessions.importers.source import DocumentDamaged, iter_elements
 from kept.sessions.store import SessionStore
 from tests.support.chat_exports import claude_talk, gpt_conversation, gpt_node, gpt_talk, write_zip
 from tests.support.files import write_file
@@ -92,9 +92,9 @@ def test_a_folder_with_one_bad_archive_still_gives_the_others(home, tmp_path):
     assert [problem.path for problem in report.problems] == [str(tmp_path / "from" / "bad.zip")]
 
 
-def test_utf16_is_named(home, tmp_path):
+def test_utf16_is_reported(home, tmp_path):
     path = write_file(tmp_path / "conversations.json", json.dumps([gpt_talk()]).encode("utf-16"))
-    assert "is UTF-16" in bring_in(home, "chatgpt", path).problems[0].reason
+    assert "is damaged ('utf-8' codec" in bring_in(home, "chatgpt", path).problems[0].reason
 
 
 def import_raw(service, raw):
@@ -146,24 +146,25 @@ json_values = st.recursive(
     indent=st.sampled_from([None, 1]),
 )
 def test_elements_are_found_wherever_the_parts_of_a_document_end(trees, size, indent):
-    raw = json.dumps(trees, ensure_ascii=False, indent=indent).encode("utf-8", "surrogatepass")
+    raw = json.dumps(trees, ensure_ascii=False, indent=indent).encode()
     parts = iter([raw[at : at + size] for at in range(0, len(raw), size)])
-    elements = [*iter_elements(lambda: next(parts, b""), max_bytes=10**6)]
-    assert [json.loads(element.decode("utf-8", "surrogatepass")) for element in elements if element] == trees
+    elements = [*iter_elements(lambda _: next(parts, b""), max_chars=10**6)]
+    assert [tree for tree, _ in elements] == [json.loads(text) for _, text in elements] == trees
 
 
-def test_a_document_of_brackets_is_read_to_its_end():
-    parts = iter([b"[" * 100_000])
-    with pytest.raises(DocumentDamaged, match="ends in the middle"):
-        [*iter_elements(lambda: next(parts, b""), max_bytes=1000)]
+@pytest.mark.parametrize("raw", [b"[" * 100_000, b'[{"a": 1}, {"b": ', b"[{} {]", b"", b"[" + b"x" * 3_000])
+def test_a_damaged_document_is_read_to_the_damage_and_no_further(raw):
+    parts = iter([raw])
+    with pytest.raises(DocumentDamaged):
+        [*iter_elements(lambda _: next(parts, b""), max_chars=1000)]
 
 
-def test_a_large_document_needs_the_memory_of_one_element():
+def test_a_large_document_needs_the_memory_of_a_part_of_it():
     element = json.dumps({"text": "x" * 20_000, "list": [{"a": [1, {}]}] * 50}).encode() + b","
     parts = iter([b"[", *([element] * 2000), b"{}]"])
     tracemalloc.start()
     try:
-        count = sum(1 for _ in iter_elements(lambda: next(parts, b""), max_bytes=10**6))
+        count = sum(1 for _ in iter_elements(lambda _: next(parts, b""), max_chars=10**6))
         assert (count, tracemalloc.get_traced_memory()[1] < 1_000_000) == (2001, True)
     finally:
         tracemalloc.stop()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PROBLEMS_SHOWN = 50
 _NAMES_SHOWN = 5
-_FAILED = 9
+FAILED = 9
 
 
 def show_report(
@@ -32,7 +32,7 @@ def show_report(
     else:
         print_report(report, notes, verbose=verbose)
     if report.count("failed"):
-        raise click.exceptions.Exit(_FAILED)
+        raise click.exceptions.Exit(FAILED)
 
 
 def _foreign_error(report: ImportReport, path: str) -> UsageError:

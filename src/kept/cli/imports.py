@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.import_report import show_report
-from kept.cli.output import json_option, progress_bar
+from kept.cli.import_report import FAILED, print_report, report_json, show_report
+from kept.cli.output import echo, json_option, print_json, progress_bar, style
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import text_width
 from kept.errors import UsageError
+from kept.values import frozen
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
-    from kept.sessions.importers.foreign_format import Format
-    from kept.sessions.importers.program_folders import Program, UserFolders
+    from kept.sessions.importers.foreign_format import Format, Program, UserFolders
     from kept.sessions.importers.report import ImportReport
     from kept.workspace.adopt import NotesAdopted
+
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
 _verbose_option = click.option("--verbose", "-v", is_flag=True, help="Also count the kinds of records.")
@@ -36,8 +41,6 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
     import …
     """
     if ctx.invoked_subcommand is None:
-        from kept.cli.import_search import import_all
-
         import_all(ctx.obj, yes=yes, as_json=as_json)
     elif yes or as_json:
         raise UsageError(
@@ -84,7 +87,8 @@ def claude_code(options: Globals, path: str | None, dry_run: bool, verbose: bool
 
     PATH is a transcript or a folder of them (default: ~/.claude/projects, or that of CLAUDE_CONFIG_DIR).
     """
-    _import_program(options, "claude-code", path, dry_run=dry_run, verbose=verbose, as_json=as_json)
+    folders = [path] if path else program_folders("claude-code")
+    _import_and_show(options, "claude-code", folders, dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
 @command.command("codex")
@@ -94,7 +98,8 @@ def codex(options: Globals, path: str | None, dry_run: bool, verbose: bool, as_j
 
     PATH is a transcript or a folder of them (default: the sessions in ~/.codex, or in CODEX_HOME).
     """
-    _import_program(options, "codex", path, dry_run=dry_run, verbose=verbose, as_json=as_json)
+    folders = [path] if path else program_folders("codex")
+    _import_and_show(options, "codex", folders, dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
 @command.command("pi")
@@ -104,7 +109,8 @@ def pi(options: Globals, path: str | None, dry_run: bool, verbose: bool, as_json
 
     PATH is a transcript or a folder of them (default: ~/.pi/agent/sessions, or that of PI_CODING_AGENT_DIR).
     """
-    _import_program(options, "pi", path, dry_run=dry_run, verbose=verbose, as_json=as_json)
+    folders = [path] if path else program_folders("pi")
+    _import_and_show(options, "pi", folders, dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
 @command.command("chatgpt")
@@ -114,8 +120,7 @@ def chatgpt(options: Globals, path: str, dry_run: bool, verbose: bool, as_json: 
 
     FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
     """
-    report = import_folders(options.load_finished(), "chatgpt", [path], dry_run=dry_run)
-    show_report(report, path, [], as_json=as_json, verbose=verbose)
+    _import_and_show(options, "chatgpt", [path], dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
 @command.command("claude-ai")
@@ -125,27 +130,25 @@ def claude_ai(options: Globals, path: str, dry_run: bool, verbose: bool, as_json
 
     FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
     """
-    report = import_folders(options.load_finished(), "claude-ai", [path], dry_run=dry_run)
-    show_report(report, path, [], as_json=as_json, verbose=verbose)
+    _import_and_show(options, "claude-ai", [path], dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
-def _import_program(
-    options: Globals, program: Program, path: str | None, *, dry_run: bool, verbose: bool, as_json: bool
+def _import_and_show(
+    options: Globals, format_name: Format, paths: list[str], *, dry_run: bool, verbose: bool, as_json: bool
 ) -> None:
-    folders = [path] if path else program_folders(program)
-    report = import_folders(options.load_finished(), program, folders, dry_run=dry_run)
-    show_report(report, folders[0], [], as_json=as_json, verbose=verbose)
+    report = import_folders(options.load_finished(), format_name, paths, dry_run=dry_run)
+    show_report(report, paths[0], [], as_json=as_json, verbose=verbose)
 
 
 def user_folders() -> UserFolders:
-    from kept.sessions.importers.program_folders import UserFolders
+    from kept.sessions.importers.foreign_format import UserFolders
 
     return UserFolders(os.path.expanduser("~"), os.environ)
 
 
 def program_folders(program: Program) -> list[str]:
     """Return the folders of a program that exist. Raise UsageError if there is none."""
-    from kept.sessions.importers.program_folders import PROGRAMS
+    from kept.sessions.importers.foreign_format import PROGRAMS
 
     folders = user_folders()
     existing = folders.existing_folders(program)
@@ -206,3 +209,154 @@ def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructio
         instructions=instructions,
         recorder=None if dry_run else command_recorder(config, "import", why=f"from {folder}"),
     )
+
+
+_SERVICES = {"chatgpt": "ChatGPT", "claude-ai": "Claude.ai"}
+
+
+# looking for conversations on this machine
+
+
+@frozen
+class FoundProgram:
+    """A program with conversations on this machine, and what importing them would do."""
+
+    program: Program
+    name: str
+    folders: list[str]
+    plan: ImportReport
+
+    @property
+    def new(self) -> int:
+        return self.plan.count("imported")
+
+    @property
+    def grown(self) -> int:
+        return self.plan.count("updated")
+
+    @property
+    def command(self) -> str:
+        return f"kept import {self.program}"
+
+
+def import_all(options: Globals, *, yes: bool, as_json: bool) -> None:
+    loaded = options.load()
+    programs = _find_programs(loaded)
+    exports = user_folders().find_exports()
+    wanted = [program for program in programs if program.new or program.grown]
+    if as_json:
+        results = [_import(loaded, program) for program in wanted] if yes else []
+        print_json(_json(programs, exports, results))
+    else:
+        _show(programs, exports)
+        results = _import_shown(loaded, wanted) if wanted and (yes or _confirms(wanted)) else []
+    if any(report.count("failed") for report, _ in results):
+        raise click.exceptions.Exit(FAILED)
+
+
+def _find_programs(loaded: LoadedConfig) -> list[FoundProgram]:
+    from kept.sessions.importers.foreign_format import PROGRAMS
+
+    programs = []
+    for program, name in PROGRAMS.items():
+        folders = user_folders().existing_folders(program)
+        if folders:
+            plan = import_folders(loaded, program, folders, dry_run=True, label=f"Looking at {name}")
+            programs.append(FoundProgram(program, name, folders, plan))
+    return [program for program in programs if program.plan.sessions]
+
+
+def _import(loaded: LoadedConfig, program: FoundProgram) -> tuple[ImportReport, list[NotesAdopted]]:
+    report = import_folders(loaded, program.program, program.folders, dry_run=False, label=f"Importing {program.name}")
+    is_openclaw = program.program == "openclaw"
+    return report, adopt_workspaces(loaded, program.folders, dry_run=False, instructions=False) if is_openclaw else []
+
+
+def _import_shown(loaded: LoadedConfig, wanted: list[FoundProgram]) -> list[tuple[ImportReport, list[NotesAdopted]]]:
+    results = []
+    for program in wanted:
+        results.append(_import(loaded, program))
+        echo()
+        echo(f"{program.name}:")
+        print_report(*results[-1], verbose=False)
+    return results
+
+
+def _confirms(wanted: list[FoundProgram]) -> bool:
+    """Ask on a terminal. Anywhere else, print the commands, so that nothing is imported unasked."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        echo()
+        echo("To import them all: kept import --yes")
+        for program in wanted:
+            echo(f"  {program.name} only: {program.command}")
+        return False
+    new, grown = sum(program.new for program in wanted), sum(program.grown for program in wanted)
+    changed = [f"{new:,} new"] * bool(new) + [f"{grown:,} with new messages"] * bool(grown)
+    return click.confirm(f"\nImport {plural(new + grown, 'session')} ({', '.join(changed)})?", default=True)
+
+
+# showing
+
+
+def _show(programs: list[FoundProgram], exports: list[tuple[str, Format]]) -> None:
+    if not programs:
+        echo("No conversations of Claude Code, Codex, OpenClaw or pi were found in their usual folders.")
+    else:
+        _show_table(programs)
+    if exports:
+        echo()
+        echo(style("Exports in your downloads, which are imported only by their own command:", bold=True))
+        for path, service in exports:
+            echo(f"  kept import {service} {shlex.quote(path)}")
+    elif not programs:
+        echo("Name a file or folder ('kept import --help' lists the formats), or download an export of ChatGPT or")
+        echo("Claude.ai: kept import chatgpt FILE.zip")
+
+
+def _show_table(programs: list[FoundProgram]) -> None:
+    rows = [("Source", "Folder", "Sessions", "New", "Grown")]
+    for program in programs:
+        counts = (f"{count:,}" for count in (len(program.plan.sessions), program.new, program.grown))
+        rows.append((program.name, ", ".join(map(_short, program.folders)), *counts))  # type: ignore[arg-type]
+    widths = [max(text_width(row[index]) for row in rows) for index in range(5)]
+    for number, row in enumerate(rows):
+        left = [cell + " " * (width - text_width(cell)) for cell, width in zip(row[:2], widths[:2], strict=True)]
+        right = [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
+        line = "  ".join((*left, *right))
+        echo(style(line, bold=True) if number == 0 else line)
+
+
+def _short(path: str) -> str:
+    home = os.path.expanduser("~")
+    return "~" + path.removeprefix(home) if path.startswith(home + os.sep) else path
+
+
+def _json(
+    programs: list[FoundProgram],
+    exports: list[tuple[str, Format]],
+    results: list[tuple[ImportReport, list[NotesAdopted]]],
+) -> dict[str, Any]:
+    return {
+        "sources": [
+            {
+                "format": program.program,
+                "name": program.name,
+                "folders": program.folders,
+                "sessions": len(program.plan.sessions),
+                "new": program.new,
+                "grown": program.grown,
+                "command": program.command,
+            }
+            for program in programs
+        ],
+        "exports": [
+            {
+                "format": service,
+                "name": _SERVICES[service],
+                "path": path,
+                "command": f"kept import {service} {shlex.quote(path)}",
+            }
+            for path, service in exports
+        ],
+        "reports": [report_json(report, notes) for report, notes in results],
+    }

@@ -17,12 +17,12 @@ from kept.sessions.importers.draft import (
     as_text,
     is_id,
     key_for,
+    order_branches,
     present_fields,
     read_time,
     short_text,
     unknown_block,
 )
-from kept.sessions.importers.message_tree import find_leaves, order_branches
 from kept.sessions.importers.source import Record, Source, fingerprint, load_json
 
 FORMAT = "chatgpt"
@@ -71,10 +71,8 @@ class _NodeReader:
     def add_all(self) -> str | None:
         """Add the messages of all branches. Return the last message of the branch that continues."""
         parents = self._parents()
-        leaf = self.record.tree.get("current_node")
-        if not isinstance(leaf, str) or leaf not in parents:
-            leaf = max(find_leaves(parents), key=self._time, default=None)
-        for node_id in order_branches(parents, leaf):
+        node_ids, leaf = order_branches(parents, self.record.tree.get("current_node"), self._time)
+        for node_id in node_ids:
             self._add(node_id, parents[node_id])
         return leaf
 
@@ -90,9 +88,8 @@ class _NodeReader:
             for node_id, node in self.nodes.items()
         }
 
-    def _time(self, node_id: str) -> float:
-        when = read_time(as_dict(self.nodes[node_id].get("message")).get("create_time"))
-        return when.timestamp() if when else 0.0
+    def _time(self, node_id: str) -> Any:
+        return as_dict(self.nodes[node_id].get("message")).get("create_time")
 
     def _add(self, node_id: str, parent: str | None) -> None:
         message = self.nodes[node_id].get("message")

@@ -16,16 +16,15 @@ from kept.sessions.importers.draft import (
     as_text,
     is_id,
     key_for,
+    order_branches,
     present_fields,
+    read_blocks,
     read_time,
     short_text,
-    unknown_block,
 )
-from kept.sessions.importers.message_tree import find_leaves, order_branches
 from kept.sessions.importers.source import Record, Source, fingerprint
 
 FORMAT = "claude-ai"
-_NOISE = ("token_budget", "flag")
 _PASTED = ("", "paste.txt")
 """Names that Claude.ai gives to long text that was pasted into a message."""
 
@@ -56,10 +55,12 @@ def _add_messages(builder: DraftBuilder, record: Record) -> str | None:
         for index, message in enumerate(map(as_dict, record.tree["chat_messages"]))
     }
     parents = _parents(messages)
-    leaf = record.tree.get("current_leaf_message_uuid")
-    if not isinstance(leaf, str) or leaf not in parents:
-        leaf = max(find_leaves(parents), key=lambda message_id: _time(messages[message_id]), default=None)
-    for message_id in order_branches(parents, leaf):
+    message_ids, leaf = order_branches(
+        parents,
+        record.tree.get("current_leaf_message_uuid"),
+        lambda message_id: messages[message_id].get("created_at"),
+    )
+    for message_id in message_ids:
         digest = fingerprint(f"{builder.id}/{message_id}".encode("utf-8", "replace"))
         _add(builder, Record(record.line, messages[message_id], digest), message_id, parents[message_id])
     return leaf
@@ -76,18 +77,13 @@ def _parents(messages: dict[str, dict[str, Any]]) -> dict[str, str | None]:
     return dict(zip(messages, (None, *messages), strict=False))
 
 
-def _time(message: dict[str, Any]) -> float:
-    when = read_time(message.get("created_at"))
-    return when.timestamp() if when else 0.0
-
-
 def _add(builder: DraftBuilder, record: Record, message_id: str, parent: str | None) -> None:
     tree = record.tree
     kind = short_text(tree.get("sender")) or "unknown"
     when = tree.get("created_at")
     if kind not in ("human", "assistant"):
         return builder.keep(record, kind, own_id=message_id, parent=parent, when=when)
-    bodies = _bodies(tree)
+    bodies = _bodies(record, builder.source)
     if not bodies:
         return builder.leave_out(f"{kind} (empty)", message_id, parent)
     for index, body in enumerate(bodies, 1):
@@ -104,47 +100,26 @@ def _add(builder: DraftBuilder, record: Record, message_id: str, parent: str | N
     return None
 
 
-def _bodies(tree: dict[str, Any]) -> list[Message]:
+def _bodies(record: Record, source: Source) -> list[Message]:
     """Return what a message says. Results of tools are messages of their own."""
+    tree = record.tree
     speaker: Role = "user" if tree.get("sender") == "human" else "assistant"
     bodies: list[Message] = []
-    for block in (*_content(tree), *_attachments(tree)):
+    for block in (*_content(record, source), *_attachments(tree)):
         role: Role = "tool" if isinstance(block, ToolResult) else speaker
         before = bodies.pop().content if bodies and bodies[-1].role == role else ()
         bodies.append(Message(role, (*before, block)))
     return bodies
 
 
-def _content(tree: dict[str, Any]) -> list[Block]:
+def _content(record: Record, source: Source) -> list[Block]:
     """Return the blocks of a message. Its `text` repeats them, with a placeholder for each tool, or is all there is."""
-    blocks = [block for raw in as_list(tree.get("content")) if (block := _block(raw)) is not None]
-    if not any(isinstance(block, Text) for block in blocks) and not any(
-        isinstance(block, ToolCall) for block in blocks
-    ):
-        text = as_text(tree.get("text")) or ""
+    read = read_blocks(record.tree.get("content"), source, record)
+    blocks = [block for block in read if not isinstance(block, Text | Thinking) or block.text.strip()]
+    if not any(isinstance(block, Text | ToolCall) for block in blocks):
+        text = as_text(record.tree.get("text")) or ""
         blocks += [Text(text)] if text.strip() else []
     return blocks
-
-
-def _block(block: Any) -> Block | None:
-    match block:
-        case {"type": "text" | "voice_note", "text": str(text)}:
-            return Text(text) if text.strip() else None
-        case {"type": "thinking", "thinking": str(text)}:
-            return Thinking(text) if text.strip() else None
-        case {"type": "tool_use", "name": str(name)}:
-            return ToolCall(short_text(block.get("id")) or "", name, as_dict(block.get("input")))
-        case {"type": "tool_result"}:
-            parts = (as_dict(part).get("text") for part in as_list(block.get("content")))
-            result = "\n".join(part for part in parts if isinstance(part, str)) or as_text(block.get("content")) or ""
-            call_id, tool = short_text(block.get("tool_use_id")) or "", short_text(block.get("name"))
-            return ToolResult(call_id, result, tool, block.get("is_error") is True)
-        case {"type": kind} if kind in _NOISE:
-            return None
-        case None:
-            return None
-        case _:
-            return unknown_block(block)
 
 
 def _attachments(tree: dict[str, Any]) -> list[Block]:

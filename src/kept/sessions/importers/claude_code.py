@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from kept.limits import as_dict, as_list
+from kept.limits import as_dict
 from kept.sessions.entries import (
     TITLE,
     Block,
@@ -19,9 +19,7 @@ from kept.sessions.entries import (
     Message,
     StateEntry,
     Text,
-    Thinking,
     TokenUsage,
-    ToolCall,
     ToolResult,
 )
 from kept.sessions.importers.draft import (
@@ -29,13 +27,12 @@ from kept.sessions.importers.draft import (
     DraftBuilder,
     as_count,
     as_text,
-    attachment,
     is_id,
     key_for,
     present_fields,
+    read_blocks,
     read_time,
     short_text,
-    unknown_block,
 )
 from kept.sessions.importers.source import Record, Source, load_json, open_regular
 
@@ -192,7 +189,7 @@ class _ConversationReader:
         hooks, lists of tools, skills and agents, prompts."""
         tree, inner = record.tree, as_dict(record.tree.get("attachment"))
         name = short_text(inner.get("type")) or "unknown"
-        content = self._content(inner.get("prompt"), record) if name == "queued_command" else ()
+        content = read_blocks(inner.get("prompt"), self.source, record) if name == "queued_command" else ()
         own_id, when = tree.get("uuid"), tree.get("timestamp")
         if not content:
             return self.builder.leave_out(f"attachment/{name}", own_id, tree.get("parentUuid"))
@@ -233,7 +230,7 @@ class _ConversationReader:
     def _speech(self, record: Record, kind: str) -> None:
         tree, message = record.tree, record.tree["message"]
         own_id, when = tree.get("uuid"), tree.get("timestamp")
-        content = self._content(message.get("content"), record)
+        content = read_blocks(message.get("content"), self.source, record)
         if "toolUseResult" in tree:
             self.builder.count("toolUseResult (details of a result)", "left out")
         if tree.get("isCompactSummary") is True:
@@ -289,35 +286,3 @@ class _ConversationReader:
         before = self._used[1] if self._used and answer and self._used[0] == answer else TokenUsage()
         self._used = (answer, TokenUsage(max(now.input, before.input), max(now.output, before.output), now.context))
         return TokenUsage(max(0, now.input - before.input), max(0, now.output - before.output), now.context)
-
-    def _content(self, content: Any, record: Record) -> tuple[Block, ...]:
-        if isinstance(content, str):
-            return (Text(content),)
-        return tuple(part for block in as_list(content) for part in self._blocks(block, record))
-
-    def _blocks(self, block: Any, record: Record) -> list[Block]:
-        match block:
-            case {"type": "text", "text": str(text)}:
-                return [Text(text)]
-            case {"type": "thinking", "thinking": str(text)}:
-                return [Thinking(text)] if text else []  # without the signature, which only the provider can read
-            case {"type": "redacted_thinking"}:
-                return []
-            case {"type": "tool_use" | "server_tool_use", "id": str(call_id), "name": str(name)}:
-                return [ToolCall(call_id, name, as_dict(block.get("input")))]
-            case {"type": "tool_result"}:
-                inner = self._content(block.get("content"), record)
-                text = "\n".join(part.text for part in inner if isinstance(part, Text))
-                call_id = as_text(block.get("tool_use_id")) or ""
-                result = ToolResult(call_id, text, None, block.get("is_error") is True)
-                return [result, *(part for part in inner if not isinstance(part, Text))]
-            case {"type": "image" | "document" as kind}:
-                return [self._file(kind, block, record)]
-            case _:
-                return [unknown_block(block)]
-
-    def _file(self, kind: str, block: dict[str, Any], record: Record) -> Block:
-        source = as_dict(block.get("source"))
-        where = next((source[name] for name in ("data", "url", "file_id") if name in source), None)
-        media = source.get("media_type") or ("image/*" if kind == "image" else None)
-        return attachment(media, where, self.source, record, name=block.get("title"))

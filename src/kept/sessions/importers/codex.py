@@ -22,7 +22,6 @@ from kept.sessions.entries import (
     Thinking,
     TokenUsage,
     ToolCall,
-    ToolResult,
 )
 from kept.sessions.importers.draft import (
     Draft,
@@ -32,9 +31,10 @@ from kept.sessions.importers.draft import (
     attachment,
     key_for,
     present_fields,
+    read_blocks,
     read_time,
+    result_blocks,
     short_text,
-    unknown_block,
 )
 from kept.sessions.importers.source import Record, Source, load_json
 
@@ -190,7 +190,7 @@ class _CodexReader:
 
     def _body(self, record: Record, payload: dict[str, Any], name: str) -> Message | None:
         if name == "message":
-            content = tuple(self._block(part, record) for part in _parts(payload.get("content")))
+            content = read_blocks(_parts(payload.get("content")), self.source, record)
             first = next((block.text for block in content if isinstance(block, Text)), "")
             role = _role(payload.get("role"), first)
             model = self._model if role == "assistant" else None
@@ -202,7 +202,7 @@ class _CodexReader:
             tool = short_text(payload.get("name")) or name.removesuffix("_call")
             return Message("assistant", (ToolCall(call_id, tool, _arguments(payload)),), model=self._model)
         if name in _OUTPUTS:
-            return Message("tool", tuple(self._output(call_id, payload.get("output"), record)))
+            return Message("tool", self._output(call_id, payload.get("output"), record))
         return None
 
     def _reasoning(self, payload: dict[str, Any]) -> Message:
@@ -212,27 +212,14 @@ class _CodexReader:
         metadata = {"encryptedBytes": len(sealed)} if sealed else {}
         return Message("assistant", (Thinking(text),), model=self._model, metadata=metadata)
 
-    def _output(self, call_id: str, output: Any, record: Record) -> list[Block]:
+    def _output(self, call_id: str, output: Any, record: Record) -> tuple[Block, ...]:
         if isinstance(output, str):
             output = load_json(output.encode("utf-8", "replace")) if output.startswith('{"output"') else output
         inner = as_dict(output)
         exit_code = as_dict(inner.get("metadata")).get("exit_code")
         failed = inner.get("success") is False or exit_code not in (None, 0)
         content = next((inner[name] for name in ("output", "content", "body") if name in inner), output)
-        blocks = [self._block(part, record) for part in _parts(content)]
-        text = "\n".join(block.text for block in blocks if isinstance(block, Text))
-        return [ToolResult(call_id, text, None, failed), *(block for block in blocks if not isinstance(block, Text))]
-
-    def _block(self, block: Any, record: Record) -> Block:
-        match block:
-            case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
-                return Text(text)
-            case {"type": "input_image", **rest}:
-                return attachment("image/*", rest.get("image_url"), self.source, record)
-            case {"type": "input_file", **rest}:
-                return attachment(None, rest.get("file_data"), self.source, record, name=rest.get("filename"))
-            case _:
-                return unknown_block(block)
+        return result_blocks(call_id, None, failed, read_blocks(_parts(content), self.source, record))
 
     def _compacted(self, record: Record) -> None:
         assert self.builder is not None

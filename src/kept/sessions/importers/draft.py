@@ -7,13 +7,13 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
 from kept.errors import EntryRefused
 from kept.git_remote import find_remote, find_root
-from kept.limits import as_dict
+from kept.limits import as_dict, as_list
 from kept.sessions.entries import (
     TITLE,
     AnyEntry,
@@ -27,7 +27,10 @@ from kept.sessions.entries import (
     SessionStart,
     StateEntry,
     Text,
+    Thinking,
     TokenUsage,
+    ToolCall,
+    ToolResult,
     UnknownBlock,
     format_entry,
     format_time,
@@ -355,8 +358,49 @@ def key_for(agent_id: str, channel: str, user_id: str | None, *, chat_type: str 
 # parts of messages
 
 
-def texts(content: Any) -> tuple[Block, ...]:
-    return (Text(content),) if isinstance(content, str) else ()
+def read_blocks(content: Any, source: Source, record: Record) -> tuple[Block, ...]:
+    """Return the parts of a message. All programs name them alike."""
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(part for block in as_list(content) for part in _read_block(block, source, record))
+
+
+def _read_block(block: Any, source: Source, record: Record) -> Iterable[Block]:
+    match block:
+        case {"type": "text" | "input_text" | "output_text" | "voice_note" | "knowledge", "text": str(text)}:
+            return [Text(text)]
+        case {"text": str(text)} if "type" not in block:
+            return [Text(text)]
+        case {"type": "thinking", "thinking": str(text)}:
+            return [Thinking(text)] if text else []  # without the signature, which only the provider can read
+        case {"type": "tool_use" | "server_tool_use" | "toolCall", "name": str(name)}:
+            arguments = as_dict(block.get("arguments", block.get("input")))
+            return [ToolCall(as_text(block.get("id")) or "", name, arguments)]
+        case {"type": "tool_result"}:
+            call_id, tool = block.get("tool_use_id"), block.get("name")
+            inner = read_blocks(block.get("content"), source, record)
+            return result_blocks(call_id, tool, block.get("is_error") is True, inner)
+        case {"type": "image" | "input_image" | "document" | "input_file"}:
+            return [_read_file(block, source, record)]
+        case None | {"type": "redacted_thinking" | "token_budget" | "flag"}:
+            return []
+        case _:
+            return [unknown_block(block)]
+
+
+def result_blocks(call_id: Any, tool: Any, is_error: bool, blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Return the result of a tool with the texts of some blocks, and the other blocks."""
+    text = "\n".join(block.text for block in blocks if isinstance(block, Text))
+    others = (block for block in blocks if not isinstance(block, Text))
+    return (ToolResult(as_text(call_id) or "", text, short_text(tool), is_error), *others)
+
+
+def _read_file(block: dict[str, Any], source: Source, record: Record) -> Attachment:
+    inner = as_dict(block.get("source"))
+    fields = {**block, **inner}
+    data = next((fields[name] for name in ("data", "url", "file_id", "image_url", "file_data") if name in fields), None)
+    media = fields.get("media_type") or fields.get("mimeType") or ("image/*" if "image" in block["type"] else None)
+    return attachment(media, data, source, record, name=block.get("title") or block.get("filename"))
 
 
 def attachment(media_type: Any, data: Any, source: Source, record: Record, *, name: Any = None) -> Attachment:
@@ -379,3 +423,49 @@ def unknown_block(block: Any) -> Block:
     if isinstance(block, str):
         return Text(block)
     return UnknownBlock({"type": f"foreign/{short_text(as_dict(block).get('type')) or 'unknown'}", "block": block})
+
+
+# branches
+
+
+def order_branches(
+    parents: Mapping[str, str | None], leaf: Any, time_of: Callable[[str], Any]
+) -> tuple[list[str], str | None]:
+    """Return all messages, each after its parent, so that the branch of ``leaf`` comes last at every fork, and the
+    message that it ends with. An answer that was generated again, or an edited question, is a branch.
+
+    A session continues from its last entry, so it continues on that branch. A message whose parent is missing begins
+    a tree of its own; so does one of a loop.
+    """
+    if not isinstance(leaf, str) or leaf not in parents:
+        times = {message: read_time(time_of(message)) or _EPOCH for message in {*parents} - {*parents.values()}}
+        leaf = max((message for message in parents if message in times), key=times.__getitem__, default=None)
+    current = _path_to(parents, leaf)
+    children: dict[str, list[str]] = {message: [] for message in parents}
+    roots = []
+    for message, parent in parents.items():
+        if parent is None or parent not in parents:
+            roots.append(message)
+        else:
+            children[parent].append(message)
+    ordered: dict[str, None] = {}
+    for start in (*_current_last(roots, current), *parents):
+        waiting = [start]
+        while waiting:
+            message = waiting.pop()
+            if message not in ordered:
+                ordered[message] = None
+                waiting += reversed(_current_last(children[message], current))
+    return [*ordered], leaf
+
+
+def _path_to(parents: Mapping[str, str | None], leaf: str | None) -> set[str]:
+    path: set[str] = set()
+    while leaf is not None and leaf in parents and leaf not in path:
+        path.add(leaf)
+        leaf = parents[leaf]
+    return path
+
+
+def _current_last(messages: Iterable[str], current: set[str]) -> list[str]:
+    return sorted(messages, key=lambda message: message in current)

@@ -12,17 +12,20 @@ from kept.records import Problem, Progress
 from kept.sessions.importers import chatgpt, claude_ai, claude_code, codex, openclaw, pi
 from kept.sessions.importers.draft import Draft
 from kept.sessions.importers.draft_writer import DraftWriter, outcome_of
-from kept.sessions.importers.export_file import (
+from kept.sessions.importers.foreign_format import NOUNS, Format, are_alike, guess_folder, guess_format, guess_part
+from kept.sessions.importers.openclaw import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
+from kept.sessions.importers.report import ForeignFile, ImportReport, SessionOutcome
+from kept.sessions.importers.source import (
+    MAX_LINE_BYTES,
     ExportPart,
     ExportRefused,
     ExportSource,
+    Record,
+    Source,
+    file_size,
     find_parts,
     is_conversations_name,
 )
-from kept.sessions.importers.foreign_format import NOUNS, Format, are_alike, guess_folder, guess_format, guess_part
-from kept.sessions.importers.openclaw_sqlite import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
-from kept.sessions.importers.report import ForeignFile, ImportReport, SessionOutcome
-from kept.sessions.importers.source import MAX_LINE_BYTES, Record, Source, file_size
 from kept.sessions.store import SessionStore
 
 Reader = Callable[[Source, str], list[Draft]]

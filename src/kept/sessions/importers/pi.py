@@ -10,34 +10,28 @@ import os
 import re
 from typing import Any
 
-from kept.limits import as_dict, as_list
+from kept.limits import as_dict
 from kept.sessions.entries import (
     MODEL,
     THINKING,
     TITLE,
-    Block,
     Body,
     CompactionEntry,
     Message,
     StateEntry,
-    Text,
-    Thinking,
     TokenUsage,
-    ToolCall,
-    ToolResult,
 )
 from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
     as_count,
     as_text,
-    attachment,
     key_for,
     present_fields,
+    read_blocks,
     read_time,
+    result_blocks,
     short_text,
-    texts,
-    unknown_block,
 )
 from kept.sessions.importers.source import Record, Source
 
@@ -115,7 +109,7 @@ def _body(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> Body | 
         case "message":
             return _message(as_dict(tree.get("message")), builder.source, record)
         case "custom_message":
-            content = _content(tree.get("content"), builder.source, record)
+            content = read_blocks(tree.get("content"), builder.source, record)
             return Message("system", content, metadata=present_fields(tree, "customType", "display", "details"))
         case "branch_summary" if isinstance(tree.get("summary"), str):
             metadata = {"kind": "branch_summary", **present_fields(tree, "fromId", "details")}
@@ -148,7 +142,7 @@ def _compaction(tree: dict[str, Any], ids: dict[int, str]) -> CompactionEntry:
 
 
 def _message(message: dict[str, Any], source: Source, record: Record) -> Message | None:
-    content = _content(message.get("content"), source, record)
+    content = read_blocks(message.get("content"), source, record)
     match message.get("role"):
         case "user":
             return Message("user", content)
@@ -157,7 +151,9 @@ def _message(message: dict[str, Any], source: Source, record: Record) -> Message
             model = as_text(message.get("model"))
             return Message("assistant", content, model=model, usage=_usage(message), metadata=metadata)
         case "toolResult":
-            return _tool_result(message, content)
+            is_error = message.get("isError") is True
+            # Its details repeat the result and the arguments.
+            return Message("tool", result_blocks(message.get("toolCallId"), message.get("toolName"), is_error, content))
         case "bashExecution":
             text = f"$ {as_text(message.get('command')) or ''}\n{as_text(message.get('output')) or ''}"
             names = ("exitCode", "cancelled", "truncated", "fullOutputPath", "excludeFromContext")
@@ -165,44 +161,11 @@ def _message(message: dict[str, Any], source: Source, record: Record) -> Message
         case "custom" | "hookMessage":
             return Message("system", content, metadata=present_fields(message, "customType", "display", "details"))
         case "branchSummary" | "compactionSummary" as kind:
-            return Message("system", texts(message.get("summary")), metadata={"kind": kind})
+            return Message.of("system", as_text(message.get("summary")) or "", metadata={"kind": kind})
         case "system" | "developer":
             return Message("system", content)
         case _:
             return None
-
-
-def _tool_result(message: dict[str, Any], content: tuple[Block, ...]) -> Message:
-    text = "\n".join(block.text for block in content if isinstance(block, Text))
-    result = ToolResult(
-        as_text(message.get("toolCallId")) or "",
-        text,
-        short_text(message.get("toolName")),
-        message.get("isError") is True,
-    )
-    others = (block for block in content if not isinstance(block, Text))
-    return Message("tool", (result, *others))  # its details repeat the result and the arguments
-
-
-def _content(content: Any, source: Source, record: Record) -> tuple[Block, ...]:
-    if isinstance(content, str):
-        return (Text(content),)
-    return tuple(_block(block, source, record) for block in as_list(content))
-
-
-def _block(block: Any, source: Source, record: Record) -> Block:
-    match block:
-        case {"type": "text", "text": str(text)}:
-            return Text(text)
-        case {"type": "thinking", "thinking": str(text)}:
-            return Thinking(text)  # without the signature, which only the provider can read
-        case {"type": "toolCall", "id": str(call_id), "name": str(name)}:
-            return ToolCall(call_id, name, as_dict(block.get("arguments")))
-        case {"type": "image"}:
-            data = as_dict(block.get("source")).get("data", block.get("data"))
-            return attachment(block.get("mimeType"), data, source, record)
-        case _:
-            return unknown_block(block)
 
 
 def _usage(message: dict[str, Any]) -> TokenUsage | None:

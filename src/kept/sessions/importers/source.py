@@ -1,12 +1,23 @@
-"""A file of records of another program. It is only read. Nothing in it raises: problems are collected."""
+"""Files of another program: records line by line, or the conversations in an export of a chat service.
+
+An export is a zip file as it was downloaded, the folder it was unpacked to, or one JSON file. Nothing is unpacked to
+disk, and an archive that could not come from a service is refused before anything of it is read. Files are only read.
+Nothing in them raises: problems are collected.
+"""
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import IO, Any, BinaryIO
 
 from kept.limits import is_deep, strict_json, utf8_path
 from kept.records import Problem
@@ -167,3 +178,179 @@ def _describe_foreign(path: str) -> str:
     if load_json(whole) is not None:
         return "is not JSONL but one JSON document, of another program"
     return "is not JSONL: no line of it is a record"
+
+
+_PART_BYTES = 1 << 20
+_ZIP_START = b"PK\x03\x04"
+_EMPTY_ZIP_START = b"PK\x05\x06"
+_CONVERSATIONS = re.compile(r"(?:.*/)?conversations(?:[-_ ]?\(?\d+\)?)?\.json|(?:.*/)?conversations/[^/]+\.json")
+"""`conversations.json`, or numbered parts of it, as ChatGPT splits large exports, or a file for each conversation."""
+_MAX_RATIO = 150
+_MAX_SIZE = 20_000_000_000
+_SMALL_SIZE = 50_000_000
+"""A file that unpacks to less is harmless, whatever its ratio."""
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+"""What the library raises for a zip file that is damaged, encrypted or packed in a way that it does not know."""
+
+
+class ExportRefused(Exception):
+    """An export that is not read. The message is the reason, without the path: the caller knows that."""
+
+
+@frozen
+class ExportPart:
+    """One JSON file with conversations: in a folder, or in a zip file."""
+
+    path: str
+    member: str | None
+    """Name inside of the zip file."""
+    size: int
+    """Size in bytes, unpacked."""
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        with open_regular(self.path) as file:
+            if self.member is None:
+                yield file
+                return
+            with zipfile.ZipFile(file) as archive, archive.open(self.member) as member:
+                yield member
+
+
+def is_zip(path: str) -> bool:
+    try:
+        with open_regular(path) as file:
+            return file.read(4) in (_ZIP_START, _EMPTY_ZIP_START)
+    except OSError:
+        return False
+
+
+def is_conversations_name(path: str) -> bool:
+    return _CONVERSATIONS.fullmatch(path.replace(os.sep, "/")) is not None
+
+
+def find_parts(path: str) -> list[ExportPart]:
+    """Return the files with conversations in a zip file, or a JSON file itself. Raise ExportRefused or OSError."""
+    if not is_zip(path):
+        return [ExportPart(path, None, os.path.getsize(path))]
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+    except ZIP_ERRORS as exc:
+        raise ExportRefused(f"is a damaged zip file ({exc})") from None
+    parts = []
+    for member in members:
+        _refuse_hostile_name(member)
+        if not member.is_dir() and is_conversations_name(member.filename.replace("\\", "/")):
+            _refuse_unreadable(member)
+            parts.append(ExportPart(path, member.filename, member.file_size))
+    if sum(part.size for part in parts) > _MAX_SIZE:
+        raise ExportRefused(f"would unpack to more than {_MAX_SIZE // 10**9} GB, so it is not read")
+    return sorted(parts, key=lambda part: part.member or "")
+
+
+def _refuse_hostile_name(member: zipfile.ZipInfo) -> None:
+    """Refuse names that lead out of the archive. They are never used as paths, but no service writes such names."""
+    name = member.orig_filename.replace("\\", "/")
+    is_absolute = name.startswith("/") or name[1:2] == ":"
+    if is_absolute or ".." in name.split("/") or "\0" in name:
+        raise ExportRefused(f"has a file whose name leads out of it ({name[:60]!a}), so it is not read")
+
+
+def _refuse_unreadable(member: zipfile.ZipInfo) -> None:
+    if member.flag_bits & 0x1:
+        raise ExportRefused("has a password; unpack it and name the folder")
+    # zipfile never returns more than `file_size` bytes, so the size that the archive states can be relied on.
+    if member.file_size > _SMALL_SIZE and member.file_size > _MAX_RATIO * max(1, member.compress_size):
+        raise ExportRefused(
+            f"is packed {_MAX_RATIO} times smaller than its content, like a zip bomb, so it is not read"
+        )
+
+
+class ExportSource(Source):
+    """Conversations of one part of an export, as records. The number of a record is that of its conversation."""
+
+    def __init__(
+        self, part: ExportPart, *, max_bytes: int = MAX_LINE_BYTES, on_read: Callable[[int], None] | None = None
+    ) -> None:
+        super().__init__(part.path, max_line_bytes=max_bytes)
+        self.part = part
+        self._on_read = on_read
+
+    def records(self) -> Iterator[Record]:
+        try:
+            with self.part.open() as file:
+                elements = iter_elements(partial(self._read, file), max_chars=self.max_line_bytes)
+                for number, (tree, text) in enumerate(elements, 1):
+                    yield from self._conversations(tree, text, number)
+        except DocumentDamaged as exc:
+            self._report_part(str(exc))
+        except OSError as exc:
+            self._report_part(f"cannot be read ({exc.strerror or exc})")
+        except ZIP_ERRORS as exc:
+            self._report_part(f"is damaged ({exc})")
+
+    def _read(self, file: IO[bytes], size: int) -> bytes:
+        part = file.read(size)
+        if self._on_read is not None:
+            self._on_read(len(part))
+        return part
+
+    def _conversations(self, tree: Any, text: str, number: int) -> Iterator[Record]:
+        if not isinstance(tree, dict) or is_deep(tree, MAX_DEPTH):
+            self.damaged_lines += 1
+            self._report_part(f"conversation {number} cannot be read: it is not a JSON object, or nested too deeply")
+            return
+        inner = tree.get("conversations")
+        for conversation in inner if isinstance(inner, list) else [tree]:
+            if isinstance(conversation, dict):
+                self.records_read += 1
+                yield Record(number, conversation, fingerprint(text.encode("utf-8")))
+
+    def _report_part(self, reason: str) -> None:
+        self.is_unreadable = True
+        name = f"{utf8_path(self.part.member)}: " if self.part.member else ""
+        self.report(f"{name}{reason}")
+
+
+class DocumentDamaged(Exception):
+    """The document is not JSON, or ends too early. The message is the reason, without the path."""
+
+
+def iter_elements(read: Callable[[int], bytes], *, max_chars: int) -> Iterator[tuple[Any, str]]:
+    """Yield each element of a top-level array, or the one top-level object, with its text.
+
+    Only what is being read is in memory: while an element is not complete, twice as much is read. Raise DocumentDamaged
+    after the last element that could be read.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    text, at, size = "", 0, _PART_BYTES
+    is_array: bool | None = None
+    while raw := read(size):
+        text, at = text[at:] + decoder.decode(raw), 0
+        if is_array is None and (text := text.lstrip()):
+            if text[0] not in "[{":
+                raise DocumentDamaged("is not JSON")
+            is_array = text[0] == "["
+            at = int(is_array)
+        while (at := _skip_separators(text, at)) < len(text):
+            if is_array and text[at] == "]":
+                return
+            try:
+                tree, end = strict_json.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                size *= 2
+                break
+            yield tree, text[at:end]
+            if not is_array:
+                return
+            at, size = end, _PART_BYTES
+        if len(text) - at > max_chars:
+            raise DocumentDamaged(f"has a conversation that is damaged or of more than {max_chars:,} characters")
+    raise DocumentDamaged("is empty" if is_array is None else "ends in the middle of a conversation, or is damaged")
+
+
+def _skip_separators(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n,":
+        at += 1
+    return at
