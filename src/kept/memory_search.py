@@ -111,8 +111,8 @@ class MemorySearch:
 
     def _within_session(self, filters: Filter, reference: str) -> Filter:
         """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
+        from kept.sessions.people import get_visible
         from kept.sessions.store import SessionStore
-        from kept.sessions.visible import get_visible
 
         if not os.path.isdir(self.config.paths.sessions):
             raise SessionNotFound(f"There is no session '{reference}'.")

@@ -17,9 +17,8 @@ from kept.forgetting.history_places import iter_versions
 from kept.indexing.index_handle import IndexLimits
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
-from kept.sessions.receipt_lines import hash_lines
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Transcript
+from kept.sessions.transcript import Transcript, hash_lines
 from kept.testing import FakeEmbedder
 from kept.workspace.removal import remove_lines
 from tests.support.files import write_file

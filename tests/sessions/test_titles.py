@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.sessions.client_markup import strip_markup
+from kept.sessions.echoes import strip_markup
 from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.sessions.title import TitleParts, clip_words, next_opening

@@ -38,8 +38,7 @@ from kept.memory import Memory
 from kept.prompts import get_prompt
 from kept.remote_errors import ModelError, ModelFailed
 from kept.sessions.entries import CompactionEntry, Entry, StateEntry
-from kept.sessions.receipt_lines import hash_lines, is_receipt, ranges_of
-from kept.sessions.transcript import Transcript
+from kept.sessions.transcript import Transcript, hash_lines, is_receipt, ranges_of
 from kept.sessions.transcript_paths import cite_transcript, find_cited_path
 from kept.values import frozen
 

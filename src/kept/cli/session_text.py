@@ -13,7 +13,7 @@ from typing import Any
 
 from kept.cli.output import style
 from kept.limits import clip, one_line
-from kept.sessions.client_markup import is_hidden, strip_markup
+from kept.sessions.echoes import is_hidden, strip_markup
 from kept.sessions.entries import (
     AnyEntry,
     Attachment,

@@ -34,12 +34,11 @@ from kept.history.note_history import open_history
 from kept.records import Hit, SearchResult, parse_citation
 from kept.search.periods import to_ms
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
-from kept.sessions.people import People, find_account
+from kept.sessions.people import People, find_account, get_visible
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import locate_transcript
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import cite_transcript, is_transcript_citation
-from kept.sessions.visible import get_visible
 from kept.values import frozen
 from kept.visibility import Viewer, private_folder_of
 from kept.workspace.daily import get_daily_notes

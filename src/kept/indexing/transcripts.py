@@ -21,7 +21,7 @@ from kept.records import Problem, SourceFile
 from kept.redact import redact
 from kept.sessions.echoes import EchoState
 from kept.sessions.entries import Entry, SessionStart
-from kept.sessions.session_key import SessionKey, conversation_key
+from kept.sessions.session_key import SessionKey
 from kept.sessions.spoken import Utterance, UtteranceReader, storable_text
 from kept.sessions.transcript import (
     Damage,
@@ -171,7 +171,7 @@ class _ChunkReader:
 
     def _start(self, session_id: str, session: SessionStart) -> None:
         try:
-            key = conversation_key(session.key, session_id, session.metadata)
+            key = SessionKey.parse_full(session.key)
         except SessionKeyInvalid:
             return
         folder = session.metadata.get("cwd") if key.user_id == session_id else None

@@ -8,16 +8,14 @@ transcript, transcript_paths
                     one file: append, repair, read from either end, resume after growth, delete; its names and citation
 host_transcripts    copies of the transcripts of other machines
 spoken              what a line says, for the index and for people; reading a citation back
-title, client_markup
-                    the title of a conversation; what a person said without the markup of their client
+title               the title of a conversation
 deleted             deleted sessions, which imports leave out; restore and purge
 record              what is known of a session without reading it; the branch that continues; when it is stale
-catalogue, catalogue_rows
-                    the records of all sessions here, in SQLite
+catalogue           the records of all sessions here, in SQLite
 importers           conversations of other programs
-people, visible     whose a conversation is, and which sessions a person sees
-echoes              texts that repeat the memory, and are not indexed
+people              whose a conversation is, and which sessions a person sees
+echoes              texts that nobody said: those that repeat the memory, which are not indexed, and markup of clients
 attachments         files that came with messages
-blanking, forgotten_text, receipt_lines
-                    take text out of lines; hashes of what was forgotten; receipts of compactions
+blanking, forgotten_text
+                    take text out of lines; hashes of what was forgotten
 """

@@ -34,8 +34,7 @@ from kept.sessions.entries import (
     parse_entry,
     to_json,
 )
-from kept.sessions.receipt_lines import hash_lines, is_receipt, ranges_of
-from kept.sessions.transcript import RawLine
+from kept.sessions.transcript import RawLine, hash_lines, is_receipt, ranges_of
 
 Matches = Callable[[str], bool]
 """Returns whether a text has to go."""

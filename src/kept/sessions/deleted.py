@@ -95,7 +95,7 @@ class DeletedSessions:
         self._append({"id": session_id, "deleted": format_time(now), "first": first})
 
     def ensure_added(self, session: DeletedSession, now: dt.datetime) -> None:
-        """Add the line of a session that an earlier version, or a command that was killed, has deleted without it."""
+        """Add the line of a session that a command which was killed has deleted without it."""
         if session.id not in self._lines():
             self.add(session.id, session.first, now)
 

@@ -33,7 +33,7 @@ from kept.sessions.entries import (
     StateEntry,
     UnknownEntry,
 )
-from kept.sessions.session_key import conversation_key
+from kept.sessions.session_key import SessionKey
 from kept.sessions.title import clean_title, next_opening
 from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine
 from kept.sessions.transcript_paths import cite_transcript, host_of_file, parse_transcript_name
@@ -208,7 +208,7 @@ class RecordBuilder:
         self.compactions += start.compactions
         self.state, self.metadata = dict(start.state), dict(start.metadata)
         try:
-            key = conversation_key(start.key, entry.id, start.metadata)
+            key = SessionKey.parse_full(start.key)
         except SessionKeyInvalid:
             self.key = ""
             return

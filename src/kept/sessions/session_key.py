@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from kept.errors import SessionKeyInvalid
 
@@ -14,8 +12,6 @@ DEFAULT_CHAT_TYPE = "direct"
 UNKNOWN_USER = "unknown"
 
 _PREFIX = "agent"
-_FOLDER_CHARS = 300
-"""As much of a folder's path as earlier imports put into a key."""
 _PARTS = 6
 # A colon separates parts and '%' starts an escape. Control characters cannot be shown, half surrogates not stored.
 _ESCAPED = re.compile(r"[%:\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -47,20 +43,6 @@ class SessionKey:
     def __str__(self) -> str:
         parts = (self.agent_id, self.channel, self.account_id, self.chat_type, self.user_id)
         return ":".join((_PREFIX, *map(escape_part, parts)))
-
-
-def conversation_key(text: str, session_id: str, metadata: Mapping[str, Any]) -> SessionKey:
-    """Return the key of a session from the first line of its transcript. Raise SessionKeyInvalid if that has none.
-
-    Earlier versions gave all imported conversations of one folder the same key, which ends with the folder. Each of
-    them is a conversation of its own, so their keys end with the session's id, as those of later imports do.
-    """
-    key = SessionKey.parse_full(text)
-    if not isinstance(metadata.get("imported"), dict):
-        return key
-    folder = metadata.get("cwd")
-    shared = (UNKNOWN_USER, folder[:_FOLDER_CHARS] if isinstance(folder, str) else UNKNOWN_USER)
-    return replace(key, user_id=session_id) if key.user_id in shared and session_id else key
 
 
 def parse_key(text: str, *, agent_id: str) -> SessionKey:

@@ -21,8 +21,7 @@ from kept.host_names import is_host_name
 from kept.limits import clip, is_utf8, one_line, utf8_safe
 from kept.records import Passage
 from kept.redact import redact
-from kept.sessions.client_markup import strip_markup
-from kept.sessions.echoes import NO_ECHOES, EchoFilter, EchoState
+from kept.sessions.echoes import NO_ECHOES, EchoFilter, EchoState, strip_markup
 from kept.sessions.entries import (
     Attachment,
     Block,
@@ -35,7 +34,7 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
 )
-from kept.sessions.session_key import conversation_key
+from kept.sessions.session_key import SessionKey
 from kept.sessions.transcript import Damage, Transcript, TranscriptLine, parse_line
 from kept.sessions.transcript_paths import CITED_FOLDER, find_cited_path, is_transcript
 from kept.values import frozen
@@ -259,9 +258,9 @@ def read_key(folder: str, citation: str) -> str | None:
     if first is None or first.number != 1:
         return None
     match first.content:
-        case Entry(id=session_id, body=SessionStart() as start):
+        case Entry(body=SessionStart() as start):
             try:
-                return str(conversation_key(start.key, session_id, start.metadata))
+                return str(SessionKey.parse_full(start.key))
             except SessionKeyInvalid:
                 return None
         case _:

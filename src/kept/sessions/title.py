@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kept.limits import clip, one_line, utf8_safe
-from kept.sessions.client_markup import strip_markup
-from kept.sessions.entries import TITLE, USER_TITLE, AnyEntry, Entry, Message, SessionStart, StateEntry
+from kept.sessions.echoes import strip_markup
+from kept.sessions.entries import TITLE, USER_TITLE, Entry, Message, SessionStart, StateEntry
 from kept.values import frozen
 
 OPENING_CHARS = 60
@@ -105,11 +105,3 @@ def clip_words(text: str, max_chars: int) -> str:
         return text
     head, space, _ = text[:max_chars].rpartition(" ")
     return f"{head.rstrip(' ,;:.-')}…" if space and len(head) > max_chars // 2 else clip(text, max_chars)
-
-
-def title_of(entries: Sequence[AnyEntry]) -> str:
-    """Return the title of a conversation from its entries."""
-    parts = TitleParts()
-    for entry in entries:
-        parts = parts.after(entry)
-    return parts.text

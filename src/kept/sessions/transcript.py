@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 
 from kept.damaged_records import move_torn_end
 from kept.durable import append_durably, replace_erasing, write_atomic
@@ -467,3 +467,32 @@ def extend_hash(running_hash: str, raw: bytes) -> str:
     Unlike a plain SHA-256 of the file, its state is a short text, so it can be stored and continued at any line.
     """
     return hashlib.sha256(running_hash.encode() + raw).hexdigest()
+
+
+# receipts of compactions: which lines left the context, and the hash of these lines
+
+LineRanges = Sequence[tuple[int, int]]
+"""First and last line of each range."""
+
+
+def is_receipt(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Check the shape: anyone who appends a compaction can store anything as its receipt."""
+    if not isinstance(value, Mapping) or not {"path", "lines", "sha256", "searchable"} <= set(value):
+        return False
+    ranges = value["lines"]
+    return isinstance(ranges, list) and all(
+        isinstance(line_range, list) and [type(number) for number in line_range] == [int, int] for line_range in ranges
+    )
+
+
+def ranges_of(receipt: Mapping[str, Any]) -> LineRanges:
+    return [(first, last) for first, last in receipt["lines"]]
+
+
+def hash_lines(lines: Iterable[RawLine], ranges: LineRanges) -> str:
+    """Return the SHA-256 of some lines of a transcript, byte for byte."""
+    digest = hashlib.sha256()
+    for line in lines:
+        if any(first <= line.number <= last for first, last in ranges):
+            digest.update(line.raw)
+    return digest.hexdigest()

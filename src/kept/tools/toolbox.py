@@ -19,8 +19,8 @@ from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, SeenTail
 from kept.redact import redact
 from kept.search.date_filter import check_order, parse_when
+from kept.sessions.people import get_visible
 from kept.sessions.transcript_paths import is_transcript_citation
-from kept.sessions.visible import get_visible
 from kept.tools.record_json import (
     hit_json,
     links_json,

@@ -13,7 +13,7 @@ from typing import Any
 from kept.context.context_parts import PARTS, read_context
 from kept.limits import clip, one_line
 from kept.redact import redact
-from kept.sessions.client_markup import is_hidden, strip_markup
+from kept.sessions.echoes import is_hidden, strip_markup
 from kept.sessions.entries import (
     FLUSH,
     Attachment,
@@ -29,9 +29,8 @@ from kept.sessions.entries import (
     ToolResult,
     UnknownEntry,
 )
-from kept.sessions.receipt_lines import is_receipt
 from kept.sessions.spoken import SHOWN_SPEAKERS
-from kept.sessions.transcript import Damage, TranscriptLine
+from kept.sessions.transcript import Damage, TranscriptLine, is_receipt
 from kept.values import frozen
 from kept.web.note_html import NoteSetting, render_note
 
