@@ -134,8 +134,8 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
     from functools import partial
 
     from kept.ledger import open_model_ledger
+    from kept.llm.base import ModelFamily
     from kept.llm.claude_cli import KeptServer
-    from kept.llm.family import ModelFamily
     from kept.llm.metered import MeteredChat
     from kept.llm.registry import make_model
     from kept.server_command import child_command, child_environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from kept.context.context_parts import read_context
+from kept.context.context import read_context
 from kept.llm.base import ToolUse
 from kept.sessions.entries import Message, Text
 from kept.testing import ScriptedChat

@@ -7,7 +7,7 @@ import datetime as dt
 
 import pytest
 
-from kept.agent.fact_review import read_answer, review_pairs
+from kept.agent.fact_list import read_answer, review_pairs
 from kept.agent.flush import Fact, select_new_facts
 from kept.testing import ScriptedChat
 from kept.workspace.fact_pairs import collect_facts, find_pairs

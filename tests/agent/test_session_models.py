@@ -10,7 +10,7 @@ from kept import Memory, SessionStore
 from kept.app import open_dispatcher, open_model
 from kept.config import load_config
 from kept.config.schema import ModelChoiceSettings, ModelSettings
-from kept.llm.family import ModelFamily
+from kept.llm.base import ModelFamily
 from kept.responder.local_conversation import LocalConversation
 from kept.sessions.entries import StateEntry, Thinking
 from kept.testing import FakeEmbedder, ScriptedChat

@@ -14,8 +14,8 @@ from kept.agent.events import Inbound
 from kept.clock import SystemClock
 from kept.errors import ConfigError, WriteFailed
 from kept.remote_errors import MessageConflict
-from kept.responder.answer_run import message_status
 from kept.responder.inbox import Inbox
+from kept.responder.inbox_records import message_status
 from kept.sessions.session_key import SessionKey
 
 KEY = SessionKey("main", "telegram", "default", "direct", "7")
@@ -136,9 +136,9 @@ def test_a_damaged_line_is_put_aside_and_the_rest_counts(journal):
     "record",
     [
         {"type": "received"},
-        {"type": "begun", "turn": "t"},
-        {"type": "begun", "turn": "t", "channel": "telegram", "key": "k", "ids": ["nobody"], "session": "s"},
-        {"type": "sent", "turn": "unknown", "part": 0},
+        {"type": "begun", "run": "t"},
+        {"type": "begun", "run": "t", "channel": "telegram", "key": "k", "ids": ["nobody"], "session": "s"},
+        {"type": "sent", "run": "unknown", "part": 0},
         {"type": "strange"},
         {"type": 5},
         [],

@@ -7,8 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.responder.channel import split_reply, utf16_length
-from kept.responder.markdown_spans import StyledText, plain_text, read_spans, to_markdown
+from kept.responder.channel import StyledText, plain_text, read_spans, split_reply, to_markdown, utf16_length
 
 LINES = st.lists(
     st.one_of(

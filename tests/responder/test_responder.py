@@ -17,10 +17,10 @@ from kept.remote_errors import (
     NotSent,
     QueueFull,
 )
-from kept.responder.answer_run import message_status
 from kept.responder.channel import PullChannel, ResponderTiming
 from kept.responder.conversation_queue import EventReplay
 from kept.responder.dispatcher import Dispatcher
+from kept.responder.inbox_records import message_status
 from kept.testing import ScriptedChat, Stall
 from tests.support.responders import RecordingChannel, ResponderHarness, asked, crash, reply_to, running_responder, tell
 from tests.support.waiting import PATIENCE_S, wait_until_async

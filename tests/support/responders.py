@@ -13,10 +13,10 @@ from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import ApprovalAsked, Inbound
 from kept.llm.base import ChatRequest
-from kept.responder.answer_run import AnswerRun
 from kept.responder.channel import Channel, PullChannel, ResponderTiming, WholeReplies, approval_question
 from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
 from kept.responder.inbox import Inbox
+from kept.responder.inbox_records import AnswerRun
 from kept.responder.responder import Responder
 from kept.sessions.entries import Message
 from kept.sessions.session_key import SessionKey

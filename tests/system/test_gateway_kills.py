@@ -13,8 +13,8 @@ import pytest
 
 from kept import SessionStore
 from kept.clock import SystemClock
-from kept.responder.answer_run import message_status
 from kept.responder.inbox import Inbox
+from kept.responder.inbox_records import message_status
 from tests.support.gateway_processes import ForkedProcess, Process
 from tests.support.telegram_server import TOKEN, BotApi
 

@@ -7,8 +7,8 @@ shared by all of these.
 
 answer, tool_step                one answer of the model as it arrives; its tool calls
 approvals                        tool calls that wait for a person's decision
-material, day_notes              workspace files and memories for a turn, and its request; notes of today and yesterday
-fact_list, fact_review           facts in the answer to a flush; what to do about pairs of facts
+material                         workspace files, memories and notes of two days for a turn, and its request
+fact_list                        facts in the answer to a flush; what to do about pairs of facts
 extra_tools, mcp_tools           tools besides those of the memory: Python functions, MCP servers
 session_models                   model and thinking level of each session
 """

@@ -24,10 +24,10 @@ from kept.context.compaction_plan import (
     NothingToCompact,
     TranscriptPiece,
     plan_compaction,
+    plan_pruning,
     split_transcript,
 )
 from kept.context.fence import make_fence
-from kept.context.pruning import plan_pruning
 from kept.context.shortening import shorten
 from kept.context.view import DEFERRED, PRUNED, ConversationView, LoggedMessage
 from kept.errors import KeptError

@@ -10,8 +10,7 @@ from kept.agent.services import AgentServices, ModelLimits
 from kept.agent.session_log import SessionLog
 from kept.config.schema import ThinkingLevel
 from kept.errors import KeptError
-from kept.llm.base import ChatModel
-from kept.llm.family import DEFAULT_CHOICE, ModelFamily
+from kept.llm.base import DEFAULT_CHOICE, ChatModel, ModelFamily
 from kept.sessions.entries import MODEL, THINKING, StateEntry
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore

@@ -16,7 +16,6 @@ from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
 from kept.agent.compaction import CompactionRequest, compact, prune
-from kept.agent.day_notes import plan_day_notes
 from kept.agent.events import (
     AgentEvent,
     GroupLine,
@@ -26,14 +25,13 @@ from kept.agent.events import (
     ReplyDelta,
 )
 from kept.agent.flush import flush_and_record, flush_backlog, is_early_flush_due
-from kept.agent.material import TurnMaterial, build_turn_context, gather_material
+from kept.agent.material import TurnMaterial, build_turn_context, gather_material, plan_day_notes
 from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.session_models import SessionModels
 from kept.agent.tool_step import LAST_STEP, ToolStep
 from kept.clock import Backoff
-from kept.context.context import Context
-from kept.context.context_parts import CONTEXT, read_context
+from kept.context.context import CONTEXT, Context, read_context
 from kept.context.view import ANSWERS, ConversationView
 from kept.errors import KeptError
 from kept.limits import estimate_tokens

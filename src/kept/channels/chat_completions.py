@@ -43,7 +43,7 @@ from kept.config import HttpSettings
 from kept.error_statuses import status_of
 from kept.errors import KeptError
 from kept.remote_errors import MessageRefused, ModelUnknown
-from kept.responder.answer_run import AcceptedMessage, AnswerRun, message_status
+from kept.responder.inbox_records import AcceptedMessage, AnswerRun, message_status
 from kept.sessions.people import THREAD, thread_id
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.sessions.store import SessionStore

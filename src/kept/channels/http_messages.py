@@ -28,7 +28,7 @@ from kept.grants import Grant
 from kept.limits import utf8_safe
 from kept.net.serving import GRANT, TOKEN_USER
 from kept.remote_errors import MessageNotFound, MessageRefused
-from kept.responder.answer_run import AcceptedMessage, AnswerRun, message_status
+from kept.responder.inbox_records import AcceptedMessage, AnswerRun, message_status
 from kept.sessions.people import GROUP, Account, account_of, private_chat
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey, parse_key
 from kept.values import frozen

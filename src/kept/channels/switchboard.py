@@ -13,7 +13,7 @@ from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
 from kept.config.gateway_settings import RouteSettings
 from kept.errors import AgentNotFound
 from kept.remote_errors import MessageNotFound
-from kept.responder.answer_run import AcceptedMessage, AnswerRun, check_same
+from kept.responder.inbox_records import AcceptedMessage, AnswerRun, check_same
 from kept.responder.responder import Responder
 from kept.sessions.people import account_of
 from kept.sessions.session_key import SessionKey, parse_key

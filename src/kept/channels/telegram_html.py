@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kept.responder.markdown_spans import Style, StyledText, iter_spans, parser
+from kept.responder.channel import Style, StyledText, iter_spans, parser
 from kept.values import frozen
 
 if TYPE_CHECKING:

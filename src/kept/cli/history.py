@@ -47,7 +47,7 @@ def command(
         diffs = [memory.history.diff(change) for change in changes] if shows_diffs else None
         lines = [] if shows_diffs or as_json else change_lines(memory.history, changes)
     if as_json:
-        from kept.tools.change_json import change_json
+        from kept.tools.record_json import change_json
 
         shapes = [change_json(change, diff=diffs[at] if diffs else None) for at, change in enumerate(changes)]
         print_json({"changes": shapes, "complete": total is not None})

@@ -57,7 +57,7 @@ def list_waiting(options: Globals, session: str | None = None, diff: bool = Fals
     with options.memory() as memory:
         waiting = memory.review.list(session=session)
         if as_json:
-            from kept.tools.review_json import review_item_json
+            from kept.tools.record_json import review_item_json
 
             shapes = [review_item_json(item, memory.review.preview(item)) for item in waiting.items]
             print_json({"waiting": shapes, "degraded": list(waiting.degraded)})
@@ -148,7 +148,7 @@ def _decide(
 def _report(decided: tuple[list[ReviewResult], list[tuple[str, KeptError]]], *, as_json: bool) -> None:
     results, conflicts = decided
     if as_json:
-        from kept.tools.review_json import review_result_json
+        from kept.tools.record_json import review_result_json
 
         shapes = [{"id": item_id, "reason": exc.message} for item_id, exc in conflicts]
         print_json({"decided": [review_result_json(result) for result in results], "conflicts": shapes})

@@ -81,7 +81,7 @@ def _find(loaded: LoadedConfig, memory: Memory, *, words: bool) -> tuple[list[Pr
 def _ask_model(loaded: LoadedConfig, pairs: Sequence[FactPair], now: dt.datetime) -> tuple[list[Proposal], str]:
     import asyncio
 
-    from kept.agent.fact_review import review_pairs
+    from kept.agent.fact_list import review_pairs
     from kept.app import open_model
 
     async def run() -> tuple[list[Proposal], str]:

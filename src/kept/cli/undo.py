@@ -51,7 +51,7 @@ def command(
         is_final = dry_run or not plan.changes
         result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
     if as_json:
-        from kept.tools.change_json import undo_json
+        from kept.tools.record_json import undo_json
 
         print_json(undo_json(result, dry_run=dry_run))
         return

@@ -105,8 +105,7 @@ def _lines_text(lines: tuple[int, ...]) -> str:
 
 
 def _origin_json(origin: PassageOrigin) -> dict[str, Any]:
-    from kept.tools.change_json import change_json
-    from kept.tools.record_json import passage_json
+    from kept.tools.record_json import change_json, passage_json
 
     return {
         "passage": passage_json(origin.passage),
@@ -128,7 +127,7 @@ def _session_json(session: OriginSession) -> dict[str, Any]:
 
 
 def _use_json(use: SessionUse) -> dict[str, Any]:
-    from kept.tools.change_json import change_json
+    from kept.tools.record_json import change_json
 
     return {
         "session": _session_json(use.session),

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from kept.context.compaction_plan import MIN_CUT_TOKENS, cut_remark
 from kept.context.fence import Fence, clean_line
-from kept.context.pruning import MIN_CUT_TOKENS, cut_remark
 from kept.context.shortening import shorten
 from kept.context.view import GROUP, LoggedMessage
 from kept.limits import estimate_tokens

@@ -10,9 +10,9 @@ from dataclasses import replace
 from kept.agent.events import AgentEvent, GroupLine, ReplyDelta
 from kept.config import ResponderSettings
 from kept.remote_errors import ConversationFull, QueueFull
-from kept.responder.answer_run import AcceptedMessage, AnswerRun
 from kept.responder.channel import Channel
 from kept.responder.dispatcher import Command, find_command
+from kept.responder.inbox_records import AcceptedMessage, AnswerRun
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
 

@@ -23,15 +23,17 @@ from kept.damaged_records import Fault, move_torn_end, set_aside
 from kept.durable import append_durably, replace_erasing, write_atomic
 from kept.errors import ConfigError, WorkspaceError, WriteFailed
 from kept.limits import is_time
-from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_same
 from kept.responder.inbox_records import (
-    RUN_ID,
+    AcceptedMessage,
+    AnswerRun,
+    Name,
     Record,
     RecordValidator,
     advance,
     begun_record,
     blank_message,
     blank_run,
+    check_same,
     parse_record,
     read_message,
     read_run,
@@ -191,7 +193,7 @@ class Inbox:
             return count
 
     def _change(self, run: AnswerRun, record: Record) -> AnswerRun:
-        record = {**record, RUN_ID: run.id}
+        record = {**record, "run": run.id}
         with self._lock:
             changed = advance(self._runs[run.id], record)
             self._commit(record)
@@ -214,7 +216,7 @@ class Inbox:
             name = (record["channel"], record["id"])
             self._messages[name] = with_text(self._messages[name], record["text"])
             return
-        run_id = record[RUN_ID]
+        run_id = record["run"]
         if run_id not in self._runs:
             run = self._runs[run_id] = read_run(record)
             self._run_ids.update(((run.channel, message_id), run.id) for message_id in run.message_ids)

@@ -17,19 +17,96 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from kept.agent.events import Inbound
 from kept.errors import SessionKeyInvalid
 from kept.limits import MAX_TOKENS, is_count, is_deep, is_time, strict_json
-from kept.responder.answer_run import AcceptedMessage, AnswerRun
+from kept.remote_errors import MessageConflict
 from kept.sessions.blanking import blank_tree
 from kept.sessions.session_key import parse_key
+from kept.values import frozen
+
+Name = tuple[str, str]
+"""Channel of a message, and its id there."""
+
+
+@frozen
+class AcceptedMessage:
+    """Message that was accepted. Its channel and id identify it."""
+
+    channel: str
+    id: str
+    key: str
+    """Full session key of its conversation."""
+    inbound: Inbound
+    accepted_at: dt.datetime
+
+
+@frozen
+class AnswerRun:
+    """Messages that are answered together, and the progress of their answer."""
+
+    id: str
+    channel: str
+    key: str
+    message_ids: tuple[str, ...]
+    session_id: str
+    """Chosen when the run began, so that it stays the same after a crash."""
+    attempts: int = 1
+    parts: tuple[str, ...] | None = None
+    """Reply. Empty if there is nothing to send, None until there is a reply."""
+    push: bool = False
+    """True if the parts have to be sent; otherwise they are fetched."""
+    entry_id: str | None = None
+    error: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Notices, tools and tokens of the answer, for clients."""
+    cancelled: bool = False
+    sending: bool = False
+    """True if the first part that is not settled is being sent."""
+    settled: int = 0
+    """Number of parts that were sent or given up."""
+    unconfirmed_parts: tuple[tuple[int, str], ...] = ()
+    """Parts that were given up and may not have arrived, with the reason."""
+    preview: Mapping[str, Any] | None = None
+    """Message that shows the reply as it is written, as the channel describes it."""
+
+    @property
+    def edits_next(self) -> bool:
+        """True if the next part replaces the text of the preview."""
+        return self.preview is not None and self.settled == 0
+
+    @property
+    def finished(self) -> bool:
+        return self.cancelled or (self.parts is not None and (not self.push or self.settled >= len(self.parts)))
+
+    @property
+    def reply(self) -> str | None:
+        return "\n\n".join(self.parts) if self.parts else None
+
+
+def message_status(run: AnswerRun | None) -> str:
+    """Return the status of a message, given its run if it has one."""
+    if run is None:
+        return "waiting"
+    if run.cancelled:
+        return "cancelled"
+    if run.parts is None:
+        return "answering"
+    return "failed" if run.error else "answered"
+
+
+def check_same(message: AcceptedMessage, key: str, text: str) -> AcceptedMessage:
+    """Return the message if it has this key and text. Raise MessageConflict otherwise."""
+    is_same = message.inbound.text in (text, "")  # a text that was forgotten is empty
+    if message.key != key or not is_same:
+        raise MessageConflict(f"Another message has the id '{message.id}' already.")
+    return message
+
 
 Record = dict[str, Any]
-RUN_ID = "turn"
-"""Key of the id of an answer run in a record: the word that files have for it."""
 
 MAX_PARTS = 100_000
 """Upper limit of the parts of a reply. A larger number is damage."""
@@ -61,7 +138,7 @@ def read_message(record: Record) -> AcceptedMessage:
 def begun_record(run: AnswerRun) -> Record:
     return {
         "type": "begun",
-        RUN_ID: run.id,
+        "run": run.id,
         "channel": run.channel,
         "key": run.key,
         "ids": list(run.message_ids),
@@ -71,7 +148,7 @@ def begun_record(run: AnswerRun) -> Record:
 
 def read_run(record: Record) -> AnswerRun:
     ids, attempts = tuple(record["ids"]), record.get("attempts", 1)
-    return AnswerRun(record[RUN_ID], record["channel"], record["key"], ids, record["session"], attempts)
+    return AnswerRun(record["run"], record["channel"], record["key"], ids, record["session"], attempts)
 
 
 def advance(run: AnswerRun, record: Record) -> AnswerRun:
@@ -122,7 +199,7 @@ def run_records(run: AnswerRun) -> list[Record]:
         records.append({"type": "sent", "part": run.settled - 1})
     if run.sending:
         records.append({"type": "sending", "part": run.settled})
-    return [{**record, RUN_ID: run.id} for record in records]
+    return [{**record, "run": run.id} for record in records]
 
 
 def with_text(message: AcceptedMessage, text: str) -> AcceptedMessage:
@@ -217,7 +294,7 @@ def _is_key(value: Any) -> bool:
         return False
 
 
-_PART: Mapping[str, IsValid] = {RUN_ID: _is_name, "part": _is_part}
+_PART: Mapping[str, IsValid] = {"run": _is_name, "part": _is_part}
 _FIELDS: Mapping[str, Mapping[str, IsValid]] = {
     "inbox": {"version": is_count},
     "received": {
@@ -231,23 +308,23 @@ _FIELDS: Mapping[str, Mapping[str, IsValid]] = {
         "metadata": _is_object,
     },
     "edited": {"channel": _is_name, "id": _is_name, "text": _is_text},
-    "begun": {RUN_ID: _is_name, "channel": _is_name, "key": _is_key, "ids": _are_ids, "session": _is_text},
+    "begun": {"run": _is_name, "channel": _is_name, "key": _is_key, "ids": _are_ids, "session": _is_text},
     "answered": {
-        RUN_ID: _is_name,
+        "run": _is_name,
         "parts": _are_texts,
         "push": _is_bool,
         "entry": _is_text_or_none,
         "error": _is_text_or_none,
     },
-    "preview": {RUN_ID: _is_name, "message": _is_object},
+    "preview": {"run": _is_name, "message": _is_object},
     "unpreviewed": _PART,
     "sending": _PART,
     "unsent": _PART,
     "sent": _PART,
     "unsure": _PART,
-    "cancelled": {RUN_ID: _is_name},
+    "cancelled": {"run": _is_name},
 }
-_BEGUN_AGAIN: Mapping[str, IsValid] = {RUN_ID: _is_name, "attempts": _is_attempts}
+_BEGUN_AGAIN: Mapping[str, IsValid] = {"run": _is_name, "attempts": _is_attempts}
 _OPTIONAL: Mapping[str, IsValid] = {
     "attempts": _is_attempts,
     "reason": _is_text,
@@ -281,7 +358,7 @@ class RecordValidator:
 
     def _fields_of(self, record: Record) -> Mapping[str, IsValid] | None:
         kind = record["type"]
-        if kind == "begun" and isinstance(record.get(RUN_ID), str) and record[RUN_ID] in self._parts:
+        if kind == "begun" and isinstance(record.get("run"), str) and record["run"] in self._parts:
             return _BEGUN_AGAIN
         return _FIELDS.get(kind)
 
@@ -301,15 +378,15 @@ class RecordValidator:
             case "edited":
                 is_known = (record["channel"], record["id"]) in self._keys
                 return None if is_known else "the message that it is about is not there"
-            case "begun" if record[RUN_ID] not in self._parts:
+            case "begun" if record["run"] not in self._parts:
                 if any(self._keys.get((record["channel"], name)) != record["key"] for name in record["ids"]):
                     return "a message that it is about is not there"
-                self._parts[record[RUN_ID]] = 0
+                self._parts[record["run"]] = 0
                 return None
         return self._find_wrong_run(record)
 
     def _find_wrong_run(self, record: Record) -> str | None:
-        run_id = record[RUN_ID]
+        run_id = record["run"]
         if run_id not in self._parts:
             return "the answer that it is about is not there"
         if record["type"] == "answered":

@@ -22,12 +22,12 @@ from kept.clock import Backoff
 from kept.config import ResponderSettings
 from kept.errors import KeptError
 from kept.remote_errors import MessageConflict, MessageNotFound
-from kept.responder.answer_run import AcceptedMessage, AnswerRun, Name, check_same
 from kept.responder.answer_runner import AnswerJob, AnswerRunner, InboxWriter
 from kept.responder.channel import Channel, ResponderTiming, channel_name, deliver
 from kept.responder.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, GroupHistory, QueueLimits
 from kept.responder.dispatcher import APPROVAL, CommandCall, Dispatcher, find_command
 from kept.responder.inbox import Inbox
+from kept.responder.inbox_records import AcceptedMessage, AnswerRun, Name, check_same
 from kept.sessions.session_key import SessionKey, parse_key
 
 log = logging.getLogger(__name__)

@@ -1,14 +1,11 @@
 """The memory as tools for a model, independent of the transport.
 
 tool_definitions   the tools: names, descriptions, arguments; checking a call
-tool_outputs       schemas of their results, written with `tool_schema`
-toolbox            running a call on the memory and the conversations
-record_json        results as data for a program
+tool_outputs       schemas of their results
+toolbox            running a call on the memory and the conversations; the tools as Python functions
+record_json        results, and changes of notes, as data for a program
 tool_text          results as text for a model, and how they cite a passage
-functions          the tools as Python functions
 forget_tool        memory_forget, the only tool that removes something
-change_json, review_json
-                   changes of notes, and those that wait for review, as data
 
 >>> toolbox = Toolbox(memory, sessions)
 >>> outcome = toolbox.run("memory_search", {"query": "which port is staging on?"})
@@ -23,9 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kept.tools.functions import plain_functions
     from kept.tools.tool_definitions import TOOLS, Tool, definitions, get_tool
-    from kept.tools.toolbox import Toolbox, ToolOutcome
+    from kept.tools.toolbox import Toolbox, ToolOutcome, plain_functions
 
 __all__ = ["TOOLS", "Tool", "ToolOutcome", "Toolbox", "definitions", "get_tool", "plain_functions"]
 
@@ -34,7 +30,7 @@ _HOMES = {
     "Tool": "kept.tools.tool_definitions",
     "definitions": "kept.tools.tool_definitions",
     "get_tool": "kept.tools.tool_definitions",
-    "plain_functions": "kept.tools.functions",
+    "plain_functions": "kept.tools.toolbox",
     "ToolOutcome": "kept.tools.toolbox",
     "Toolbox": "kept.tools.toolbox",
 }

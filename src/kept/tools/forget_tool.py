@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kept.errors import ForgetTooMuch, KeptError
 from kept.limits import clip, one_line, utf8_safe
 from kept.tools.tool_definitions import Tool, check_arguments
-from kept.tools.tool_schema import closed, many, or_null, text, whole
+from kept.tools.tool_outputs import closed, many, or_null, text, whole
 from kept.tools.tool_text import quote
 from kept.tools.toolbox import Toolbox, ToolOutcome, error_outcome
 

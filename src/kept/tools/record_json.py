@@ -10,8 +10,14 @@ from kept.records import Hit, Passage, SearchResult, Written
 from kept.redact import redact
 
 if TYPE_CHECKING:
+    from kept.history.note_change import NoteChange
+    from kept.history.undo import UndoResult
     from kept.listings import BrokenLinks, Listing, NoteLink, NoteLinks, TagList
     from kept.reports import Status
+    from kept.review.review_item import ReviewItem
+    from kept.review.review_queue import ReviewPreview, ReviewResult
+    from kept.workspace.change_recorder import Author
+
 
 _NOT_IN_EVERY_HIT = frozenset(
     "heading parts sessionKey channel title listed project alsoIn newerThan otherWords further validity".split()
@@ -169,3 +175,74 @@ def to_json(value: Any) -> Any:
     if isinstance(value, dt.datetime):
         return value.isoformat(timespec="seconds")
     return round(value, 6) if isinstance(value, float) else value
+
+
+# changes of notes, and those that wait for review
+
+
+def change_json(change: NoteChange, *, diff: str | None = None) -> dict[str, Any]:
+    shape: dict[str, Any] = {
+        "id": change.id,
+        "time": change.time,
+        "path": change.path,
+        "was": change.was,
+        "kind": change.kind,
+        "by": author_json(change.by),
+        "why": change.why,
+        "before": change.before,
+        "after": change.after,
+        "undoes": list(change.undoes),
+        "undone": change.is_undone,
+        "forgotten": change.forgotten,
+        "machine": change.machine,
+    }
+    return shape if diff is None else {**shape, "diff": diff}
+
+
+def author_json(by: Author) -> dict[str, str | None]:
+    return {
+        "agent": by.agent,
+        "session": by.session,
+        "tool": by.tool,
+        "person": by.person,
+        "client": by.client,
+    }
+
+
+def undo_json(result: UndoResult, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "undone": [change_json(change) for change in result.changes],
+        "paths": [step.path for step in result.steps],
+        "changes": [change_json(change) for change in result.recorded],
+        "dryRun": dry_run,
+        "degraded": list(result.degraded),
+    }
+
+
+def review_item_json(item: ReviewItem, preview: ReviewPreview | None = None) -> dict[str, Any]:
+    """Return an item. With ``preview``, the diff and whether the item is in conflict with its note."""
+    addition = item.addition
+    shape: dict[str, Any] = {
+        "id": item.id,
+        "state": item.state,
+        "time": item.time,
+        "path": item.path,
+        "by": author_json(item.by),
+        "why": item.why,
+        "text": addition.text if addition else None,
+        "replaces": addition.replaces if addition else None,
+        "changes": list(item.changes),
+    }
+    if preview is None:
+        return shape
+    return {**shape, "diff": preview.diff, "notice": preview.notice, "conflict": preview.is_conflict}
+
+
+def review_result_json(result: ReviewResult) -> dict[str, Any]:
+    return {
+        "id": result.item.id,
+        "action": result.action,
+        "path": result.item.path,
+        "changes": [change_json(change) for change in result.changes],
+        "degraded": list(result.degraded),
+    }

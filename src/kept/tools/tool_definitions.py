@@ -19,8 +19,12 @@ from kept.tools.tool_outputs import (
     SESSIONS_OUTPUT,
     STATUS_OUTPUT,
     WRITE_OUTPUT,
+    Schema,
+    closed,
+    number,
+    text,
+    whole,
 )
-from kept.tools.tool_schema import Schema, closed, number, text, whole
 from kept.values import frozen
 
 MAX_QUERY_CHARS = 4_000

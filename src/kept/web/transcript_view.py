@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kept.context.context_parts import PARTS, read_context
+from kept.context.context import PARTS, read_context
 from kept.limits import clip, one_line
 from kept.redact import redact
 from kept.sessions.echoes import is_hidden, strip_markup

@@ -15,8 +15,8 @@ from kept.agent.events import Inbound
 from kept.channels.gateway import Gateway, only_gateway
 from kept.clock import SystemClock
 from kept.errors import ConfigError
-from kept.responder.answer_run import message_status
 from kept.responder.inbox import Inbox
+from kept.responder.inbox_records import message_status
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.damaged_commands import Commands
