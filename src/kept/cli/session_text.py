@@ -13,7 +13,7 @@ from typing import Any
 
 from kept.cli.output import style
 from kept.limits import clip, one_line
-from kept.sessions.echoes import is_hidden, strip_markup
+from kept.sessions.echoes import is_hidden, iter_blocks
 from kept.sessions.entries import (
     AnyEntry,
     Attachment,
@@ -98,27 +98,24 @@ def _show_message(message: Message, when: dt.datetime, *, everything: bool) -> I
 
 
 def _talk_blocks(message: Message) -> Sequence[Block]:
-    """Return the blocks of a message that are worth reading, without the client's markup."""
-    if is_hidden(message):
-        return ()
-    blocks: list[Block] = []
-    for block in message.content:
-        match block:
-            case Text(text):
-                text = (text if message.role == "assistant" else strip_markup(text)).strip("\n")
-                if text.strip():
-                    blocks.append(Text(text))
-            case ToolResult(is_error=True) | ToolCall():
-                blocks.append(block)
-            case Attachment() if message.role != "tool":
-                blocks.append(block)
-    return blocks
+    """Return the blocks of a message that are worth reading."""
+    return [] if is_hidden(message) else [block for block in iter_blocks(message) if _is_talk_block(block, message)]
+
+
+def _is_talk_block(block: Block, message: Message) -> bool:
+    match block:
+        case Text() | ToolCall() | ToolResult(is_error=True):
+            return True
+        case Attachment():
+            return message.role != "tool"
+        case _:
+            return False
 
 
 def _show_block(block: Block) -> str:
     match block:
         case Text(text):
-            return text
+            return text.strip("\n")
         case Thinking(text):
             return f"(thinking) {_shorten(text)}"
         case ToolCall(name=name, arguments=arguments):
@@ -190,7 +187,7 @@ def markdown_text(entry: AnyEntry) -> str:
     """Return an entry as Markdown, with the tool results. Empty for a message without content."""
     match entry:
         case Entry(body=Message() as message, timestamp=when):
-            text = "\n\n".join(filter(None, (_markdown_block(block, message) for block in message.content)))
+            text = "\n\n".join(filter(None, map(_markdown_block, iter_blocks(message))))
             return f"## {_speaker(message)}, {time_text(when)}\n\n{text}" if text else ""
         case Entry(body=CompactionEntry(summary=summary), timestamp=when):
             quoted = "\n".join(f"> {line}".rstrip() for line in summary.splitlines())
@@ -201,11 +198,9 @@ def markdown_text(entry: AnyEntry) -> str:
             return f"*({kind})*"
 
 
-def _markdown_block(block: Block, message: Message) -> str:
+def _markdown_block(block: Block) -> str:
     match block:
-        case Text(text):
-            return strip_markup(text).strip("\n") if message.role == "user" else text
-        case Thinking("") | ToolResult(text=""):
+        case ToolResult(text=""):
             return ""
         case ToolCall(name=name, arguments=arguments):
             return f"`{name}`\n\n{_fenced(json.dumps(arguments, ensure_ascii=False, indent=2), 'json')}"

@@ -18,10 +18,11 @@ Markup of a client is in a user's messages: reminders, commands and their output
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from kept.sessions.entries import HEARTBEAT, Block, Message, Text, ToolCall, ToolResult
+from kept.sessions.entries import HEARTBEAT, Block, Message, Text, Thinking, ToolCall, ToolResult
 from kept.values import frozen
 
 RECALLED = "recalled"
@@ -267,6 +268,15 @@ _HIDDEN = "isMeta"
 def is_hidden(message: Message) -> bool:
     """Return whether a client wrote a message for the model and does not show it to the person."""
     return message.role == "system" and bool(message.metadata.get(_HIDDEN))
+
+
+def iter_blocks(message: Message) -> Iterator[Block]:
+    """Yield the blocks of a message as people read them: without the client's markup, and without empty texts."""
+    for block in message.content:
+        if isinstance(block, Text) and message.role != "assistant":
+            block = Text(strip_markup(block.text))
+        if not isinstance(block, Text | Thinking) or block.text.strip():
+            yield block
 
 
 def strip_markup(text: str) -> str:

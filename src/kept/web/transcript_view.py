@@ -13,7 +13,7 @@ from typing import Any
 from kept.context.context import PARTS, read_context
 from kept.limits import clip, one_line
 from kept.redact import redact
-from kept.sessions.echoes import is_hidden, strip_markup
+from kept.sessions.echoes import is_hidden, iter_blocks
 from kept.sessions.entries import (
     FLUSH,
     Attachment,
@@ -113,7 +113,7 @@ def _view_message(
     if is_hidden(message):
         return None
     blocks = tuple(
-        view for block in message.content if (view := _view_block(block, message.role, results, calls)) is not None
+        view for block in iter_blocks(message) if (view := _view_block(block, message.role, results, calls)) is not None
     )
     if not blocks:
         return None
@@ -125,13 +125,11 @@ def _view_message(
 def _view_block(block: Any, role: str, results: Mapping[str, ToolResult], calls: set[str]) -> TalkBlock | None:
     match block:
         case Text(text) if role == "assistant":
-            html = render_note(redact(text, limit=MOST_CHARS), _PLAIN).html
-            return TalkBlock("html", html) if text.strip() else None
+            return TalkBlock("html", render_note(redact(text, limit=MOST_CHARS), _PLAIN).html)
         case Text(text):
-            text = redact(strip_markup(text), limit=MOST_CHARS).strip("\n")
-            return TalkBlock("text", text) if text.strip() else None
+            return TalkBlock("text", redact(text, limit=MOST_CHARS).strip("\n"))
         case Thinking(text):
-            return TalkBlock("thinking", redact(text, limit=MOST_CHARS), _short(text)) if text.strip() else None
+            return TalkBlock("thinking", redact(text, limit=MOST_CHARS), _short(text))
         case ToolCall():
             return _view_call(block, results.get(block.id))
         case ToolResult(call_id=call_id):
