@@ -1,7 +1,4 @@
-"""Ranking in memory against SQLite's own: the same rows, counts and ties, whatever happens to the index.
-
-PostgreSQL ranks in memory only, so this is about SQLite.
-"""
+"""Ranking in memory against SQLite's own: the same rows, counts and ties, whatever happens to the index."""
 
 from __future__ import annotations
 

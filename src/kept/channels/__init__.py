@@ -6,6 +6,6 @@ server: ``http_messages`` has Kept's own format, ``chat_completions`` OpenAI's (
 the library, ``telegram_html`` renders replies, ``telegram_media`` finds files, ``telegram_approvals`` asks with
 buttons.) Each sorts what it receives (``telegram_messages``, ``discord_messages``), names what is not text
 (``media``), and hands it on through a ``chat_intake`` to the responder, where it waits for its turn in a
-``conversation_queue``. In a team, a ``service_lease`` says which gateway serves a chat service. ``terminal`` is the
-conversation of `kept chat`, which needs no responder. Each is imported when it is used.
+``conversation_queue``. ``terminal`` is the conversation of `kept chat`, which needs no responder. Each is
+imported when it is used.
 """

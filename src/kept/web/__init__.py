@@ -5,12 +5,10 @@
 takes a `Visit` and returns a response; it runs in a thread and calls the same services as the command line. Only
 `kept web` imports this package.
 
-web_access, sign_in, team_sign_in
-                           who may use the pages: one-time links, cookies, tokens; what machines of a team share of that
+web_access, sign_in        who may use the pages: one-time links, cookies, tokens
 visit, page_templates, page_links, static_files
                            one request; templates; addresses; style sheet and scripts
-web_chat, inbox_chat, running_answer
-                           the chat: in this process, or over the inbox of a team; an answer as it is written
+web_chat, running_answer   the chat; an answer as it is written
 live_events                telling pages that something has changed
 note_html, note_graph, transcript_view, diff_view, workspace_files
                            notes, their neighbours, conversations, changes and files, as pages show them
