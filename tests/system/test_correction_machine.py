@@ -242,7 +242,7 @@ class Correction(NoteMachine):
             return
         if another:  # another process, while this one has the memory open
             with self.open() as other:
-                receipt = other.forget(plan)
+                receipt = other.forgetting.apply(plan)
         else:
             receipt = self.memory.forgetting.apply(plan)
         assert receipt.is_finished
