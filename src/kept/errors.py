@@ -46,8 +46,7 @@
     │   └── GitSyncFailed       git or the remote failed; what was written here stays and is sent later
     ├── ArchiveError            an archive of `kept export`
     │   ├── ArchiveRefused      not such an archive, or one that was made to do harm
-    │   ├── ArchiveDamaged      truncated, or with a checksum that does not match
-    │   └── ArchiveIncomplete   an archive that it builds on is missing
+    │   └── ArchiveDamaged      truncated, or with a checksum that does not match
     └── SessionError
         ├── SessionNotFound
         ├── SessionAmbiguous    an id prefix that matches more than one session
@@ -312,11 +311,6 @@ class ArchiveRefused(ArchiveError):
 class ArchiveDamaged(ArchiveError):
     code = "archive_damaged"
     default_hint = "Nothing was changed. Use another copy of the archive."
-
-
-class ArchiveIncomplete(ArchiveError):
-    code = "archive_incomplete"
-    default_hint = "Nothing was changed. Put it beside this one, or name it with --base."
 
 
 class SessionError(KeptError):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from kept.archive.examination import examine_archive
-from kept.archive.unpacking import restore_archive
-from kept.errors import ArchiveDamaged, ArchiveError, ArchiveIncomplete, ArchiveRefused
-from tests.support.archives import craft, file_record, header, plain, special
+from kept.archive.archive_file import check_archive
+from kept.archive.restore import restore_archive
+from kept.errors import ArchiveDamaged, ArchiveError, ArchiveRefused
+from tests.support.archives import craft, file_record, manifest, plain, special
 from tests.support.files import tree_of, write_file
 
 NAMES = [
@@ -85,9 +84,10 @@ def test_links_devices_pipes_and_folders_are_refused(refused, tmp_path, kind):
 
 def test_a_name_that_is_there_twice_is_refused(refused, tmp_path):
     first, second = plain("notes/main/a.md", b"one"), plain("notes/main/a.md", b"two")
-    one = [file_record("notes/main/a.md", b"one")]
-    assert "twice" in refused(craft(tmp_path / "bad.tar", first, second, records=one)).message
-    assert "twice" in refused(craft(tmp_path / "bad2.tar", first, records=one * 2)).message
+    assert "twice" in refused(craft(tmp_path / "bad.tar", first, second)).message
+    record = '"notes/main/a.md": [3, "00", 0]'
+    listed = manifest({}).replace(b'"files": {}', f'"files": {{{record}, {record}}}'.encode())
+    assert "damaged" in refused(craft(tmp_path / "bad2.tar", first, listed=listed)).message
 
 
 def test_a_file_that_is_also_a_folder_is_refused(refused, tmp_path):
@@ -96,99 +96,86 @@ def test_a_file_that_is_also_a_folder_is_refused(refused, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("records", "reason"),
+    ("files", "reason"),
     [
-        ([file_record("notes/main/a.md", b"other")], "does not match its checksum"),
-        ([file_record("notes/main/a.md", b"text", size=5)], "does not match its checksum"),
-        ([], "is not in the manifest"),
-        ([file_record("notes/main/a.md", b"text"), file_record("notes/main/b.md", b"")], "is missing"),
-        ([file_record("notes/main/a.md", b"text", stored=False)], "says that it is not"),
-        ([file_record("notes/main/a.md", b"text", size=-1)], "manifest is damaged"),
-        ([file_record("notes/main/a.md", b"text", mtimeNs=1 << 80)], "manifest is damaged"),
-        ([file_record("notes/main/a.md", b"text", sha256="zz")], "manifest is damaged"),
-        ([file_record("notes/main/a.md", b"text", stored=1)], "manifest is damaged"),
-        ([{"path": "notes/main/a.md"}], "manifest is damaged"),
+        ({"notes/main/a.md": file_record(b"other")}, "does not match its checksum"),
+        ({"notes/main/a.md": [5, *file_record(b"text")[1:]]}, "does not match its checksum"),
+        ({}, "is not in the manifest"),
+        ({"notes/main/a.md": file_record(b"text"), "notes/main/b.md": file_record(b"")}, "is missing"),
+        ({"notes/main/a.md": [-1, *file_record(b"text")[1:]]}, "manifest is damaged"),
+        ({"notes/main/a.md": [*file_record(b"text")[:2], 1 << 80]}, "manifest is damaged"),
+        ({"notes/main/a.md": [4, "zz", 0]}, "manifest is damaged"),
+        ({"notes/main/a.md": [4, None, 0]}, "manifest is damaged"),
+        ({"notes/main/a.md": []}, "manifest is damaged"),
+        (["notes/main/a.md"], "manifest is damaged"),
     ],
 )
-def test_a_manifest_that_does_not_agree_is_refused(refused, tmp_path, records, reason):
-    error = refused(craft(tmp_path / "bad.tar", plain("notes/main/a.md", b"text"), records=records))
+def test_a_manifest_that_does_not_agree_is_refused(refused, tmp_path, files, reason):
+    error = refused(craft(tmp_path / "bad.tar", plain("notes/main/a.md", b"text"), files=files))
     assert isinstance(error, ArchiveDamaged)
     assert reason in error.message
 
 
+FILES = {"notes/main/a.md": file_record(b"text")}
+
+
 @pytest.mark.parametrize(
-    "head",
+    "listed",
     [
         b"{}",
         b"not json",
         b"[" * 100_000,
-        header(version=2),
-        header(format="other"),
-        header(agents="main"),
-        header(agents=[{"name": "main"}]),
-        header(agents=[{"name": "../x", "notes": "main", "workspace": None, "layout": "kept"}]),
-        header(agents=[{"name": "main", "notes": "main", "workspace": None, "layout": "x"}]),
-        header(base={"id": 1}),
-        header(id=None),
-        header(created="yesterday"),
-        header(created="0001-01-01T00:00:00+14:00"),
-        header(created="2026-03-02T00:00:00"),
+        manifest(FILES, version=3),
+        manifest(FILES, format="other"),
+        manifest(FILES, agents="main"),
+        manifest(FILES, agents=[["main"]]),
+        manifest(FILES, agents=[["../x", "main", None, "kept"]]),
+        manifest(FILES, agents=[["main", "main", None, "x"]]),
+        manifest(FILES, agents=[["main", "main", 1, "kept"]]),
+        manifest(FILES, created="yesterday"),
+        manifest(FILES, created="0001-01-01T00:00:00+14:00"),
+        manifest(FILES, created="2026-03-02T00:00:00"),
     ],
 )
-def test_a_malformed_header_is_refused(refused, tmp_path, head):
-    refused(craft(tmp_path / "bad.tar", plain("notes/main/a.md", b"text"), head=head))
+def test_a_malformed_manifest_is_refused(refused, tmp_path, listed):
+    refused(craft(tmp_path / "bad.tar", plain("notes/main/a.md", b"text"), listed=listed))
 
 
-def test_a_bomb_is_refused(refused, tmp_path):
-    head = plain("archive.json", header())[0].tobuf() + header() + bytes(-len(header()) % 512)
+def test_something_after_the_manifest_is_refused(refused, tmp_path):
+    members = plain("manifest.json", manifest({})), plain("notes/main/a.md", b"text")
+    assert "follows its manifest" in refused(craft(tmp_path / "bad.tar", *members)).message
+
+
+@pytest.mark.parametrize("size", [1 << 28, 1 << 33, 1 << 40])
+def test_a_bomb_is_refused_before_it_is_unpacked(refused, tmp_path, size):
     info = tarfile.TarInfo("notes/main/memory/a.md")
-    info.size = 1 << 40
-    raw = io.BytesIO()
-    with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=1) as out:
-        out.write(head + info.tobuf())
-        for _ in range(110):
-            out.write(bytes(1 << 20))
-    path = write_file(tmp_path / "bomb.tar.gz", raw.getvalue())
+    info.size = size
+    path = write_file(tmp_path / "bomb.tar.gz", gzip.compress(info.tobuf() + bytes(1 << 20)))
     assert "unpacks to far more" in refused(path).message
 
 
 def test_a_large_extended_header_is_refused_without_reading_it_into_memory(refused, tmp_path):
-    info = tarfile.TarInfo("archive.json")
-    info.type, info.size = tarfile.XHDTYPE, 1 << 40
-    raw = info.tobuf(tarfile.GNU_FORMAT)
-    assert "extended header" in refused(write_file(tmp_path / "bad.tar", raw + bytes(2048))).message
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 1 << 30
+    data = gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20))
+    assert "header in it is too large" in refused(write_file(tmp_path / "bad.tar.gz", data)).message
     for text in (b"9999999 path=x\n", b"x path=x\n", b"3 p\n", b"24 GNU.sparse.size=1000\n", b"11 \xff\xfe=a\xff\n\n"):
         info.size = len(text)
-        data = info.tobuf() + text.ljust(512, b"\0") + plain("archive.json")[0].tobuf() + bytes(1024)
-        refused(write_file(tmp_path / "bad.tar", data))
+        file = plain("notes/main/a.md", b"text")[0].tobuf() + b"text".ljust(512, b"\0")
+        refused(write_file(tmp_path / "bad.tar", info.tobuf() + text.ljust(512, b"\0") + file + bytes(1024)))
 
 
-def test_an_archive_without_its_base_is_refused_and_names_it(refused, tmp_path):
-    base = {"id": "cd", "file": "full.tar", "created": "2026-03-01T00:00:00+00:00"}
-    error = refused(craft(tmp_path / "bad.tar", plain("notes/main/a.md", b"text"), head=header(base=base)))
-    assert isinstance(error, ArchiveIncomplete)
-    assert "full.tar of 2026-03-01" in error.message
-    craft(tmp_path / "full.tar", head=header(id="other"))
-    assert isinstance(refused(tmp_path / "bad.tar"), ArchiveIncomplete)
-    craft(tmp_path / "circle.tar", head=header(base={"id": "ab", "file": "circle.tar", "created": "x"}))
-    assert "circle" in refused(tmp_path / "circle.tar").message
-    up = {"id": "cd", "file": "../full.tar", "created": "x"}
-    write_file(tmp_path / "full.tar", b"")
-    assert isinstance(refused(craft(tmp_path / "up.tar", head=header(base=up))), ArchiveIncomplete)
-
-
-def test_a_base_that_lacks_a_file_is_refused(refused, tmp_path):
-    craft(tmp_path / "full.tar", plain("notes/main/a.md", b"old"), head=header(id="full"))
-    base = {"id": "full", "file": "full.tar", "created": "x"}
-    absent = [file_record("notes/main/a.md", b"new", stored=False)]
-    error = refused(craft(tmp_path / "inc.tar", head=header(base=base), records=absent))
-    assert "in none of the archives" in error.message
+def test_a_sparse_file_is_refused(refused, tmp_path):
+    info = tarfile.TarInfo("notes/main/a.md")
+    info.pax_headers = {"GNU.sparse.map": "0,4", "GNU.sparse.size": "1000000", "GNU.sparse.name": "notes/main/a.md"}
+    info.size = 4
+    assert "not a plain file" in refused(craft(tmp_path / "bad.tar", (info, b"text"))).message
 
 
 def test_an_archive_does_not_choose_the_folder_that_its_notes_go_to(tmp_path):
     target = tmp_path / "chosen"
-    agents = [{"name": "main", "notes": "main", "workspace": str(target), "layout": "vault"}]
-    craft(tmp_path / "bad.tar", plain("notes/main/run.desktop", b"x"), head=header(agents=agents))
+    listed = manifest({"notes/main/run.desktop": file_record(b"x")}, agents=[["main", "main", str(target), "vault"]])
+    craft(tmp_path / "bad.tar", plain("notes/main/run.desktop", b"x"), listed=listed)
     restore_archive(str(tmp_path / "bad.tar"), home=str(tmp_path / "home"))
     assert not target.exists()
     assert (tmp_path / "home/workspace/run.desktop").exists()
@@ -210,10 +197,10 @@ def test_what_is_not_an_archive_is_refused(refused, tmp_path):
     os.mkfifo(tmp_path / "pipe.tar")
     for path in (tmp_path / "nothing.tar", tmp_path, write_file(tmp_path / "text.tar", "x" * 3000)):
         with pytest.raises(ArchiveRefused):
-            examine_archive(str(path))
+            check_archive(str(path))
     with pytest.raises(ArchiveRefused, match="not a file"):
-        examine_archive(str(tmp_path / "pipe.tar"))
+        check_archive(str(tmp_path / "pipe.tar"))
     with tarfile.open(tmp_path / "other.tar", "w") as tar:
-        tar.addfile(*plain("notes/main/a.md"))
-    with pytest.raises(ArchiveRefused, match="not an archive of Kept"):
-        examine_archive(str(tmp_path / "other.tar"))
+        tar.addfile(*plain("other/a.md"))
+    with pytest.raises(ArchiveRefused, match="not a name that 'kept export' gives"):
+        check_archive(str(tmp_path / "other.tar"))

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kept.archive.examination import examine_chain, get_sound_archive
-from kept.archive.packing import export_archive
-from kept.archive.unpacking import restore_archive
+from kept.archive.archive_file import check_archive
+from kept.archive.export import export_archive
+from kept.archive.restore import restore_archive
 from kept.config import load_config
-from kept.errors import ArchiveDamaged, UsageError
+from kept.errors import ArchiveDamaged, ArchiveRefused, UsageError
 from kept.forgetting.history_places import iter_versions
 from tests.support.archives import ELSEWHERE, SECRETS, UNFINISHED, canonical, fill_home
 from tests.support.files import tree_of, write_file
@@ -47,7 +47,7 @@ def test_a_restored_home_has_every_file_byte_for_byte_and_private(filled, tmp_pa
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     restored = restore(tmp_path / name, tmp_path / "new")
     assert canonical(tmp_path / "new") == canonical(filled)
-    assert restored.counts["new"] == report.stored - 1  # the settings are not counted
+    assert restored.counts["new"] == report.files - 1  # the settings are not counted
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*")}
     assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
@@ -60,7 +60,7 @@ def test_no_byte_of_an_archive_is_secret_or_derived(filled, tmp_path):
     data = gzip.decompress((tmp_path / "kept.tar.gz").read_bytes())
     for secret in (*SECRETS.values(), *ELSEWHERE, *UNFINISHED):
         assert secret.encode() not in data, secret
-    names = get_sound_archive(str(tmp_path / "kept.tar.gz")).records
+    names = check_archive(str(tmp_path / "kept.tar.gz")).files
     assert not [name for name in names if "sqlite" in name or ".lock" in name or ".git" in name or "token" in name]
     assert {name.replace("Key", "_key") for name in report.removed_settings} == set(map(str, SECRETS))
 
@@ -97,9 +97,9 @@ def test_restoring_again_changes_nothing_and_a_file_that_differs_is_kept_and_nam
     assert session.read_bytes() == before[str(session.relative_to(new))]
 
 
-def test_a_dry_run_changes_nothing(filled, tmp_path):
+def test_a_check_changes_nothing(filled, tmp_path):
     export(filled, tmp_path / "kept.tar")
-    report = restore(tmp_path / "kept.tar", tmp_path / "new", dry_run=True)
+    report = restore(tmp_path / "kept.tar", tmp_path / "new", check=True)
     assert report.counts["new"] > 10
     assert not (tmp_path / "new").exists()
 
@@ -118,7 +118,7 @@ def test_a_conversation_that_was_deleted_here_stays_deleted(filled, tmp_path):
 
 def test_one_agent_can_be_exported_and_restored(filled, tmp_path):
     export(filled, tmp_path / "work.tar", agent="work")
-    names = get_sound_archive(str(tmp_path / "work.tar")).records
+    names = check_archive(str(tmp_path / "work.tar")).files
     assert {name.split("/")[1] for name in names if "/" in name} == {"work"}
     assert "config.yaml" not in names
     export(filled, tmp_path / "all.tar")
@@ -155,8 +155,6 @@ def test_a_vault_is_exported_with_its_pictures_and_restored_as_a_vault(tmp_path,
     assert {*tree_of(user / "vault")} == {"Ideas", "Ideas/One.md", "Ideas/one.png"}
     config = load_config(home=str(tmp_path / "new")).config
     assert (config.workspace, config.agent.workspace_layout) == (str(user / "vault"), "vault")
-    export(home, tmp_path / "notes.tar", notes_only=True)
-    assert "notes/main/Ideas/one.png" not in get_sound_archive(str(tmp_path / "notes.tar")).records
 
 
 def test_an_archive_that_exists_is_not_replaced_unasked(filled, tmp_path):
@@ -212,42 +210,11 @@ def test_a_restore_does_not_bring_back_what_was_forgotten_since(tmp_path, overwr
         planted.sessions.close()
 
 
-# incremental
-
-
-def test_an_incremental_archive_has_only_what_changed_and_restores_with_its_base(filled, tmp_path):
-    export(filled, tmp_path / "full.tar.gz")
-    write_file(filled / "workspace/memory/2026-03-02.md", "Changed.\n")
-    (filled / "workspace/memory/empty.md").unlink()
-    first = export(filled, tmp_path / "monday.tar", base=str(tmp_path / "full.tar.gz"))
-    assert first.stored == 1
-    write_file(filled / "workspace/memory/new.md", "New.\n")
-    second = export(filled, tmp_path / "tuesday.tar", base=str(tmp_path / "monday.tar"))
-    assert (second.stored, second.base) == (1, "monday.tar")
-    restore(tmp_path / "tuesday.tar", tmp_path / "new")
-    assert canonical(tmp_path / "new") == canonical(filled)
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "full.tar.gz").rename(tmp_path / "elsewhere/renamed.tar.gz")
-    chain = examine_chain(str(tmp_path / "tuesday.tar"), [str(tmp_path / "elsewhere/renamed.tar.gz")])
-    assert len(chain.archives) == 3
-    assert chain.problems == ()
-
-
-def test_a_later_archive_updates_what_an_earlier_one_restored(filled, tmp_path):
-    export(filled, tmp_path / "full.tar")
-    restore(tmp_path / "full.tar", tmp_path / "new")
-    write_file(filled / "workspace/MEMORY.md", "Changed.\n")
-    export(filled, tmp_path / "monday.tar", base=str(tmp_path / "full.tar"))
-    report = restore(tmp_path / "monday.tar", tmp_path / "new")
-    assert (report.counts["updated"], report.kept) == (1, ())
-    assert (tmp_path / "new/workspace/MEMORY.md").read_text() == "Changed.\n"
-
-
 # crashes and writers
 
 KILLED = """
 import os, signal, sys
-from kept.archive.unpacking import restore_archive
+from kept.archive.restore import restore_archive
 left, real = int(sys.argv[3]), os.replace
 def replace(*args, **options):
     global left
@@ -277,7 +244,7 @@ def test_a_restore_that_is_killed_is_continued_by_the_same_command(filled, tmp_p
         assert not [path for path in tree_of(new) if path.endswith((".tmp", "restore.lock"))]
 
 
-def test_a_record_that_grows_is_copied_as_long_as_it_was_and_a_note_that_vanishes_is_reported(filled, tmp_path):
+def test_a_record_that_grows_is_copied_as_long_as_it_was_and_a_note_that_vanishes_is_left_out(filled, tmp_path):
     session = next((filled / "agents/main/sessions").glob("*.jsonl"))
     before = session.read_bytes()
     note = filled / "workspace/memory/empty.md"
@@ -290,21 +257,20 @@ def test_a_record_that_grows_is_copied_as_long_as_it_was_and_a_note_that_vanishe
                 file.write(b'{"torn": ')
 
     report = export(filled, tmp_path / "kept.tar", progress=grow)
-    assert "notes/main/memory/empty.md" in report.vanished
+    assert report.problems == ()
     restore(tmp_path / "kept.tar", tmp_path / "new")
-    copied = (tmp_path / "new" / session.relative_to(filled)).read_bytes()
-    assert copied in (before, before + b'{"torn": ')
+    assert not (tmp_path / "new" / note.relative_to(filled)).exists()
+    assert (tmp_path / "new" / session.relative_to(filled)).read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["kept.tar", "kept.tar.gz"])
 def test_a_truncated_archive_is_refused_wherever_it_ends(filled, tmp_path, name):
     export(filled, tmp_path / name)
     data = (tmp_path / name).read_bytes()
-    for part in (0, 1, 700, len(data) // 3, len(data) // 2, len(data) - 600, len(data) - 1):
+    for part in (0, 1, 700, len(data) // 3, len(data) // 2, data.rfind(b"}") if name == "kept.tar" else len(data) - 99):
         cut = write_file(tmp_path / f"cut-{name}", data[:part])
-        with pytest.raises(Exception, match=r"truncated|not a tar|not an archive") as raised:
+        with pytest.raises((ArchiveDamaged, ArchiveRefused), match=r"truncated|not an archive"):
             restore(cut, tmp_path / "new")
-        assert type(raised.value).__name__ in ("ArchiveDamaged", "ArchiveRefused")
     assert not (tmp_path / "new").exists()
 
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from kept import SessionStore
-from kept.archive.member_names import is_agent_record
+from kept.archive.archive_file import is_agent_record
 from kept.config import load_config
 from kept.doctor import examine
 from kept.llm.base import DOCUMENTS, PICTURES, FilePart

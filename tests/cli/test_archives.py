@@ -1,4 +1,4 @@
-"""kept export, verify, restore and why, as a person uses them."""
+"""kept export, restore and why, as a person uses them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ def test_a_backup_is_made_checked_and_restored(kept, workspace, home, tmp_path):
     assert "because they are secret: gateway.http.token." in made.out
     again = kept("export", tmp_path / "backup.tar.gz")
     assert (again.code, again.err.count("\n")) == (2, 1)
-    assert kept("verify", tmp_path / "backup.tar.gz").out.startswith("ok ")
     env = {"KEPT_HOME": str(tmp_path / "new"), "KEPT_WORKSPACE": ""}
+    checked = kept("restore", "--check", tmp_path / "backup.tar.gz", env=env)
+    assert checked.out.startswith("The archive is sound; nothing was changed. A restore: ")
+    assert not (tmp_path / "new").exists()
     restored = kept("restore", tmp_path / "backup.tar.gz", env=env)
     assert restored.code == 0
     assert f"Notes of main: {tmp_path / 'new/workspace'}" in restored.out
@@ -31,11 +33,10 @@ def test_a_damaged_archive_has_an_exit_code_of_its_own_and_one_line(kept, worksp
     kept("export", tmp_path / "backup.tar")
     data = (tmp_path / "backup.tar").read_bytes()
     write_file(tmp_path / "backup.tar", data.replace(b"4711", b"4712"))
-    checked = kept("verify", tmp_path / "backup.tar")
-    assert checked.code == 13
-    assert "notes/main/MEMORY.md: does not match its checksum." in checked.out
-    refused = kept("restore", tmp_path / "backup.tar", "--home", tmp_path / "new")
-    assert (refused.code, refused.err.count("\n")) == (13, 1)
+    for options in ([], ["--check"]):
+        refused = kept("restore", tmp_path / "backup.tar", "--home", tmp_path / "new", *options)
+        assert (refused.code, refused.err.count("\n")) == (13, 1)
+        assert "notes/main/MEMORY.md does not match its checksum." in refused.err
     assert not (tmp_path / "new").exists()
 
 
@@ -57,4 +58,4 @@ def test_an_export_does_not_create_the_folder_of_a_disk_that_is_not_mounted(kept
 
 def test_a_short_file_is_not_an_archive_instead_of_a_truncated_one(kept, tmp_path):
     write_file(tmp_path / "notes.tar.gz", "hi\n")
-    assert "it is not an archive of Kept" in kept("verify", tmp_path / "notes.tar.gz").err
+    assert "it is not an archive of Kept" in kept("restore", tmp_path / "notes.tar.gz").err

@@ -154,7 +154,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("why", ["why", "memory/bees.md#L1"]),
         ("why", ["why", session]),
         ("export", ["export", str(tmp / "kept.tar")]),
-        ("verify", ["verify", str(tmp / "kept.tar")]),
         ("restore", ["restore", str(tmp / "kept.tar")]),
         ("models", ["models"]),
         ("models use", ["models", "use", "wordllama"]),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.archive.packing import export_archive
+from kept.archive.export import export_archive
 from kept.config import load_config
 from kept.durable import replacing
 from kept.errors import UndoConflict

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -117,22 +116,14 @@ def canonical(home: Path) -> dict[str, bytes | None]:
 # made by hand
 
 
-def file_record(path: str, content: bytes, **changes: Any) -> dict[str, Any]:
-    digest = hashlib.sha256(content).hexdigest()
-    return {"path": path, "size": len(content), "sha256": digest, "mtimeNs": 0, "stored": True, **changes}
+def file_record(content: bytes) -> list[Any]:
+    return [len(content), hashlib.sha256(content).hexdigest(), 0]
 
 
-def header(**changes: Any) -> bytes:
-    agent = {"name": "main", "notes": "main", "workspace": None, "layout": "kept"}
-    tree = {"format": "kept-archive", "version": 1, "id": "ab", "created": "2026-03-02T00:00:00+00:00", "kept": "0.1.0"}
-    tree |= {"agents": [agent], "base": None, "removedSettings": [], "leftOut": [], **changes}
-    return json.dumps(tree).encode()
-
-
-def manifest(records: Iterable[dict[str, Any]]) -> bytes:
-    lines = b"".join(json.dumps(record).encode() + b"\n" for record in records)
-    end = {"files": lines.count(b"\n"), "sha256": hashlib.sha256(lines).hexdigest()}
-    return lines + json.dumps(end).encode() + b"\n"
+def manifest(files: Any, **changes: Any) -> bytes:
+    tree = {"format": "kept-archive", "version": 2, "created": "2026-03-02T00:00:00+00:00"}
+    agents = [["main", "main", None, "kept"]]
+    return json.dumps({**tree, "agents": agents, "removedSettings": [], "files": files, **changes}).encode()
 
 
 def plain(name: str, content: bytes = b"") -> tuple[tarfile.TarInfo, bytes]:
@@ -150,17 +141,16 @@ def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, 
 def craft(
     path: Path,
     *members: tuple[tarfile.TarInfo, bytes],
-    records: list[dict[str, Any]] | None = None,
-    head: bytes | None = None,
+    files: Any = None,
+    listed: bytes | None = None,
 ) -> Path:
-    """Write an archive with these members, and a manifest that agrees with them unless ``records`` are given."""
-    head = header() if head is None else head
-    if records is None:
-        records = [file_record(info.name, content) for info, content in members]
-    listed = manifest([file_record("archive.json", head), *records])
+    """Write an archive with these members, and a manifest that agrees with them unless another is given."""
+    if files is None:
+        files = {info.name: file_record(content) for info, content in members}
+    listed = manifest(files) if listed is None else listed
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for info, content in (plain("archive.json", head), *members, plain("manifest.jsonl", listed)):
+        for info, content in (*members, plain("manifest.json", listed)):
             tar.addfile(info, io.BytesIO(content))
     data = raw.getvalue()
     return write_file(path, gzip.compress(data) if path.suffix == ".gz" else data)

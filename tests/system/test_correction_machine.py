@@ -20,8 +20,8 @@ from hypothesis.stateful import invariant, rule
 
 from kept import Memory
 from kept.app import open_sessions
-from kept.archive.packing import export_archive
-from kept.archive.unpacking import restore_archive
+from kept.archive.export import export_archive
+from kept.archive.restore import restore_archive
 from kept.config import load_config
 from kept.errors import CitationMismatch, NoteNotFound, UndoConflict
 from kept.forgetting.history_places import iter_versions

@@ -17,17 +17,6 @@ _MISSPELT = 0.82
 """Similarity to an option from which on a word with two dashes is taken for a misspelt option, and not for text."""
 
 
-base_option = click.option(
-    "--base",
-    "bases",
-    metavar="FILE",
-    type=click.Path(),
-    multiple=True,
-    help="Archive that this one builds on, if it is not beside it. May be repeated.",
-)
-"""Option of commands that read an archive."""
-
-
 @frozen
 class GlobalOption:
     """An option of `kept` itself, accepted before the command and after it."""

@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "mcp", "connect", "hook",
     ),
     "Maintenance": (
-        "status", "doctor", "export", "restore", "verify", "config", "providers", "models", "bench",
+        "status", "doctor", "export", "restore", "config", "providers", "models", "bench",
     ),
     "More": ("demo", "completion", "help", "version"),
 }  # fmt: skip
@@ -97,11 +97,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "why": ("kept why memory/2026-03-02.md#L12", "kept why telegram:5054"),
     "export": (
         "kept export backup.tar.gz",
-        "kept export monday.tar.gz --since-archive backup.tar.gz",
         "kept --agent work export work.tar",
     ),
     "restore": ("kept restore backup.tar.gz --dry-run", "kept restore backup.tar.gz --workspace ~/notes"),
-    "verify": ("kept verify backup.tar.gz",),
     "config": ("kept config set memory_search.query.max_results 8",),
     "config show": ("kept config show > config.yaml",),
     "config explain": ("kept config explain query",),

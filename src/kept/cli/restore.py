@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.command_arguments import base_option
 from kept.cli.output import echo, json_option, local_time, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.wording import plural
 
 if TYPE_CHECKING:
-    from kept.archive.unpacking import RestoreReport
+    from kept.archive.restore import RestoreReport
 
 _SHOWN = 50
 _INCOMPLETE = 1
@@ -21,21 +20,19 @@ _INCOMPLETE = 1
 
 @click.command("restore")
 @click.argument("path", metavar="ARCHIVE", type=click.Path())
-@base_option
 @click.option("--same-folders", is_flag=True, help="Put notes into the folders that they were in, such as ~/notes.")
 @click.option("--no-settings", is_flag=True, help="Leave out config.yaml.")
 @click.option("--overwrite", is_flag=True, help="Replace files that are here with another content.")
-@click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
+@click.option("--check", is_flag=True, help="Check every file of ARCHIVE, say what a restore would do, change nothing.")
 @json_option
 @click.pass_obj
 def command(
     options: Globals,
     path: str,
-    bases: tuple[str, ...],
     same_folders: bool,
     no_settings: bool,
     overwrite: bool,
-    dry_run: bool,
+    check: bool,
     as_json: bool,
 ) -> None:
     """Bring back notes, conversations and settings from an archive of 'kept export'.
@@ -44,7 +41,7 @@ def command(
     agent is restored; --workspace names the folder for its notes. Run it again if it was interrupted. To bring back a
     conversation that you deleted: kept sessions restore
     """
-    from kept.archive.unpacking import restore_archive
+    from kept.archive.restore import restore_archive
     from kept.config.layers import expand
 
     home = expand(options.home or os.environ.get("KEPT_HOME") or "~/.kept")
@@ -52,20 +49,19 @@ def command(
         report = restore_archive(
             path,
             home=home,
-            bases=bases,
             agent=options.agent or os.environ.get("KEPT_AGENT") or None,
             workspace=options.workspace or os.environ.get("KEPT_WORKSPACE") or None,
             same_folders=same_folders,
             with_settings=not no_settings,
             overwrite=overwrite,
-            dry_run=dry_run,
+            check=check,
             progress=progress,
         )
     if as_json:
         print_json(_report_json(report))
     else:
         _print_report(report)
-    if report.kept or report.problems or report.settings == "refused":
+    if (report.kept and not check) or report.settings == "refused":
         raise click.exceptions.Exit(_INCOMPLETE)
 
 
@@ -73,7 +69,6 @@ def _print_report(report: RestoreReport) -> None:
     counts = report.counts
     words = (
         (counts["new"], "restored"),
-        (counts["updated"], "updated from an earlier archive"),
         (report.replaced, "replaced"),
         (counts["same"], "here already"),
         (counts["newer"], "with more here than in the archive"),
@@ -82,7 +77,7 @@ def _print_report(report: RestoreReport) -> None:
         (len(report.kept) - counts["forgotten"], "different here and kept"),
     )
     shown = ", ".join(f"{count:,} {word}" for count, word in words if count) or "nothing to do"
-    lead = "Nothing was changed. Without --dry-run: " if report.dry_run else ""
+    lead = "The archive is sound; nothing was changed. A restore: " if report.is_check else ""
     total = plural(sum(counts.values()), "file")
     echo(style(f"{lead}{total} from {local_time(report.created)}: {shown}.", bold=True))
     for agent in report.agents:
@@ -91,14 +86,13 @@ def _print_report(report: RestoreReport) -> None:
         is_same = agent.workspace is not None and os.path.expanduser(agent.workspace) == folder
         echo(f"Notes of {agent.name}: {folder}{'' if is_same else before}")
     _print_settings(report)
-    for problem in (*report.kept, *report.problems)[:_SHOWN]:
+    for problem in report.kept[:_SHOWN]:
         warn(f"{problem.path}: {problem.reason}.")
-    more = len(report.kept) + len(report.problems) - _SHOWN
-    if more > 0:
-        warn(f"{more:,} more; --json shows them all.")
+    if len(report.kept) > _SHOWN:
+        warn(f"{len(report.kept) - _SHOWN:,} more; --json shows them all.")
     if len(report.kept) > counts["forgotten"]:
         echo("To replace the files that differ, add --overwrite.", err=True)
-    if counts["new"] and not report.dry_run:
+    if counts["new"] and not report.is_check:
         echo("The next search indexes what was restored; 'kept index' does it now.")
 
 
@@ -113,9 +107,8 @@ def _print_settings(report: RestoreReport) -> None:
 
 def _report_json(report: RestoreReport) -> dict[str, Any]:
     return {
-        "archives": list(report.archives),
         "created": report.created,
-        "dryRun": report.dry_run,
+        "check": report.is_check,
         "agents": [
             {"name": agent.name, "workspace": report.workspaces[agent.name], "previousWorkspace": agent.workspace}
             for agent in report.agents
@@ -126,5 +119,4 @@ def _report_json(report: RestoreReport) -> dict[str, Any]:
         "settings": report.settings,
         "settingsProblem": report.settings_problem,
         "removedSettings": list(report.removed_settings),
-        "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
     }

@@ -59,7 +59,6 @@ COMMANDS = {
     "why": "kept.cli.why",
     "export": "kept.cli.export",
     "restore": "kept.cli.restore",
-    "verify": "kept.cli.verify",
     "bench": "kept.cli.bench",
     "models": "kept.cli.models",
     "providers": "kept.cli.providers",

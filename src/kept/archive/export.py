@@ -1,0 +1,282 @@
+"""Writes an archive of everything that is canonical, while other processes write.
+
+Records and the lines of a history only grow: a copy ends where the file ended when it was opened. A note that an editor
+changes while it is read is reported. The archive appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import io
+import os
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import IO, BinaryIO, cast
+
+from kept.agent_admin import REMOVED_FOLDER
+from kept.archive.archive_file import (
+    AGENTS,
+    CHUNK_BYTES,
+    KEPT_FOLDER,
+    MANIFEST,
+    MAX_MEMBER_BYTES,
+    NOTES,
+    REMOVED,
+    SETTINGS,
+    ArchivedAgent,
+    FileRecord,
+    Manifest,
+    add_member,
+    format_manifest,
+    is_agent_record,
+    is_note_member,
+    parse_member_name,
+)
+from kept.archive.settings_copy import copy_settings
+from kept.clock import Clock, SystemClock
+from kept.config import Config, LoadedConfig
+from kept.config.agents import settings_by_agent
+from kept.config.layers import default_workspace, is_same_folder
+from kept.config.settings_file import read_settings
+from kept.durable import replacing
+from kept.errors import UsageError
+from kept.limits import int64, utf8_safe
+from kept.records import Problem, Progress
+from kept.values import frozen
+from kept.workspace.opened import FolderTree
+from kept.workspace.scan import scan_workspace
+from kept.workspace.workspace import PERSONS_OWN, Workspace
+
+SUFFIXES = (".tar", ".tar.gz", ".tgz")
+_IN_MEMORY_BYTES = 8 << 20
+"""A larger file is copied to a temporary file first."""
+_ANY_SIZE = 1 << 62
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@frozen
+class ExportReport:
+    path: str
+    agents: tuple[str, ...]
+    files: int
+    archive_bytes: int
+    content_bytes: int
+    """Size of the files."""
+    removed_settings: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    """Files that are not in the archive, or not as they are now."""
+    left_out: tuple[str, ...]
+    """Extra paths, which are not packed."""
+
+
+@frozen
+class _Source:
+    """A file to pack: its name in the archive, and where it is."""
+
+    member: str
+    folder: str
+    parts: tuple[str, ...]
+    size: int
+    """Size when it was found, for progress."""
+
+
+def export_archive(
+    loaded: LoadedConfig,
+    target: str,
+    *,
+    agent: str | None = None,
+    overwrite: bool = False,
+    clock: Clock | None = None,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Write an archive of all agents, or of the one that is named: it has no settings, which belong to all."""
+    target = os.path.abspath(os.path.expanduser(target))
+    if not target.lower().endswith(SUFFIXES):
+        hint = "For example: kept export kept.tar.gz"
+        raise UsageError(f"{target}: the name of an archive ends in .tar or .tar.gz.", hint=hint)
+    if not os.path.isdir(folder := os.path.dirname(target)):  # perhaps a disk that is not mounted
+        raise UsageError(f"{folder}: there is no such folder.", hint="Create it, or choose another.")
+    if os.path.lexists(target) and not overwrite:
+        raise UsageError(f"{target}: exists already.", hint="Choose another name, or replace it with --overwrite.")
+    raw_settings = read_settings(loaded.user_file.path) if agent is None else None
+    settings = copy_settings(loaded.user_file.path, raw_settings) if raw_settings else None
+    packer = _Packer(progress)
+    sources = packer.find(loaded, agent, target)
+    with ExitStack() as stack:
+        raw = stack.enter_context(replacing(target))
+        out: IO[bytes] | BinaryIO = raw
+        if not target.lower().endswith(".tar"):
+            out = cast("IO[bytes]", stack.enter_context(gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0)))
+        tar = stack.enter_context(tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT))
+        if settings is not None:
+            packer.add(tar, SETTINGS, io.BytesIO(settings.content), 0)
+        packer.pack(tar, sources)
+        manifest = Manifest(
+            created=(clock or SystemClock()).now().isoformat(timespec="seconds"),
+            agents=tuple(packer.agents),
+            removed_settings=settings.removed if settings else (),
+            files=packer.files,
+        )
+        content = format_manifest(manifest)
+        add_member(tar, MANIFEST, io.BytesIO(content), len(content))
+    return ExportReport(
+        path=target,
+        agents=tuple(known.name for known in packer.agents),
+        files=len(packer.files),
+        archive_bytes=os.path.getsize(target),
+        content_bytes=sum(record.size for record in packer.files.values()),
+        removed_settings=manifest.removed_settings,
+        problems=tuple(packer.problems),
+        left_out=tuple(packer.left_out),
+    )
+
+
+class _Packer:
+    """Finds files, and writes one consistent copy of each into an archive."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self.agents: list[ArchivedAgent] = []
+        self.files: dict[str, FileRecord] = {}
+        self.problems: list[Problem] = []
+        self.left_out: dict[str, None] = {}
+
+    def report(self, path: str, reason: str) -> None:
+        self.problems.append(Problem(utf8_safe(path), reason))
+
+    # finding
+
+    def find(self, loaded: LoadedConfig, agent: str | None, target: str) -> list[_Source]:
+        """Return the files of agents. Those with the same workspace have it packed once, under the first one's name."""
+        by_name = settings_by_agent(loaded) if agent is None else {agent: loaded}
+        by_name[loaded.config.agent_id] = loaded  # with the workspace of this run
+        sources: list[_Source] = []
+        owners: dict[str, str] = {}
+        for name, settings in by_name.items():
+            config = settings.config
+            owner = next((known for known, folder in owners.items() if is_same_folder(folder, config.workspace)), name)
+            if owner == name:
+                owners[name] = config.workspace
+                sources += self._find_notes(config, name)
+            sources += self._find_records(config.paths.folder, AGENTS, name)
+            is_default = is_same_folder(config.workspace, default_workspace(config.home, name))
+            shown = None if is_default else _with_tilde(config.workspace)
+            self.agents.append(ArchivedAgent(name, owner, shown, config.agent.workspace_layout))
+            self.left_out.update(dict.fromkeys(map(_with_tilde, Workspace.of(config).extra_paths)))
+        removed = os.path.join(loaded.config.home, REMOVED_FOLDER)
+        for name in sorted(os.listdir(removed)) if agent is None and os.path.isdir(removed) else ():
+            sources += self._find_records(os.path.join(removed, name), REMOVED, name)
+        return [source for source in sources if os.path.join(source.folder, *source.parts) != target]
+
+    def _find_notes(self, config: Config, name: str) -> Iterator[_Source]:
+        """Yield the files of a workspace: notes, the files among them, and Kept's own."""
+        if not os.path.isdir(config.workspace):
+            self.report(config.workspace, f"does not exist, so the archive has no notes of {name}")
+            return
+        workspace = replace(Workspace.of(config), extra_paths=(), endings=("",))  # what every name ends in
+        scan = scan_workspace(workspace, max_bytes=_ANY_SIZE)
+        self.problems += scan.problems
+        paths = {file.path: file.size for file in scan.files}
+        own = [os.path.join(folder, ".keptignore") for folder in scan.folders]
+        own += [os.path.join(workspace.root, ".kept.yaml")]
+        own += [os.path.join(workspace.root, name) for name in PERSONS_OWN if workspace.layout == "kept"]
+        paths |= {workspace.cite(path): os.path.getsize(path) for path in own if _is_plain_file(path)}
+        for parts, size in self._walk(os.path.join(workspace.root, KEPT_FOLDER)):
+            paths["/".join((KEPT_FOLDER, *parts))] = size
+        for path, size in sorted(paths.items()):
+            if is_note_member(parts := tuple(path.split("/"))):
+                yield _Source(f"{NOTES}/{name}/{path}", workspace.root, parts, size)
+
+    def _find_records(self, folder: str, root: str, name: str) -> Iterator[_Source]:
+        """Yield the conversations and records in the folder of an agent. Derived files are left out."""
+        for parts, size in sorted(self._walk(folder)):
+            if is_agent_record(parts):
+                yield _Source("/".join((root, name, *parts)), folder, parts, size)
+
+    def _walk(self, folder: str) -> Iterator[tuple[tuple[str, ...], int]]:
+        """Yield the parts of the path and the size of each regular file below a folder. Links are not followed."""
+
+        def failed(exc: OSError) -> None:
+            if not isinstance(exc, FileNotFoundError):
+                self.report(exc.filename or folder, f"cannot be listed ({exc.strerror})")
+
+        for path, folders, names in os.walk(folder, onerror=failed):
+            folders[:] = [name for name in folders if not os.path.islink(os.path.join(path, name))]
+            below = os.path.relpath(path, folder)
+            start = () if below == os.curdir else tuple(below.split(os.sep))
+            for name in names:
+                if _is_plain_file(file := os.path.join(path, name)):
+                    yield (*start, name), os.path.getsize(file)
+
+    # packing
+
+    def pack(self, tar: tarfile.TarFile, sources: list[_Source]) -> None:
+        total, done = sum(source.size for source in sources), 0
+        trees: dict[str, FolderTree] = {}
+        with ExitStack() as stack:
+            for source in sources:
+                if source.folder not in trees:
+                    trees[source.folder] = stack.enter_context(closing(FolderTree(source.folder, follow=True)))
+                self._pack_file(tar, source, trees[source.folder])
+                done += source.size
+                if self._progress is not None:
+                    self._progress(done, max(total, 1), source.member)
+
+    def _pack_file(self, tar: tarfile.TarFile, source: _Source, tree: FolderTree) -> None:
+        path = os.path.join(source.folder, *source.parts)
+        try:
+            member = parse_member_name(source.member)
+            handle = os.open(source.parts[-1], _READ, dir_fd=tree.open(source.parts[:-1]))
+            with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool, open(handle, "rb", 0) as file:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    raise OSError(errno.EINVAL, "not a file")
+                if os.fstat(handle).st_size > MAX_MEMBER_BYTES:
+                    raise OSError(errno.EFBIG, "too large")
+                if not _copy(file, cast("IO[bytes]", spool), grows=member.grows):
+                    self.report(path, "changed while it was read; the archive has what was read")
+                self.add(tar, source.member, cast("IO[bytes]", spool), int64(os.fstat(handle).st_mtime_ns))
+        except ValueError as exc:
+            self.report(path, f"its name {exc}, so it is not in the archive")
+        except FileNotFoundError:
+            pass  # deleted meanwhile
+        except OSError as exc:
+            self.report(path, f"cannot be read ({exc.strerror}), so it is not in the archive")
+
+    def add(self, tar: tarfile.TarFile, name: str, content: IO[bytes], mtime_ns: int) -> None:
+        content.seek(0)
+        digest, size = hashlib.sha256(), 0
+        while block := content.read(CHUNK_BYTES):
+            digest.update(block)
+            size += len(block)
+        add_member(tar, name, content, size, mtime_ns)
+        self.files[name] = FileRecord(size, digest.hexdigest(), mtime_ns)
+
+
+def _is_plain_file(path: str) -> bool:
+    return os.path.isfile(path) and not os.path.islink(path)
+
+
+def _with_tilde(path: str) -> str:
+    user = os.path.expanduser("~")
+    return utf8_safe(f"~{path[len(user) :]}" if path.startswith(user + os.sep) else path)
+
+
+def _copy(file: IO[bytes], spool: IO[bytes], *, grows: bool) -> bool:
+    """Copy a file as long as it is now. Return whether the copy is of one moment.
+
+    The last line of a file that grows is left out while it is being written.
+    """
+    before, end = os.fstat(file.fileno()), 0
+    while (rest := before.st_size - spool.tell()) and (block := file.read(min(CHUNK_BYTES, rest))):
+        end = spool.tell() + block.rindex(b"\n") + 1 if b"\n" in block else end
+        spool.write(block)
+    if grows:
+        spool.truncate(end)
+    after = os.fstat(file.fileno())
+    return grows or (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
