@@ -10,13 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kept.config.gateway_settings import ResponderSettings
-from kept.config.search_settings import (
-    LocalModelSettings,
-    MemorySearchSettings,
-    QuerySettings,
-    StoreSettings,
-    VectorStoreSettings,
-)
+from kept.config.search_settings import LocalModelSettings, MemorySearchSettings, QuerySettings, VectorStoreSettings
 from kept.values import frozen
 
 Tree = dict[str, Any]
@@ -46,7 +40,6 @@ OLD_NAMES: dict[type, dict[str, OldName]] = {
             "read as memory_search.query.max_results.", lambda tree, value: tree.setdefault("max_results", value)
         )
     },
-    StoreSettings: {"driver": OldName("the index is always a file of SQLite; the setting has no effect.")},
     VectorStoreSettings: {"extension_path": OldName("Kept needs no SQLite extension; the setting has no effect.")},
     LocalModelSettings: {
         "model_cache_dir": OldName("'kept models' keeps models below Kept's home; the setting has no effect.")

@@ -15,6 +15,7 @@ REMOVED = frozenset(
         "gateway.mcp.token",
         "gateway.tracing_endpoint",
         "gateway.web.token",
+        "memory_search.store.driver",
         "memory_search.store.max_connections",
         "memory_search.store.replica",
         "memory_search.store.schema",
