@@ -21,8 +21,7 @@ ENV PATH=/opt/kept/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     KEPT_HOME=/data/home \
     KEPT_WORKSPACE=/data/workspace \
-    KEPT_GATEWAY__SERVE__HOST=0.0.0.0 \
-    KEPT_GATEWAY__SERVE__DRAIN_S=5
+    KEPT_GATEWAY__SERVE__HOST=0.0.0.0
 USER kept
 WORKDIR /data
 VOLUME /data

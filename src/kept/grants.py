@@ -23,7 +23,7 @@ OF_A_PERSON: tuple[TokenScope, ...] = ("read", "write")
 
 @frozen
 class Grant:
-    """What a request may do. ``token_id`` is empty for a token of the settings."""
+    """What a request may do. ``token_id`` is empty for who came by a one-time link."""
 
     token_id: str
     name: str
@@ -52,8 +52,3 @@ class Grant:
         """Raise ScopeMissing if the token is for one person."""
         if self.person is not None:
             raise ScopeMissing(f"The token '{self.name}' is for one person, and this shows everybody's memory.")
-
-
-def grant_of_settings(name: str) -> Grant:
-    """Return what a token of the settings allows: everything on the part of the server that it is for."""
-    return Grant("", name, frozenset({"admin"}))

@@ -305,10 +305,6 @@ class KnownTokens:
         """Count a request. Return how long its sender has to wait, or 0 if it may go on."""
         return self._limiter.take(grant.token_id or grant.name)
 
-    def holds(self, grant: Grant) -> bool:
-        """Return whether a token that let a request in still does."""
-        return not grant.token_id or self.find_by_id(grant.token_id) is not None
-
     def count_active(self) -> int:
         now = utc_now(self._clock)
         return sum(token.state(now) == "active" for token in self._watch.book().tokens)

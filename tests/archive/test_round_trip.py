@@ -72,7 +72,7 @@ def test_settings_come_back_without_secrets_and_name_the_workspace(filled, tmp_p
     assert tree["agents"]["defaults"]["memory_search"]["query"] == {"max_results": 8}
     assert tree["gateway"]["http"] == {"port": 8999}
     assert report.settings == "restored"
-    assert "gateway.http.token" in report.removed_settings
+    assert "gateway.discord.token" in report.removed_settings
     assert load_config(home=str(tmp_path / "new")).config.workspace == str(tmp_path / "notes")
     assert (tmp_path / "notes/MEMORY.md").exists()
     assert (tmp_path / "new/workspace-work/MEMORY.md").exists()

@@ -15,6 +15,7 @@ from kept.sessions.people import thread_id
 from kept.testing import ScriptedChat, Stall
 from tests.support.http_gateway import serving
 from tests.support.responders import asked
+from tests.support.serve_process import create_token
 from tests.support.waiting import wait_until_async
 
 
@@ -295,7 +296,8 @@ async def text_of(stream):
 
 def test_the_token_is_the_key(tmp_path):
     async def scenario():
-        async with talking(tmp_path, api_key="s3cret", **{"http.token": "s3cret"}) as (_, client):
+        token = create_token(tmp_path / "home", "program", "write")
+        async with talking(tmp_path, api_key=token) as (_, client):
             assert "Hi" in await ask(client, user("Hi"))
             stranger = client.with_options(api_key="wrong")
             with pytest.raises(openai.AuthenticationError) as refusal:

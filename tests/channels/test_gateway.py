@@ -112,7 +112,7 @@ def test_a_second_gateway_of_the_same_home_is_refused(tmp_path, started):
     second.process.wait(60)
     second.kill()
     assert second.process.returncode != 0
-    assert any("A gateway is already running for" in line for line in second.lines)
+    assert any("Another process answers the messages of" in line for line in second.lines)
 
 
 def test_being_told_to_stop_it_finishes_what_it_accepted(tmp_path, started):
@@ -179,7 +179,7 @@ def test_what_is_wrong_with_the_settings_is_one_line(tmp_path, kept):
     assert (none.code, none.err.count("\n")) == (2, 1)
     assert "No channel is configured." in none.err
     reachable = kept(*with_model, "--set", "gateway.http.host=0.0.0.0", "gateway")
-    assert "there is no token" in reachable.err
+    assert "No token lets anybody in at 0.0.0.0." in reachable.err
     nobody = kept(*with_model, "gateway", env={"TELEGRAM_BOT_TOKEN": TOKEN})
     assert "allow_users is empty" in nobody.err
 

@@ -7,10 +7,11 @@ import socket
 
 import pytest
 
-from kept.errors import ConfigError
-from kept.remote_errors import ChannelUnavailable, ModelFailed
+from kept.errors import ConfigError, UsageError
+from kept.remote_errors import ModelFailed
 from kept.testing import ScriptedChat, Stall
 from tests.support.http_gateway import serving
+from tests.support.serve_process import create_token
 from tests.support.waiting import wait_until_async
 
 
@@ -217,21 +218,22 @@ def test_a_form_that_a_web_page_can_send_is_no_message(tmp_path):
 
 def test_only_names_that_are_served_are_answered(tmp_path):
     async def scenario():
-        async with serving(tmp_path, **{"http.allowed_hosts": "kept.example"}) as at:
+        async with serving(tmp_path, **{"serve.allowed_hosts": "kept.example"}) as at:
             expected = {"evil.example": 421, "kept.example:80": 200, "localhost:1": 200, "[::1]:1": 200}
             for host, status in expected.items():
-                assert (await at.client.get("/healthz", headers={"Host": host})).status_code == status, host
+                assert (await at.client.get("/v1/models", headers={"Host": host})).status_code == status, host
 
     asyncio.run(scenario())
 
 
-def test_a_token_is_asked_for_where_one_is_set(tmp_path):
+def test_a_token_is_asked_for_once_there_is_one(tmp_path):
     async def scenario():
-        async with serving(tmp_path, **{"http.token": "s3cret"}) as at:
-            for header in (None, "Bearer wrong", "Basic s3cret", "s3cret", "Bearer", "Bearer s3cret"):
+        token = create_token(tmp_path / "home", "program", "write")
+        async with serving(tmp_path) as at:
+            for header in (None, "Bearer wrong", f"Basic {token}", token, "Bearer", f"Bearer {token}"):
                 headers = {"Authorization": header} if header else {}
                 got = await at.client.post("/v1/messages", json={"user": "a", "text": "/help"}, headers=headers)
-                assert got.status_code == (200 if header == "Bearer s3cret" else 401), header
+                assert got.status_code == (200 if header == f"Bearer {token}" else 401), header
                 if got.status_code == 401:
                     assert got.headers["www-authenticate"] == "Bearer"
             assert (await at.client.get("/healthz")).status_code == 200
@@ -244,9 +246,10 @@ def test_nobody_else_can_reach_it_without_a_token(tmp_path):
         async with serving(tmp_path, **settings):
             pass
 
-    with pytest.raises(ConfigError, match="no token"):
+    with pytest.raises(ConfigError, match="No token"):
         asyncio.run(start(**{"http.host": "0.0.0.0"}))
-    asyncio.run(start(**{"http.host": "0.0.0.0", "http.token": "s3cret"}))
+    create_token(tmp_path / "home", "program", "write")
+    asyncio.run(start(**{"http.host": "0.0.0.0"}))
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
@@ -257,7 +260,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
-        with pytest.raises(ChannelUnavailable, match="cannot be listened on"):
+        with pytest.raises(UsageError, match="cannot be listened on"):
             asyncio.run(start(busy.getsockname()[1]))
 
 

@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 from kept.net.serving import ServerLimits
 from kept.testing import ScriptedChat, Stall
 from tests.support.http_gateway import serving
+from tests.support.serve_process import bearer, create_token
 from tests.support.waiting import PATIENCE_S, wait_until_async
 
-TOKEN = {"http.token": "s3cret"}
-AUTHORISED = {"Authorization": "Bearer s3cret"}
 HALF = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 NO_BODY = HALF + b"Content-Type: application/json\r\nContent-Length: 1000\r\n"
 
@@ -47,7 +46,8 @@ class Client:
 def test_requests_that_never_end_make_room_for_one_that_does(tmp_path):
     async def scenario():
         limits = ServerLimits(connections=8)
-        async with serving(tmp_path, headers=AUTHORISED, limits=limits, **TOKEN) as at:
+        headers = bearer(create_token(tmp_path / "home", "program", "write"))
+        async with serving(tmp_path, headers=headers, limits=limits) as at:
             idle = [await Client.of(at.url, HALF) for _ in range(160)]
             assert (await at.post(user="ada", text="Hello")).json()["reply"] == "You said: ada: Hello"
             assert [await client.rest() for client in idle[:150]] == [b""] * 150

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from kept import Memory, SessionStore
-from kept.channels.gateway import Gateway, ServedAgent, served_agents
+from kept.channels.gateway import ServedAgent, served_agents
 from kept.channels.switchboard import find_agent
 from kept.config import load_config
 from kept.config.gateway_settings import RouteSettings
@@ -20,6 +20,8 @@ from kept.errors import AgentNotFound, ConfigError
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.files import write_file
+from tests.support.running_gateway import running_gateway
+from tests.support.serve_process import bearer, create_token
 from tests.support.waiting import PATIENCE_S, wait_until_async
 
 ROUTES = [{"agent": "work", "channel": "http", "chat": "bob"}, {"agent": "work", "chat": "club"}]
@@ -42,21 +44,14 @@ async def two_agents(
 ):
     settings = {"gateway.routes": routes, **settings}
     first, other = (open_served(tmp_path, name, model, **settings) for name, model in (("main", main), ("work", work)))
-    lines: list[str] = []
-    gateway = Gateway(first.memory, first.sessions, first.model, others=[other], report=lines.append)
-    running = asyncio.create_task(gateway.run())
-    try:
-        await wait_until_async(lambda: len(lines) > 1 or running.done())
+    running = running_gateway(first.memory, main, sessions=first.sessions, others=[other])
+    async with running as (gateway, _, lines):
+        await wait_until_async(lambda: len(lines) > 1)
         url = lines[0].split()[1].partition("/v1")[0]
         async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
             yield gateway, client
-    finally:
-        gateway.stop()
-        await asyncio.wait([running])
-        for agent in (first, other):
-            agent.memory.close()
-            agent.sessions.close()
-    running.result()
+    other.memory.close()
+    other.sessions.close()
 
 
 async def post(client: httpx.AsyncClient, **body: object) -> dict:
@@ -135,14 +130,14 @@ def test_a_client_may_name_the_agent_and_an_id_belongs_to_one_message(tmp_path):
     asyncio.run(scenario())
 
 
-def test_the_token_of_a_user_reaches_only_the_agent_of_their_chat(tmp_path):
+def test_the_token_of_a_person_reaches_only_the_agent_of_their_chat(tmp_path):
     main, work = ScriptedChat(lambda request: "I am main."), ScriptedChat(lambda request: "I am work.")
 
     async def scenario():
-        settings = {"gateway.http.user_tokens": {"ada": "a", "bob": "b"}}
+        token = create_token(tmp_path / "home", "bob", "write", person="http:bob")
         routes = [{"agent": "work", "chat": "bob"}]
-        async with two_agents(tmp_path, main, work, routes=routes, **settings) as (_, client):
-            client.headers["Authorization"] = "Bearer b"
+        async with two_agents(tmp_path, main, work, routes=routes) as (_, client):
+            client.headers.update(bearer(token))
             assert (await post(client, text="Hello."))["reply"] == "I am work."
             assert (await post(client, text="Hello.", agent="work"))["reply"] == "I am work."
             assert (await post(client, text="Hello.", agent="main"))["error"]["code"] == "agent_not_found"

@@ -432,9 +432,9 @@ def test_explain_and_get_show_a_branch_by_any_part_of_its_name(kept):
     assert kept("config", "get", "query.max_results").out == "6\n"
     assert kept("config", "get", "hybrid.mat").out == "any\n"
     assert [row["setting"] for row in kept("config", "get", "token", "--json").json["settings"]] == [
-        "gateway.mcp.token", "gateway.http.token", "gateway.web.token", "gateway.telegram.token",
+        "gateway.telegram.token",
         "gateway.discord.token",
-    ]  # fmt: skip
+    ]
     ended = kept("config", "explain", "zzzz")
     assert ended.code == 2
     assert len(ended.err) < 200

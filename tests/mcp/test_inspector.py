@@ -12,6 +12,7 @@ from kept.tools import TOOLS
 from kept.tools.forget_tool import FORGET_TOOL
 from tests.support.commands import KEPT
 from tests.support.repository import NODE_PATH
+from tests.support.serve_process import create_token
 
 pytestmark = pytest.mark.node
 
@@ -62,9 +63,12 @@ def test_over_standard_input_and_output(inspect, command):
     round_trip(inspect, command)
 
 
-def test_over_http_with_a_token(inspect, serve):
-    server = serve("--http", "127.0.0.1:0", "--token", "sesame")
-    round_trip(inspect, ["--server-url", server.url, "--transport", "http"], "--header", "Authorization: Bearer sesame")
+def test_over_http_with_a_token(inspect, serve, home):
+    token = create_token(home, "inspector", "admin")
+    server = serve("--http", "127.0.0.1:0")
+    round_trip(
+        inspect, ["--server-url", server.url, "--transport", "http"], "--header", f"Authorization: Bearer {token}"
+    )
 
 
 def test_in_the_newest_form_of_the_protocol(inspect, command):

@@ -13,7 +13,7 @@ from kept.clock import SystemClock
 from kept.config import load_config
 from kept.errors import ScopeMissing
 from kept.grants import SCOPES, Grant
-from kept.mcp.tool_scopes import TOOL_SCOPES, require_tool
+from kept.mcp.server import require_tool, scope_of
 from kept.sessions.people import People
 from kept.tools.forget_tool import FORGET_TOOL
 from kept.tools.tool_definitions import TOOLS
@@ -49,7 +49,6 @@ ROUTES = {
     "GET /v1/models": "read",
     "GET /v1/models/{name:path}": "read",
     "POST /v1/approvals/{id}": "write",
-    "GET /healthz": "open",
 }
 
 
@@ -71,12 +70,16 @@ def test_every_route_of_the_http_channel_has_the_scope_that_it_should(tmp_path):
     assert declared == ROUTES
 
 
-def test_every_tool_has_a_scope_and_an_unknown_one_is_refused():
-    assert {*TOOL_SCOPES} == {tool.name for tool in (*TOOLS, FORGET_TOOL)}
-    assert {name for name, scope in TOOL_SCOPES.items() if scope == "read"} == {
-        tool.name for tool in TOOLS if tool.read_only
+def test_every_tool_has_the_scope_that_it_should_and_an_unknown_one_is_refused():
+    assert {tool.name: scope_of(tool) for tool in (*TOOLS, FORGET_TOOL)} == {
+        "memory_search": "read",
+        "memory_get": "read",
+        "memory_list": "read",
+        "memory_status": "read",
+        "sessions_search": "read",
+        "memory_write": "write",
+        "memory_forget": "admin",
     }
-    assert TOOL_SCOPES["memory_forget"] == "admin"
     with pytest.raises(Exception, match="no tool"):
         require_tool(Grant("1", "x", frozenset({"admin"})), "memory_shell")
 
@@ -107,10 +110,11 @@ def test_a_client_of_mcp_sees_and_uses_only_what_its_token_allows(server, tokens
     listed = {tool["name"] for tool in read_result(server.ask(token, "tools/list"))["tools"]}
     assert len(listed) == tools
     assert "5433" in str(server.call(token, "memory_search", query="staging port"))
+    scopes = {"memory_write": "write", "memory_forget": "admin"}
     arguments = {"memory_write": {"text": f"Written by {name}."}, "memory_forget": {"query": "no such words"}}
     for tool, given in arguments.items():
         result = server.call(token, tool, **given)
-        is_refused = result["isError"] and f"lacks the scope '{TOOL_SCOPES[tool]}'" in result["content"][0]["text"]
+        is_refused = result["isError"] and f"lacks the scope '{scopes[tool]}'" in result["content"][0]["text"]
         assert is_refused == (tool not in listed), (tool, result)
 
 

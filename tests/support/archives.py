@@ -19,8 +19,7 @@ SECRETS = {
     "agents.defaults.memory_search.remote.headers": "Bearer planted-header-value-0001",
     "agents.defaults.model.api_key": "plainword",
     "agents.list.0.model.api_key": "sk-ant-api03-planted-0002-aaaabbbbccccdddd",
-    "gateway.http.token": "gateway-token-planted-0003",
-    "gateway.mcp.token": "mcp-token-planted-0004",
+    "gateway.discord.token": "gateway-token-planted-0003",
     "gateway.telegram.token": "123456789:AAplantedplantedplantedplantedplanted0",
     "gateway.telegram.base_url": "http://user:planted-0005@127.0.0.1:8081",
 }
@@ -45,10 +44,10 @@ agents:
         api_key: sk-ant-api03-planted-0002-aaaabbbbccccdddd
         name: gpt-small
 gateway:
-  http:
+  discord:
     token: gateway-token-planted-0003
+  http:
     port: 8999
-  mcp: {token: mcp-token-planted-0004}
   telegram:
     token: "123456789:AAplantedplantedplantedplantedplanted0"
     base_url: http://user:planted-0005@127.0.0.1:8081

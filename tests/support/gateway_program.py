@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kept.channels.gateway import run_gateway
 from kept.config import LoadedConfig, load_config
 from kept.llm.base import ChatRequest
 from kept.llm.scripted import ScriptedChat
+from kept.serve.server import ServerAddress, gateway_preset, run_server
 
 _MARK = re.compile(r"<<(.*?)>>")
 
@@ -40,7 +40,12 @@ def report(line: str) -> None:
 
 def main(settings: Sequence[str]) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
-    run_gateway(load_config(settings=dict(setting.split("=", 1) for setting in settings)), open_model, report=report)
+    loaded = load_config(settings=dict(setting.split("=", 1) for setting in settings))
+
+    def show(address: ServerAddress) -> None:
+        report(f"HTTP: {address.url}v1/messages")
+
+    run_server(loaded, gateway_preset(loaded.config), open_model, ready=show, report=report)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ async def serving(tmp_path, model=None, *, headers=None, limits=None, agent_sett
         create=True,
         settings={
             "gateway.http.port": 0,
+            "gateway.serve.address_rate_per_s": 0,  # tests ask as often as they like
             **{f"gateway.{name}": value for name, value in settings.items()},
             **(agent_settings or {}),
         },

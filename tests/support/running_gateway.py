@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
+from dataclasses import replace
 from typing import Any
 
 from kept import Memory, SessionStore
 from kept.channels.gateway import Gateway
+from kept.config import load_config
+from kept.net.serving import ServerLimits
+from kept.serve.server import Server, SharedAgent, gateway_preset, listen, open_tokens
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.waiting import wait_until_async
@@ -16,23 +20,43 @@ from tests.support.waiting import wait_until_async
 
 @asynccontextmanager
 async def running_gateway(
-    memory: Memory, model: Any = None, **options: Any
+    memory: Memory,
+    model: Any = None,
+    *,
+    limits: ServerLimits | None = None,
+    sessions: SessionStore | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[Gateway, SessionStore, list[str]]]:
-    """Run the gateway of a memory. Yield it with its conversations and the lines that it has printed, and close all."""
-    sessions = SessionStore(memory.config)
+    """Run the gateway of a memory as `kept gateway` does. Yield it with its conversations and the lines that it has
+    printed, and close all."""
+    config, sessions = memory.config, sessions or SessionStore(memory.config)
     lines: list[str] = []
     model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
-    gateway = Gateway(memory, sessions, model, report=lines.append, **options)
-    running = asyncio.create_task(gateway.run())
-    try:
-        await wait_until_async(lambda: bool(lines) or running.done())
-        if running.done() and not lines:
-            running.result()
-        yield gateway, sessions, lines
-    finally:
-        gateway.stop()
-        if not running.done():
-            await asyncio.wait([running])
-        memory.close()
-        sessions.close()
+    preset = gateway_preset(config)
+    with ExitStack() as opened:
+        opened.callback(memory.close)
+        opened.callback(sessions.close)
+        gateway = Gateway(memory, sessions, model, report=lines.append, **options)
+        bound = None
+        if preset.listens:
+            bound = opened.enter_context(closing(listen(preset)))
+        server = Server(
+            replace(load_config(home=config.home), config=config),
+            preset,
+            {config.agent_id: SharedAgent(memory, sessions)},
+            open_tokens(config, preset),
+            bound,
+            gateway=gateway,
+            limits=limits,
+        )
+        running = asyncio.create_task(server.run(lambda address: lines.append(f"HTTP: {address.url}v1/messages")))
+        try:
+            await wait_until_async(lambda: bool(lines) or running.done())
+            if running.done() and not lines:
+                running.result()
+            yield gateway, sessions, lines
+        finally:
+            gateway.stop()
+            if not running.done():
+                await asyncio.wait([running])
     running.result()

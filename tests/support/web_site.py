@@ -18,12 +18,11 @@ from kept.config import load_config
 from kept.llm.base import ChatModel
 from kept.memory import Memory
 from kept.net import serving
-from kept.net.serving import ServerLimits
+from kept.net.serving import ServerLimits, TokenGate
 from kept.testing import FakeEmbedder
 from kept.web.site import Site
 from kept.web.web_access import WebAccess
 from kept.web.web_app import make_web_app
-from kept.web.web_server import cookie_name
 
 ORIGIN = "http://127.0.0.1:8740"
 KEY = b"k" * 32
@@ -44,15 +43,15 @@ def open_site(tmp_path: Path, *, clock: Clock | None = None, model: ChatModel | 
 class PageClient:
     """A browser without scripts. It is signed in, and sends what a browser sends."""
 
-    def __init__(self, site: Site, *, signed_in: bool = True) -> None:
+    def __init__(self, site: Site, *, signed_in: bool = True, gate: TokenGate | None = None) -> None:
         self.site = site
-        self.access = WebAccess(KEY, site.memory.clock, token=site.settings.token)
-        app: Any = make_web_app(site, self.access, hosts=site.settings.allowed_hosts, cookie_name="kept")
+        self.access = WebAccess(KEY, site.memory.clock, gate=gate)
+        app: Any = make_web_app(site, self.access, hosts=site.config.gateway.serve.allowed_hosts)
         self.http = TestClient(app, base_url=ORIGIN, follow_redirects=False)
         self.cookie = ""
         if signed_in:
             self.cookie = self.access.make_cookie()
-            self.http.cookies.set("kept", self.cookie)
+            self.http.cookies.set(self.access.cookie_name, self.cookie)
 
     def get(self, url: str, **headers: str) -> Any:
         return self.http.get(url, headers={name.replace("_", "-"): value for name, value in headers.items()})
@@ -75,9 +74,11 @@ class PageClient:
 
 
 @contextmanager
-def visiting(tmp_path: Path, *, signed_in: bool = True, **options: Any) -> Iterator[PageClient]:
+def visiting(
+    tmp_path: Path, *, signed_in: bool = True, gate: TokenGate | None = None, **options: Any
+) -> Iterator[PageClient]:
     site = open_site(tmp_path, **options)
-    client = PageClient(site, signed_in=signed_in)
+    client = PageClient(site, signed_in=signed_in, gate=gate)
     try:
         yield client
     finally:
@@ -91,7 +92,7 @@ def served(site: Site) -> Iterator[str]:
     bound = serving.listen("127.0.0.1", 0, error=AssertionError, hint="")  # type: ignore[arg-type]
     port = bound.getsockname()[1]
     access = WebAccess(KEY, site.memory.clock)
-    server = serving.make_server(make_web_app(site, access, cookie_name=cookie_name(port)), ServerLimits())
+    server = serving.make_server(make_web_app(site, access), ServerLimits())
     site.is_stopping = lambda: server.should_exit
 
     async def run() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kept.clock import SystemClock
+from kept.net.rate_limit import RateLimiter
+from kept.tokens import KnownTokens
 from kept.web.static_files import load_static_files
+from tests.support.serve_process import create_token
 from tests.support.web_site import ORIGIN, texts, visiting
 
 
@@ -116,15 +120,17 @@ def test_a_link_signs_a_browser_in_once(tmp_path):
 
 
 def test_a_token_signs_a_browser_in(tmp_path):
-    settings = {"gateway__web__token": "a-long-token", "gateway__web__allowed_hosts": ["memory.example"]}
-    with visiting(tmp_path, signed_in=False, **settings) as pages:
+    token = create_token(tmp_path / "home", "ada", "read")
+    gate = KnownTokens(str(tmp_path / "home"), SystemClock(), RateLimiter(0, 1), always=True)
+    hosts = {"gateway__serve__allowed_hosts": ["memory.example"]}
+    with visiting(tmp_path, signed_in=False, gate=gate, **hosts) as pages:
         home = {"Host": "memory.example", "Origin": "https://memory.example", "X-Forwarded-Proto": "https"}
         assert 'name="token"' in pages.get("/", Host="memory.example").text
         wrong = pages.http.post("/login", data={"token": "guess"}, headers=home)
         assert wrong.status_code == 401
-        assert pages.http.post("/login", data={"token": "a-long-token"}).status_code == 403, "no origin"
+        assert pages.http.post("/login", data={"token": token}).status_code == 403, "no origin"
         assert pages.http.post("/login", content=b"x" * 10_000, headers=home).status_code == 401
-        right = pages.http.post("/login", data={"token": "a-long-token"}, headers=home)
+        right = pages.http.post("/login", data={"token": token}, headers=home)
         assert right.status_code == 303
         assert "Secure" in right.headers["set-cookie"], "a proxy with TLS is in front"
 

@@ -69,9 +69,9 @@ def test_secrets_are_never_shown(pages, config_file):
     write_file(
         config_file,
         b"agents:\n  defaults:\n    model: {api_key: sk-very-secret, name: m-1}\n"
-        b"gateway:\n  http: {token: hush-hush}\n",
+        b"gateway:\n  telegram: {token: hush-hush}\n",
     )
-    for url in ("/settings", "/settings/model.api_key", "/settings/gateway.http.token"):
+    for url in ("/settings", "/settings/model.api_key", "/settings/gateway.telegram.token"):
         text = pages.get(url).text
         assert "sk-very-secret" not in text
         assert "hush-hush" not in text

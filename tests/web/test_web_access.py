@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kept.clock import SystemClock
+from kept.net.rate_limit import RateLimiter
 from kept.testing import FrozenClock
+from kept.tokens import KnownTokens
 from kept.web.web_access import WebAccess
+from tests.support.serve_process import create_token, revoke_token
 
 KEY = b"k" * 32
 
@@ -61,26 +67,36 @@ def test_a_cookie_outlives_the_server_and_ends_after_a_month():
     assert not WebAccess(KEY, clock).grant_of(cookie)
 
 
-def test_a_changed_token_ends_every_visit():
-    clock = FrozenClock()
-    cookie = WebAccess(KEY, clock, token="old").make_cookie()
-    assert not WebAccess(KEY, clock, token="new").grant_of(cookie)
+def test_a_token_opens_the_pages_until_it_is_revoked(home):
+    token, clock = create_token(home, "ada", "read"), SystemClock()
+    gate = KnownTokens(str(home), clock, RateLimiter(0, 1), always=False)
+    access = WebAccess(KEY, clock, gate=gate)
+    assert not access.find_grant("guess")
+    grant = access.find_grant(f" {token}\n")
+    assert grant.name == "ada"
+    cookie = access.make_cookie(grant)
+    assert access.grant_of(cookie) == grant
+    revoke_token(home, "ada")
+    assert access.grant_of(cookie) is None
+    assert access.find_grant(token) is None
 
 
-def test_after_ten_wrong_tokens_even_the_right_one_has_to_wait_a_minute():
-    clock = FrozenClock()
-    access = WebAccess(KEY, clock, token="secret")
-    assert access.find_grant("secret")
-    assert not any(access.find_grant("guess") for _ in range(10))
-    assert not access.find_grant("secret")
-    clock.move(minutes=1)
-    assert access.find_grant("secret")
+@pytest.mark.parametrize("always", [True, False])
+def test_where_tokens_are_asked_for_links_work_only_for_the_commands_that_make_them(home, always):
+    clock = SystemClock()
+    gate = KnownTokens(str(home), clock, RateLimiter(0, 1), always=False)
+    access = WebAccess(KEY, clock, gate=gate, always_links=always)
+    cookie, key = access.make_cookie(), access.make_link_key()
+    assert access.grant_of(cookie)
+    create_token(home, "ada", "read")
+    assert (access.grant_of(cookie) is not None, access.take_link_key(key)) == (always, always)
+    assert bool(access.answer("challenge")) == always
 
 
-def test_without_a_token_none_is_accepted():
+def test_without_tokens_none_is_accepted():
     access = WebAccess(KEY, FrozenClock())
     assert not access.find_grant("")
-    assert not access.has_token
+    assert not access.has_tokens
 
 
 def test_a_form_token_belongs_to_one_cookie():

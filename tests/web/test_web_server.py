@@ -108,11 +108,11 @@ def test_no_other_command_imports_the_pages():
 def test_a_gateway_serves_the_pages_too_and_a_command_gives_the_link(tmp_path, workspace, start):
     write_note(workspace, "MEMORY.md", "The gate code is 4711.\n")
     settings = ("memory_search.provider=none", "model.provider=extractive", "gateway.http.port=0")
-    settings += ("gateway.web.enabled=true", "gateway.web.port=0")
+    settings += ("gateway.web.enabled=true",)
     command = [KEPT, *(part for each in settings for part in ("--set", each)), "gateway"]
     gateway = Process(tmp_path, command=tuple(command), KEPT_WORKSPACE=str(workspace))
-    home = gateway.wait_for_line("Pages: ").split()[1].rstrip(",")
     gateway.url()
+    home = gateway.wait_for_line("Pages: ").split()[1].rstrip(",")
     port = home.split(":")[2].rstrip("/")
     assert httpx.get(home).status_code == 401
     _, link = start("--port", port)

@@ -34,6 +34,7 @@ def copy_settings(path: str, raw: bytes) -> SettingsCopy:
     tree = parse_settings(path, raw)
     text = raw.decode("utf-8-sig")
     names = {name for part in (AgentSettings, GatewaySettings) for name in secret_names(part)}
+    names.add("user_tokens")  # a removed setting, which a file may still have
     secrets = dict(_iter_secret(tree, (), names))
     if not secrets and redact(text) == text and not any(name in snake(text).lower() for name in names):
         return SettingsCopy(raw, ())

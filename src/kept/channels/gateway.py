@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kept.agent.material import read_checklist
-from kept.app import open_dispatcher, open_memory, open_sessions
+from kept.app import open_dispatcher, open_memory
 from kept.channels import chat_completions, http, http_messages
 from kept.channels.discord import DiscordChannel, find_discord_token
 from kept.channels.switchboard import ChatSwitchboard, Switchboard
@@ -25,7 +24,7 @@ from kept.durable import make_private_folder
 from kept.errors import AgentNotFound, ConfigError, LockBusy, WriteFailed
 from kept.file_lock import claimed
 from kept.memory import Memory
-from kept.net.serving import App, ServerLimits
+from kept.net.serving import App
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
 from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
@@ -36,8 +35,6 @@ from kept.sessions.store import SessionStore
 from kept.values import frozen
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from kept.llm.base import ChatModel
 
 Report = Callable[[str], None]
@@ -47,38 +44,6 @@ OpenModel = Callable[[LoadedConfig], "ChatModel"]
 _SESSION_AGE = "gateway.auto_responder.session_max_age_ms"
 
 log = logging.getLogger(__name__)
-
-
-def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
-    from kept.automatic_sync import automatic_sync
-    from kept.live import LiveIndex
-
-    config = loaded.config
-    if not config.gateway.auto_responder.enabled:
-        hint = "No message would be answered. Set it to true."
-        raise ConfigError("gateway.auto_responder.enabled is false.", hint=hint)
-    served = [with_session_age(agent) for agent in served_agents(loaded)]
-    finish_forgets(served)
-    with only_gateway(config.home), ExitStack() as opened:
-        agents: list[ServedAgent] = []
-        for agent in served:
-            model = open_model(agent)
-            memory = opened.enter_context(open_memory(agent))
-            # The live index takes in notes that are edited meanwhile, before a message needs them.
-            opened.enter_context(LiveIndex(memory))
-            opened.enter_context(automatic_sync(agent.config, memory.workspace, memory.clock))
-            agents.append(ServedAgent(memory, opened.enter_context(open_sessions(agent)), model))
-
-        async def serve() -> None:
-            first, *others = agents
-            try:
-                gateway = Gateway(first.memory, first.sessions, first.model, others=others, report=report)
-                await gateway.run()
-            finally:
-                await asyncio.gather(*(agent.model.close() for agent in agents))
-
-        asyncio.run(serve())
 
 
 def finish_forgets(served: Sequence[LoadedConfig]) -> None:
@@ -113,7 +78,7 @@ def only_gateway(home: str) -> Iterator[None]:
     with claimed(os.path.join(home, GATEWAY_LOCK)) as is_ours:
         if not is_ours:
             hint = "Stop it, or give this one another --home."
-            raise LockBusy(f"A gateway is already running for {home}.", hint=hint)
+            raise LockBusy(f"Another process answers the messages of {home}.", hint=hint)
         yield
 
 
@@ -151,14 +116,12 @@ class Gateway:
         *,
         report: Report,
         others: Sequence[ServedAgent] = (),
-        limits: ServerLimits | None = None,
         timing: ResponderTiming | None = None,
     ) -> None:
         config = memory.config
         timing = timing or ResponderTiming()
         agents = [ServedAgent(memory, sessions, model), *others]
         self._sessions = {agent.memory.config.agent_id: agent.sessions for agent in agents}
-        self._limits = limits or ServerLimits()
         self._settings = config.gateway
         self._people = People(config)
         self._report = report
@@ -208,24 +171,14 @@ class Gateway:
         inbox = Inbox(config.paths.inbox, clock=agent.memory.clock)
         return Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots)
 
-    async def run(self) -> None:
-        """Answer until `stop` is called, or a signal arrives."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.stop)
-        await self._run(*self._start_http())
-
-    async def run_embedded(self) -> None:
-        """Answer until `stop` is called, inside a program that serves `make_endpoints` itself."""
-        await self._run(None, None)
-
     def make_endpoints(self) -> App:
         """Return the routes of the HTTP channel, without a guard."""
         clock = self.responder.inbox.clock
         return http.make_endpoints(self._front, self._sessions, self._settings.http, clock=clock, people=self._people)
 
-    async def _run(self, server: uvicorn.Server | None, serving: asyncio.Task[None] | None) -> None:
-        tasks = [serving] if serving else []
+    async def run(self) -> None:
+        """Answer until `stop` is called."""
+        tasks: list[asyncio.Task[None]] = []
         try:
             if len(self.responders) > 1:
                 self._report(f"Agents: {', '.join(self.responders)}")
@@ -235,26 +188,13 @@ class Gateway:
             tasks += [asyncio.create_task(self._serve(name, service)) for name, service in self._services.items()]
             await self._wait_for_stop(tasks)
         finally:
-            await self._shut_down(server, tasks)
+            await self._shut_down(tasks)
 
     def stop(self) -> None:
         """Finish the accepted messages, then stop. A second call leaves them to the next start."""
         if self._stop.is_set():
             self._at_once.set()
         self._stop.set()
-
-    def _start_http(self) -> tuple[uvicorn.Server | None, asyncio.Task[None] | None]:
-        settings = self._settings.http
-        if not settings.enabled:
-            return None, None
-        clock = self.responder.inbox.clock
-        app = http.make_app(self._front, self._sessions, settings, clock=clock, people=self._people)
-        server = http.make_server(app, self._limits)
-        bound = http.listen(settings)
-        host, port = bound.getsockname()[:2]
-        url_host = f"[{host}]" if ":" in host else host
-        self._report(f"HTTP: http://{url_host}:{port}/v1/messages{', with a token' if settings.token else ''}")
-        return server, asyncio.create_task(server.serve(sockets=[bound]))
 
     async def _serve(self, service: str, channel: TelegramChannel | DiscordChannel) -> None:
         name = await channel.connect()
@@ -270,19 +210,15 @@ class Gateway:
             if task is not stop:
                 task.result()
 
-    async def _shut_down(self, server: uvicorn.Server | None, tasks: list[asyncio.Task[None]]) -> None:
-        """Stop polling, answer what was accepted, then stop the server, which has to deliver the last replies."""
-        polling = tasks[1:] if server else tasks
-        for task in polling:
+    async def _shut_down(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Stop polling, then answer what was accepted."""
+        for task in tasks:
             task.cancel()
-        if polling:
-            await asyncio.wait(polling)
+        if tasks:
+            await asyncio.wait(tasks)
         timeout_s = self._settings.shutdown_timeout_s
         drained = (responder.drain(timeout_s, at_once=self._at_once) for responder in self.responders.values())
         finished = all(await asyncio.gather(*drained))
-        if server:
-            server.should_exit = True
-            await asyncio.wait(tasks[:1])
         for service in self._services.values():
             await service.close()
         left = sum(responder.limits.total for responder in self.responders.values())

@@ -1,30 +1,30 @@
-"""The HTTP server of the gateway: its routes, and who may call them."""
+"""The routes of the HTTP channel, the scope that a token needs for each, and whom the token of a person speaks for."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kept.channels import chat_completions
+from kept.channels import chat_completions, http_messages
 from kept.channels.chat_completions import ChatCompletions
 from kept.channels.http_messages import HttpEndpoints, json_response
-from kept.channels.http_scopes import ScopedRoutes
 from kept.channels.switchboard import Switchboard
 from kept.clock import Clock
 from kept.config import HttpSettings
 from kept.error_statuses import status_of
-from kept.errors import KeptError
-from kept.net import serving
-from kept.net.serving import App, Guard, ServerLimits, TokenGate
-from kept.remote_errors import ChannelUnavailable
-from kept.sessions.people import People
+from kept.errors import KeptError, ScopeMissing
+from kept.grants import Grant, TokenScope
+from kept.net.serving import GRANT, TOKEN_USER, App, Guard, TokenGate, note_route
+from kept.sessions.people import Account, People, read_account
 from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
-    import uvicorn
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
+
+    Endpoint = Callable[[Request], Awaitable[Response]]
+    ShowError = Callable[[Request, KeptError], Response]
 
 _PATHS_HINT = (
     "There are POST /v1/messages, GET and DELETE /v1/messages/ID, POST /v1/chat/completions, GET /v1/models, and "
@@ -32,23 +32,11 @@ _PATHS_HINT = (
 )
 
 
-def make_app(
-    front: Switchboard, sessions: Mapping[str, SessionStore], settings: HttpSettings, *, clock: Clock, people: People
-) -> App:
-    """Return the application behind its guard. ``sessions`` has those of each agent, by its name."""
-    hosts = () if settings.host in ("0.0.0.0", "::") else (settings.host,)
-    app = make_endpoints(front, sessions, settings, clock=clock, people=people)
-    return guard_endpoints(app, settings, hosts=(*hosts, *settings.allowed_hosts))
-
-
 def make_endpoints(
     front: Switchboard, sessions: Mapping[str, SessionStore], settings: HttpSettings, *, clock: Clock, people: People
 ) -> App:
     """Return the application without a guard."""
-    try:
-        from starlette.applications import Starlette
-    except ImportError as exc:
-        raise _not_installed() from exc
+    from starlette.applications import Starlette
 
     endpoints = HttpEndpoints(front, settings, clock)
     chat = ChatCompletions(front, sessions, settings, clock)
@@ -61,47 +49,71 @@ def make_endpoints(
         scoped.make("GET", "/v1/models", chat.list_models, "read"),
         scoped.make("GET", "/v1/models/{name:path}", chat.get_model, "read"),
         scoped.make("POST", "/v1/approvals/{id}", endpoints.decide, "write"),
-        scoped.make("GET", "/healthz", endpoints.health, None),
     ]
     return Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _wrong_method})
 
 
-def guard_endpoints(app: App, settings: HttpSettings, *, hosts: Iterable[str], gate: TokenGate | None = None) -> Guard:
-    """Return the application behind a guard. ``gate`` has tokens besides those of the settings."""
-    return Guard(
-        app,
-        token=settings.token,
-        user_tokens=settings.user_tokens,
-        hosts=hosts,
-        open_paths=("/healthz",),
-        describe=_describe_refusal,
-        gate=gate,
-        token_name="gateway.http.token",
-    )
+def guard_endpoints(app: App, *, hosts: Iterable[str], gate: TokenGate) -> Guard:
+    """Return the application behind a guard."""
+    return Guard(app, hosts=hosts, describe=_describe_refusal, gate=gate)
 
 
-def listen(settings: HttpSettings) -> socket.socket:
-    """Return the bound socket. Call it before anything else is started, so that a bad address is reported at once."""
-    hint = "Set gateway.http.token (KEPT_GATEWAY__HTTP__TOKEN), or leave the host at 127.0.0.1."
-    token = settings.token or next(iter(settings.user_tokens.values()), None)
-    serving.require_token(settings.host, token, hint=hint)
-    hint = "Choose another gateway.http.port; 0 takes any that is free."
-    return serving.listen(settings.host, settings.port, error=ChannelUnavailable, hint=hint)
+class ScopedRoutes:
+    """Makes routes that let a request in if its token has the scope."""
+
+    def __init__(self, people: People, show_error: ShowError) -> None:
+        self._people = people
+        self._show_error = show_error
+
+    def make(self, method: str, path: str, endpoint: Endpoint, scope: TokenScope) -> Route:
+        """Return a route that needs a scope."""
+        from starlette.routing import Route
+
+        async def answer(request: Request) -> Response:
+            note_route(request.scope, path)
+            grant: Grant | None = request.scope.get(GRANT)
+            try:
+                if grant is not None:
+                    grant.require(scope)
+                    self._note_person(request, grant)
+            except KeptError as exc:
+                return self._show_error(request, exc)
+            return await endpoint(request)
+
+        route = Route(path, answer, methods=[method])
+        route.name = scope  # shown to the test that lists all routes
+        return route
+
+    def _note_person(self, request: Request, grant: Grant) -> None:
+        """Let the token of a person speak for that person only."""
+        if grant.person is None:
+            return
+        is_chat = request.url.path.startswith(chat_completions.PATHS)
+        channel = chat_completions.NAME if is_chat else http_messages.NAME
+        user = find_user(self._people, grant.person, channel)
+        if user is None:
+            raise ScopeMissing(
+                f"The person of the token '{grant.name}' has no account on the channel '{channel}'.",
+                hint=f"Add {channel}:NAME to the person in session.identity_links.",
+            )
+        request.scope[TOKEN_USER] = user
 
 
-def make_server(app: App, limits: ServerLimits) -> uvicorn.Server:
-    """Return a server that installs no signal handlers."""
-    try:
-        return serving.make_server(app, limits)
-    except ImportError as exc:
-        raise _not_installed() from exc
-
-
-def _not_installed() -> ChannelUnavailable:
-    return ChannelUnavailable(
-        "The HTTP channel needs starlette and uvicorn.",
-        hint="pip install 'kept[gateway]', or set gateway.http.enabled to false.",
-    )
+def find_user(people: People, person: str, channel: str) -> str | None:
+    """Return the name of a person on a channel: that of an account there, or else the one on the HTTP channel, unless
+    it is somebody else's."""
+    name = person if person in people.settings.identity_links else people.name_of(read_account(person))
+    linked = people.settings.identity_links.get(name)
+    accounts = [read_account(text) for text in linked or (person,)]
+    private = [account for account in accounts if not account.is_group]
+    for account in private:
+        if account.channel == channel:
+            return account.name
+    for account in private:
+        here = Account(channel, account.name)
+        if account.channel == http_messages.NAME and people.name_of(here) == str(here):
+            return account.name
+    return None
 
 
 def _show_error(request: Request, error: KeptError) -> Response:

@@ -126,9 +126,6 @@ class HttpEndpoints:
         if key is None or not is_own(request, key):
             raise MessageNotFound(f"No call waits for permission under '{approval_id}'.")
 
-    async def health(self, request: Request) -> Response:
-        return json_response({"status": "ok"})
-
     def _read_message(self, request: Request, body: Any) -> PostedMessage:
         if not isinstance(body, dict):
             raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')

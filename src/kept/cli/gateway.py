@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +11,7 @@ from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
 
 if TYPE_CHECKING:
-    from kept.config import LoadedConfig
+    from kept.serve.server import ServerAddress
 
 
 @click.command("gateway")
@@ -20,22 +19,20 @@ if TYPE_CHECKING:
 def command(options: Globals) -> None:
     """Answer messages over HTTP, Telegram and Discord, until stopped."""
     from kept.app import open_model
-    from kept.channels.gateway import run_gateway
+    from kept.serve.server import gateway_preset, run_server
 
     log_to_stderr()
     logging.getLogger("kept").setLevel(logging.INFO)
     loaded = options.load_finished()
-    with _pages(loaded):
-        run_gateway(loaded, open_model, report=_report)
+    preset = gateway_preset(loaded.config)
 
+    def show(address: ServerAddress) -> None:
+        if loaded.config.gateway.http.enabled:
+            _report(f"HTTP: {address.url}v1/messages{', with a token' if address.needs_token else ''}")
+        if "pages" in preset.parts:
+            _report(f"Pages: {address.url}, opened by 'kept web'")
 
-def _pages(loaded: LoadedConfig) -> AbstractContextManager[None]:
-    """Serve the pages of `kept web` meanwhile, if the settings say so."""
-    if not loaded.config.gateway.web.enabled:
-        return nullcontext()
-    from kept.web.web_server import serving_web
-
-    return serving_web(loaded, ready=lambda address: _report(f"Pages: {address.url}, opened by 'kept web'"))
+    run_server(loaded, preset, open_model, ready=show, report=_report)
 
 
 def _report(line: str) -> None:

@@ -9,7 +9,7 @@ import click
 from kept.cli.output import echo, log_to_stderr, person_option
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
-from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, require_token, run_http, run_stdio
+from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, run_stdio
 
 
 @click.command("mcp")
@@ -20,9 +20,6 @@ from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, req
     is_flag=False,
     flag_value=DEFAULT_ADDRESS,
     help=f"Serve over HTTP instead of standard input and output (default: {DEFAULT_ADDRESS}).",
-)
-@click.option(
-    "--token", metavar="TOKEN", help="Token that clients must send. KEPT_GATEWAY__MCP__TOKEN is less visible."
 )
 @click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="Another host name that clients may use.")
 @click.option(
@@ -35,7 +32,6 @@ from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, req
 def command(
     options: Globals,
     address: str | None,
-    token: str | None,
     hosts: tuple[str, ...],
     project: str | None,
     person: str | None,
@@ -45,26 +41,24 @@ def command(
     Uses standard input and output, unless --http is given. In a project, an agent writes to the notes of the project,
     and finds nothing of other projects.
     """
-    from kept.app import open_toolbox
-
     log_to_stderr()
     loaded = options.load_finished()
     project = _find_project(loaded, project, is_local=address is None)
-    server = load_server(lambda: open_toolbox(loaded, project=project, person=person), project=project)
     if address is None:
-        run_stdio(server)
-        return
+        from kept.app import open_toolbox
 
-    settings = loaded.config.gateway.mcp
-    token = token or settings.token
-    listen_at = parse_address(address)
-    require_token(listen_at, token)
-    run_http(
-        server,
-        listen_at,
-        token=token,
-        hosts=(*settings.allowed_hosts, *hosts),
-        ready=lambda at: echo(f"Serving the memory at {at.url}; stop with Ctrl-C.", err=True),
+        run_stdio(load_server(lambda: open_toolbox(loaded, project=project, person=person), project=project))
+        return
+    from kept.app import open_model
+    from kept.serve.server import Preset, run_server
+
+    at = parse_address(address)
+    run_server(
+        loaded,
+        Preset("mcp", at.host, at.port, frozenset({"mcp"}), hosts, project=project, person=person),
+        open_model,
+        ready=lambda served: echo(f"Serving the memory at {served.url}mcp; stop with Ctrl-C.", err=True),
+        report=echo,
     )
 
 

@@ -11,7 +11,7 @@ from kept.cli.root import Globals
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
-    from kept.serve.one_port import ServeAddress
+    from kept.serve.server import ServerAddress
 
 
 @click.command("serve")
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 def command(options: Globals, host: str | None, port: int | None, hosts: tuple[str, ...], log_format: str) -> None:
     """Serve MCP, the HTTP channel and the pages on one port, until stopped.
 
-    Any number of them can serve one home, behind a balancer. Tokens say who may do what: 'kept token create'.
+    Tokens say who may do what: 'kept token create'.
     """
     from kept.app import open_model
-    from kept.serve.one_port import run_serve
-    from kept.serve.request_log import log_as_json, log_request
+    from kept.serve.requests import log_as_json, log_request
+    from kept.serve.server import run_server, serve_preset
 
     as_json = log_format == "json"
     if as_json:
@@ -40,22 +40,19 @@ def command(options: Globals, host: str | None, port: int | None, hosts: tuple[s
     else:
         log_to_stderr()
     loaded = _load_for_log(options) if as_json else options.load_finished()
-    settings = loaded.config.gateway.serve
 
-    def show(address: ServeAddress) -> None:
+    def show(address: ServerAddress) -> None:
         _report(f"Serving at {address.url}", as_json)
         if address.link and not as_json:  # the link lets in whoever reads it, and logs are kept
             echo(f"Open the pages: {address.link}", err=True)
 
-    run_serve(
+    run_server(
         loaded,
+        serve_preset(loaded.config, host, port, hosts),
         open_model,
-        host=settings.host if host is None else host,
-        port=settings.port if port is None else port,
-        hosts=hosts,
-        record=log_request if as_json else _ignore,
         ready=show,
         report=lambda line: _report(line, as_json),
+        record=log_request if as_json else _ignore,
     )
 
 
@@ -63,7 +60,7 @@ def _load_for_log(options: Globals) -> LoadedConfig:
     """Load the settings, and log what is wrong with them: standard error has nothing but JSON. A forget that was
     interrupted is finished by the process that answers messages."""
     from kept.cli.streams import remember_secrets
-    from kept.serve.request_log import log_line
+    from kept.serve.requests import log_line
 
     loaded = options.load_quietly()
     remember_secrets(loaded.config)
@@ -74,7 +71,7 @@ def _load_for_log(options: Globals) -> LoadedConfig:
 
 def _report(line: str, as_json: bool) -> None:
     if as_json:
-        from kept.serve.request_log import log_line
+        from kept.serve.requests import log_line
 
         log_line(line)
     else:

@@ -60,13 +60,7 @@ def plan_service(loaded: LoadedConfig, program: Program, settings: dict[str, str
 
 
 def _stopping_s(program: Program, settings: GatewaySettings) -> float:
-    match program:
-        case "gateway":
-            return settings.shutdown_timeout_s
-        case "serve":
-            return settings.shutdown_timeout_s + settings.serve.drain_s
-        case "watch":
-            return 0.0
+    return 0.0 if program == "watch" else settings.shutdown_timeout_s
 
 
 def _unit_name(program: Program, home: str, agent_id: str) -> str:

@@ -10,7 +10,7 @@ from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
 
 if TYPE_CHECKING:
-    from kept.web.web_server import WebAddress
+    from kept.serve.server import ServerAddress
 
 
 @click.command("web")
@@ -23,13 +23,14 @@ def command(options: Globals, port: int | None, host: str | None, no_open: bool)
 
     Prints a link that opens the pages once, and opens it in a browser. Serves only this machine, until interrupted.
     """
-    from kept.web.web_server import serve_web
+    from kept.app import open_model
+    from kept.serve.server import run_server, web_preset
 
     log_to_stderr()
     loaded = options.load_finished()
-    settings = loaded.config.gateway.web
 
-    def show(address: WebAddress) -> None:
+    def show(address: ServerAddress) -> None:
+        assert address.link is not None
         echo(f"Open {address.link}")
         if address.is_running:
             echo("The pages are served by another process already.", err=True)
@@ -38,9 +39,7 @@ def command(options: Globals, port: int | None, host: str | None, no_open: bool)
         if not no_open:
             _open_browser(address.link)
 
-    serve_web(
-        loaded, host=settings.host if host is None else host, port=settings.port if port is None else port, ready=show
-    )
+    run_server(loaded, web_preset(loaded.config, host, port), open_model, ready=show, report=echo)
 
 
 def _open_browser(link: str) -> None:

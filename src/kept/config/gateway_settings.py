@@ -27,11 +27,6 @@ class HttpSettings:
     enabled: bool = True
     host: str = "127.0.0.1"
     port: int = bounded(8737, 0, 65_535)
-    token: str | None = secret()
-    user_tokens: dict[str, str] = field(default_factory=dict, repr=False, metadata={"secret": True})
-    """A token for each user. Who sends it is that user, and reads no other user's messages."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Further host names under which the server is reached, as in the Host header."""
     debounce_ms: int = bounded(0, 0, 600_000)
     """Programs send whole messages, so by default there is nothing to wait for."""
     max_body_bytes: int = bounded(1_000_000, 1_000, 100_000_000)
@@ -73,32 +68,20 @@ class DiscordSettings:
 
 
 @frozen
-class McpSettings:
-    token: str | None = secret()
-    """Token that clients of `kept mcp --http` must send."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Further host names under which the server is reached, as in the Host header."""
-
-
-@frozen
 class WebSettings:
     """The pages of `kept web`."""
 
     enabled: bool = False
-    """True to serve them from `kept gateway` too."""
+    """True to serve them from `kept gateway` too, at its port."""
     host: str = "127.0.0.1"
     port: int = bounded(8740, 0, 65_535)
-    token: str | None = secret()
-    """Token that opens the pages without a link of `kept web`. Required on any address but loopback."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Further host names under which the pages are reached, as in the Host header."""
     remote_images: bool = False
     """True to load images of other servers that notes name. Those servers see when a note is read."""
 
 
 @frozen
 class ServeSettings:
-    """`kept serve`: everything behind one port."""
+    """`kept serve`, and what holds for the other servers too: names of hosts, proxies and limits."""
 
     host: str = "127.0.0.1"
     port: int = bounded(8750, 0, 65_535)
@@ -108,16 +91,8 @@ class ServeSettings:
     """Addresses or networks of balancers, whose X-Forwarded-For is believed."""
     token_rate_per_s: float = bounded(20.0, 0, 1_000_000)
     """Requests a second with one token, in the long run; 0 is unlimited."""
-    token_burst: int = bounded(100, 1, 1_000_000)
-    """Requests with one token that may come at once."""
     address_rate_per_s: float = bounded(50.0, 0, 1_000_000)
     """Requests a second from one address, in the long run; 0 is unlimited."""
-    address_burst: int = bounded(250, 1, 1_000_000)
-    """Requests from one address that may come at once."""
-    ready_timeout_s: float = bounded(2.0, 0.1, 60)
-    """Time within which the index has to open for /readyz."""
-    drain_s: float = bounded(0.0, 0, 600)
-    """How long to accept requests after SIGTERM, while /readyz says no, so that a balancer can take notice."""
 
 
 @frozen
@@ -138,7 +113,6 @@ class GatewaySettings:
     """Agents for messages, by channel, account and chat. The first that fits counts; otherwise the agent of the
     command answers."""
     auto_responder: ResponderSettings = ResponderSettings()
-    mcp: McpSettings = McpSettings()
     http: HttpSettings = HttpSettings()
     web: WebSettings = WebSettings()
     serve: ServeSettings = ServeSettings()

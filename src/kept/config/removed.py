@@ -9,11 +9,18 @@ from typing import Any
 
 REMOVED = frozenset(
     {
+        "gateway.http.allowed_hosts",
         "gateway.http.token",
         "gateway.http.user_tokens",
         "gateway.lease_seconds",
-        "gateway.mcp.token",
+        "gateway.mcp",
+        "gateway.serve.address_burst",
+        "gateway.serve.drain_s",
+        "gateway.serve.ready_timeout_s",
+        "gateway.serve.token_burst",
+        "gateway.serve.token_grace_s",
         "gateway.tracing_endpoint",
+        "gateway.web.allowed_hosts",
         "gateway.web.token",
         "memory_search.store.driver",
         "memory_search.store.max_connections",

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -28,16 +28,15 @@ from pydantic import ValidationError
 
 from kept import __version__
 from kept.error_statuses import status_of
-from kept.errors import KeptError
+from kept.errors import KeptError, UsageError
 from kept.limits import utf8_safe_tree
-from kept.mcp.tool_scopes import TOOL_SCOPES, iter_tools, require_tool, toolbox_of
 from kept.net.serving import GRANT
 from kept.timings import timed
 from kept.tools.forget_tool import FORGET_TOOL, run_forget
-from kept.tools.tool_definitions import Tool
+from kept.tools.tool_definitions import TOOLS, Tool
 
 if TYPE_CHECKING:
-    from kept.grants import Grant
+    from kept.grants import Grant, TokenScope
     from kept.live import LiveIndex
     from kept.memory import Memory
     from kept.tools.toolbox import Toolbox, ToolOutcome
@@ -60,6 +59,8 @@ _RECALL_NAME = "recall"
 _RECALL_TITLE = "Recall from memory"
 _RECALL_DESCRIPTION = "Have the agent search its memory before it answers, about a topic or about this conversation."
 _RECALL_TOPIC = "What to recall. Leave it out for whatever this conversation is about."
+
+TOOLS_BY_NAME = {tool.name: tool for tool in (*TOOLS, FORGET_TOOL)}
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ class MemoryServer:
         try:
             require_tool(grant, name)
             toolbox = toolbox_of(self.toolbox(), grant)
-            with timed("tool_call", tool=name if name in TOOL_SCOPES else "unknown") as measured:
+            with timed("tool_call", tool=name if name in TOOLS_BY_NAME else "unknown") as measured:
                 if name == FORGET_TOOL.name:
                     outcome = run_forget(toolbox, arguments)
                 else:
@@ -292,6 +293,39 @@ def _tool(tool: Tool, *, destructive: bool = False) -> types.Tool:
             open_world_hint=False,
         ),
     )
+
+
+# what a token allows. What has no scope here, such as notes as resources, needs `read`, which every token has.
+
+
+def scope_of(tool: Tool) -> TokenScope:
+    """Return the scope that a token needs for a tool."""
+    if tool is FORGET_TOOL:
+        return "admin"
+    return "read" if tool.read_only else "write"
+
+
+def require_tool(grant: Grant | None, name: str) -> None:
+    """Raise ScopeMissing unless a token allows a tool."""
+    if grant is None:
+        return
+    if name not in TOOLS_BY_NAME:
+        raise UsageError(f"There is no tool '{name[:64]}'.", hint=f"There are: {', '.join(TOOLS_BY_NAME)}.")
+    grant.require(scope_of(TOOLS_BY_NAME[name]))
+
+
+def iter_tools(grant: Grant | None) -> Iterator[Tool]:
+    """Yield the tools that a token allows."""
+    for tool in TOOLS_BY_NAME.values():
+        if grant is None or grant.allows(scope_of(tool)):
+            yield tool
+
+
+def toolbox_of(toolbox: Toolbox, grant: Grant | None) -> Toolbox:
+    """Return the tools on the memory as the person sees it that a token is for."""
+    if grant is None or grant.person is None:
+        return toolbox
+    return toolbox.seen_by(toolbox.memory.as_person(grant.person))
 
 
 # progress

@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 import re
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kept.errors import UsageError
-from kept.net import serving
-from kept.net.serving import ServerLimits
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -35,15 +33,6 @@ class Address:
         return f"http://{host}:{self.port}{PATH}"
 
 
-@frozen
-class SessionLimits:
-    """Limits of MCP sessions. Every client opens one, and most never close it."""
-
-    count: int = 1_000
-    idle_s: float = 1_800.0
-    """A client that returns later gets an error for its old session, and opens another."""
-
-
 def parse_address(text: str) -> Address:
     """Parse HOST:PORT, HOST or PORT. The default address supplies the missing part."""
     default_host, _, default_port = DEFAULT_ADDRESS.rpartition(":")
@@ -54,11 +43,6 @@ def parse_address(text: str) -> Address:
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise UsageError(f"--http {text}: not an address.", hint=f"Write it as {DEFAULT_ADDRESS}.")
     return Address(host, int(port))
-
-
-def require_token(address: Address, token: str | None) -> None:
-    hint = "Set KEPT_GATEWAY__MCP__TOKEN or gateway.mcp.token, or listen on 127.0.0.1."
-    serving.require_token(address.host, token, hint=hint)
 
 
 def load_server(
@@ -98,47 +82,15 @@ def run_stdio(server: MemoryServer) -> None:
         server.close()
 
 
-def make_mcp_app(server: MemoryServer, *, sessions: SessionLimits | None) -> Starlette:
-    """Return the application behind `/mcp`. Without ``sessions``, each request stands for itself, so that any process
-    can answer it."""
+def make_mcp_app(server: MemoryServer) -> Starlette:
+    """Return the application behind `/mcp`. Each request stands for itself, so clients need not begin again after a
+    restart of the server."""
     from mcp.server.transport_security import TransportSecuritySettings
 
-    limits = sessions or SessionLimits()
     return server.protocol.streamable_http_app(
         streamable_http_path=PATH,
         # The guard checks Host and Origin.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_BODY_BYTES,
-        session_idle_timeout=limits.idle_s,
-        max_sessions=limits.count,
-        stateless_http=sessions is None,
+        stateless_http=True,
     )
-
-
-def run_http(
-    server: MemoryServer,
-    address: Address,
-    *,
-    token: str | None,
-    hosts: Iterable[str] = (),
-    ready: Callable[[Address], None],
-    limits: ServerLimits | None = None,
-    sessions: SessionLimits | None = None,
-) -> None:
-    """Serve until a signal arrives. Call ``ready`` with the address once the socket is listening."""
-    import anyio
-
-    from kept.net.serving import Guard
-
-    limits, sessions = limits or ServerLimits(), sessions or SessionLimits()
-    hint = "Choose another address: --http 127.0.0.1:8739."
-    listening = serving.listen(address.host, address.port, error=UsageError, hint=hint)
-    app = make_mcp_app(server, sessions=sessions)
-    guarded = Guard(app, token=token, hosts=(address.host, *hosts), token_name="gateway.mcp.token")
-    http = serving.make_server(guarded, limits, lifespan="on", handles_signals=True)
-    ready(Address(address.host, listening.getsockname()[1]))
-    try:
-        anyio.run(lambda: http.serve(sockets=[listening]))
-    finally:
-        listening.close()
-        server.close()

@@ -11,20 +11,19 @@ arrive in time, and if all connections are taken, the oldest one without a reque
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import logging
 import math
 import resource
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from kept.errors import ConfigError, KeptError
-from kept.grants import Grant, grant_of_settings
-from kept.net.endpoint import LOOPBACK_HOSTS, is_loopback
+from kept.errors import KeptError
+from kept.grants import Grant
+from kept.net.endpoint import LOOPBACK_HOSTS
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def describe_refusal(path: str, status: int, code: str, message: str) -> dict[st
 
 
 TOKEN_USER = "kept.user"
-"""Name in the scope of a request for the user whose token was sent."""
+"""Name in the scope of a request for the name on the channel of the person whose token was sent."""
 GRANT = "kept.grant"
 """Name in the scope of a request for what its token allows. It is absent if no token is needed."""
 ROUTE = "kept.route"
@@ -57,7 +56,7 @@ _ONCE = (b"host", b"origin", b"authorization", b"cookie", b"content-length", b"t
 
 
 class TokenGate(Protocol):
-    """Tokens besides those of the settings, and how often each may be used."""
+    """Tokens that let a request in, and how often each may be used."""
 
     @property
     def is_required(self) -> bool:
@@ -88,23 +87,15 @@ class Guard:
         self,
         app: App,
         *,
-        token: str | None,
-        user_tokens: Mapping[str, str] | None = None,
         hosts: Iterable[str] = (),
-        open_paths: Iterable[str] = (),
         describe: DescribeRefusal = describe_refusal,
         gate: TokenGate | None = None,
-        token_name: str = "token",
     ) -> None:
-        """``token_name`` is the name of the setting with the token, for logs."""
+        """Without a gate, no token is asked for."""
         self.app = app
         self.describe = describe
-        self.token = token
-        self.user_tokens = dict(user_tokens or {})
         self.hosts = frozenset((*LOOPBACK_HOSTS, *(host.lower() for host in hosts)))
-        self.open_paths = frozenset(open_paths)
         self.gate = gate
-        self.token_name = token_name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -129,27 +120,16 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and _origin_host(origin) not in self.hosts:
             return Refusal(403, "origin_refused", "Requests from that Origin are not accepted.")
-        is_required = bool(self.token or self.user_tokens or (self.gate and self.gate.is_required))
-        if scope["path"] in self.open_paths or not is_required:
+        if self.gate is None or not self.gate.is_required:
             return None
         scheme, _, sent = headers.get(b"authorization", "").partition(" ")
-        grant = self._find_grant(scope, sent.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
+        grant = self.gate.find(sent.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
         if grant is None:
             return Refusal(401, "token_missing", "Send the token: 'Authorization: Bearer TOKEN'.")
         scope[GRANT] = grant
-        if self.gate and (wait_s := self.gate.wait_s(grant)):
+        if wait_s := self.gate.wait_s(grant):
             return Refusal(429, "rate_limited", f"The token '{grant.name}' is used too often. Try later.", wait_s)
         return None
-
-    def _find_grant(self, scope: Scope, sent: bytes) -> Grant | None:
-        """Return what a token allows. If it is that of a user, note who it is in the scope."""
-        for user, token in self.user_tokens.items():
-            if token and hmac.compare_digest(sent, token.encode()):
-                scope[TOKEN_USER] = user
-                return grant_of_settings(f"{self.token_name} of a user")
-        if self.token and hmac.compare_digest(sent, self.token.encode()):
-            return grant_of_settings(self.token_name)
-        return self.gate.find(sent) if self.gate else None
 
 
 def note_route(scope: Scope, pattern: str) -> None:
@@ -214,11 +194,6 @@ class ServerLimits:
         return min(self.connections, max(_MIN_CONNECTIONS, files - _RESERVED_FILES - _ACCEPTED_AT_ONCE))
 
 
-def require_token(host: str, token: str | None, *, hint: str) -> None:
-    if not is_loopback(host) and not token:
-        raise ConfigError(f"{host} can be reached by others and there is no token; a token is required.", hint=hint)
-
-
 def listen(host: str, port: int, *, error: type[KeptError], hint: str) -> socket.socket:
     """Return a bound socket. Clients that connect before the server is up wait for it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -235,22 +210,15 @@ def listen(host: str, port: int, *, error: type[KeptError], hint: str) -> socket
     return bound
 
 
-def make_server(
-    app: App,
-    limits: ServerLimits,
-    *,
-    lifespan: Literal["on", "off"] = "off",
-    handles_signals: bool = False,
-    closing_s: float = _CLOSING_S,
-) -> uvicorn.Server:
-    """Return a server for an ASGI application. Raise ImportError if uvicorn is not installed."""
+def make_server(app: App, limits: ServerLimits, *, closing_s: float = _CLOSING_S) -> uvicorn.Server:
+    """Return a server for an ASGI application. It handles no signals."""
     import uvicorn
 
     from kept.net.limited_protocol import limited_protocol
 
     class Server(uvicorn.Server):
         def capture_signals(self) -> Any:
-            return super().capture_signals() if handles_signals else nullcontext()
+            return nullcontext()
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             asyncio.get_running_loop().set_exception_handler(_AcceptErrors())
@@ -261,7 +229,7 @@ def make_server(
         http=limited_protocol(limits),
         loop="asyncio",
         ws="none",
-        lifespan=lifespan,
+        lifespan="off",
         backlog=_ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=limits.head_bytes,
         timeout_graceful_shutdown=math.ceil(closing_s),

@@ -17,7 +17,7 @@ from kept.indexing.status import model_cost
 from kept.ledger import open_embedding_ledger, open_model_ledger
 from kept.live import LiveState
 from kept.memory import Memory
-from kept.serve.request_front import RequestRecord
+from kept.serve.requests import RequestRecord
 from kept.timings import Labels
 
 if TYPE_CHECKING:

@@ -62,10 +62,9 @@ class BrowserGuard:
     allows.
     """
 
-    def __init__(self, app: App, access: WebAccess, *, cookie_name: str, sign_in: App) -> None:
+    def __init__(self, app: App, access: WebAccess, *, sign_in: App) -> None:
         self.app = app
         self.access = access
-        self.cookie_name = cookie_name
         self.sign_in = sign_in
         """Answers requests that need a cookie and have none."""
 
@@ -77,7 +76,7 @@ class BrowserGuard:
         if refusal := self._find_fault(scope, headers):
             await send_text(send, 403, refusal)
             return
-        cookie = read_cookie(headers.get(b"cookie", ""), self.cookie_name)
+        cookie = read_cookie(headers.get(b"cookie", ""), self.access.cookie_name)
         grant = self.access.grant_of(cookie) if cookie else None
         scope["kept.cookie"] = cookie if grant else ""
         if grant is not None:

@@ -1,4 +1,4 @@
-"""Signing in: the one-time link of `kept web`, or the token of the settings."""
+"""Signing in: the one-time link of `kept web`, or a token."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _MOST_CHALLENGE = 100
 class SignIn:
     """Pages for browsers without a cookie. As an ASGI application, it answers whatever they ask for."""
 
-    def __init__(self, templates: PageTemplates, access: WebAccess, *, cookie_name: str, agent_id: str) -> None:
+    def __init__(self, templates: PageTemplates, access: WebAccess, *, agent_id: str) -> None:
         self._templates = templates
         self._access = access
-        self._cookie_name = cookie_name
         self._agent_id = agent_id
         self.routes = [
             Route("/open", self._open),
@@ -38,7 +37,7 @@ class SignIn:
 
     async def _show(self, request: Request, problem: str, status: int = 401) -> Response:
         access = self._access
-        values = {"problem": problem, "has_token": access.has_token, "takes_links": access.takes_links}
+        values = {"problem": problem, "has_token": access.has_tokens, "takes_links": access.takes_links}
         return await self._page("sign_in.html", request, status, agent=self._agent_id, **values)
 
     async def _page(self, template: str, request: Request, status: int, **values: Any) -> Response:
@@ -82,7 +81,7 @@ class SignIn:
     def _signed_in(self, request: Request, response: Response, grant: Grant | None = None) -> Response:
         is_secure = request.headers.get("x-forwarded-proto", "") == "https"
         response.set_cookie(
-            self._cookie_name,
+            self._access.cookie_name,
             self._access.make_cookie(grant),
             max_age=COOKIE_DAYS * 86_400,
             httponly=True,

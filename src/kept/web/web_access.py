@@ -1,4 +1,4 @@
-"""Access to the pages: one-time links, cookies, the token for other addresses, and tokens against forged forms.
+"""Access to the pages: one-time links, cookies, tokens, and what protects forms against forgery.
 
 Everything is signed with a key of the agent (``web.key``), so a tab survives a restart of the server, and a second
 `kept web` can make a link for the server that runs already.
@@ -12,54 +12,43 @@ import secrets
 from threading import Lock
 
 from kept.clock import Clock
-from kept.grants import Grant, grant_of_settings
+from kept.grants import Grant
 from kept.net.serving import TokenGate
 
 LINK_MINUTES = 15
 COOKIE_DAYS = 30
-_FAILURES_PER_MINUTE = 10
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
-_BY_LINK, _BY_SETTING = "", "settings"
-"""What a cookie has in the place of the id of a token, if it was got by a one-time link or by the setting's token."""
+_BY_LINK = ""
+"""What a cookie has in the place of the id of a token, if it was got by a one-time link."""
 
 
 class WebAccess:
     """Makes and checks everything that proves who a browser is. Safe to share between threads."""
 
-    def __init__(
-        self,
-        key: bytes,
-        clock: Clock,
-        *,
-        token: str | None = None,
-        gate: TokenGate | None = None,
-        realm: str = "",
-    ) -> None:
-        """``gate`` has further tokens that open the pages. Cookies of one realm are not valid in another."""
-        self.key = key
+    def __init__(self, key: bytes, clock: Clock, *, gate: TokenGate | None = None, always_links: bool = True) -> None:
+        """``gate`` has tokens that open the pages. Unless ``always_links``, one-time links do so only as long as nobody
+        needs a token."""
+        self._key = key
         self._clock = clock
-        self._token = token
         self._gate = gate
-        self._realm = realm
+        self._always_links = always_links
         self._started_ms = self._now_ms()
         self._used: set[str] = set()
-        self._failures: list[int] = []
         self._lock = Lock()
 
     @property
     def cookie_name(self) -> str:
         """Name of the cookie of this agent's pages, the same at whichever port."""
-        return f"kept-{hmac.new(self.key, b'cookie', hashlib.sha256).hexdigest()[:12]}"
+        return f"kept-{hmac.new(self._key, b'cookie', hashlib.sha256).hexdigest()[:12]}"
 
     @property
-    def has_token(self) -> bool:
-        return bool(self._token) or self._gate is not None
+    def has_tokens(self) -> bool:
+        return self._gate is not None and self._gate.is_required
 
     @property
     def takes_links(self) -> bool:
-        """True unless everybody needs a token."""
-        return self._gate is None or not self._gate.is_required
+        return self._always_links or not self.has_tokens
 
     # one-time links
 
@@ -85,22 +74,11 @@ class WebAccess:
             self._used.add(body)
         return True
 
-    # the token
+    # tokens
 
     def find_grant(self, token: str) -> Grant | None:
-        """Return what a token allows. After ten wrong ones in a minute, the token of the settings is refused."""
-        sent = token.strip().encode("utf-8", "replace")
-        if self._gate is not None and (grant := self._gate.find(sent)):
-            return grant
-        now_ms = self._now_ms()
-        with self._lock:
-            self._failures = [moment for moment in self._failures if now_ms - moment < _MINUTE_MS]
-            if not self._token or len(self._failures) >= _FAILURES_PER_MINUTE:
-                return None
-            if hmac.compare_digest(sent, self._token.encode()):
-                return Grant(_BY_SETTING, "gateway.web.token", frozenset({"admin"}))
-            self._failures.append(now_ms)
-            return None
+        """Return what a token allows, or None."""
+        return self._gate.find(token.strip().encode("utf-8", "replace")) if self._gate is not None else None
 
     # cookies and forms
 
@@ -120,9 +98,7 @@ class WebAccess:
             return None
         holder = rest.partition(".")[2]
         if holder == _BY_LINK:
-            return grant_of_settings("kept web") if self.takes_links else None
-        if holder == _BY_SETTING:
-            return grant_of_settings("gateway.web.token")
+            return Grant("", "kept web", frozenset({"admin"})) if self.takes_links else None
         return self._gate.find_by_id(holder) if self._gate is not None else None
 
     def wait_s(self, grant: Grant) -> float:
@@ -139,8 +115,8 @@ class WebAccess:
     # recognising another server of this agent
 
     def answer(self, challenge: str) -> str:
-        """Return the proof that this process has the key of the agent."""
-        return self._sign("hello", challenge)
+        """Return the proof that this process has the key of the agent and takes its links, or an empty text."""
+        return self._sign("hello", challenge) if self.takes_links else ""
 
     # signatures
 
@@ -153,9 +129,8 @@ class WebAccess:
         return body if is_ours else None
 
     def _sign(self, purpose: str, body: str) -> str:
-        # A token that is changed in the settings ends every visit.
-        message = f"{self._realm}{purpose}\0{self._token or ''}\0{body}".encode("utf-8", "replace")
-        return hmac.new(self.key, message, hashlib.sha256).hexdigest()
+        message = f"{purpose}\0{body}".encode("utf-8", "replace")
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // 1_000_000

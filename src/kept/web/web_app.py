@@ -44,14 +44,13 @@ def make_web_app(
     access: WebAccess,
     *,
     hosts: Iterable[str] = (),
-    cookie_name: str = "kept",
     screens: Iterable[Screen] = SCREENS,
 ) -> App:
     """Return the application behind its guards. ``hosts`` are the names under which it is reached, besides loopback."""
     screens = tuple(screens)
     templates = PageTemplates(site.memory.clock, screens)
     pages = PageRunner(site, templates, access)
-    sign_in = SignIn(templates, access, cookie_name=cookie_name, agent_id=site.config.agent_id)
+    sign_in = SignIn(templates, access, agent_id=site.config.agent_id)
     routes = [
         *(Route(f"/static/{file.name}", partial(_static, file)) for file in load_static_files()),
         *sign_in.routes,
@@ -62,8 +61,8 @@ def make_web_app(
         ),
     ]
     starlette = Starlette(routes=routes, exception_handlers={404: pages.missing, 405: pages.missing})
-    guarded = BrowserGuard(starlette, access, cookie_name=cookie_name, sign_in=sign_in)
-    return PolicyHeaders(Guard(guarded, token=None, hosts=hosts))
+    guarded = BrowserGuard(starlette, access, sign_in=sign_in)
+    return PolicyHeaders(Guard(guarded, hosts=hosts))
 
 
 async def _static(file: StaticFile, request: Request) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kept.serve.probes import Readiness
+from kept.serve.routes import Readiness
 from tests.support.workspaces import write_note
 
 

@@ -1,10 +1,19 @@
-"""The front of the server: every request gets an id, is limited by its address, passed on, logged and counted."""
+"""The front of the server: every request gets an id, is limited by its address, passed on, logged and counted.
+
+Logs are JSON, one object a line: requests, and what the program has to say. Never a text, a query or a secret. The
+message of an exception may quote a note, so an error is logged with its type and the places in the code only.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import logging
 import re
 import secrets
+import sys
 import time
+import traceback
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
@@ -18,6 +27,9 @@ REQUEST_ID = "kept.request_id"
 UNLIMITED = ("/healthz", "/readyz")
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_FRAMES = 8
+
+log = logging.getLogger("kept.requests")
 
 
 @frozen
@@ -88,3 +100,61 @@ class _RecordedAnswer:
             self.status = message["status"]
             message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", self._id)]}
         await self._send(message)
+
+
+# the log
+
+
+class JsonFormatter(logging.Formatter):
+    """Formatter that writes one JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            "time": dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        request = getattr(record, "request", None)
+        if isinstance(request, RequestRecord):
+            fields |= request_fields(request)
+        elif record.name.startswith("kept"):
+            fields["message"] = record.getMessage()
+        else:
+            fields["message"] = str(record.msg)  # another library's arguments may be anything
+        if record.exc_info and record.exc_info[1] is not None:
+            fields |= _error_fields(record.exc_info[1])
+        return json.dumps(fields)
+
+
+def request_fields(request: RequestRecord) -> dict[str, Any]:
+    return {
+        "event": "request",
+        "requestId": request.id,
+        "method": request.method,
+        "route": request.route,
+        "status": request.status,
+        "durationMs": round(request.took_s * 1000, 3),
+        "token": request.token,
+    }
+
+
+def log_request(request: RequestRecord) -> None:
+    log.info("request", extra={"request": request})
+
+
+def log_line(text: str) -> None:
+    """Log what the server has to say to its operator."""
+    log.info("%s", text)
+
+
+def log_as_json() -> None:
+    """Write the log as JSON to standard error, requests included."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    log.setLevel(logging.INFO)
+
+
+def _error_fields(error: BaseException) -> dict[str, Any]:
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    return {"error": type(error).__name__, "at": [f"{frame.filename}:{frame.lineno}" for frame in frames]}

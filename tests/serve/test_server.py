@@ -1,7 +1,8 @@
-"""The running server: logs, figures, limits, streams, several processes, and its end."""
+"""The running server: logs, figures, limits, revoked tokens, a second process, and its end."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kept.serve.forwarding import SOCKET_FILE
+from kept.serve import server as server_module
 from tests.support.commands import kept_environment, run_kept
 from tests.support.files import write_file
+from tests.support.http_gateway import serving
 from tests.support.serve_process import ServeProcess, bearer, create_token, revoke_token
 from tests.support.waiting import wait_until
 
@@ -82,51 +84,37 @@ def test_figures_count_requests_searches_and_calls(server, tokens):
         assert client.post("/readyz").status_code == 405
 
 
-def test_a_revoked_token_is_refused_at_once_and_its_streams_end(server, place):
+def test_a_revoked_token_is_refused_with_the_next_request(server, place):
     token = create_token(place / "home", "brief", "read")
     with server.sign_in(token) as browser, server.client(token) as client:
-        with (
-            browser.stream("GET", "/events") as events,
-            client.stream("GET", "/mcp", headers={"Accept": "text/event-stream"}) as silent,
-        ):
-            following = events.iter_raw()
-            assert next(following).startswith(b"data: ")
-            revoke_token(place / "home", "brief")
-            assert b"data" not in b"".join(following)  # both end by themselves
-            assert b"".join(silent.iter_raw()) == b""
+        assert client.get("/v1/models").status_code == 200
+        assert browser.get("/").status_code == 200
+        revoke_token(place / "home", "brief")
         assert client.get("/v1/models").status_code == 401
         assert browser.get("/").status_code == 401
         assert server.ask(token, "tools/list").status_code == 401
 
 
-def test_two_processes_answer_as_one_and_one_takes_over(home, tmp_path):
+def test_a_second_server_of_the_same_home_is_refused_in_one_line(server, place, kept):
+    environment = {"KEPT_HOME": str(place / "home"), "KEPT_WORKSPACE": str(place / "workspace")}
+    for command in (("serve", "--port", "0"), ("gateway",)):
+        ended = kept("--set", "model.provider=extractive", *command, env=environment)
+        assert (ended.code, ended.err.count("\n")) == (5, 1)
+        assert "Another process answers the messages" in ended.err
+
+
+def test_a_server_that_was_killed_leaves_its_messages_to_the_next(home, tmp_path):
     token = create_token(home, "all", "admin")
-    with ThreadPoolExecutor(2) as pool:
-        started = list(pool.map(lambda _: ServeProcess(tmp_path), range(2)))
-    try:
-        first, second = sorted(started, key=lambda process: not leads(process, token))
-        with first.client(token) as one, second.client(token) as other:
-            sent = other.post("/v1/messages", json={"user": "ada", "text": "What is the code word?", "id": "m1"})
-            assert (sent.status_code, sent.json()["status"]) == (200, "answered")
-            assert one.get("/v1/messages/m1").json() == other.get("/v1/messages/m1").json() == sent.json()
-            with other.stream("POST", "/v1/messages", json={"user": "ada", "text": "Again?", "stream": True}) as events:
-                assert b"event: reply" in events.read()
-            assert other.get("/v1/messages/m1", headers=bearer("wrong")).status_code == 401
-        with first.sign_in(token) as browser:  # its cookie is good for both
-            browser.base_url = second.url
-            browser.headers["Origin"] = second.url
-            assert browser.get("/").status_code == 200
-            assert browser.get("/chat").status_code == 200
-        assert PLANTED in str(second.call(token, "memory_search", query="code word"))
+    first = ServeProcess(tmp_path)
+    with killing(first), first.client(token) as client:
+        sent = client.post("/v1/messages", json={"user": "ada", "text": "What is the code word?", "id": "m1"})
+        assert (sent.status_code, sent.json()["status"]) == (200, "answered")
         first.kill()
-        wait_until(lambda: leads(second, token), "the second takes over")
-        with second.client(token) as other:
-            assert other.get("/v1/messages/m1").json() == sent.json()
-            assert other.post("/v1/messages", json={"user": "ada", "text": "And now?"}).status_code == 200
-    finally:
-        codes = [process.stop() for process in started]
-    assert 0 in codes
-    assert sorted(path.name for path in home.iterdir() if path.name.startswith(("gateway", "answering"))) == []
+    second = ServeProcess(tmp_path)
+    with killing(second), second.client(token) as client:
+        assert client.get("/v1/messages/m1").json() == sent.json()
+        assert second.stop() == 0
+    assert [path.name for path in home.iterdir() if path.name.startswith("gateway")] == []
 
 
 @contextmanager
@@ -139,52 +127,46 @@ def killing(process: ServeProcess) -> Iterator[None]:
             process.kill()
 
 
-def leads(process: ServeProcess, token: str) -> bool:
-    """Return whether a process answers messages: only that one reports their number."""
-    with process.client(token) as client:
-        return "kept_queue_depth{" in client.get("/metrics").text
-
-
 def test_a_server_finishes_what_it_has_begun_when_it_is_told_to_stop(home, tmp_path):
     token = create_token(home, "all", "admin")
-    running = ServeProcess(tmp_path, "--set", "gateway.serve.drain_s=3", "--set", "gateway.http.debounce_ms=1500")
+    running = ServeProcess(tmp_path, "--set", "gateway.http.debounce_ms=1500")
     inbox = home / "agents/main/inbox.jsonl"
-    with killing(running), ThreadPoolExecutor() as pool, running.client(token) as client, running.client() as probe:
+    with killing(running), ThreadPoolExecutor() as pool, running.client(token) as client:
         message = {"user": "ada", "text": "What is the code word?"}
         answer = pool.submit(client.post, "/v1/messages", json=message)
         wait_until(lambda: inbox.exists() and inbox.stat().st_size, "the message is accepted")
-        stopped = pool.submit(running.stop)
-        wait_until(lambda: probe.get("/readyz").json()["reason"] == "draining", "a balancer can tell")
-        assert probe.get("/healthz").status_code == 200
+        assert running.stop() == 0
         assert answer.result().json()["status"] == "answered"
-        assert stopped.result() == 0
     with pytest.raises(httpx.TransportError), running.client() as client:
         client.get("/healthz")
 
 
-def test_too_many_requests_wait_by_token_and_by_address(home, tmp_path):
-    token, other = create_token(home, "busy", "read"), create_token(home, "calm", "read")
-    slow = ("token_rate_per_s=0.01", "token_burst=3", "address_rate_per_s=0.01", "address_burst=5")
-    options = [part for setting in slow for part in ("--set", f"gateway.serve.{setting}")]
-    running = ServeProcess(tmp_path, *options, "--set", "gateway.serve.trusted_proxies=127.0.0.1")
-    try:
-        with running.client(token) as client:
+def test_too_many_requests_wait_by_token_and_by_address(tmp_path, monkeypatch):
+    monkeypatch.setattr(server_module, "TOKEN_BURST", 3)
+    monkeypatch.setattr(server_module, "ADDRESS_BURST", 5)
+    token, other = (create_token(tmp_path / "home", name, "read") for name in ("busy", "calm"))
+    slow = {"serve.token_rate_per_s": 0.01, "serve.address_rate_per_s": 0.01, "serve.trusted_proxies": "127.0.0.1"}
 
-            def get(address: str, secret: str = token) -> httpx.Response:
+    async def scenario():
+        async with serving(tmp_path, **slow) as at:
+
+            async def get(address: str, secret: str = token) -> httpx.Response:
                 headers = {"X-Forwarded-For": f"9.9.9.9, {address}", **bearer(secret)}
-                return client.get("/v1/models", headers=headers)
+                return await at.client.get("/v1/models", headers=headers)
 
-            assert [get("10.1.1.1").status_code for _ in range(4)] == [200, 200, 200, 429]
-            refused = get("10.1.1.2")
+            assert [(await get("10.1.1.1")).status_code for _ in range(4)] == [200, 200, 200, 429]
+            refused = await get("10.1.1.2")
             assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limited")
             assert 1 <= int(refused.headers["retry-after"]) <= 100
-            assert get("10.1.1.3", other).status_code == 200  # neither its token nor its address was used much
-            assert get("10.1.1.1", other).status_code == 200
-            assert get("10.1.1.1", other).status_code == 429  # the sixth from this address, whatever it says before it
-            assert get("10.1.1.9", "wrong").status_code == 401
-            assert [client.get("/healthz").status_code for _ in range(8)] == [200] * 8
-    finally:
-        assert running.stop() == 0
+            # neither its token nor its address was used much
+            assert (await get("10.1.1.3", other)).status_code == 200
+            assert (await get("10.1.1.1", other)).status_code == 200
+            # the sixth from this address, whatever it says before it
+            assert (await get("10.1.1.1", other)).status_code == 429
+            assert (await get("10.1.1.9", "wrong")).status_code == 401
+            assert [(await at.client.get("/healthz")).status_code for _ in range(8)] == [200] * 8
+
+    asyncio.run(scenario())
 
 
 def test_other_machines_are_not_served_without_a_token(home, tmp_path):
@@ -210,8 +192,3 @@ def test_a_slow_client_keeps_nobody_out(server, tokens):
     finally:
         for line in lines:
             line.close()
-
-
-def test_the_socket_between_processes_is_private(server, place):
-    state = (place / "home" / SOCKET_FILE).stat()
-    assert state.st_mode & 0o777 == 0o600

@@ -1,41 +1,95 @@
-"""Probes for operators: health, readiness and metrics."""
+"""Routes by path to the parts of the server, and the paths of its operator: health, readiness and figures."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kept.errors import KeptError
 from kept.grants import Grant
+from kept.mcp.transports import PATH as MCP_PATH
 from kept.memory import Memory
 from kept.net.serving import GRANT, App, Receive, Scope, Send, describe_refusal, note_route, refuse
 
+MESSAGES = "/v1/"
 HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
+READY_TIMEOUT_S = 2.0
+"""Time within which the index has to open."""
 _REMEMBERED_S = 1.0
 """Anybody may ask whether the server is ready, so it does not look more often."""
 
 log = logging.getLogger(__name__)
 
 
+class PathSwitch:
+    """ASGI application that passes requests on by their path, to the parts that are set."""
+
+    def __init__(self, probes: App) -> None:
+        self._probes = probes
+        self.mcp: App | None = None
+        self.messages: App | None = None
+        self.pages: App | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if not {".", ".."}.isdisjoint(path.split("/")):
+            # A proxy in front may resolve it, and another part would answer than the one that it let through.
+            message = "The path must not have dots for folders."
+            await refuse(send, 400, describe_refusal(path, 400, "path_refused", message))
+            return
+        if path == MCP_PATH:
+            note_route(scope, MCP_PATH)  # also if its guard refuses the request
+        app = self._choose(path)
+        if app is None:
+            message = f"This server has nothing at {path[:100]}."
+            await refuse(send, 404, describe_refusal(path, 404, "not_found", message))
+        else:
+            await app(scope, receive, send)
+
+    def _choose(self, path: str) -> App | None:
+        if path in (HEALTH, READY, METRICS):
+            return self._probes
+        if path == MCP_PATH:
+            return self.mcp
+        if path.startswith(MESSAGES):
+            return self.messages
+        return self.pages or self.messages
+
+
+def agent_switch(apps: Mapping[str, App], default: str) -> App:
+    """Return an application that serves the memory of the agent that a token is for, or else of the default agent."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        grant: Grant | None = scope.get(GRANT)
+        agent = grant.agent or default if grant is not None else default
+        if agent in apps:
+            await apps[agent](scope, receive, send)
+        else:
+            message = f"This server does not serve the agent '{agent}' of the token."
+            await refuse(send, 403, describe_refusal(MCP_PATH, 403, "agent_not_found", message))
+
+    return answer
+
+
 class Readiness:
     """Whether the index opens and answers in time, on a connection of its own."""
 
-    def __init__(self, memory: Memory, timeout_s: float) -> None:
+    def __init__(self, memory: Memory, timeout_s: float = READY_TIMEOUT_S) -> None:
         self._service = memory.index_service.clone()
         self._timeout_s = timeout_s
         self._looking: asyncio.Task[str] | None = None
         self._known: tuple[float, str] = (float("-inf"), "")
-        self.is_draining = False
+        self.is_stopping = False
 
     def close(self) -> None:
         self._service.close()
 
     async def find_problem(self) -> str:
         """Return why no request should be sent here, or an empty text."""
-        if self.is_draining:
-            return "draining"
+        if self.is_stopping:
+            return "stopping"
         looked_s, problem = self._known
         if time.monotonic() - looked_s < _REMEMBERED_S:
             return problem
@@ -66,9 +120,10 @@ class Probes:
     """ASGI application behind the paths of an operator."""
 
     def __init__(
-        self, readiness: Readiness, render: Callable[[], tuple[bytes, str]], guard: Callable[[App], App]
+        self, readiness: Readiness, guard: Callable[[App], App], render: Callable[[], tuple[bytes, str]] | None
     ) -> None:
-        """``render`` returns the figures and their media type. ``guard`` puts a guard before an application."""
+        """``guard`` puts a guard before an application. ``render`` returns the figures and their media type; without it
+        there are none."""
         self._readiness = readiness
         self._render = render
         self._metrics = guard(self._show_metrics)
@@ -97,6 +152,9 @@ class Probes:
                 grant.require_everybody()
         except KeptError as exc:
             await refuse(send, 403, describe_refusal(METRICS, 403, exc.code, f"{exc.message} {exc.hint}"))
+            return
+        if self._render is None:
+            await refuse(send, 404, describe_refusal(METRICS, 404, "not_found", "Only 'kept serve' has figures."))
             return
         body, media_type = await asyncio.to_thread(self._render)
         await _send(send, 200, body, media_type)
