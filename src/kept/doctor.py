@@ -33,6 +33,8 @@ from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.transcript import Transcript, faults_of
 from kept.sessions.transcript_paths import host_of_file, relative_name
 from kept.sqlite import database_files
+from kept.store.embedding_cache import find_cache_path
+from kept.store.integrity import describe_checks, find_damage
 from kept.values import frozen
 from kept.wording import plural
 from kept.workspace.daily import get_daily_notes
@@ -40,7 +42,7 @@ from kept.workspace.survey import survey_workspace
 from kept.workspace.synchronised import find_synchronised
 
 _TRANSCRIPTS_NAMED = 5
-_REBUILD = "repair the index, or rebuild it from the notes; embeddings are kept"
+_REBUILD = "rebuild the index from the notes; no embedding is lost"
 _RECORDS_NAMED = 10
 _DAMAGED = "move it to a .damaged file next to it; the inbox of a running gateway is not touched"
 _UNREADABLE_LINES = "move the lines to a .damaged file next to it"
@@ -141,7 +143,9 @@ def _workspace(memory: Memory) -> Iterator[Check]:
 def _private_paths(memory: Memory) -> list[tuple[str, int]]:
     home = memory.config.home
     folders = [home, os.path.join(home, "agents"), memory.config.paths.folder]
-    files = [os.path.join(home, "config.yaml"), *database_files(memory.index_service.path)]
+    index = memory.index_service.path
+    databases = (*database_files(index), *database_files(find_cache_path(index)))
+    files = [os.path.join(home, "config.yaml"), *databases]
     return [(path, 0o700) for path in folders] + [(path, 0o600) for path in files]
 
 
@@ -170,15 +174,17 @@ def _make_private(memory: Memory) -> None:
 
 def _integrity(memory: Memory) -> Iterator[Check]:
     with memory.index_service.inspecting() as (index, _):
-        findings = index.find_damage()
-        size, checks, why_read_only = index.size_bytes(), index.describe_checks(), index.why_read_only
+        problems, lost = find_damage(index), index.cache.find_damage()
+        size, why_read_only = index.size_bytes(), index.why_read_only
     if why_read_only:
         detail = f"{why_read_only.message} Notes can be searched, but changes are not indexed. {why_read_only.hint}"
         yield Check("index", False, detail)
-    if not findings:
-        yield Check("integrity", True, f"all tables are consistent ({size:,} bytes, {checks})")
-    for finding in findings[:5]:
-        yield Check("integrity", False, f"{finding.table}: {finding.problem}", _REBUILD)
+    if not problems and not lost:
+        yield Check("integrity", True, f"all tables are consistent ({size:,} bytes, {describe_checks()})")
+    for problem in problems[:5]:
+        yield Check("integrity", False, problem, _REBUILD)
+    for problem in lost:
+        yield Check("integrity", False, problem, "delete it; texts are embedded again")
 
 
 def _freshness(memory: Memory) -> Iterator[Check]:

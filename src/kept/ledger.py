@@ -127,7 +127,7 @@ def open_model_ledger(config: Config, clock: Clock) -> Ledger[ModelSpending]:
 
 def open_repair_ledger(folder: str, clock: Clock) -> Ledger[Repair]:
     """Open the ledger of repairs in an agent's folder."""
-    return Ledger(os.path.join(folder, "heals.jsonl"), clock, Repair)
+    return Ledger(os.path.join(folder, "repairs.jsonl"), clock, Repair)
 
 
 def tokens_of_day(entries: Iterable[ModelSpending], day: str) -> int:

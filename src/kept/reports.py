@@ -97,27 +97,13 @@ class ModelSpending:
         return self.input + self.output
 
 
-REPAIRED, REPLACED = "mended", "replaced"
-"""Actions of a repair, as they are stored in heals.jsonl and printed as JSON."""
-
-
 @frozen
 class Repair:
-    """Repairs of a damaged derived file, on one day or just now."""
+    """A derived file that was damaged and has been replaced, on one day or just now."""
 
     file: str
-    action: str
-    """`REPAIRED` inside the file, or `REPLACED` by a new one."""
     day: str = ""
     times: int = 0
-    embeddings: int = 0
-    """Embeddings that were salvaged from the damaged file."""
-    lost: int = 0
-    """Embeddings that could not be read, as far as they could be counted."""
-
-    @property
-    def verb(self) -> str:
-        return "repaired" if self.action == REPAIRED else self.action
 
 
 @frozen
@@ -169,7 +155,7 @@ class Status:
     model_costs: tuple[float | None, ...] = ()
     """Cost of each of these in US dollars; None if the settings have no price for the model."""
     repairs: tuple[Repair, ...] = ()
-    """Repairs of the index or the session catalogue by day, oldest first."""
+    """Replaced files by day, oldest first: the index, its embedding cache, the session catalogue."""
     model_budget_tokens: int | None = None
     model_tokens_today: int = 0
     degraded: tuple[str, ...] = ()

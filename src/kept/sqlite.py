@@ -1,22 +1,21 @@
-"""Derived SQLite files: replacing a damaged one, connections, and errors.
+"""Derived SQLite files: deleting a damaged one, connections, and errors.
 
-The search index and the session catalogue use this.
+The search index, its embedding cache and the session catalogue use this.
 
 SQLite finds a database's log (``-wal``) and shared memory (``-shm``) by name. A new database must therefore never meet
 the log or the shared memory of the old one, and a process must never open them for the wrong database.
 
-``noun`` is how an error message names the file: "index" or "session catalogue".
+``noun`` is how an error message names the file: "index", "embedding cache" or "session catalogue".
 """
 
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import apsw
 
@@ -37,9 +36,6 @@ from kept.limits import is_utf8
 
 # the files of a database
 
-KEPT_ASIDE = 2
-"""Number of damaged files that are kept for examination."""
-_LOGS = ("-shm", "-wal")
 _OPEN_WAIT_S = 5.0
 _REPLACE_WAIT_S = 30.0
 
@@ -96,48 +92,24 @@ def opening(path: str) -> Iterator[None]:
         yield
 
 
-def replace_damaged(path: str, replacement: str | None) -> str:
-    """Rename a damaged database and move its replacement, if any, to its path. Return the new name of the old one.
+def discard_database(path: str) -> None:
+    """Delete a damaged database, which other processes may have open, so that a new one can be created at its path.
 
-    Processes that have the old database open keep its file, log and shared memory under the new names, and SQLite
-    notices the move: closing it deletes nothing. The caller holds the lock that writers of this database take.
-
-    The log is moved first. After a crash in between, the damaged file has no log and is found damaged again; the new
-    file never meets the log of the old one.
+    Those processes keep their files until they close them, and SQLite notices that these have no name any more: closing
+    them touches nothing of the new database. The caller holds the lock that writers of this database take. If it is
+    killed in between, the old file has no log: it is found damaged again, or is an earlier state.
     """
-    aside = f"{path}.damaged-{max(_numbers(path), default=0) + 1}"
     folder = os.path.dirname(path)
     try:
         with locked(folder, wait_s=_REPLACE_WAIT_S, purpose="opening it"):
-            if replacement is not None:
-                _link(path, aside)
-            for ending in _LOGS:
-                _rename(path + ending, aside + ending)
-            if replacement is not None:
-                os.replace(replacement, path)
-            else:
-                _rename(path, aside)
+            delete_database(path)
             sync_folder(folder)
     except LockBusy as exc:
         raise StoreBusy(f"{path}: {exc.message}") from exc
     except OSError as exc:
-        raise StoreUnavailable(f"{path}: the damaged file could not be replaced ({exc.strerror}).") from exc
+        raise StoreUnavailable(f"{path}: the damaged file could not be deleted ({exc.strerror}).") from exc
     except WorkspaceError as exc:
         raise StoreUnavailable(exc.message) from exc
-    for older in damaged_files(path)[:-KEPT_ASIDE]:
-        delete_database(older)
-    return aside
-
-
-def damaged_files(path: str) -> list[str]:
-    """Return the damaged files that were moved aside, oldest first."""
-    return [f"{path}.damaged-{number}" for number in sorted(_numbers(path))]
-
-
-def _numbers(path: str) -> set[int]:
-    pattern = re.compile(re.escape(os.path.basename(path)) + r"\.damaged-(\d{1,9})(?:-wal|-shm)?")
-    matches = (pattern.fullmatch(name) for name in os.listdir(os.path.dirname(path)))
-    return {int(match.group(1)) for match in matches if match}
 
 
 def _link(path: str, other: str) -> None:
@@ -149,13 +121,6 @@ def _link(path: str, other: str) -> None:
         pass
     except OSError:  # a file system without hard links
         os.rename(path, other)
-
-
-def _rename(path: str, other: str) -> None:
-    try:
-        os.rename(path, other)
-    except FileNotFoundError:
-        pass
 
 
 def _unlink(path: str) -> None:
@@ -183,25 +148,55 @@ def pack_rows(rows: Iterable[int]) -> str:
     return f"[{','.join(map(str, rows))}]"
 
 
-class RepairDatabase(Protocol):
-    def __call__(self, damage: StoreDamaged, *, is_certain: bool) -> None: ...
-
-
-def repair_and_retry(action: Callable[[], T], repair: RepairDatabase) -> T:
-    """Call an action. If the database turns out to be damaged, repair it and call the action again.
-
-    The first damage may come from a stale connection, so ``repair`` checks the file. What a fresh connection finds
-    damaged again is replaced, whatever a check says: then ``is_certain`` is True.
-    """
-    for is_certain in (False, True):
-        try:
-            return action()
-        except StoreDamaged as damage:
-            repair(damage, is_certain=is_certain)
+def retry_damaged(
+    action: Callable[[], T], reopen: Callable[[], object], replace: Callable[[StoreDamaged], object]
+) -> T:
+    """Call an action. If the database looks damaged, call it again with a fresh connection, since the first one may
+    have been stale. If that one finds damage too, replace the database and call the action once more."""
+    try:
+        return action()
+    except StoreDamaged:
+        reopen()
+    try:
+        return action()
+    except StoreDamaged as damage:
+        replace(damage)
     return action()
 
 
-def connect(path: str, migrations: str, *, noun: str, page_bytes: int = 4096) -> apsw.Connection:
+def discard_if_damaged(
+    path: str, db: FileConnection | None, open_again: Callable[[], object], *, wait_s: float, purpose: str
+) -> bool:
+    """Delete a damaged database, unless another process has replaced it meanwhile. Return whether it was deleted.
+
+    ``db`` is the connection that saw the damage. The caller closes it afterwards: as long as it is open, no other file
+    gets the number of its file. It is None if the file could not be opened; then ``open_again`` tries that once more.
+    """
+    with locked(f"{path}.lock", wait_s=wait_s, purpose=purpose):
+        if db is not None:
+            if not db.is_current(path):
+                return False
+        else:
+            try:
+                open_again()
+                return False
+            except StoreDamaged:
+                pass
+        discard_database(path)
+    return True
+
+
+class FileConnection(apsw.Connection):
+    """Connection that knows the number of its file. The number is taken while no process can replace the file."""
+
+    number: tuple[int, int] | None = None
+
+    def is_current(self, path: str) -> bool:
+        """Return whether a path still has this file. It may have been deleted or replaced."""
+        return self.number is not None and file_number(path) == self.number
+
+
+def connect(path: str, migrations: str, *, noun: str, page_bytes: int = 4096) -> FileConnection:
     """Open a file and bring it to the current schema with the numbered files of the folder ``migrations``.
 
     A missing file is created, with its folder and with pages of ``page_bytes``. Raise StoreUnavailable or StoreFull if
@@ -217,8 +212,9 @@ def connect(path: str, migrations: str, *, noun: str, page_bytes: int = 4096) ->
         except OSError as exc:
             raise StoreUnavailable(f"{path}: cannot be opened ({exc.strerror}).") from exc
         with opening(path):
-            db = apsw.Connection(path, vfs=checksum_vfs())
+            db = FileConnection(path, vfs=checksum_vfs())
             try:
+                db.number = file_number(path)
                 if db.readonly("main"):  # SQLite opens a file for reading if it may not write it
                     raise StoreUnavailable(f"{path}: cannot be opened for writing.")
                 _prepare(db, migrations, page_bytes)
@@ -228,7 +224,23 @@ def connect(path: str, migrations: str, *, noun: str, page_bytes: int = 4096) ->
         return db
 
 
-def connect_read_only(path: str, migrations: str, *, noun: str) -> apsw.Connection:
+def connect_or_read(
+    path: str, migrations: str, *, noun: str, page_bytes: int = 4096
+) -> tuple[FileConnection, StoreError | None]:
+    """Return a connection, and the reason if it can only read: a file is also read on a disk without space."""
+    try:
+        return connect(path, migrations, noun=noun, page_bytes=page_bytes), None
+    except (StoreFull, StoreUnavailable) as exc:
+        reason = why_unwritable(path, exc)
+        if not is_utf8(path) or not os.path.exists(path):
+            raise reason from exc
+        try:
+            return connect_read_only(path, migrations, noun=noun), reason
+        except (StoreFull, StoreUnavailable):
+            raise reason from exc
+
+
+def connect_read_only(path: str, migrations: str, *, noun: str) -> FileConnection:
     """Open an existing file of the current schema on a disk that is read-only or full.
 
     Write-ahead logging needs shared memory, which is a file. If there is one, SQLite reads beside a process that may be
@@ -249,11 +261,12 @@ def connect_read_only(path: str, migrations: str, *, noun: str) -> apsw.Connecti
     return db
 
 
-def _open_read_only(path: str, parameters: str) -> apsw.Connection:
+def _open_read_only(path: str, parameters: str) -> FileConnection:
     name = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    db = apsw.Connection(f"file:{name}?{parameters}", flags=flags, vfs=checksum_vfs())
+    db = FileConnection(f"file:{name}?{parameters}", flags=flags, vfs=checksum_vfs())
     try:
+        db.number = file_number(path)
         db.set_busy_timeout(BUSY_TIMEOUT_MS)
         _limit_memory(db)
         db.execute("SELECT count(*) FROM sqlite_schema").get  # noqa: B018 (opens the log and its shared memory)
@@ -277,10 +290,10 @@ def why_unwritable(path: str, error: StoreError) -> StoreError:
     return StoreFull(f"{path}: the disk is full.") if state.f_bavail == 0 else error
 
 
-def connect_in_memory(migrations: str) -> apsw.Connection:
+def connect_in_memory(migrations: str) -> FileConnection:
     """Open the same tables without a file, for when none can be written."""
     require_usable()
-    db = apsw.Connection(":memory:")
+    db = FileConnection(":memory:")
     migrate(db, migrations)
     return db
 
@@ -396,6 +409,15 @@ def snapshot(db: apsw.Connection) -> Iterator[None]:
     finally:
         if not db.get_autocommit():
             db.execute("ROLLBACK")
+
+
+def rewrite_database(db: apsw.Connection, path: str, *, noun: str) -> None:
+    """Write a database anew without its free pages, and empty its log. The caller holds the lock of its writers."""
+    with translated(path, noun=noun):
+        db.execute("VACUUM")
+        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() or (0, 0, 0)
+    if busy:
+        raise StoreBusy(f"{path}: another process is reading, so old pages are still in its log.")
 
 
 @contextmanager

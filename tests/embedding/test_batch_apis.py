@@ -31,6 +31,7 @@ from tests.support import embedding_servers as servers
 from tests.support.command_forks import PipedFork, start_piped
 from tests.support.embedding_servers import KEY, Reply
 from tests.support.fake_time import FakePace
+from tests.support.index_dump import read_cache
 from tests.support.repository import ROOT
 from tests.support.workspaces import open_memory
 
@@ -133,14 +134,14 @@ def test_vectors_are_those_of_their_own_text_though_answers_come_in_any_order(pl
     by_batch = place.memory()
     by_batch.sync()
     with by_batch.index_service.inspecting() as (index, _):
-        rows = dict(index.db.execute("SELECT hash, embedding FROM embedding_cache").get)
+        rows = read_cache(index)
     by_batch.close()
     for file in (place.root / "home" / "agents" / "main").glob("*.sqlite*"):
         file.unlink()
     by_call = place.memory(enabled=False)
     by_call.sync()
     with by_call.index_service.inspecting() as (index, _):
-        assert dict(index.db.execute("SELECT hash, embedding FROM embedding_cache").get) == rows
+        assert read_cache(index) == rows
 
 
 def test_few_texts_are_asked_for_in_ordinary_calls(place):
@@ -271,7 +272,7 @@ def test_vectors_of_wrong_dimensions_are_never_stored(openai):
     assert memory.sync().pending == 0
     assert len(openai.server.texts()) == 100
     with memory.index_service.inspecting() as (index, _):
-        assert set(index.db.execute("SELECT DISTINCT dims FROM embedding_cache")) == {(DIMS,)}
+        assert {len(code) for code in read_cache(index).values()} == {DIMS}
 
 
 @pytest.mark.parametrize("word", ["failed", "expired", "cancelled"])

@@ -18,6 +18,7 @@ from kept.net import ProviderAccount
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY
 from tests.support.fake_time import FakePace
+from tests.support.index_dump import read_cache
 
 SECRETS = {
     "openai": "sk-proj-AAAABBBBCCCC",
@@ -231,7 +232,7 @@ def test_no_row_of_zeros_is_ever_stored(workspace, server, opened, fake):
     memory.sync()
     with memory.index_service.inspecting() as (index, _):
         codes = [code for (code,) in index.db.execute("SELECT code FROM chunks_vec")]
-        cached = [value for (value,) in index.db.execute("SELECT embedding FROM embedding_cache")]
+        cached = list(read_cache(index).values())
     assert len(codes) == len(cached) == 19
     assert all(any(code) for code in codes + cached)
 

@@ -32,6 +32,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.session_key import SessionKey
 from kept.sessions.transcript import Transcript
+from kept.store.integrity import find_damage
 from kept.testing import FakeEmbedder, FrozenClock
 from kept.tools.record_json import hit_json
 from tests.support.index_dump import dump_index
@@ -459,7 +460,7 @@ def test_a_long_transcript_is_taken_in_piece_by_piece_and_goes_on_after_a_kill(t
         memory.sync()
         assert len(embedder.texts) == embedded + 400 - taken
         with memory.index_service.inspecting() as (index, _):
-            assert index.find_damage() == []
+            assert find_damage(index) == []
         assert equals_a_fresh_index(tmp_path, memory)
 
 

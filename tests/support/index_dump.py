@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import apsw
+
 from kept import Memory
+from kept.sqlite import checksum_vfs
+from kept.store.index import Index
 
 
 def dump_index(memory: Memory) -> tuple[list[Any], ...]:
@@ -17,3 +21,12 @@ def dump_index(memory: Memory) -> tuple[list[Any], ...]:
         files = sorted(index.db.execute("SELECT source, path, hash, size FROM files"))
         terms = index.db.execute("SELECT term, doc, cnt FROM temp.vocabulary").fetchall()
         return chunks, codes, files, terms
+
+
+def read_cache(index: Index) -> dict[bytes, bytes]:
+    """Return the codes in the embedding cache of an index, by the hash of their text."""
+    db = apsw.Connection(index.cache.path, vfs=checksum_vfs())
+    try:
+        return dict(db.execute("SELECT hash, code FROM embedding_cache").fetchall())
+    finally:
+        db.close()

@@ -13,6 +13,7 @@ import pytest
 
 from kept import Memory
 from kept.store.index import Index
+from kept.store.integrity import find_damage
 from kept.testing import FakeEmbedder
 from tests.support.index_dump import dump_index
 from tests.support.workspaces import index_path, open_memory, write_note
@@ -73,7 +74,7 @@ def test_kill_dash_nine_at_any_point_of_a_sync_loses_nothing(tmp_path):
             memory.sync()
             assert dump_index(memory) == expected
             with memory.index_service.inspecting() as (index, _):
-                assert index.find_damage() == []
+                assert find_damage(index) == []
     assert digest(workspace) == before
 
 
@@ -119,7 +120,7 @@ def test_a_disk_that_fills_up_leaves_notes_and_index_sound(tmp_path):  # the ind
         assert memory.sync().indexed > 0
         assert memory.status().files == 201
         with memory.index_service.inspecting() as (index, _):
-            assert index.find_damage() == []
+            assert find_damage(index) == []
     assert digest(workspace) == before
 
 

@@ -1,4 +1,4 @@
-"""A damaged or missing index is noticed, reported, and repaired from the notes."""
+"""A damaged or missing index is noticed, reported, and rebuilt from the notes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from kept import Memory
 from kept.errors import StoreTooNew
-from kept.store.index import connect
+from kept.store.index import Index
 from tests.support.commands import Outcome, kept_environment, run_kept
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
@@ -130,9 +130,9 @@ def test_a_leftover_log_of_a_deleted_index_is_not_read(indexed):
 
 
 def test_an_index_of_a_newer_version_is_left_alone(indexed):
-    db = connect(str(index_path(indexed)))
-    db.pragma("user_version", 99)
-    db.close()
+    index = Index(str(index_path(indexed)))
+    index.db.pragma("user_version", 99)
+    index.close()
     before = index_path(indexed).read_bytes()
     with Memory.open(indexed / "workspace", home=indexed / "home") as memory, pytest.raises(StoreTooNew, match="99"):
         memory.search("parrot7")

@@ -1,4 +1,4 @@
-"""A sound index is never replaced, and a damaged one is repaired without embedding anything again."""
+"""A sound index is never replaced, and a damaged one is rebuilt without embedding anything again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import apsw
 import pytest
@@ -15,15 +16,15 @@ from kept.doctor import examine, repair
 from kept.errors import StoreDamaged
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.store import SessionStore
-from kept.sqlite import damaged_files, file_number
-from kept.store.index import OLD_PAGE_BYTES, PAGE_BYTES, Index, connect
-from kept.store.integrity import check_file
+from kept.sqlite import file_number
+from kept.store.embedding_cache import find_cache_path
+from kept.store.index import PAGE_BYTES, Index
+from kept.store.integrity import find_damage
 from kept.testing import FakeEmbedder
 from tests.support.commands import kept_environment, run_kept
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
 NOTES = 60
-PAGE = PAGE_BYTES
 
 
 def fill(tmp_path) -> None:
@@ -41,6 +42,25 @@ def indexed(tmp_path):
     return tmp_path
 
 
+def cache_path(tmp_path) -> str:
+    return find_cache_path(str(index_path(tmp_path)))
+
+
+def damage_of(path: Path) -> list[str]:
+    index = Index(str(path))
+    try:
+        return find_damage(index)
+    finally:
+        index.close()
+
+
+def change(tmp_path, statement: str) -> None:
+    """Change the index behind the back of Kept."""
+    index = Index(str(index_path(tmp_path)))
+    index.db.execute(statement)
+    index.close()
+
+
 def pages_of(tmp_path, table: str) -> list[int]:
     db = apsw.Connection(str(index_path(tmp_path)))
     try:
@@ -49,10 +69,10 @@ def pages_of(tmp_path, table: str) -> list[int]:
         db.close()
 
 
-def overwrite_page(tmp_path, page: int, page_bytes: int = PAGE) -> None:
+def overwrite_page(tmp_path, page: int) -> None:
     with open(index_path(tmp_path), "r+b") as file:
-        file.seek((page - 1) * page_bytes)
-        file.write(bytes(range(256)) * (page_bytes // 256))
+        file.seek((page - 1) * PAGE_BYTES)
+        file.write(bytes(range(256)) * (PAGE_BYTES // 256))
 
 
 def answers(tmp_path, embedder: FakeEmbedder) -> tuple[list[str], list[str]]:
@@ -127,7 +147,6 @@ def test_damage_that_only_a_stale_connection_sees_changes_nothing(indexed):
         assert next(failures, None) is None
         assert report.rebuilt == "it was asked for"
     assert file_number(str(index_path(indexed))) == before
-    assert damaged_files(str(index_path(indexed))) == []
 
 
 def test_a_sound_catalogue_of_sessions_is_kept_too(tmp_path):
@@ -161,51 +180,14 @@ def test_a_destroyed_page_of_one_table_costs_no_embedding(indexed, table):
     texts, said = answers(indexed, FakeEmbedder())
     assert embedded_texts(texts) == []
     assert "rebuilt from the notes" in said[0]
-    assert check_file(str(index_path(indexed))) == []
+    assert damage_of(index_path(indexed)) == []
 
 
-def test_a_destroyed_page_of_the_cache_costs_no_embedding_while_the_vectors_are_there(indexed):
-    pages = pages_of(indexed, "embedding_cache")
-    overwrite_page(indexed, pages[len(pages) // 2])
-    texts, said = answers(indexed, FakeEmbedder())
-    assert embedded_texts(texts) == []
-    assert "could not be read" in said[0]
-
-
-def test_a_destroyed_first_page_costs_no_embedding(indexed):
-    overwrite_page(indexed, 1)
+@pytest.mark.parametrize("size", [0, 5_000, 100_000])
+def test_a_file_cut_short_costs_no_embedding(indexed, size):
+    os.truncate(index_path(indexed), size)
     texts, _ = answers(indexed, FakeEmbedder())
     assert embedded_texts(texts) == []
-
-
-def test_a_destroyed_first_page_of_an_index_with_small_pages_costs_no_embedding(tmp_path):
-    os.makedirs(index_path(tmp_path).parent)
-    connect(str(index_path(tmp_path)), page_bytes=OLD_PAGE_BYTES).close()
-    fill(tmp_path)
-    with open_memory(tmp_path) as memory:
-        memory.sync()
-    overwrite_page(tmp_path, 1, OLD_PAGE_BYTES)
-    texts, _ = answers(tmp_path, FakeEmbedder())
-    assert embedded_texts(texts) == []
-
-
-def test_of_a_file_cut_short_every_embedding_that_is_left_is_kept(indexed):
-    cache = pages_of(indexed, "embedding_cache")
-    cut = cache[len(cache) // 2]
-    os.truncate(index_path(indexed), cut * PAGE)
-    texts, _ = answers(indexed, FakeEmbedder())
-    assert 0 < len(embedded_texts(texts)) < NOTES * 0.75
-
-
-def test_embeddings_with_wrong_content_are_not_kept(indexed):
-    db = connect(str(index_path(indexed)))
-    db.execute("UPDATE embedding_cache SET embedding = zeroblob(7) WHERE rowid = 3")
-    db.execute("UPDATE embedding_cache SET embedding = randomblob(4 * dims) WHERE rowid = 4")
-    db.execute("DELETE FROM chunks_vec")
-    db.close()
-    overwrite_page(indexed, pages_of(indexed, "chunks")[-1])
-    texts, _ = answers(indexed, FakeEmbedder())
-    assert len(embedded_texts(texts)) == 2
 
 
 @pytest.mark.parametrize(
@@ -218,61 +200,120 @@ def test_embeddings_with_wrong_content_are_not_kept(indexed):
         "UPDATE chunks_vec SET pack = 17",
         "INSERT INTO vec_packs (rows, bits) VALUES (zeroblob(16), zeroblob(7))",
         "DROP TABLE vec_dead",
-        "UPDATE embedding_cache SET embedding = zeroblob(3) WHERE rowid = 9",
     ],
 )
-def test_a_table_that_contradicts_itself_is_repaired_inside_the_file(indexed, statement):
-    db = connect(str(index_path(indexed)))
-    db.execute(statement)
-    cached = db.execute("SELECT identity, hash, embedding FROM embedding_cache WHERE rowid <> 9").fetchall()
-    db.close()
-    before = file_number(str(index_path(indexed)))
-    with open_memory(indexed) as memory:
-        assert not [check for check in repair(memory, examine(memory)) if not check.ok]
-    texts, _ = answers(indexed, FakeEmbedder())
-    assert embedded_texts(texts) == []
-    assert file_number(str(index_path(indexed))) == before
-    db = connect(str(index_path(indexed)))
-    assert db.execute("SELECT identity, hash, embedding FROM embedding_cache WHERE rowid <> 9").fetchall() == cached
-    db.close()
-
-
-def test_vectors_are_kept_where_the_cache_is_switched_off(tmp_path):
-    fill(tmp_path)
-    settings = {"memory_search.cache.enabled": False}
-    with open_memory(tmp_path, settings=settings) as memory:
-        memory.sync()
-        assert memory.status().cache_entries == 0
-    overwrite_page(tmp_path, pages_of(tmp_path, "chunks_fts_data")[-1])
+def test_the_doctor_rebuilds_an_index_whose_tables_contradict_each_other(indexed, statement):
+    change(indexed, statement)
     embedder = FakeEmbedder()
-    with open_memory(tmp_path, embedder=embedder, settings=settings) as memory:
-        assert memory.sync().rebuilt
-        assert paths(memory.search("parrot7"))[0] == "memory/07.md"
-        assert memory.status().pending == 0
+    with open_memory(indexed, embedder=embedder) as memory:
+        assert [check for check in examine(memory) if check.name == "integrity" and not check.ok]
+        assert not [check for check in repair(memory, examine(memory)) if not check.ok]
     assert embedded_texts(embedder.texts) == []
+    texts, said = answers(indexed, FakeEmbedder())
+    assert (embedded_texts(texts), said) == ([], [])
 
 
 def test_what_no_check_knows_is_replaced_when_a_fresh_connection_meets_it_too(indexed):
-    db = connect(str(index_path(indexed)))
-    db.execute("ALTER TABLE files DROP COLUMN checked_ns")
-    db.close()
+    change(indexed, "ALTER TABLE files DROP COLUMN checked_ns")
     texts, said = answers(indexed, FakeEmbedder())
     assert embedded_texts(texts) == []
     assert "rebuilt" in said[0]
 
 
+# the cache of embeddings
+
+
+def spoil_cache(tmp_path) -> None:
+    with open(cache_path(tmp_path), "r+b") as file:
+        file.seek(4096)
+        file.write(bytes(range(256)) * 128)
+
+
+def test_a_damaged_cache_is_deleted_when_it_is_needed_and_that_is_said(indexed):
+    spoil_cache(indexed)
+    before = file_number(str(index_path(indexed)))
+    embedder = FakeEmbedder()
+    with open_memory(indexed, embedder=embedder) as memory:
+        assert memory.search("parrot7").degraded == ()  # an index that is up to date needs no cache
+        report = memory.sync(force=True)
+        assert report.embedded == NOTES
+        assert "texts are embedded again" in report.rebuilt
+        assert [repair.file for repair in memory.status().repairs] == ["embeddings.sqlite"]
+        assert memory.status().cache_entries == NOTES
+        assert memory.sync(force=True).embedded == 0
+    assert file_number(str(index_path(indexed))) == before
+
+
+def test_the_doctor_finds_a_damaged_cache_and_deletes_it(indexed):
+    spoil_cache(indexed)
+    with open_memory(indexed) as memory:
+        found = [check for check in examine(memory) if not check.ok]
+        assert [check.remedy for check in found] == ["delete it; texts are embedded again"]
+        assert not [check for check in repair(memory, found) if not check.ok]
+
+
+def test_a_cache_that_was_deleted_is_filled_again(indexed):
+    os.unlink(cache_path(indexed))
+    with open_memory(indexed) as memory:
+        assert memory.sync(force=True).embedded == NOTES
+        os.unlink(cache_path(indexed))
+        assert memory.sync(force=True).embedded == NOTES
+        assert memory.sync(force=True).embedded == 0
+
+
+def test_a_search_of_an_index_that_is_up_to_date_does_not_open_the_cache(indexed):
+    with open_memory(indexed) as memory:
+        assert paths(memory.search("parrot7"))[0] == "memory/07.md"
+        assert not os.path.exists(f"{cache_path(indexed)}-wal")
+
+
+def test_without_a_cache_a_forced_rebuild_embeds_everything_again(indexed):
+    with open_memory(indexed, settings={"memory_search.cache.enabled": False}) as memory:
+        assert memory.sync(force=True).embedded == NOTES
+        assert memory.status().cache_entries == 0
+
+
 # how it is replaced
 
 
-def test_the_damaged_file_is_kept_aside_and_no_more_than_two_of_them(indexed):
-    for _ in range(4):
-        overwrite_page(indexed, pages_of(indexed, "files")[-1])
-        answers(indexed, FakeEmbedder())
-    kept = damaged_files(str(index_path(indexed)))
-    assert [os.path.basename(path) for path in kept] == ["index.sqlite.damaged-3", "index.sqlite.damaged-4"]
-    folder = index_path(indexed).parent
-    assert not [name for name in os.listdir(folder) if name.endswith((".new", ".copy", ".empty", ".tmp"))]
-    assert all(os.stat(path).st_mode & 0o077 == 0 for path in kept)
+_REBUILD_BESIDE_OTHERS = """
+import sys
+from kept import Memory
+from kept.store.integrity import find_damage
+from kept.testing import FakeEmbedder
+embedder = FakeEmbedder()
+with Memory.open(sys.argv[1], home=sys.argv[2], embedder=embedder) as memory:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    result = memory.search("parrot7")
+    print([hit.path for hit in result][:1], sum("eats" in text for text in embedder.texts))
+"""
+
+
+def test_several_processes_that_find_the_damage_at_once_all_answer_and_embed_nothing(indexed):
+    overwrite_page(indexed, pages_of(indexed, "chunks")[-1])
+    searchers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _REBUILD_BESIDE_OTHERS, indexed / "workspace", indexed / "home"],
+            env=kept_environment(indexed),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for process in searchers:
+        assert process.stdout is not None
+        process.stdout.readline()
+    for process in searchers:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=120)[0].strip() for process in searchers]
+    assert said == ["['memory/07.md'] 0"] * 4
+    with open_memory(indexed) as memory:
+        assert [repair.times for repair in memory.status().repairs] == [1]
+    assert damage_of(index_path(indexed)) == []
 
 
 def test_others_that_have_the_damaged_file_open_do_not_harm_the_new_one(indexed):
@@ -289,51 +330,18 @@ def test_others_that_have_the_damaged_file_open_do_not_harm_the_new_one(indexed)
         assert file_number(str(log)) == number
         assert paths(other.search("zeppelin"))[0] == "memory/new.md"
         assert paths(memory.search("zeppelin"))[0] == "memory/new.md"
-    assert check_file(str(index_path(indexed))) == []
+    assert damage_of(index_path(indexed)) == []
 
 
 def test_opening_an_index_leaves_the_locks_of_another_connection_in_place(indexed):
     path = index_path(indexed)
-    first = connect(str(path))
-    first.execute("SELECT count(*) FROM meta").get  # noqa: B018
-    second = connect(str(path))
+    first, second = Index(str(path)), Index(str(path))
     inode = path.stat().st_ino
     with open("/proc/locks", encoding="ascii") as file:
         held = [line for line in file if f":{inode} " in line]
     assert held, "closing a file that SQLite has open drops its locks"
     second.close()
     first.close()
-
-
-_REPAIR_IN_A_SMALL_SPACE = """
-import resource, sys
-from kept.errors import StoreFull
-from kept import Memory
-from kept.testing import FakeEmbedder
-sys.dont_write_bytecode = True
-resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
-with Memory.open(sys.argv[1], home=sys.argv[2], embedder=FakeEmbedder()) as memory:
-    try:
-        memory.sync()
-    except StoreFull as exc:
-        print(exc.message)
-"""
-
-
-def test_where_there_is_no_room_for_a_new_file_the_damaged_one_stays(indexed):
-    overwrite_page(indexed, pages_of(indexed, "chunks")[-1])
-    before = index_path(indexed).read_bytes()
-    ended = subprocess.run(
-        [sys.executable, "-c", _REPAIR_IN_A_SMALL_SPACE, indexed / "workspace", indexed / "home"],
-        env=kept_environment(indexed),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert "could not be written" in ended.stdout, ended.stderr
-    assert index_path(indexed).read_bytes() == before
-    texts, _ = answers(indexed, FakeEmbedder())
-    assert embedded_texts(texts) == []
 
 
 # how it is told
@@ -350,28 +358,27 @@ def test_a_repair_is_in_the_log_in_the_answer_once_and_in_the_status(damaged, ca
     with open_memory(damaged) as memory:
         first, second = memory.search("parrot59"), memory.search("parrot59")
         status = memory.status()
-    assert "rebuilt from the notes; 60 embeddings were kept" in first.degraded[0]
+    assert "rebuilt from the notes; no embedding was lost" in first.degraded[0]
     assert second.degraded == ()
     assert "the index is damaged" in caplog.text
     (repair,) = status.repairs
-    assert (repair.file, repair.action, repair.times) == ("index.sqlite", "replaced", 1)
-    assert (repair.embeddings, repair.lost) == (60, 0)
+    assert (repair.file, repair.times) == ("index.sqlite", 1)
     status = run_kept("status", env=kept_environment(damaged), cwd=damaged)
     assert "index.sqlite was damaged and replaced 1 time" in status.out, status.err
     assert run_kept("status", "--json", env=kept_environment(damaged), cwd=damaged).json["repairs"] == [
-        {"file": "index.sqlite", "action": "replaced", "day": repair.day, "times": 1, "embeddings": 60, "lost": 0}
+        {"file": "index.sqlite", "day": repair.day, "times": 1}
     ]
 
 
 def test_a_damaged_record_of_repairs_is_read_as_far_as_it_goes(damaged):
     with open_memory(damaged) as memory:
         memory.sync()
-        record = index_path(damaged).with_name("heals.jsonl")
+        record = index_path(damaged).with_name("repairs.jsonl")
         record.write_bytes(b'\xff\x00{"file": 3}\n{"file":\n' + record.read_bytes() * 2)
         assert [repair.times for repair in memory.status().repairs] == [2]
 
 
-def test_a_damaged_catalogue_of_sessions_is_counted_and_kept_aside(tmp_path):
+def test_a_damaged_catalogue_of_sessions_is_counted(tmp_path):
     path = tmp_path / "home/agents/main/sessions.sqlite"
     with SessionStore.open(home=tmp_path / "home") as sessions:
         session = sessions.get_or_create("telegram", "5054")
@@ -379,6 +386,5 @@ def test_a_damaged_catalogue_of_sessions_is_counted_and_kept_aside(tmp_path):
     with SessionStore.open(home=tmp_path / "home") as sessions:
         assert [record.id for record in sessions.recent()] == [session.id]
         assert "rebuilt from the transcripts" in sessions.take_problems()[0].reason
-    assert len(damaged_files(str(path))) == 1
     with open_memory(tmp_path) as memory:
         assert [(repair.file, repair.times) for repair in memory.status().repairs] == [("sessions.sqlite", 1)]

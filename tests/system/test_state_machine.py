@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 
 from kept import Memory, Message, SessionStore
 from kept.sessions.entries import SessionStart
+from kept.store.integrity import find_damage
 from kept.testing import FakeEmbedder, FrozenClock
 from tests.support.index_dump import dump_index
 
@@ -140,7 +141,7 @@ class Index(RuleBasedStateMachine):
     @invariant()
     def the_tables_agree_with_each_other(self):
         with self.memory.index_service.inspecting() as (index, _):
-            assert index.find_damage() == []
+            assert find_damage(index) == []
 
     @invariant()
     def it_equals_a_fresh_rebuild_once_synced(self):

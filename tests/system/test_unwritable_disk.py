@@ -164,7 +164,7 @@ def test_a_damaged_index_is_reported_where_it_cannot_be_repaired(home):
         outcome = run("search", "zebra")
         assert (outcome.code, "is damaged" in outcome.err) == (6, True)
         doctor = run("doctor")
-        assert "rebuild it from the notes" in doctor.out
+        assert "rebuild the index from the notes" in doctor.out
     assert kept(home, "search", "zebra", "--json").json["results"]
 
 

@@ -107,13 +107,11 @@ def batch_rows(status: Status) -> list[tuple[str, str]]:
 
 
 def repair_rows(status: Status) -> list[tuple[str, str]]:
-    """Return a row for each of the last days on which the index or the session catalogue was repaired."""
+    """Return a row for each of the last days on which a damaged file was replaced."""
     rows: list[tuple[str, str]] = []
     for repair in status.repairs[-_DAYS_SHOWN:]:
-        parts = [f"{repair.day} {repair.file} was damaged and {repair.verb} {plural(repair.times, 'time')}"]
-        parts += [f"{plural(repair.embeddings, 'embedding')} kept"] if repair.embeddings else []
-        parts += [f"{repair.lost:,} lost"] if repair.lost else []
-        rows.append(("Repaired" if not rows else "", ", ".join(parts)))
+        detail = f"{repair.day} {repair.file} was damaged and replaced {plural(repair.times, 'time')}"
+        rows.append(("Repaired" if not rows else "", detail))
     return rows
 
 

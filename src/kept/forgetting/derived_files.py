@@ -15,8 +15,8 @@ from kept.forgetting.needles import Matcher
 from kept.forgetting.order import ForgetOrder, ScrubResult
 from kept.indexing.service import IndexService
 from kept.sessions.catalogue import Catalogue
-from kept.sqlite import damaged_files, database_files
-from kept.store.scrub import read_owner, rewrite_database, scrub_index
+from kept.sqlite import rewrite_database
+from kept.store.scrub import read_owner, scrub_index
 from kept.values import frozen
 
 
@@ -40,7 +40,6 @@ class CatalogueStore:
             return ScrubResult(unreachable=(exc.message,), is_complete=False)
         finally:
             catalogue.close()
-        _erase_damaged(path)
         return ScrubResult(removed=1)
 
 
@@ -72,7 +71,6 @@ class IndexStore:
             except (StoreError, KeptError) as exc:
                 result += ScrubResult(unreachable=(exc.message,), is_complete=False)
                 continue
-            _erase_damaged(path)
             result += ScrubResult(removed=1)
         return result
 
@@ -102,14 +100,6 @@ def _stale_files(order: ForgetOrder) -> list[tuple[str, str]]:
     """Return source and path of the files that were changed."""
     paths = dict.fromkeys(citation.partition("#")[0] for _, citation in order.places)
     return [("sessions" if path.startswith("sessions/") else "memory", path) for path in paths]
-
-
-def _erase_damaged(path: str) -> None:
-    """Remove damaged databases that were moved aside: they have whatever was in them then."""
-    for damaged in damaged_files(path):
-        for part in reversed(database_files(damaged)):
-            if os.path.exists(part):
-                erase_file(part)
 
 
 class QmdStore:

@@ -46,8 +46,7 @@ def embed_ahead(service: IndexService, report: Callable[[EmbedProgress], None] |
         meter = _Meter(missing, report)
         for keys in meter.slices():
             fetched = vectors.get_vectors({key: missing[key] for key in keys})
-            with index.writing():
-                vectors.remember(fetched)
+            vectors.remember(fetched)
             if fetched.pending_reason:
                 raise EmbeddingFailed(fetched.pending_reason, hint="What is embedded so far is kept. Try again.")
             meter.advance(keys)

@@ -16,13 +16,14 @@ from kept.clock import Clock
 from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain, find_embedder_of
-from kept.errors import KeptError
+from kept.errors import KeptError, StoreDamaged
 from kept.forking import forget_connection
 from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.indexing.sync import META_EMBEDDER_SINCE
 from kept.indexing.sync_planner import SEEN_BYTES, SyncPlanner
 from kept.indexing.vectorise import Vectoriser
 from kept.records import Dropped, Hit, SourceFile
+from kept.sqlite import discard_if_damaged
 from kept.store.index import Index, find_index_path, open_index
 from kept.store.vector_scan import VectorLimits
 from kept.values import frozen
@@ -76,7 +77,13 @@ class IndexHandle:
     """Index, embedder and what belongs to both. Nothing is opened or loaded before it is needed."""
 
     def __init__(
-        self, config: Config, workspace: Workspace, clock: Clock, limits: IndexLimits, own_embedder: Embedder | None
+        self,
+        config: Config,
+        workspace: Workspace,
+        clock: Clock,
+        limits: IndexLimits,
+        own_embedder: Embedder | None,
+        on_cache_loss: Callable[[StoreDamaged], None],
     ) -> None:
         self.config = config
         self.settings = config.memory_search
@@ -85,6 +92,7 @@ class IndexHandle:
         self.clock = clock
         self.limits = limits
         self.own_embedder = own_embedder
+        self._on_cache_loss = on_cache_loss
         self.notices: list[str] = []
         """Events to report to the user once."""
         self.opened_index: Index | None = None
@@ -212,10 +220,23 @@ class IndexHandle:
             self.notices.append("The index was deleted; it has been rebuilt from the notes.")
         if self.opened_index is None:
             if self.settings.store.path:
-                self.opened_index = Index(self.path, self.limits.vectors)
+                self.opened_index = Index(self.path, self.limits.vectors, on_cache_loss=self._on_cache_loss)
             else:
-                self.opened_index = open_index(self.config.paths, self.workspace.root, self.limits.vectors)
+                self.opened_index = open_index(
+                    self.config.paths, self.workspace.root, self.limits.vectors, on_cache_loss=self._on_cache_loss
+                )
         return self.opened_index
+
+    def discard_index(self, damage: StoreDamaged) -> bool:
+        """Delete the damaged index, unless another process has replaced it. Return whether it was deleted."""
+        index = self.opened_index
+        if index is not None and index.why_read_only:
+            raise damage
+        try:
+            db = index.db if index else None
+            return discard_if_damaged(self.path, db, self.index, wait_s=self.limits.sync_wait_s, purpose="indexing")
+        finally:
+            self.close()
 
     def retry_writable(self) -> None:
         """Close an index that could only be read: its disk may be writable now, or another process may have written."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,14 +18,16 @@ from kept.errors import ConfigError, LockBusy, StoreDamaged, StoreError, WriteFa
 from kept.forking import DatabaseLock, register_forkable
 from kept.indexing.history_sync import HistorySync
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
-from kept.indexing.sync import SyncRun
+from kept.indexing.sync import META_SYNCED, SyncRun
 from kept.indexing.sync_planner import SyncPlanner
 from kept.indexing.vectorise import measure_spending
 from kept.ledger import open_embedding_ledger, open_repair_ledger
 from kept.records import Filter, Progress, SearchResult, SourceFile
 from kept.remote_errors import EmbeddingError
-from kept.reports import Preview, Status, SyncReport, Usage
-from kept.sqlite import repair_and_retry
+from kept.reports import Preview, Repair, Status, SyncReport, Usage
+from kept.sqlite import retry_damaged
+from kept.store.embedding_cache import find_cache_path
+from kept.store.integrity import check_if_quick, find_damage
 from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
 
@@ -34,6 +38,9 @@ if TYPE_CHECKING:
     from kept.search.query import ParsedQuery
     from kept.store.generation import Generation
     from kept.store.index import Index
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # a command reports it in its answer; without a handler Python would print it too
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -65,11 +72,13 @@ class IndexService:
         self.limits = limits or IndexLimits()
         self._also_sync = also_sync
         self._lock = DatabaseLock()
-        self._handle = IndexHandle(config, workspace, clock, self.limits, embedder)
+        self._handle = IndexHandle(config, workspace, clock, self.limits, embedder, self._note_lost_cache)
         self._reranker: CrossEncoder | None = None
         self._uses_signal = uses_signal
         self._freshness = Freshness(uses_signal=uses_signal, endings=workspace.endings)
         self._folders: tuple[str, ...] = ()
+        self._synced: Index | None = None
+        """The index that the last sync compared with the files. Another one that has replaced it since may be empty."""
         self._settings_notices = config.notices
         register_forkable(self)
 
@@ -219,7 +228,7 @@ class IndexService:
             return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings))), is_fresh
 
     def _read(self, action: Callable[[Index], T]) -> T:
-        if self._handle.opened_index is None:  # closed by a repair, and perhaps empty now
+        while self._handle.index() is not self._synced:
             self._sync_for_search(None)
         index = self._handle.index()
         with index.reading():
@@ -229,19 +238,22 @@ class IndexService:
         """Return warnings about the index, and whether it is as new as the files."""
         self._handle.retry_writable()
         self._handle.use_embedder_of_index()
-        index = self._handle.index()
+        before, index = self._synced, self._handle.index()
+        self._synced = index
         if not self.settings.sync.on_search:
             return (), False
         if index.why_read_only:
             warning = self._handle.planner().describe_age(index.why_read_only.message)
             return ((warning,), False) if warning else ((), True)
-        if self._freshness.is_fresh(growing):
+        if index is before and self._freshness.is_fresh(growing):
             return (), True
         if reason := self._handle.planner().why_rebuild_for_run(self.config.run_settings):
             warning = f"The index is used as it is, perhaps without the newest changes: {reason} for this run only."
             return (warning,), False
         try:
-            wait_s = self._freshness.patience_s(self.limits.search_wait_s)
+            # Nothing can be answered from an index that was never filled, such as a new one in place of a damaged one.
+            is_filled = index.get_meta(META_SYNCED) is not None
+            wait_s = self._freshness.patience_s(self.limits.search_wait_s) if is_filled else self.limits.sync_wait_s
             report = self._run_sync(progress=progress, wait_s=wait_s, in_search=True, growing=growing)
         except LockBusy:
             self._freshness.note_busy()
@@ -266,7 +278,7 @@ class IndexService:
     ) -> IndexSearchResult:
         from kept.search.pipeline import search_index
 
-        if self._handle.opened_index is None:  # closed by a repair, and perhaps empty now
+        while self._handle.index() is not self._synced:
             _, is_fresh = self._sync_for_search(None)
         index, now_ms = self._handle.index(), self.clock.time_ns() // 1_000_000
         if vector and vector.identity != index.stored_identity():
@@ -322,10 +334,13 @@ class IndexService:
         return self._completed(report, notices)
 
     def repair(self, *, progress: Progress | None = None) -> SyncReport:
-        """Check every table of the index, repair what is damaged, and bring the index up to date."""
+        """Check every table of the index, delete the file if it is damaged, and bring the index up to date."""
         self.require_usable()
         with self._lock:
-            self._repair_damage(StoreDamaged(f"{self.path}: the index is damaged."))
+            index = self._handle.index()
+            if problems := find_damage(index):
+                self._replace_index(StoreDamaged(f"{index.path}: the index is damaged ({problems[0]})."))
+            self._handle.index().cache.check()
         return self.sync(progress=progress)
 
     def _completed(self, report: SyncReport, notices: tuple[str, ...]) -> SyncReport:
@@ -337,7 +352,7 @@ class IndexService:
         )
 
     def _sync_by_request(self, *, force: bool, progress: Progress | None) -> SyncReport:
-        self._handle.index().check_if_quick()
+        check_if_quick(self._handle.index())
         return self._sync_with_fallback(force=force, progress=progress, retry=True)
 
     def _sync_with_fallback(
@@ -371,6 +386,7 @@ class IndexService:
         planner = self._handle.planner()
         if retry and planner.vectors:
             planner.vectors.retry_now()
+        self._synced = planner.index
         scan = self._freshness.scan(planner.scan)
         self._folders = scan.folders
         usage = usage_of(self._handle.embedder)
@@ -463,17 +479,23 @@ class IndexService:
     # repair
 
     def _repairing(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return repair_and_retry(partial(action, *args, **kwargs), self._repair_damage)
+        return retry_damaged(partial(action, *args, **kwargs), self._close_index, self._replace_index)
 
-    def _repair_damage(self, damage: StoreDamaged, *, is_certain: bool = False) -> None:
-        from kept.indexing.index_repair import describe_repair, repair_index
-
-        repair = repair_index(self._handle, damage, is_certain=is_certain)
+    def _replace_index(self, damage: StoreDamaged) -> None:
+        """Delete the damaged index. The next sync fills a new one; embeddings come from their cache."""
         self._freshness.in_step = False
-        if repair is not None:
-            self._handle.notices.append(f"{damage.message} {describe_repair(repair)}")
-            if problem := open_repair_ledger(self.config.paths.folder, self.clock).record(repair):
-                self._handle.notices.append(problem)
+        if self._handle.discard_index(damage):
+            self._note_replaced(damage, self.path, "It has been rebuilt from the notes; no embedding was lost.")
+
+    def _note_lost_cache(self, damage: StoreDamaged) -> None:
+        self._note_replaced(damage, find_cache_path(self.path), "It has been deleted; texts are embedded again.")
+
+    def _note_replaced(self, damage: StoreDamaged, path: str, remedy: str) -> None:
+        log.warning("%s %s", damage.message, remedy)
+        self._handle.notices.append(f"{damage.message} {remedy}")
+        replaced = Repair(os.path.basename(path), times=1)
+        if problem := open_repair_ledger(self.config.paths.folder, self.clock).record(replaced):
+            self._handle.notices.append(problem)
 
     def _take_reasons(self) -> tuple[str, ...]:
         """Return what a result should report once: problems of the settings, and events of the index."""

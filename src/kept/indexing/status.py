@@ -17,6 +17,7 @@ from kept.indexing.sync_planner import SyncPlanner
 from kept.ledger import open_embedding_ledger, open_model_ledger, open_repair_ledger, tokens_of_day
 from kept.records import Problem
 from kept.reports import BatchUnderWay, ModelSpending, Status
+from kept.store.integrity import check_if_quick
 
 
 def status_without_index(
@@ -50,12 +51,11 @@ def status_without_index(
 def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock: Clock) -> Status:
     """Add the state of the index. Raise StoreDamaged if a page of a small index is damaged."""
     index = planner.index
-    index.check_if_quick()
+    check_if_quick(index)
     scan, rebuild = planner.scan(), planner.why_rebuild()
     changed = planner.count_changed(scan)
     with index.reading():
         counts = index.live.counts()
-        cache_entries = index.cache.count()
         warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
     pending = counts.chunks - counts.vectors if planner.vectors is not None else 0
     degraded = [*status.degraded]
@@ -75,7 +75,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
         changed_files=changed,
         pending=pending,
         index_bytes=index.size_bytes(),
-        cache_entries=cache_entries,
+        cache_entries=index.cache.count(),
         last_sync=_parse_time(index.get_meta(META_SYNCED)),
         spending=tuple(open_embedding_ledger(config, clock).by_day()),
         degraded=tuple(degraded),

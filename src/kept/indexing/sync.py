@@ -96,6 +96,7 @@ class SyncRun:
             with timed("sync") as measured:
                 with self.index.indexing(wait_s=wait_s):
                     self._run_locked()
+                    self._trim_cache()
                 measured["failed"] = bool(self.tally.failures)
         tally, files = self.tally, len(self.scan.files)
         with self.index.reading():
@@ -128,7 +129,7 @@ class SyncRun:
             raise StoreDamaged(f"{self.index.path}: the index was replaced while this process waited.")
         # Another process may have done the work while this one waited, so the plan is made under the lock.
         if self.force and self.vectors:
-            self.vectors.refused = set()
+            self.vectors.forget_earlier()
         self.index.drop_leftovers()
         if self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():
@@ -150,6 +151,11 @@ class SyncRun:
         if target.files or target.removed or (self.history is not None and self.history.is_due()):
             with self.index.writing():
                 self._finish()
+
+    def _trim_cache(self) -> None:
+        """Keep the cache within its limit. A sync that embedded nothing leaves the file alone."""
+        if self.tally.embedded or self.tally.cached:
+            self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
 
     def _copies(self) -> list[Problem]:
         """Return the conflict copies among the notes, for a report. A search does not report them."""
@@ -183,9 +189,8 @@ class SyncRun:
         return True
 
     def _finish(self) -> None:
-        """Tidy the live tables and the cache, inside the caller's transaction."""
+        """Tidy the live tables, inside the caller's transaction."""
         self.index.live.optimise(changed_chunks=self.tally.changed_chunks)
-        self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
         self.index.put_meta(META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
         if self.history is not None:
             self.history.finish()
@@ -230,9 +235,8 @@ class SyncRun:
         for file in prepared:
             for reason in {vectors.refused[key] for key in file.embed_texts if key in vectors.refused}:
                 self.tally.problems.append(Problem(file.write.file.path, f"In part found by word only: {reason}"))
+        self.vectors.remember(vectors)  # at once, since they are paid for, and the next attempt may need them
         if vectors.pending_reason and target.needs_vectors:
-            with self.index.writing():
-                self.vectors.remember(vectors)  # paid for, and the next attempt needs them
             raise EmbeddingFailed(vectors.pending_reason)
         if vectors.pending_reason:
             failure = f"{vectors.pending_reason} New text is found by word, not yet by meaning."
@@ -252,8 +256,6 @@ class SyncRun:
         if self.history is not None:
             self.history.note_batch(batch)
         with self.index.writing():
-            if self.vectors and vectors:
-                self.vectors.remember(vectors)
             changed += generation.remove_files(batch.removed)
             for row in batch.touched:
                 is_note = row.source == "memory"

@@ -26,7 +26,7 @@ _META_REFUSED = "refused"
 
 @frozen
 class Vectors:
-    """Vectors of some texts, by the hash of the text."""
+    """Codes of the vectors of some texts, by the hash of the text."""
 
     known: dict[bytes, bytes]
     """From the cache."""
@@ -39,8 +39,7 @@ class Vectors:
 
     def find_code(self, key: bytes) -> bytes | None:
         """Return the code of a text's vector by its hash, or None if there is none."""
-        vector = self.known.get(key) or self.fresh.get(key)
-        return quantise(vector) if vector else None
+        return self.known.get(key) or self.fresh.get(key)
 
 
 class Vectoriser:
@@ -81,6 +80,12 @@ class Vectoriser:
         """Forget a recent failure, because the user asked for a sync."""
         self._rests_until = self._batches_rest_until = 0.0
 
+    def forget_earlier(self) -> None:
+        """Ask again for texts that were refused, and for all texts if the cache is switched off."""
+        self.refused = set()
+        if not self.cache.enabled:
+            self.index.cache.evict(0)
+
     def await_batches(self, keys: frozenset[bytes], reason: str) -> None:
         """Do not embed these texts for now; they are in a provider's batch."""
         self._in_batches = keys
@@ -104,7 +109,7 @@ class Vectoriser:
             self._rests_until = time.monotonic() + self.rest_s
             return Vectors(known, {}, {}, pending_reason=exc.message)
         gaps = {missing[gap.row]: gap for gap in matrix.gaps}
-        fresh = {key: row for key, row in zip(missing, matrix, strict=True) if key not in gaps}
+        fresh = {key: quantise(row) for key, row in zip(missing, matrix, strict=True) if key not in gaps}
         refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
         if refused:
             self._store_refusals(refused)
@@ -114,27 +119,27 @@ class Vectoriser:
         return Vectors(known, fresh, refused, pending_reason=failure or batch_reason)
 
     def find_cached(self, texts: Iterable[bytes]) -> dict[bytes, bytes]:
-        identity = self.embedder.identity
-        with self.index.reading():
-            return self.index.cache.find(identity.key, texts, identity.dims)
+        """Return the codes that the cache has. A cheap embedder's are not in it: computing them is as quick."""
+        if getattr(self.embedder, "is_cheap", False):
+            return {}
+        return self.index.cache.find(self.embedder.identity.key, texts, self.embedder.identity.dims)
 
     def find_missing(self, texts: Mapping[bytes, str]) -> dict[bytes, str]:
         known = self.find_cached(texts)
         return {key: text for key, text in texts.items() if key not in known and key not in self.refused}
 
     def remember(self, vectors: Vectors) -> None:
-        """Put new vectors into the cache and mark known ones as used, inside the caller's transaction."""
+        """Put new vectors into the cache and mark known ones as used."""
         if self.cache.enabled and not getattr(self.embedder, "is_cheap", False):
-            key, now_s = self.embedder.identity.key, self.clock.time_ns() // 1_000_000_000
-            self.index.cache.put(key, vectors.fresh.items(), now_s=now_s)
-            self.index.cache.mark_used(key, vectors.known, now_s=now_s)
+            self._put(vectors.fresh, used=vectors.known)
 
     def store(self, vectors: Mapping[bytes, bytes]) -> None:
         """Put the vectors of a batch into the cache, durably. Without caching they stay until the sync ends."""
-        if vectors:
-            now_s = self.clock.time_ns() // 1_000_000_000
-            with self.index.writing():
-                self.index.cache.put(self.embedder.identity.key, vectors.items(), now_s=now_s)
+        self._put({key: quantise(vector) for key, vector in vectors.items()})
+
+    def _put(self, codes: Mapping[bytes, bytes], *, used: Collection[bytes] = ()) -> None:
+        now_s = self.clock.time_ns() // 1_000_000_000
+        self.index.cache.put(self.embedder.identity.key, codes, used=used, now_s=now_s)
 
     def _store_refusals(self, refused: Collection[bytes]) -> None:
         self.refused |= set(refused)

@@ -27,12 +27,11 @@ from kept.errors import (
     UsedAfterClose,
     WorkspaceError,
 )
-from kept.file_lock import locked
 from kept.forking import DatabaseLock, forget_connection, register_forkable
 from kept.ledger import open_repair_ledger
 from kept.limits import int64, is_utf8, utf8_safe
 from kept.records import Problem
-from kept.reports import REPLACED, Repair
+from kept.reports import Repair
 from kept.sessions.entries import Entry
 from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
 from kept.sessions.transcript import (
@@ -47,12 +46,13 @@ from kept.sessions.transcript import (
 from kept.sessions.transcript_paths import host_of_file, is_transcript, iter_all_transcripts, list_host_folders
 from kept.sqlite import (
     BUSY_TIMEOUT_MS,
+    FileConnection,
     connect,
     connect_in_memory,
+    discard_if_damaged,
     file_number,
     immediate,
-    repair_and_retry,
-    replace_damaged,
+    retry_damaged,
     translated,
 )
 from kept.values import frozen
@@ -92,8 +92,7 @@ class Catalogue:
         self.limits = limits or CatalogueLimits()
         self._lock = DatabaseLock()
         self._is_closed = False
-        self._db: apsw.Connection | None = None
-        self._opened: tuple[int, int] | None = None
+        self._db: FileConnection | None = None
         self._folder_states: dict[str, FileState | None] | None = None
         """States of the folders, this machine's and those of others, when every transcript in them was last compared
         with its row."""
@@ -216,8 +215,7 @@ class Catalogue:
 
     def refresh_names(self) -> None:
         """Refresh if transcripts were created or deleted since the last refresh, as the folder's own time tells."""
-        is_same_file = self._opened == file_number(self.path)  # a new catalogue has no rows yet
-        if not is_same_file or not self._are_folders_unchanged():
+        if not self._is_current() or not self._are_folders_unchanged():  # a new catalogue has no rows yet
             self.refresh()
 
     def _read_folder_states(self) -> dict[str, FileState | None]:
@@ -234,7 +232,7 @@ class Catalogue:
         Others may have grown meanwhile. An import of thousands of sessions needs no more before each of them, and
         asking for the state of every file each time would be quadratic.
         """
-        if self._opened != file_number(self.path) or not self._listing:
+        if not self._is_current() or not self._listing:
             self.refresh()
         if self._are_folders_unchanged():
             return
@@ -368,20 +366,22 @@ class Catalogue:
         if self._is_closed:
             raise UsedAfterClose("The sessions are closed.", hint="Open them again with SessionStore.open().")
         with self._lock:
-            return repair_and_retry(lambda: self._run(action), self._repair_damage)
+            return retry_damaged(lambda: self._run(action), self._disconnect, self._replace)
 
     def _run(self, action: Callable[[apsw.Connection], T]) -> T:
-        if self._db is None or self._opened != file_number(self.path):
+        if self._db is None or not self._is_current():
             self._disconnect()
             self._db = self._connect()
-            self._opened = file_number(self.path)
         try:
             with translated(self.path, noun=_NOUN):
                 return action(self._db)
         except (json.JSONDecodeError, TypeError) as exc:  # damage that no checksum of SQLite has noticed
             raise StoreDamaged(f"{self.path}: the {_NOUN} is damaged ({exc}).") from exc
 
-    def _connect(self) -> apsw.Connection:
+    def _is_current(self) -> bool:
+        return self._db is not None and self._db.number == file_number(self.path)
+
+    def _connect(self) -> FileConnection:
         """Connect to the file. If it cannot be written, use a catalogue in memory, so that sessions can be read."""
         try:
             db = connect(self.path, _MIGRATIONS, noun=_NOUN)
@@ -390,22 +390,18 @@ class Catalogue:
                 raise
             reason = f"cannot be used, so every transcript is read: {exc.message}"
             self.report(os.path.basename(self.path), reason)
-            return connect_in_memory(_MIGRATIONS)
+            db = connect_in_memory(_MIGRATIONS)
+            db.number = file_number(self.path)
+            return db
         db.set_busy_timeout(self.limits.busy_timeout_ms)
         return db
 
-    def _repair_damage(self, damage: StoreDamaged, *, is_certain: bool) -> None:
-        """Replace the file, unless a fresh connection finds it sound: then the one that saw the damage was stale.
-
-        ``is_certain`` skips that check, if the file is still the one in which the damage was seen.
-        """
-        opened = self._opened if self._db is not None else None
+    def _replace(self, damage: StoreDamaged) -> None:
+        """Delete the damaged file, and read every transcript into a new one."""
+        wait_s, purpose = self.limits.repair_wait_s, "rebuilding the session catalogue"
+        if discard_if_damaged(self.path, self._db, lambda: self._run(_check), wait_s=wait_s, purpose=purpose):
+            self._record_repair(damage)
         self._disconnect()
-        with locked(f"{self.path}.lock", wait_s=self.limits.repair_wait_s, purpose="rebuilding the session catalogue"):
-            is_certain = is_certain and opened is not None and file_number(self.path) == opened
-            if is_certain or not self._is_sound():
-                replace_damaged(self.path, None)
-                self._record_repair(damage)
         for file in self._scan():  # the new file is empty, and the action that is repeated needs the rows
             self._read_or_report(file)
 
@@ -414,22 +410,12 @@ class Catalogue:
         log.warning("%s It has been rebuilt from the transcripts.", damage.message)
         self.report(name, "was damaged and has been rebuilt from the transcripts")
         ledger = open_repair_ledger(os.path.dirname(self.path), SystemClock())
-        if problem := ledger.record(Repair(name, REPLACED, times=1)):
+        if problem := ledger.record(Repair(name, times=1)):
             self.report(name, problem)
 
-    def _is_sound(self) -> bool:
-        try:
-            db = connect(self.path, _MIGRATIONS, noun=_NOUN)
-        except StoreDamaged:
-            return False
-        try:
-            with translated(self.path, noun=_NOUN):
-                load_rows(db, "", ())
-                return bool(db.execute("PRAGMA quick_check(1)").get == "ok")
-        except (StoreDamaged, json.JSONDecodeError, TypeError):
-            return False
-        finally:
-            db.close()
+
+def _check(db: apsw.Connection) -> None:
+    load_rows(db, "", ())
 
 
 def _may_have_row(file: str) -> bool:

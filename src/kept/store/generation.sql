@@ -22,7 +22,7 @@ CREATE TABLE {p}chunks (
   start_line INTEGER NOT NULL,
   end_line   INTEGER NOT NULL,
   hash       BLOB NOT NULL,        -- SHA-256 of the text
-  embed_hash BLOB NOT NULL,        -- SHA-256 of what is embedded: the key into embedding_cache
+  embed_hash BLOB NOT NULL,        -- SHA-256 of what is embedded: the key into the embedding cache
   heading    TEXT NOT NULL,
   text       TEXT NOT NULL,
   timestamp  INTEGER NOT NULL,     -- milliseconds

@@ -1,7 +1,8 @@
 """Remove what an index no longer needs from its file, byte by byte.
 
 A row that is deleted stays in free pages, in segments of the full-text index until these are merged, in packs of
-vectors and in the log. After `scrub_index`, the file has the rows that are live and nothing else.
+vectors and in the log. After `scrub_index`, the file has the rows that are live and nothing else, and its embedding
+cache has only their embeddings.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from collections.abc import Callable, Iterable
 
 import apsw
 
-from kept.errors import StoreBusy
 from kept.file_lock import locked
-from kept.sqlite import translated
+from kept.sqlite import rewrite_database
 from kept.store.generation import Generation
 from kept.store.index import Index
 
@@ -32,12 +32,12 @@ def scrub_index(
     with locked(f"{path}.lock", wait_s=wait_s, purpose="indexing"):
         index = Index(path)
         try:
-            if index.why_read_only:
-                raise index.why_read_only
             with index.writing():
                 matching = _matching_files(index.db, matches) if matches else ()
-                _drop_unused(index.db, index.live, {*stale, *matching})
+                _drop_unused(index, {*stale, *matching})
+                hashes = {key for (key,) in index.db.execute("SELECT embed_hash FROM chunks")}
             rewrite_database(index.db, path, noun="index")
+            index.cache.keep_only(hashes)
         finally:
             index.close()
 
@@ -57,21 +57,11 @@ def _matching_files(db: apsw.Connection, matches: Callable[[str], bool]) -> set[
     return {(source, name) for source, name, text in rows if matches(text)}
 
 
-def _drop_unused(db: apsw.Connection, live: Generation, stale: Iterable[tuple[str, str]]) -> None:
+def _drop_unused(index: Index, stale: Iterable[tuple[str, str]]) -> None:
     for source, name in stale:
-        live.remove_file(source, name)
-    Generation(db, "next_").drop()
+        index.live.remove_file(source, name)
+    Generation(index.db, "next_").drop()
     # A pack has the vectors of deleted rows until it is written again.
-    live.vectors.repair()
-    db.execute("DELETE FROM embedding_cache WHERE hash NOT IN (SELECT embed_hash FROM chunks)")
+    index.live.vectors.pack_again()
     # Merging all segments drops the words of deleted rows.
-    db.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")
-
-
-def rewrite_database(db: apsw.Connection, path: str, *, noun: str) -> None:
-    """Write a database anew without its free pages, and empty its log. The caller holds the lock of its writers."""
-    with translated(path, noun=noun):
-        db.execute("VACUUM")
-        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() or (0, 0, 0)
-    if busy:
-        raise StoreBusy(f"{path}: another process is reading, so old pages are still in its log.")
+    index.db.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")

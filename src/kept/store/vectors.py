@@ -61,13 +61,11 @@ class VectorTable(VectorScan):
             members = [(self.db.last_insert_rowid(), row) for row in rows]
             self.db.executemany(f"UPDATE {self.prefix}chunks_vec SET pack = ? WHERE row = ?", members)
 
-    def repair(self) -> None:
-        """Drop vectors that belong to no chunk, and pack the others again."""
-        p = self.prefix
-        self.db.execute(f"DELETE FROM {p}chunks_vec WHERE row NOT IN (SELECT row FROM {p}chunks)")
-        self.db.execute(f"UPDATE {p}chunks_vec SET pack = NULL WHERE pack IS NOT NULL")
-        self.db.execute(f"DELETE FROM {p}vec_packs")
-        self.db.execute(f"DELETE FROM {p}vec_dead")
+    def pack_again(self) -> None:
+        """Write every pack again, without the vectors of deleted rows."""
+        self.db.execute(f"UPDATE {self.prefix}chunks_vec SET pack = NULL WHERE pack IS NOT NULL")
+        self.db.execute(f"DELETE FROM {self.prefix}vec_packs")
+        self.db.execute(f"DELETE FROM {self.prefix}vec_dead")
         self.maintain()
 
     # reading
