@@ -13,7 +13,6 @@ from tests.support.foreign_transcripts import (
     cc_answer,
     cc_user,
     entries_of,
-    kinds_of,
     lines,
     messages_of,
     record_of,
@@ -60,9 +59,6 @@ def test_a_conversation_with_tools_is_one_chain_without_the_noise_between(home, 
         (Text("In the shed."),),
     ]
     assert [one.body.role for one in entries] == ["user", "assistant", "assistant", "tool", "assistant"]
-    kinds = kinds_of(report)
-    assert kinds["progress", "left out"] == 2
-    assert kinds["toolUseResult (details of a result)", "left out"] == 1
     record = record_of(home, "cc-1")
     assert (record.channel, record.user_id, record.folder) == ("claude-code", "cc-1", "/garden")
 
@@ -172,21 +168,12 @@ def test_titles_meta_records_and_other_kinds_are_handled_or_named(home, source):
             {"type": "summary", "summary": "Greetings", "leafUuid": "u1"},
         ),
     )
-    report = bring_in(home, "claude-code", source)
+    bring_in(home, "claude-code", source)
     entries = {one.id: one for one in entries_of(home, "cc-1")}
     assert (entries["m1"].body.role, entries["i1"].body.role) == ("system", "system")
     assert entries["z1"].type == "claude-code/tomorrows-kind"
     assert StateEntry("title", "Greetings") in [getattr(one, "body", None) for one in entries.values()]
-    assert kinds_of(report) == {
-        ("summary (of another conversation)", "left out"): 1,
-        ("user (meta)", "message"): 1,
-        ("user", "message"): 1,
-        ("user (repeated)", "left out"): 1,
-        ("system/informational", "message"): 1,
-        ("queue-operation", "kept as it was"): 1,
-        ("tomorrows-kind", "kept as it was"): 1,
-        ("summary", "state"): 1,
-    }
+    assert len(entries) == 6, "neither the repeated message nor the title of another conversation"
 
 
 def test_images_are_kept_by_where_they_are(home, source):

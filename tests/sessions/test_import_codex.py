@@ -13,7 +13,6 @@ from tests.support.foreign_transcripts import (
     cx_item,
     cx_meta,
     entries_of,
-    kinds_of,
     lines,
     messages_of,
     record_of,
@@ -45,7 +44,7 @@ def test_what_comes_as_an_item_and_as_an_event_is_one_message(home, source):
             cx_event("user_message", message="only here"),
         ),
     )
-    report = bring_in(home, "codex", source)
+    bring_in(home, "codex", source)
     assert [(one.role, one.text) for one in messages_of(home, "cx-1")] == [
         ("system", "Be kind."),
         ("system", "<environment_context>x</environment_context>"),
@@ -54,7 +53,6 @@ def test_what_comes_as_an_item_and_as_an_event_is_one_message(home, source):
         ("user", "go on"),
         ("user", "only here"),
     ]
-    assert kinds_of(report)["event_msg/user_message (also an item)", "left out"] == 1
     assert bring_in(home, "codex", source).count("unchanged") == 1
 
 
@@ -76,7 +74,7 @@ def test_tools_thinking_and_images_are_kept(home, source):
             cx_item("ghost_snapshot", ghost_commit={"id": "x"}),
         ),
     )
-    report = bring_in(home, "codex", source)
+    bring_in(home, "codex", source)
     said = messages_of(home, "cx-1")
     assert [one.content for one in said] == [
         (Thinking("Hm."),),
@@ -88,7 +86,6 @@ def test_tools_thinking_and_images_are_kept(home, source):
     ]
     assert (said[0].model, said[0].metadata) == ("m-5", {"encryptedBytes": 4})
     assert entries_of(home, "cx-1")[-1].type == "codex/response_item/ghost_snapshot"
-    assert kinds_of(report)["turn_context", "left out"] == 1
     assert record_of(home, "cx-1").folder == "/garden"
 
 

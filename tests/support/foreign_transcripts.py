@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kept.sessions.entries import Entry, Message
+from kept.sessions.importers.draft_writer import ImportReport
 from kept.sessions.importers.import_run import Format, import_sessions
-from kept.sessions.importers.report import ImportReport
 from kept.sessions.store import SessionStore
 
 
@@ -36,10 +36,6 @@ def messages_of(home: Path, session_id: str) -> list[Message]:
 def record_of(home: Path, session_id: str):
     with SessionStore.open(home=home) as store:
         return store.get(session_id)
-
-
-def kinds_of(report: ImportReport) -> dict[tuple[str, str], int]:
-    return {(one.kind, one.became): one.count for one in report.kinds}
 
 
 # pi and OpenClaw

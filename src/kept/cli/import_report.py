@@ -13,7 +13,7 @@ from kept.records import Problem
 from kept.wording import plural
 
 if TYPE_CHECKING:
-    from kept.sessions.importers.report import ImportReport, KindCount, SessionOutcome
+    from kept.sessions.importers.draft_writer import ImportReport, SessionOutcome
     from kept.workspace.adopt import NotesAdopted
 
 _PROBLEMS_SHOWN = 50
@@ -21,16 +21,14 @@ _NAMES_SHOWN = 5
 FAILED = 9
 
 
-def show_report(
-    report: ImportReport, path: str, notes: list[NotesAdopted], *, as_json: bool, verbose: bool = False
-) -> None:
+def show_report(report: ImportReport, path: str, notes: list[NotesAdopted], *, as_json: bool) -> None:
     """Print a report. Raise UsageError if nothing was imported because the files have another format."""
     if report.foreign and not report.sessions and not notes:
         raise _foreign_error(report, path)
     if as_json:
         print_json(report_json(report, notes))
     else:
-        print_report(report, notes, verbose=verbose)
+        print_report(report, notes)
     if report.count("failed"):
         raise click.exceptions.Exit(FAILED)
 
@@ -55,7 +53,7 @@ def _foreign_error(report: ImportReport, path: str) -> UsageError:
     )
 
 
-def print_report(report: ImportReport, notes: list[NotesAdopted], *, verbose: bool) -> None:
+def print_report(report: ImportReport, notes: list[NotesAdopted]) -> None:
     would = "Would be: " if report.dry_run else ""
     outcomes = (
         ("imported", "imported"),
@@ -69,9 +67,6 @@ def print_report(report: ImportReport, notes: list[NotesAdopted], *, verbose: bo
     echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
     if report.count("deleted"):
         echo("'kept sessions list --deleted' shows deleted sessions, 'kept sessions restore ID' brings one back.")
-    if verbose:
-        for kind in report.kinds:
-            echo(f"  {kind.count:>7,}  {kind.kind} {style(f'→ {kind.became}', dim=True)}")
     for adopted in notes:
         echo(
             f"Notes: {len(adopted.copied)} copied, {len(adopted.same)} here already,"
@@ -122,7 +117,6 @@ def report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, An
         "deleted": report.count("deleted"),
         "failed": report.count("failed"),
         "messages": report.messages,
-        "kinds": _kinds_json(report.kinds),
         "sessions": [_session_json(session) for session in report.sessions],
         "ignored": _problems_json(report.ignored),
         "foreign": [{"path": file.path, "looksLike": file.looks_like} for file in report.foreign],
@@ -148,12 +142,7 @@ def _session_json(session: SessionOutcome) -> dict[str, Any]:
         "messages": session.messages,
         "added": session.added,
         "reason": session.reason,
-        "kinds": _kinds_json(session.kinds),
     }
-
-
-def _kinds_json(kinds: tuple[KindCount, ...]) -> list[dict[str, Any]]:
-    return [{"kind": kind.kind, "became": kind.became, "count": kind.count} for kind in kinds]
 
 
 def _problems_json(problems: tuple[Problem, ...]) -> list[dict[str, str]]:

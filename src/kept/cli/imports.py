@@ -20,13 +20,12 @@ from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
+    from kept.sessions.importers.draft_writer import ImportReport
     from kept.sessions.importers.foreign_format import Format, Program, UserFolders
-    from kept.sessions.importers.report import ImportReport
     from kept.workspace.adopt import NotesAdopted
 
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
-_verbose_option = click.option("--verbose", "-v", is_flag=True, help="Also count the kinds of records.")
 
 
 @click.group("import", invoke_without_command=True)
@@ -50,13 +49,13 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
 
 def _program_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the argument and the options that the import of every format has."""
-    for option in (json_option, _verbose_option, _dry_run_option):
+    for option in (json_option, _dry_run_option):
         function = option(function)
     return click.argument("path", metavar="[PATH]", type=click.Path(), required=False)(click.pass_obj(function))
 
 
 def _export_options(function: Callable[..., None]) -> Callable[..., None]:
-    for option in (json_option, _verbose_option, _dry_run_option):
+    for option in (json_option, _dry_run_option):
         function = option(function)
     return click.argument("path", metavar="FILE", type=click.Path())(click.pass_obj(function))
 
@@ -66,9 +65,7 @@ def _export_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--instructions", is_flag=True, help="Copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md."
 )
-def openclaw(
-    options: Globals, path: str | None, instructions: bool, dry_run: bool, verbose: bool, as_json: bool
-) -> None:
+def openclaw(options: Globals, path: str | None, instructions: bool, dry_run: bool, as_json: bool) -> None:
     """Import OpenClaw's sessions, and its notes unless a note has the same name.
 
     PATH is its folder (default: ~/.openclaw).
@@ -77,67 +74,65 @@ def openclaw(
     folders = [path] if path else program_folders("openclaw")
     report = import_folders(loaded, "openclaw", folders, dry_run=dry_run)
     notes = adopt_workspaces(loaded, folders, dry_run=dry_run, instructions=instructions)
-    show_report(report, folders[0], notes, as_json=as_json, verbose=verbose)
+    show_report(report, folders[0], notes, as_json=as_json)
 
 
 @command.command("claude-code")
 @_program_options
-def claude_code(options: Globals, path: str | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
+def claude_code(options: Globals, path: str | None, dry_run: bool, as_json: bool) -> None:
     """Import Claude Code's sessions.
 
     PATH is a transcript or a folder of them (default: ~/.claude/projects, or that of CLAUDE_CONFIG_DIR).
     """
     folders = [path] if path else program_folders("claude-code")
-    _import_and_show(options, "claude-code", folders, dry_run=dry_run, verbose=verbose, as_json=as_json)
+    _import_and_show(options, "claude-code", folders, dry_run=dry_run, as_json=as_json)
 
 
 @command.command("codex")
 @_program_options
-def codex(options: Globals, path: str | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
+def codex(options: Globals, path: str | None, dry_run: bool, as_json: bool) -> None:
     """Import Codex's sessions.
 
     PATH is a transcript or a folder of them (default: the sessions in ~/.codex, or in CODEX_HOME).
     """
     folders = [path] if path else program_folders("codex")
-    _import_and_show(options, "codex", folders, dry_run=dry_run, verbose=verbose, as_json=as_json)
+    _import_and_show(options, "codex", folders, dry_run=dry_run, as_json=as_json)
 
 
 @command.command("pi")
 @_program_options
-def pi(options: Globals, path: str | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
+def pi(options: Globals, path: str | None, dry_run: bool, as_json: bool) -> None:
     """Import pi's sessions.
 
     PATH is a transcript or a folder of them (default: ~/.pi/agent/sessions, or that of PI_CODING_AGENT_DIR).
     """
     folders = [path] if path else program_folders("pi")
-    _import_and_show(options, "pi", folders, dry_run=dry_run, verbose=verbose, as_json=as_json)
+    _import_and_show(options, "pi", folders, dry_run=dry_run, as_json=as_json)
 
 
 @command.command("chatgpt")
 @_export_options
-def chatgpt(options: Globals, path: str, dry_run: bool, verbose: bool, as_json: bool) -> None:
+def chatgpt(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
     """Import the conversations of an export of ChatGPT.
 
     FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
     """
-    _import_and_show(options, "chatgpt", [path], dry_run=dry_run, verbose=verbose, as_json=as_json)
+    _import_and_show(options, "chatgpt", [path], dry_run=dry_run, as_json=as_json)
 
 
 @command.command("claude-ai")
 @_export_options
-def claude_ai(options: Globals, path: str, dry_run: bool, verbose: bool, as_json: bool) -> None:
+def claude_ai(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
     """Import the conversations of an export of Claude.ai.
 
     FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
     """
-    _import_and_show(options, "claude-ai", [path], dry_run=dry_run, verbose=verbose, as_json=as_json)
+    _import_and_show(options, "claude-ai", [path], dry_run=dry_run, as_json=as_json)
 
 
-def _import_and_show(
-    options: Globals, format_name: Format, paths: list[str], *, dry_run: bool, verbose: bool, as_json: bool
-) -> None:
+def _import_and_show(options: Globals, format_name: Format, paths: list[str], *, dry_run: bool, as_json: bool) -> None:
     report = import_folders(options.load_finished(), format_name, paths, dry_run=dry_run)
-    show_report(report, paths[0], [], as_json=as_json, verbose=verbose)
+    show_report(report, paths[0], [], as_json=as_json)
 
 
 def user_folders() -> UserFolders:
@@ -164,8 +159,8 @@ def import_folders(
     loaded: LoadedConfig, format_name: Format, paths: list[str], *, dry_run: bool, label: str = "Importing"
 ) -> ImportReport:
     from kept.app import open_sessions
+    from kept.sessions.importers.draft_writer import combine_reports
     from kept.sessions.importers.import_run import import_sessions
-    from kept.sessions.importers.report import combine_reports
 
     with open_sessions(loaded) as sessions, progress_bar(label, in_bytes=True) as progress:
         return combine_reports(
@@ -278,7 +273,7 @@ def _import_shown(loaded: LoadedConfig, wanted: list[FoundProgram]) -> list[tupl
         results.append(_import(loaded, program))
         echo()
         echo(f"{program.name}:")
-        print_report(*results[-1], verbose=False)
+        print_report(*results[-1])
     return results
 
 

@@ -5,8 +5,7 @@ source              reads a file record by record, or an export, whatever is in 
 pi, openclaw, claude_code, codex
                     one format each: records → drafts
 chatgpt, claude_ai  one chat service each: conversations → drafts
-draft               builds a session entry by entry, and counts what became of every kind of record
-draft_writer        drafts → transcripts: each completely or not, and none twice
+draft               builds a session entry by entry
+draft_writer        drafts → transcripts: each completely or not, and none twice; the report
 import_run          finds the files, reads and writes each conversation, and collects the report
-report              result of an import
 """

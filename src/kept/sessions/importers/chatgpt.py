@@ -95,24 +95,23 @@ class _NodeReader:
         message = self.nodes[node_id].get("message")
         parent = parent if parent in self.nodes else None
         if not isinstance(message, dict):
-            return self.builder.leave_out("node without a message", node_id, parent)
+            return self.builder.leave_out(node_id, parent)
         content, metadata = as_dict(message.get("content")), as_dict(message.get("metadata"))
         content_type = short_text(content.get("content_type")) or "unknown"
-        kind = f"{short_text(as_dict(message.get('author')).get('role')) or 'unknown'}/{content_type}"
-        if metadata.get("is_visually_hidden_from_conversation") is True or content_type in _INSTRUCTIONS:
-            return self.builder.leave_out(f"{kind} (hidden)", node_id, parent)
-        if content_type in _NOISE:
-            return self.builder.leave_out(kind, node_id, parent)
+        is_hidden = metadata.get("is_visually_hidden_from_conversation") is True
+        if is_hidden or content_type in (*_INSTRUCTIONS, *_NOISE):
+            return self.builder.leave_out(node_id, parent)
         when = message.get("create_time")
         record = Record(
             self.record.line, message, fingerprint(f"{self.builder.id}/{node_id}".encode("utf-8", "replace"))
         )
         body = _body(node_id, parent, message)
         if body is None:
+            kind = f"{short_text(as_dict(message.get('author')).get('role')) or 'unknown'}/{content_type}"
             return self.builder.keep(record, kind, own_id=node_id, parent=parent, when=when)
         if not body.content:
-            return self.builder.leave_out(f"{kind} (empty)", node_id, parent)
-        self.builder.add(record, kind, body, own_id=node_id, parent=parent, when=when)
+            return self.builder.leave_out(node_id, parent)
+        self.builder.add(record, body, own_id=node_id, parent=parent, when=when)
         return None
 
 

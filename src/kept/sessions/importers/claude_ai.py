@@ -85,13 +85,12 @@ def _add(builder: DraftBuilder, record: Record, message_id: str, parent: str | N
         return builder.keep(record, kind, own_id=message_id, parent=parent, when=when)
     bodies = _bodies(record, builder.source)
     if not bodies:
-        return builder.leave_out(f"{kind} (empty)", message_id, parent)
+        return builder.leave_out(message_id, parent)
     for index, body in enumerate(bodies, 1):
         is_last = index == len(bodies)
         own_id = message_id if is_last else f"{message_id[:100]}.{index}"
         parent = builder.add(
             Record(record.line, tree, fingerprint(f"{record.digest}.{index}".encode())),
-            kind if body.role != "tool" else f"{kind} (tool result)",
             body,
             own_id=own_id,
             parent=parent,

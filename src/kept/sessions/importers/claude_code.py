@@ -159,7 +159,7 @@ class _ConversationReader:
         kind = short_text(tree.get("type")) or "unknown"
         own_id, parent = tree.get("uuid"), tree.get("parentUuid")
         if builder.is_repeated(record, own_id):
-            return builder.leave_out(f"{kind} (repeated)")
+            return None
         if kind in _SPEECH and isinstance(tree.get("message"), dict):
             return self._speech(record, kind)
         if kind in _TITLES:
@@ -171,18 +171,17 @@ class _ConversationReader:
         if kind == "queue-operation":
             return self._queue(record)
         if kind in _NOISE or kind.startswith(_REQUESTS):
-            return builder.leave_out(kind, own_id, parent)
+            return builder.leave_out(own_id, parent)
         return builder.keep(record, kind, own_id=own_id, when=tree.get("timestamp"))
 
     def _title(self, record: Record, kind: str) -> None:
         """Add the title of the conversation. A file also has titles of the conversations it continues."""
         title, leaf = record.tree.get(_TITLES[kind]), record.tree.get("leafUuid")
         if not isinstance(title, str) or (kind == "summary" and self.builder.find_position(leaf) < 0):
-            return self.builder.leave_out(f"{kind} (of another conversation)")
+            return
         if kind == "custom-title":
             self._custom_title = title
-        self.builder.add(record, kind, StateEntry(TITLE, self._custom_title or title))
-        return None
+        self.builder.add(record, StateEntry(TITLE, self._custom_title or title))
 
     def _attachment(self, record: Record) -> None:
         """Add a message that the user sent while the agent worked. Leave out all other context for the model: files,
@@ -192,47 +191,41 @@ class _ConversationReader:
         content = read_blocks(inner.get("prompt"), self.source, record) if name == "queued_command" else ()
         own_id, when = tree.get("uuid"), tree.get("timestamp")
         if not content:
-            return self.builder.leave_out(f"attachment/{name}", own_id, tree.get("parentUuid"))
+            return self.builder.leave_out(own_id, tree.get("parentUuid"))
         is_prompt = inner.get("commandMode", "prompt") == "prompt"
         message = Message("user" if is_prompt else "system", content)
         self._unqueue(message)
-        self.builder.add(record, f"attachment/{name}", message, own_id=own_id, when=when)
+        self.builder.add(record, message, own_id=own_id, when=when)
         return None
 
     def _queue(self, record: Record) -> None:
         content = record.tree.get("content")
         if record.tree.get("operation") == "enqueue" and isinstance(content, str) and content.strip():
             self._queued[content.strip()] = record
-        else:
-            self.builder.leave_out("queue-operation")
 
     def _unqueue(self, message: Message) -> None:
-        if self._queued and self._queued.pop(message.text.strip(), None) is not None:
-            self.builder.leave_out("queue-operation")
+        self._queued.pop(message.text.strip(), None)
 
     def _system(self, record: Record) -> None:
         tree = record.tree
         own_id, parent, when = tree.get("uuid"), tree.get("parentUuid"), tree.get("timestamp")
         name = short_text(tree.get("subtype"))
-        kind = f"system/{name}" if name else "system"
         if name == "compact_boundary":
             self._boundary = as_dict(tree.get("compactMetadata"))
-            self.builder.leave_out(f"{kind} (told by its summary)", own_id, tree.get("logicalParentUuid") or parent)
+            self.builder.leave_out(own_id, tree.get("logicalParentUuid") or parent)
         elif isinstance(tree.get("content"), str):
             metadata = present_fields(tree, "subtype", "level")
             body = Message.of("system", tree["content"], metadata=metadata)
-            self.builder.add(record, kind, body, own_id=own_id, when=when)
+            self.builder.add(record, body, own_id=own_id, when=when)
         elif name in _QUIET_EVENTS:
-            self.builder.leave_out(kind, own_id, parent)
+            self.builder.leave_out(own_id, parent)
         else:
-            self.builder.keep(record, kind, own_id=own_id, when=when)
+            self.builder.keep(record, f"system/{name}" if name else "system", own_id=own_id, when=when)
 
     def _speech(self, record: Record, kind: str) -> None:
         tree, message = record.tree, record.tree["message"]
         own_id, when = tree.get("uuid"), tree.get("timestamp")
         content = read_blocks(message.get("content"), self.source, record)
-        if "toolUseResult" in tree:
-            self.builder.count("toolUseResult (details of a result)", "left out")
         if tree.get("isCompactSummary") is True:
             summary = "\n\n".join(part.text for part in content if isinstance(part, Text))
             body = CompactionEntry(
@@ -242,14 +235,14 @@ class _ConversationReader:
                 metadata=present_fields(self._boundary, "trigger"),
             )
             self._boundary = {}
-            self.builder.add(record, f"{kind} (compact summary)", body, own_id=own_id, when=when)
+            self.builder.add(record, body, own_id=own_id, when=when)
             return
         metadata = present_fields(tree, "isMeta", "isApiErrorMessage", "requestId", "permissionMode")
         if kind == "assistant":
             metadata |= present_fields(message, "stop_reason")
             model, usage = as_text(message.get("model")), self._usage(message)
             answer = Message("assistant", content, model=model, usage=usage, metadata=metadata)
-            self.builder.add(record, kind, answer, own_id=own_id, when=when)
+            self.builder.add(record, answer, own_id=own_id, when=when)
             return
         self._user(record, content, metadata)
 
@@ -257,21 +250,17 @@ class _ConversationReader:
         tree = record.tree
         own_id, when = tree.get("uuid"), tree.get("timestamp")
         if any(isinstance(part, ToolResult) for part in content):
-            self.builder.add(
-                record, "user (tool result)", Message("tool", content, metadata=metadata), own_id=own_id, when=when
-            )
+            self.builder.add(record, Message("tool", content, metadata=metadata), own_id=own_id, when=when)
             return
         if tree.get("isMeta") is True:
-            self.builder.add(
-                record, "user (meta)", Message("system", content, metadata=metadata), own_id=own_id, when=when
-            )
+            self.builder.add(record, Message("system", content, metadata=metadata), own_id=own_id, when=when)
             return
         parent = tree.get("parentUuid")
         if not is_id(parent) or self.builder.find_position(parent) >= self._last_prompt:
             parent = ""  # not asked again from an earlier point, so it follows the last entry
         message = Message("user", content, metadata=metadata)
         self._unqueue(message)
-        entry_id = self.builder.add(record, "user", message, own_id=own_id, parent=parent, when=when)
+        entry_id = self.builder.add(record, message, own_id=own_id, parent=parent, when=when)
         self._last_prompt = self.builder.find_position(entry_id)
 
     def _usage(self, message: dict[str, Any]) -> TokenUsage | None:

@@ -76,11 +76,10 @@ class _CodexReader:
             self._begin(record, kind)
             return
         match kind:
-            case "session_meta":
-                self.builder.leave_out("session_meta (repeated)")
+            case "session_meta":  # repeated
+                pass
             case "turn_context":
                 self._model = short_text(as_dict(tree.get("payload")).get("model")) or self._model
-                self.builder.leave_out("turn_context")
             case "compacted":
                 self._compacted(record)
             case "event_msg":
@@ -88,7 +87,7 @@ class _CodexReader:
             case "response_item":
                 self._item(record, as_dict(tree.get("payload")))
             case None if "record_type" in tree:
-                self.builder.leave_out("state")
+                pass
             case _:
                 self._item(record, tree)
 
@@ -106,9 +105,7 @@ class _CodexReader:
         names = ("cwd", "originator", "cli_version", "source", "model_provider", "git", "forked_from_id")
         builder.metadata = present_fields(meta, *names)
         self.builder = builder
-        if meta:
-            builder.count("session_meta", "session")
-        else:
+        if not meta:
             self.source.report("has no header; the session is named after the file", line=record.line)
             self.add(record)
 
@@ -117,7 +114,7 @@ class _CodexReader:
     def _event(self, record: Record, payload: dict[str, Any]) -> None:
         assert self.builder is not None
         name = short_text(payload.get("type")) or "unknown"
-        kind, when = f"event_msg/{name}", record.tree.get("timestamp")
+        when = record.tree.get("timestamp")
         body: Body | None = None
         match payload:
             case {"type": "user_message", "message": str(text)}:
@@ -129,14 +126,10 @@ class _CodexReader:
             case {"type": "token_count"}:
                 self._count(payload)
         if isinstance(body, Message):
-            if self._is_repeated("event", body):
-                return self.builder.leave_out(f"{kind} (also an item)")
-            self.builder.add(record, kind, body, when=when)
-        elif name in _NOISE:
-            self.builder.leave_out(kind)
-        else:
-            self.builder.keep(record, kind, when=when)
-        return None
+            if not self._is_repeated("event", body):
+                self.builder.add(record, body, when=when)
+        elif name not in _NOISE:
+            self.builder.keep(record, f"event_msg/{name}", when=when)
 
     def _images(self, record: Record, payload: dict[str, Any]) -> list[Attachment]:
         images = [*as_list(payload.get("images")), *as_list(payload.get("local_images"))]
@@ -175,18 +168,18 @@ class _CodexReader:
     def _item(self, record: Record, payload: dict[str, Any]) -> None:
         assert self.builder is not None
         name = short_text(payload.get("type")) or "unknown"
-        kind = f"response_item/{name}"
         when, own_id = record.tree.get("timestamp"), payload.get("id")
         if self.builder.is_repeated(record, own_id):
-            return self.builder.leave_out(f"{kind} (repeated)")
+            return
         body = self._body(record, payload, name)
         if body is None:
-            return self.builder.keep(record, kind, own_id=own_id, when=when)
+            self.builder.keep(record, f"response_item/{name}", own_id=own_id, when=when)
+            return
         is_speech = name in ("message", "reasoning")
         if is_speech and self._is_repeated("item", body):
-            return self.builder.leave_out(f"{kind} (also an event)", own_id)
-        self.builder.add(record, kind, body, own_id=own_id, when=when)
-        return None
+            self.builder.leave_out(own_id)
+            return
+        self.builder.add(record, body, own_id=own_id, when=when)
 
     def _body(self, record: Record, payload: dict[str, Any], name: str) -> Message | None:
         if name == "message":
@@ -229,7 +222,7 @@ class _CodexReader:
             return self.builder.keep(record, "compacted", when=when)
         messages = as_list(payload.get("replacement_history"))
         metadata = {"replacementMessages": len(messages)} if messages else {}
-        self.builder.add(record, "compacted", CompactionEntry(summary, source="model", metadata=metadata), when=when)
+        self.builder.add(record, CompactionEntry(summary, source="model", metadata=metadata), when=when)
         return None
 
 

@@ -1,4 +1,4 @@
-"""Building a session from foreign records, entry by entry, with a count of what became of every kind of record."""
+"""Building a session from foreign records, entry by entry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import datetime as dt
 import math
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
@@ -39,7 +38,6 @@ from kept.sessions.entries import (
     to_json,
     whole_ms,
 )
-from kept.sessions.importers.report import Became, KindCount, count_kinds
 from kept.sessions.importers.source import Record, Source, fingerprint
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, UNKNOWN_USER, SessionKey
 from kept.values import frozen
@@ -67,7 +65,6 @@ class Draft:
     entries: tuple[AnyEntry, ...]
     added: tuple[Entry, ...]
     """Entries that the source keeps outside its transcript. They are appended by the first import."""
-    kinds: tuple[KindCount, ...]
     source: str
     has_global_ids: bool = False
     """True if ids are the same in every copy of the conversation, whatever their order: the ids of a service."""
@@ -121,19 +118,16 @@ class DraftBuilder:
         """For a record that was left out: the entry that its children get as their parent."""
         self._digests: dict[str, str] = {}
         """Digest of the record by its id, to recognise copies."""
-        self._counts: Counter[tuple[str, Became]] = Counter()
         self._unclaimed_usage: TokenUsage | None = None
 
     # collecting
 
-    def add(
-        self, record: Record, kind: str, body: Body, *, own_id: Any = None, parent: Any = "", when: Any = None
-    ) -> str:
+    def add(self, record: Record, body: Body, *, own_id: Any = None, parent: Any = "", when: Any = None) -> str:
         """Add an entry and return its id. Without a parent it follows the last entry; None is the session's start."""
         if self._unclaimed_usage and isinstance(body, Message) and body.role == "assistant" and body.usage is None:
             body, self._unclaimed_usage = replace(body, usage=self._unclaimed_usage), None
         entry = Entry(self._id(record, own_id), self._parent(parent), self.time(when), body)
-        return self._keep(record, kind, _became(body), entry, own_id)
+        return self._keep(record, entry, own_id)
 
     def keep(self, record: Record, kind: str, *, own_id: Any = None, parent: Any = "", when: Any = None) -> None:
         """Add a record of a kind that Kept does not have, as it is."""
@@ -150,16 +144,15 @@ class DraftBuilder:
         except (EntryRefused, DamagedEntry) as exc:
             reason = exc.message if isinstance(exc, EntryRefused) else exc
             self.source.report(f"the record ({kind}) cannot be kept: {reason}", line=record.line)
-            return self.leave_out(kind, own_id, parent)
+            return self.leave_out(own_id, parent)
         if len(raw) > _LARGEST_UNKNOWN:
             self.source.report(f"the record ({kind}) is too large to be kept as it is", line=record.line)
-            return self.leave_out(kind, own_id, parent)
-        self._keep(record, kind, "kept as it was", entry, own_id)
+            return self.leave_out(own_id, parent)
+        self._keep(record, entry, own_id)
         return None
 
-    def leave_out(self, kind: str, own_id: Any = None, parent: Any = "") -> None:
+    def leave_out(self, own_id: Any, parent: Any = "") -> None:
         """Leave out a record. Its children get its parent."""
-        self.count(kind, "left out")
         if is_id(own_id) and own_id not in self._positions:
             self._replaced_by[own_id] = self._parent(parent)
 
@@ -171,24 +164,20 @@ class DraftBuilder:
         """
         digest = fingerprint(f"{leaf}\n{title}".encode("utf-8", "backslashreplace"))
         parent = leaf if is_id(leaf) else ""
-        self.add(record, TITLE, StateEntry(TITLE, title), own_id=f"{TITLE}-{digest}", parent=parent, when=when)
-
-    def count(self, kind: str, became: Became) -> None:
-        self._counts[kind[:_LONGEST_NAME], became] += 1
+        self.add(record, StateEntry(TITLE, title), own_id=f"{TITLE}-{digest}", parent=parent, when=when)
 
     def is_repeated(self, record: Record, own_id: Any) -> bool:
         """Return whether this record was added before: programs copy the beginning of one file into another."""
         return is_id(own_id) and self._digests.get(own_id) == _content_digest(record)
 
-    def _keep(self, record: Record, kind: str, became: Became, entry: AnyEntry, own_id: Any) -> str:
+    def _keep(self, record: Record, entry: AnyEntry, own_id: Any) -> str:
         assert entry.id is not None
         try:
             format_entry(entry)
         except EntryRefused as exc:
-            self.source.report(f"the record ({kind}) cannot be kept: {exc.message}", line=record.line)
-            self.leave_out(kind, own_id, entry.parent_id or "")
+            self.source.report(f"the record cannot be kept: {exc.message}", line=record.line)
+            self.leave_out(own_id, entry.parent_id or "")
             return self.last_id
-        self.count(kind, became)
         if is_id(own_id):
             self._digests[own_id] = _content_digest(record)
         self._positions[entry.id] = len(self._entries)
@@ -256,8 +245,7 @@ class DraftBuilder:
         first = next((entry.timestamp for entry in self._entries if entry.timestamp), None)
         created = self.created or first or _EPOCH
         entries = tuple(self._entries)
-        kinds, path = count_kinds(self._counts), self.source.shown_path
-        return Draft(self.id, created, start, entries, added, kinds, path, has_global_ids)
+        return Draft(self.id, created, start, entries, added, self.source.shown_path, has_global_ids)
 
 
 def _add_usage(before: TokenUsage | None, usage: TokenUsage) -> TokenUsage:
@@ -272,18 +260,6 @@ def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     root = find_root(folder) if isinstance(folder, str) and os.path.isabs(folder) else None
     remote = find_remote(root) if root else None
     return {"remote": remote} if remote else {}
-
-
-def _became(body: Body) -> Became:
-    match body:
-        case Message():
-            return "message"
-        case CompactionEntry():
-            return "compaction"
-        case StateEntry():
-            return "state"
-        case _:
-            return "session"
 
 
 def _is_title(body: Body) -> bool:

@@ -10,17 +10,81 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from kept.errors import KeptError, SessionDeleted, SessionExists, SessionNotFound
+from kept.records import Problem
 from kept.sessions.entries import USER_TITLE, AnyEntry, Entry, Message, SessionStart, StateEntry, UnknownEntry
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.importers.draft import ADDED_TITLE, Draft
-from kept.sessions.importers.report import Outcome, SessionOutcome
 from kept.sessions.importers.source import fingerprint
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage
 from kept.values import frozen
+
+Outcome = Literal["imported", "updated", "unchanged", "deleted", "failed"]
+"""A conversation that the user deleted here is left out: ``deleted``."""
+
+
+@frozen
+class SessionOutcome:
+    id: str
+    source: str
+    outcome: Outcome
+    messages: int
+    """Messages in the source, on all branches."""
+    added: int
+    """Entries that were written, or would be in a run without ``dry_run``."""
+    reason: str | None = None
+    """Reason of a failure."""
+    title: str | None = None
+    """Title of the conversation in the source."""
+
+
+@frozen
+class ForeignFile:
+    """A file of another format than the one that was named."""
+
+    path: str
+    looks_like: str | None
+    """Name of its format, or None if it is none that can be imported."""
+
+
+@frozen
+class ImportReport:
+    format: str
+    dry_run: bool
+    files: int
+    """Number of files that were read."""
+    sessions: tuple[SessionOutcome, ...]
+    ignored: tuple[Problem, ...]
+    """Files without a conversation of this format in them."""
+    problems: tuple[Problem, ...]
+    """Files and lines that could not be read or are damaged. The path of a line ends with ``:NUMBER``."""
+    foreign: tuple[ForeignFile, ...] = ()
+    """Files of another format. They are ignored."""
+
+    def count(self, outcome: Outcome) -> int:
+        return sum(session.outcome == outcome for session in self.sessions)
+
+    @property
+    def messages(self) -> int:
+        """Messages in the sessions that were imported now or before."""
+        return sum(session.messages for session in self.sessions if session.outcome not in ("failed", "deleted"))
+
+
+def combine_reports(reports: Sequence[ImportReport]) -> ImportReport:
+    """Return one report of several imports of a format, from different folders."""
+    return ImportReport(
+        format=reports[0].format,
+        dry_run=reports[0].dry_run,
+        files=sum(report.files for report in reports),
+        sessions=tuple(session for report in reports for session in report.sessions),
+        ignored=tuple(problem for report in reports for problem in report.ignored),
+        problems=tuple(problem for report in reports for problem in report.problems),
+        foreign=tuple(file for report in reports for file in report.foreign),
+    )
 
 
 class DraftWriter:
@@ -180,7 +244,6 @@ def outcome_of(draft: Draft, outcome: Outcome, *, added: int = 0, reason: str | 
         outcome=outcome,
         messages=draft.messages,
         added=added,
-        kinds=draft.kinds,
         reason=reason,
         title=draft.title,
     )

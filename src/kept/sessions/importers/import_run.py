@@ -11,10 +11,9 @@ from kept.limits import utf8_path
 from kept.records import Problem, Progress
 from kept.sessions.importers import chatgpt, claude_ai, claude_code, codex, openclaw, pi
 from kept.sessions.importers.draft import Draft
-from kept.sessions.importers.draft_writer import DraftWriter, outcome_of
+from kept.sessions.importers.draft_writer import DraftWriter, ForeignFile, ImportReport, SessionOutcome, outcome_of
 from kept.sessions.importers.foreign_format import NOUNS, Format, are_alike, guess_folder, guess_format, guess_part
 from kept.sessions.importers.openclaw import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
-from kept.sessions.importers.report import ForeignFile, ImportReport, SessionOutcome
 from kept.sessions.importers.source import (
     MAX_LINE_BYTES,
     ExportPart,

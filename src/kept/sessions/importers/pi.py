@@ -70,9 +70,7 @@ def _begin(source: Source, record: Record, format_name: str) -> DraftBuilder:
     builder = DraftBuilder(source, format_name, session_id)
     builder.created = read_time(tree.get("timestamp"))
     builder.metadata = present_fields(tree, "cwd", "parentSession", "branchedFrom")
-    if tree:
-        builder.count("session", "session")
-    else:
+    if not tree:
         source.report("has no header; the session is named after the file", line=record.line)
     for name, value in ((MODEL, tree.get("modelId")), (THINKING, tree.get("thinkingLevel"))):
         if isinstance(value, str):
@@ -91,16 +89,16 @@ def _add(builder: DraftBuilder, record: Record, kind: str, ids: dict[int, str]) 
     own_id, when = tree.get("id"), tree.get("timestamp")
     parent = tree.get("parentId", "")
     if builder.is_repeated(record, own_id):
-        return builder.count(f"{kind} (repeated)", "left out")
+        return
     message = as_dict(tree.get("message"))
     if kind == "message":
         kind = f"message ({short_text(message.get('role')) or 'without a role'})"
         when = when if read_time(when) else message.get("timestamp")
     body = _body(builder, record, ids)
     if body is None:
-        return builder.keep(record, kind, own_id=own_id, parent=parent, when=when)
-    builder.add(record, kind, body, own_id=own_id, parent=parent, when=when)
-    return None
+        builder.keep(record, kind, own_id=own_id, parent=parent, when=when)
+    else:
+        builder.add(record, body, own_id=own_id, parent=parent, when=when)
 
 
 def _body(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> Body | None:
