@@ -64,7 +64,7 @@ def start(workspace: str, home: str) -> subprocess.Popen[str]:
     """Start a watcher and wait until it is a leader with a current index, or a standby."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("KEPT_", "PYTHON"))}
     env |= {"KEPT_WORKSPACE": workspace, "KEPT_HOME": home}
-    watcher = subprocess.Popen(kept("watch", "--json"), env=env, stdout=subprocess.PIPE, text=True)
+    watcher = subprocess.Popen(kept("index", "--watch", "--json"), env=env, stdout=subprocess.PIPE, text=True)
     assert watcher.stdout is not None
     for line in watcher.stdout:
         event = json.loads(line)

@@ -142,7 +142,7 @@ def started(worker: Worker, *command: str, **options: Any) -> Iterator[subproces
 
 
 def use_watch(worker: Worker) -> None:
-    with started(worker, "watch", stdout=subprocess.DEVNULL):
+    with started(worker, "index", "--watch", stdout=subprocess.DEVNULL):
         use_memory(worker, "write", "search")
 
 

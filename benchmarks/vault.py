@@ -23,11 +23,11 @@ AREAS = ("work", "home", "garden", "travel", "health", "money", "reading", "peop
 FOLDERS = 100
 COMMANDS = (
     ("list",),
-    ("recent",),
-    ("tags",),
-    ("tags", "--json"),
-    ("links", "note-7"),
-    ("links", "Hub"),
+    ("list", "--changed"),
+    ("list", "--tags"),
+    ("list", "--tags", "--json"),
+    ("get", "note-7", "--links"),
+    ("get", "Hub", "--links"),
     ("search", "what did we decide", "--tag", "work"),
 )
 

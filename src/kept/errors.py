@@ -138,7 +138,7 @@ class ConfigError(KeptError):
 
 class AgentNotFound(ConfigError):
     code = "agent_not_found"
-    default_hint = "'kept agents list' shows the agents there are."
+    default_hint = "'kept config agents list' shows the agents there are."
 
 
 class WorkspaceError(KeptError):
@@ -152,7 +152,7 @@ class WorkspaceMissing(WorkspaceError):
 
 class ProjectNotFound(WorkspaceError):
     code = "project_not_found"
-    default_hint = "'kept projects list' shows the projects there are."
+    default_hint = "'kept list --projects' shows the projects there are."
 
 
 class NoteNotFound(WorkspaceError):

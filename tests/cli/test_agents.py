@@ -19,7 +19,7 @@ ALONE = {"KEPT_WORKSPACE": ""}
 
 
 def agents(kept) -> dict:
-    return {agent["name"]: agent for agent in kept("agents", "list", "--json", env=ALONE).json["agents"]}
+    return {agent["name"]: agent for agent in kept("config", "agents", "list", "--json", env=ALONE).json["agents"]}
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def agents(kept) -> dict:
 def test_an_agent_that_was_never_made_is_an_error_that_creates_nothing(kept, home, command):
     kept("init", env=ALONE)
     kept("add", "The otter is called Ottilie.", env=ALONE)
-    kept("agents", "add", "coder", env=ALONE)
+    kept("config", "agents", "add", "coder", env=ALONE)
     before = sorted(home.rglob("*"))
     ended = kept("--agent", "typo", *command, env=ALONE)
     assert (ended.code, ended.out) == (3, "")
     assert ended.err.startswith("Error: There is no agent 'typo'. There are: main, coder. Create it with")
-    assert "'kept agents add typo'" in ended.err
+    assert "'kept config agents add typo'" in ended.err
     assert sorted(home.rglob("*")) == before
 
 
@@ -76,7 +76,7 @@ def test_python_raises_the_same_error_unless_it_creates_the_agent(home, tmp_path
 
 def test_an_agent_gets_notes_of_its_own(kept, home):
     write_file(home / "config.yaml", "# mine\nagents:\n  list:\n    - id: bob   # a friend\n")
-    ended = kept("agents", "add", "coder", env=ALONE)
+    ended = kept("config", "agents", "add", "coder", env=ALONE)
     assert ended.code == 0
     assert f"{home / 'workspace-coder'}, its own" in ended.out
     text = (home / "config.yaml").read_text()
@@ -99,7 +99,7 @@ def test_init_makes_an_agent_too(kept, home):
 
 def test_a_folder_of_markdown_is_adopted(kept, tmp_path):
     write_file(tmp_path / "vault/Otters.md", "Otters hold hands.")
-    assert kept("agents", "add", "coder", "--workspace", tmp_path / "vault", env=ALONE).code == 0
+    assert kept("config", "agents", "add", "coder", "--workspace", tmp_path / "vault", env=ALONE).code == 0
     assert set(os.listdir(tmp_path / "vault")) <= {"Otters.md", ".kept"}
     hits = kept("--agent", "coder", "search", "otters", "--json", env=ALONE).json["results"]
     assert [hit["path"] for hit in hits] == ["Otters.md"]
@@ -108,20 +108,20 @@ def test_a_folder_of_markdown_is_adopted(kept, tmp_path):
 def test_notes_can_be_shared_and_status_says_so(kept, home):
     kept("init", env=ALONE)
     assert "its own" in kept("status", env=ALONE).out
-    ended = kept("agents", "add", "helper", "--share-notes-with", "main", env=ALONE)
+    ended = kept("config", "agents", "add", "helper", "--share-notes-with", "main", env=ALONE)
     assert f"{home / 'workspace'}, shared with main" in ended.out
     kept("--agent", "helper", "add", "The kettle is broken.", env=ALONE)
     assert kept("search", "kettle", "--json", env=ALONE).json["results"]
     assert "shared with helper" in kept("status", env=ALONE).out
     assert kept("--agent", "helper", "status", "--json", env=ALONE).json["sharedWith"] == ["main"]
     assert agents(kept)["helper"]["sharedWith"] == ["main"]
-    assert "shared with main" in kept("agents", "list", env=ALONE).out
+    assert "shared with main" in kept("config", "agents", "list", env=ALONE).out
 
 
 def test_a_shared_vault_keeps_its_layout(kept, tmp_path):
     write_file(tmp_path / "vault/Otters.md", "Otters hold hands.")
     kept("init", tmp_path / "vault", env=ALONE)
-    kept("agents", "add", "helper", "--share-notes-with", "main", env=ALONE)
+    kept("config", "agents", "add", "helper", "--share-notes-with", "main", env=ALONE)
     assert len(kept("--agent", "helper", "list", "--json", env=ALONE).json["files"]) == 1
 
 
@@ -139,7 +139,7 @@ def test_a_shared_vault_keeps_its_layout(kept, tmp_path):
 def test_what_makes_no_sense_is_refused(kept, home, args, code, message):
     kept("init", env=ALONE)
     before = (home / "config.yaml").read_text()
-    ended = kept("agents", *args, env=ALONE)
+    ended = kept("config", "agents", *args, env=ALONE)
     assert ended.code == code
     assert message in ended.err
     assert (home / "config.yaml").read_text() == before
@@ -147,7 +147,7 @@ def test_what_makes_no_sense_is_refused(kept, home, args, code, message):
 
 
 def test_the_list_counts_notes_and_conversations_and_names_a_model(kept, home):
-    kept("agents", "add", "coder", env=ALONE)
+    kept("config", "agents", "add", "coder", env=ALONE)
     kept("--agent", "coder", "add", "Tabs.", "--to", "memory/tabs.md", env=ALONE)
     kept("--agent", "coder", "config", "set", "model.name", "opus", env=ALONE)
     with SessionStore.open(home=home, agent="coder") as sessions:
@@ -161,7 +161,7 @@ def test_the_list_counts_notes_and_conversations_and_names_a_model(kept, home):
 
 
 def with_history(kept, home) -> None:
-    kept("agents", "add", "coder", env=ALONE)
+    kept("config", "agents", "add", "coder", env=ALONE)
     kept("--agent", "coder", "add", "Tabs are forbidden.", env=ALONE)
     with SessionStore.open(home=home, agent="coder") as sessions:
         sessions.append(sessions.get_or_create("telegram", "5054").id, Message.of("user", "Hi"))
@@ -169,7 +169,7 @@ def with_history(kept, home) -> None:
 
 def test_removing_keeps_the_notes_and_says_where(kept, home):
     with_history(kept, home)
-    ended = kept("agents", "remove", "coder", env=ALONE)
+    ended = kept("config", "agents", "remove", "coder", env=ALONE)
     assert ended.code == 0
     assert f"Kept:    {home / 'workspace-coder'}\n" in ended.out
     assert f"Kept:    {home / 'removed-agents/coder'}\n" in ended.out
@@ -181,36 +181,36 @@ def test_removing_keeps_the_notes_and_says_where(kept, home):
 
 def test_an_agent_that_was_removed_can_be_added_again(kept, home):
     with_history(kept, home)
-    kept("agents", "remove", "coder", env=ALONE)
-    assert "1 conversation from before" in kept("agents", "add", "coder", env=ALONE).out
+    kept("config", "agents", "remove", "coder", env=ALONE)
+    assert "1 conversation from before" in kept("config", "agents", "add", "coder", env=ALONE).out
     assert kept("--agent", "coder", "search", "tabs", "--json", env=ALONE).json["results"]
     assert len(kept("--agent", "coder", "sessions", "list", "--json", env=ALONE).json["sessions"]) == 1
 
 
 def test_purging_asks_first(kept, home, environment):
     with_history(kept, home)
-    ended = kept("agents", "remove", "coder", "--purge", env=ALONE)
+    ended = kept("config", "agents", "remove", "coder", "--purge", env=ALONE)
     assert (ended.code, "Add --yes" in ended.err) == (2, True)
-    shown = run_on_terminal(["agents", "remove", "coder", "--purge"], {**environment, **ALONE}, typed=b"n\n")
+    shown = run_on_terminal(["config", "agents", "remove", "coder", "--purge"], {**environment, **ALONE}, typed=b"n\n")
     assert str(home / "workspace-coder") in shown
     assert shown.endswith("Nothing was changed.\n")
     assert (home / "workspace-coder").exists()
-    assert kept("agents", "remove", "coder", "--purge", "--yes", env=ALONE).code == 0
+    assert kept("config", "agents", "remove", "coder", "--purge", "--yes", env=ALONE).code == 0
     assert not (home / "workspace-coder").exists()
     assert not (home / "agents/coder").exists()
 
 
 def test_purging_never_deletes_a_folder_that_is_not_the_agents_own(kept, home, tmp_path):
     write_file(tmp_path / "vault/Otters.md", "Otters hold hands.")
-    kept("agents", "add", "coder", "--workspace", tmp_path / "vault", env=ALONE)
-    kept("agents", "add", "reader", "--share-notes-with", "coder", env=ALONE)
+    kept("config", "agents", "add", "coder", "--workspace", tmp_path / "vault", env=ALONE)
+    kept("config", "agents", "add", "reader", "--share-notes-with", "coder", env=ALONE)
     for name in ("coder", "reader"):
-        ended = kept("agents", "remove", name, "--purge", "--yes", "--json", env=ALONE).json
+        ended = kept("config", "agents", "remove", name, "--purge", "--yes", "--json", env=ALONE).json
         assert ended["kept"] == [str(tmp_path / "vault")]
     assert (tmp_path / "vault/Otters.md").exists()
-    kept("agents", "add", "coder", env=ALONE)
-    kept("agents", "add", "reader", "--share-notes-with", "coder", env=ALONE)
-    kept("agents", "remove", "coder", "--purge", "--yes", env=ALONE)
+    kept("config", "agents", "add", "coder", env=ALONE)
+    kept("config", "agents", "add", "reader", "--share-notes-with", "coder", env=ALONE)
+    kept("config", "agents", "remove", "coder", "--purge", "--yes", env=ALONE)
     assert (home / "workspace-coder").exists(), "another agent has these notes"
 
 
@@ -228,5 +228,5 @@ def test_purging_never_deletes_a_folder_that_is_not_the_agents_own(kept, home, t
 )  # fmt: skip
 def test_only_the_entry_leaves_the_settings(kept, home, before, after):
     file = write_file(home / "config.yaml", before)
-    assert kept("agents", "remove", "coder", env=ALONE).code == 0
+    assert kept("config", "agents", "remove", "coder", env=ALONE).code == 0
     assert file.read_bytes().decode() == after

@@ -42,11 +42,11 @@ def test_a_damaged_archive_has_an_exit_code_of_its_own_and_one_line(kept, worksp
 
 def test_why_shows_the_change_that_brought_a_line(kept):
     kept("add", "The gate code is 4711.", "--to", "memory/gate.md")
-    shown = kept("why", "memory/gate.md#L1")
+    shown = kept("get", "memory/gate.md#L1", "--why")
     assert shown.code == 0
     assert "add by" in shown.out
     assert "line 1" in shown.out
-    assert kept("why", "nobody").code == 3
+    assert kept("get", "nobody", "--why").code == 3
 
 
 def test_an_export_does_not_create_the_folder_of_a_disk_that_is_not_mounted(kept, workspace, tmp_path):

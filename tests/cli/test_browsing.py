@@ -63,11 +63,11 @@ def test_list_and_recent_have_the_same_json(kept, notes):
         "The otter is back.",
         "memory",
     )
-    assert list(kept("recent", "--json").json) == list(listed)
+    assert list(kept("list", "--changed", "--json").json) == list(listed)
 
 
 def test_recent_shows_changes_by_day(kept, notes):
-    assert kept("recent").out.splitlines() == [
+    assert kept("list", "--changed").out.splitlines() == [
         "2026-03-05 (Thursday)",
         "  10:00  43 B  memory/2026-03-03.md  The otter is back.",
         "2026-03-02 (Monday)",
@@ -76,9 +76,9 @@ def test_recent_shows_changes_by_day(kept, notes):
         "2026-01-05 (Monday)",
         "  08:00  48 B  MEMORY.md             Memory: Ada keeps the lighthouse at Skerry.",
     ]
-    assert kept("recent", "-n", "1").out.count("\n") == 2
-    assert kept("recent", "--since", "1 March 2026").out.count("2026-01") == 0
-    assert kept("recent", "--since", "today").out == "Nothing changed.\n"
+    assert kept("list", "--changed", "-n", "1").out.count("\n") == 2
+    assert kept("list", "--changed", "--since", "1 March 2026").out.count("2026-01") == 0
+    assert kept("list", "--changed", "--since", "today").out == "No files.\n"
 
 
 def test_a_search_for_a_time_lists_it_and_says_how_it_was_read(kept, notes):

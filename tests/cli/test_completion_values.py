@@ -44,7 +44,7 @@ def complete(kept, session):
     [
         ("kept get memory/", ["memory/it's $5 (x).md", "memory/my ideas.md"]),
         ("kept get y", ["yesterday"]),
-        ("kept links M", ["MEMORY.md"]),
+        ("kept get --links M", ["MEMORY.md"]),
         ("kept add x --to MEM", ["MEMORY.md"]),
         ("kept list --tag li", ["light", "light/house"]),
         ("kept search x --tag #W", ["work"]),
@@ -55,7 +55,7 @@ def complete(kept, session):
         ("kept config explain gateway.te", ["gateway.telegram", "gateway.telegram.accounts"]),
         ("kept --set memory_search.prov", ["memory_search.provider="]),
         ("kept providers test vo", ["voyage"]),
-        ("kept help ser", ["serve", "service"]),
+        ("kept help ser", ["serve"]),
     ],
 )
 def test_values_that_begin_so(complete, line, expected):

@@ -65,7 +65,7 @@ def interrupt(home):
         ("sessions", "list"),
         ("export", "a.tar"),
         ("import", "claude-code", "."),
-        ("why", "MEMORY.md#L1"),
+        ("get", "MEMORY.md#L1", "--why"),
     ],
 )
 def test_every_command_that_reads_or_copies_text_finishes_what_was_interrupted(kept, note, home, tmp_path, args):

@@ -121,7 +121,7 @@ def test_an_empty_template_gives_way_to_a_real_memory(kept, tmp_path, workspace)
 
 def test_another_agent_gets_its_own(kept, tmp_path):
     path = write_file(tmp_path / "a.jsonl", lines(pi_header(), pi_user("a1", None, "Hello")))
-    kept("agents", "add", "work")
+    kept("config", "agents", "add", "work")
     kept("--agent", "work", "import", "pi", path)
     assert kept("sessions", "list", "--json").json == {"sessions": []}
     listed = kept("--agent", "work", "sessions", "list", "--json").json["sessions"]

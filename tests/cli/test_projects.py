@@ -47,19 +47,19 @@ OTHER = "memory/projects/badger/release.md"
 
 
 def test_a_project_is_a_folder_with_the_remote_in_plain_sight(kept, workspace, otter):
-    ended = kept("projects", "add", cwd=otter / "src")
+    ended = kept("init", "--project", cwd=otter / "src")
     assert (ended.code, "Project otter is ready, for github.com/ada/otter." in ended.out) == (0, True)
     marker = workspace / "memory/projects/otter/PROJECT.md"
     assert marker.read_text() == "---\nremote: github.com/ada/otter\n---\n"
     before = tree_of(workspace)
-    assert "exists already" in kept("projects", "add", cwd=otter).out
+    assert "exists already" in kept("init", "--project", cwd=otter).out
     assert tree_of(workspace) == before
-    listed = kept("projects", "list", "--json", cwd=otter).json
+    listed = kept("list", "--projects", "--json", cwd=otter).json
     assert (listed["current"], listed["projects"][0]["remotes"]) == ("otter", ["github.com/ada/otter"])
 
 
 def test_two_clones_of_one_remote_share_memory(kept, tmp_path, otter):
-    kept("projects", "add", cwd=otter)
+    kept("init", "--project", cwd=otter)
     second = make_clone(tmp_path / "elsewhere/otter-2", "https://token@github.com/ada/otter")
     assert kept("add", "--project", "Otters need port 5433.", cwd=second).code == 0
     (hit,) = kept("search", "which port do otters need", "--json", cwd=otter).json["results"]
@@ -67,50 +67,50 @@ def test_two_clones_of_one_remote_share_memory(kept, tmp_path, otter):
 
 
 def test_repositories_of_the_same_name_get_different_projects(kept, tmp_path, otter):
-    kept("projects", "add", cwd=otter)
+    kept("init", "--project", cwd=otter)
     fork = make_clone(tmp_path / "fork", "git@github.com:eve/otter.git")
-    assert kept("projects", "add", "--json", cwd=fork).json["name"] == "eve-otter"
+    assert kept("init", "--project", "--json", cwd=fork).json["name"] == "eve-otter"
 
 
 def test_a_folder_without_a_remote_is_known_by_its_name(kept, tmp_path):
     plain, repository = tmp_path / "thesis", make_clone(tmp_path / "diary", None)
     plain.mkdir()
     for folder in (plain, repository):
-        assert kept("projects", "add", folder).code == 0
+        assert kept("init", "--project", folder).code == 0
         assert (
             kept("add", "--project", "A line.", "--json", cwd=folder)
             .json["path"]
             .startswith(f"memory/projects/{folder.name}/")
         )
-    assert "the folder 'thesis'" in kept("projects", "list").out
+    assert "the folder 'thesis'" in kept("list", "--projects").out
 
 
 def test_a_remote_can_be_written_by_hand_and_a_project_renamed_by_its_folder(kept, workspace, otter):
     marker = "---\ntitle: Sea\nremotes:\n  - https://old.example/otter.git\n  - git@github.com:ada/otter\n---\nHello.\n"
     write_note(workspace, "memory/projects/sea/PROJECT.md", marker)
-    assert kept("projects", "list", "--json", cwd=otter).json["current"] == "sea"
+    assert kept("list", "--projects", "--json", cwd=otter).json["current"] == "sea"
     (workspace / "memory/projects/sea").rename(workspace / "memory/projects/ocean")
-    assert kept("projects", "list", "--json", cwd=otter).json["current"] == "ocean"
+    assert kept("list", "--projects", "--json", cwd=otter).json["current"] == "ocean"
 
 
 @pytest.mark.parametrize("marker", ["", "no properties", "---\nremote: [\n---\n", "---\nremote:\n---\n", b"\xff---"])
 def test_a_damaged_marker_leaves_a_project_without_a_repository(kept, workspace, otter, marker):
     write_file(workspace / "memory/projects/otter/PROJECT.md", marker)
-    listed = kept("projects", "list", "--json", cwd=otter).json
+    listed = kept("list", "--projects", "--json", cwd=otter).json
     assert (listed["current"], listed["projects"][0]["remotes"]) == (None, [])
-    assert kept("projects", "add", "otter", cwd=otter).code == 0
-    assert kept("projects", "list", "--json", cwd=otter).json["current"] == "otter"
+    assert kept("init", "--project", "otter", cwd=otter).code == 0
+    assert kept("list", "--projects", "--json", cwd=otter).json["current"] == "otter"
 
 
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["projects", "add", "../x"], 2, "there is no such folder"),
-        (["projects", "add", "a b"], 2, "cannot be a project's name"),
-        (["projects", "add", "all"], 2, "cannot be a project's name"),
-        (["projects", "add", "other"], 2, "belongs to the project 'otter'"),
-        (["projects", "add", "otter", "../badger"], 2, "The project 'otter' is for github.com/ada/otter"),
-        (["projects", "remove", "nobody"], 3, "There is no project 'nobody'. There are: otter."),
+        (["init", "--project", "../x"], 2, "there is no such folder"),
+        (["init", "--project", "a b"], 2, "cannot be a project's name"),
+        (["init", "--project", "all"], 2, "cannot be a project's name"),
+        (["init", "--project", "other"], 2, "belongs to the project 'otter'"),
+        (["init", "--project", "otter", "../badger"], 2, "The project 'otter' is for github.com/ada/otter"),
+        (["init", "--project", "nobody", "--remove"], 3, "There is no project 'nobody'. There are: otter."),
         (["add", "--project", "nobody", "Text."], 3, "There is no project 'nobody'"),
         (["add", "Text.", "--project", "two words"], 3, "There is no project 'two words'"),
         (["search", "x", "--project", "nobody"], 3, "There is no project 'nobody'"),
@@ -128,18 +128,18 @@ def test_what_makes_no_sense_changes_nothing(kept, workspace, otter, badger, arg
 def test_outside_every_project_there_is_none_to_write_to(kept, workspace):
     ended = kept("add", "--project", "A few words.")
     assert (ended.code, "does not belong to a project" in ended.err) == (3, True)
-    assert "kept projects add" in ended.err
+    assert "kept init --project" in ended.err
 
 
 def test_removing_keeps_the_notes(kept, workspace, projects, otter):
     write_note(
         workspace, "memory/projects/otter/PROJECT.md", "---\ntitle: Sea\nremote: github.com/ada/otter\n---\nMine.\n"
     )
-    ended = kept("projects", "remove", "otter")
+    ended = kept("init", "--project", "otter", "--remove")
     assert str(workspace / "memory/projects/otter") in ended.out
     assert (workspace / "memory/projects/otter/PROJECT.md").read_text() == "---\ntitle: Sea\n---\nMine.\n"
     assert (workspace / OWN).exists()
-    assert kept("projects", "list", "--json", cwd=otter).json["current"] is None
+    assert kept("list", "--projects", "--json", cwd=otter).json["current"] is None
 
 
 # writing

@@ -1,4 +1,4 @@
-"""kept service: definitions that the service manager accepts, and what installing and removing one runs."""
+"""Background services: definitions that the service manager accepts, and what installing and removing one runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.cli.service_units import Service, systemd_unit
+from kept.cli.background_service import Service, launchd_file, systemd_file
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
 
@@ -21,7 +21,7 @@ UNIT = ".config/systemd/user"
 
 @pytest.fixture
 def service(kept, tmp_path, environment):
-    """Run `kept service` as somebody whose home is Kept's default one, with a systemctl that writes down its calls."""
+    """Run a command as somebody whose home is Kept's default one, with a systemctl that writes down its calls."""
     user = Path(environment["HOME"])
     program = write_file(
         tmp_path / "bin/systemctl",
@@ -32,7 +32,7 @@ def service(kept, tmp_path, environment):
     env = {"PATH": f"{program.parent}:{os.environ['PATH']}", "KEPT_HOME": str(user / ".kept"), "KEPT_WORKSPACE": ""}
 
     def run(*args: str, **more: str):
-        return kept("service", *args, env={**env, **more})
+        return kept(*args, env={**env, **more})
 
     return run
 
@@ -57,11 +57,11 @@ def verify(text: str, tmp_path: Path, name: str) -> None:
         assert (checked.returncode, checked.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("program", ["gateway", "watch"])
+@pytest.mark.parametrize("program", ["gateway", "serve", "index"])
 def test_a_unit_starts_the_program_on_this_memory_and_systemd_accepts_it(service, tmp_path, environment, program):
-    ended = service(program)
+    ended = service(program, "--print-service")
     unit = parsed(ended.out)
-    assert unit["Service"]["ExecStart"] == f"{KEPT} {program}"
+    assert unit["Service"]["ExecStart"] == f"{KEPT} {program}" + (" --watch" if program == "index" else "")
     assert unit["Service"]["EnvironmentFile"] == f"-{environment['HOME']}/.kept/service.env"
     assert unit["Service"]["Restart"] == "on-failure"
     assert unit["Install"]["WantedBy"] == "default.target"
@@ -77,49 +77,44 @@ def test_a_unit_starts_the_program_on_this_memory_and_systemd_accepts_it(service
 def test_home_agent_and_settings_of_the_command_are_in_the_unit(service, tmp_path):
     home = tmp_path / 'ho me$x%y"q'
     write_file(home / "config.yaml", "agents: {list: [{id: coder}]}\n")
-    ended = service("watch", "--agent", "coder", "--set", "memory_search.provider=none", KEPT_HOME=str(home))
-    verify(ended.out, tmp_path, "kept-watch")
+    options = ("--agent", "coder", "--set", "memory_search.provider=none")
+    ended = service("index", "--print-service", *options, KEPT_HOME=str(home))
+    verify(ended.out, tmp_path, "kept-index")
     (line,) = [line for line in ended.out.splitlines() if line.startswith("ExecStart=")]
     words = shlex.split(line.removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$"))
     assert words == [
-        *(KEPT, "--home", str(home), "--agent", "coder", "--set", "memory_search.provider=none", "watch"),
+        *(KEPT, "--home", str(home), *options, "index", "--watch"),
     ]
-    assert "kept-watch-ho-me-x-y-q-coder.service" in ended.err
+    assert "kept-index-ho-me-x-y-q-coder.service" in ended.err
 
 
 def test_the_path_is_kept_for_a_model_that_is_a_program(service):
-    assert "Environment=" not in service("gateway").out
-    assert "Environment=PATH=" in service("gateway", "--set", "model.provider=claude_cli").out
-
-
-def test_without_a_name_it_is_the_gateway_if_there_is_a_model(service):
-    assert "watch" in service().out
-    assert "gateway" in service("--set", "model.provider=extractive").out
+    assert "Environment=" not in service("gateway", "--print-service").out
+    assert "Environment=PATH=" in service("gateway", "--print-service", "--set", "model.provider=claude_cli").out
 
 
 def test_installing_writes_the_unit_and_starts_it_and_uninstalling_removes_it(service, tmp_path, environment):
-    file = Path(environment["HOME"]) / UNIT / "kept-watch.service"
-    ended = service("watch", "--install")
-    assert (ended.code, "State:    active" in ended.out) == (0, True)
-    assert file.read_text() == service("watch").out
+    file = Path(environment["HOME"]) / UNIT / "kept-index.service"
+    ended = service("index", "--install")
+    assert (ended.code, "kept-index runs" in ended.out) == (0, True)
+    assert file.read_text() == service("index", "--print-service").out
     assert "service.env" in ended.err, "variables of the shell do not reach it"
     calls = (tmp_path / "calls").read_text().splitlines()
     assert calls[:3] == [
         "--user daemon-reload",
-        "--user enable kept-watch.service",
-        "--user restart kept-watch.service",
+        "--user enable kept-index.service",
+        "--user restart kept-index.service",
     ]
-    assert service("watch", "--status", "--json").json["installed"] is True
-    ended = service("watch", "--uninstall")
+    ended = service("index", "--uninstall")
     assert (ended.code, file.exists()) == (0, False)
-    assert "--user disable --now kept-watch.service" in (tmp_path / "calls").read_text()
-    assert service("watch", "--uninstall").code == 0, "once more changes nothing"
+    assert "--user disable --now kept-index.service" in (tmp_path / "calls").read_text()
+    assert service("index", "--uninstall").code == 0, "once more changes nothing"
 
 
 def test_a_unit_of_somebody_else_is_neither_replaced_nor_removed(service, environment):
-    file = write_file(Path(environment["HOME"]) / UNIT / "kept-watch.service", "[Service]\nExecStart=/bin/true\n")
+    file = write_file(Path(environment["HOME"]) / UNIT / "kept-index.service", "[Service]\nExecStart=/bin/true\n")
     for option in ("--install", "--uninstall"):
-        ended = service("watch", option)
+        ended = service("index", option)
         assert (ended.code, ended.err.count("\n")) == (2, 1)
         assert "not written by Kept" in ended.err
     assert file.read_text() == "[Service]\nExecStart=/bin/true\n"
@@ -127,24 +122,25 @@ def test_a_unit_of_somebody_else_is_neither_replaced_nor_removed(service, enviro
 
 def test_a_service_manager_that_refuses_is_one_line_with_the_command_to_run(service, tmp_path):
     write_file(tmp_path / "broken", "")
-    ended = service("watch", "--install")
+    ended = service("index", "--install")
     assert (ended.code, ended.err.count("\n")) == (12, 1)
     assert "Failed to connect to bus" in ended.err
     assert "Run it yourself: systemctl --user daemon-reload" in ended.err
-    assert service("watch", "--install", "--status").code == 2
+    assert service("index", "--install", "--dry-run").code == 2
 
 
-def test_a_property_list_for_launchd_is_valid(service, environment):
-    ended = service("gateway", "--launchd")
-    values = plistlib.loads(ended.out.encode())
-    assert values["ProgramArguments"] == [KEPT, "gateway"]
+def test_a_property_list_for_launchd_is_valid():
+    file = launchd_file(Service("kept-gateway", ("/bin/kept", "gateway"), "/e", "/bin", 45))
+    values = plistlib.loads(file.text.encode())
+    assert values["ProgramArguments"] == ["/bin/kept", "gateway"]
     assert values["KeepAlive"] == {"SuccessfulExit": False}
     assert values["Label"] == "org.kept.kept-gateway"
-    assert "launchctl bootstrap" in ended.err
+    assert values["EnvironmentVariables"] == {"PATH": "/bin"}
+    assert file.start[0][:2] == ("launchctl", "bootstrap")
 
 
 def test_control_characters_in_a_path_stay_inside_their_line():
-    service = Service("watch", "kept-watch", ("/k\nExecStop=/bin/evil", "watch"), "/e", None, 15)
-    assert [line for line in systemd_unit(service).splitlines() if line.startswith("ExecS")] == [
-        'ExecStart="/k\\x0aExecStop=/bin/evil" watch'
+    service = Service("kept-index", ("/k\nExecStop=/bin/evil", "index"), "/e", None, 15)
+    assert [line for line in systemd_file(service).text.splitlines() if line.startswith("ExecS")] == [
+        'ExecStart="/k\\x0aExecStop=/bin/evil" index'
     ]

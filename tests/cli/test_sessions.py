@@ -133,9 +133,9 @@ def test_a_title_of_ones_own_wins_and_is_found_everywhere(kept, session):
     hits = kept("search", "spare key", "--json").json["results"]
     assert {hit["title"] for hit in hits} == {"The flowerpot"}
     assert "The flowerpot" in kept("search", "spare key").out
-    assert "The flowerpot: Where is the spare key?" in kept("recent").out
+    assert "The flowerpot: Where is the spare key?" in kept("list", "--changed").out
     assert kept("sessions", "rename", session.id, "").out.endswith("'Where is the spare key?'.\n")
-    assert kept("recent").out.count("Where is the spare key?") == 1, "the title is the first words"
+    assert kept("list", "--changed").out.count("Where is the spare key?") == 1, "the title is the first words"
     assert kept("sessions", "rename", session.id, "x" * 300).code == 2
 
 

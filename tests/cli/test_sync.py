@@ -54,7 +54,7 @@ def test_watch_synchronises_if_the_settings_say_so(tmp_path):
     on("harbour", tmp_path, "add", "Ada keeps bees.", "--to", "memory/bees.md")
     assert on("harbour", tmp_path, "sync").code == 0
     environment = {**environment_of("skerry", tmp_path), "KEPT_SYNC__GIT__ENABLED": "true"}
-    watch = subprocess.Popen([KEPT, "watch", "--json"], env=environment, stdout=subprocess.PIPE, text=True)
+    watch = subprocess.Popen([KEPT, "index", "--watch", "--json"], env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert watch.stdout is not None
         events = map(json.loads, watch.stdout)

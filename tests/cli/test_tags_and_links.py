@@ -23,28 +23,28 @@ def kept(tmp_path):
 
 
 def test_tags_are_listed_with_counts(kept):
-    assert kept("tags").out == "1  #vip\n1  #vip/close\n1  #work\n"
-    assert kept("tags", "--json").json == {
+    assert kept("list", "--tags").out == "1  #vip\n1  #vip/close\n1  #work\n"
+    assert kept("list", "--tags", "--json").json == {
         "tags": [{"tag": "vip", "notes": 1}, {"tag": "vip/close", "notes": 1}, {"tag": "work", "notes": 1}],
         "degraded": [],
     }
 
 
 def test_links_of_a_note_are_listed_with_lines(kept):
-    outcome = kept("links", "Ada")
+    outcome = kept("get", "Ada", "--links")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out == (
         "memory/ada.md  Ada\n\n"
         '2 links to other notes (1 broken)\n  L6  memory/plan.md  "soon"\n  L6  Gone  broken\n\n'
         "1 link from other notes\n  memory/plan.md#L1  embedded\n"
     )
-    shape = kept("links", "memory/ada.md#L6", "--json").json
+    shape = kept("get", "memory/ada.md#L6", "--links", "--json").json
     assert [link["broken"] for link in shape["outgoing"]] == [False, True]
     assert shape["incoming"][0]["citation"] == "memory/plan.md#L1"
 
 
 def test_a_note_that_is_not_there_is_one_line_and_exit_code_3(kept):
-    outcome = kept("links", "nobody")
+    outcome = kept("get", "nobody", "--links")
     assert (outcome.code, outcome.err.count("\n")) == (3, 1)
     assert "no note called 'nobody'" in outcome.err
 
@@ -66,15 +66,13 @@ def test_a_tag_that_no_note_has_is_named_with_those_like_it(kept, command):
         assert outcome.code == 0
 
 
-def test_broken_links_of_all_notes_or_of_one(kept):
-    outcome = kept("links", "--broken")
+def test_broken_links_of_all_notes(kept):
+    outcome = kept("list", "--broken-links")
     assert (outcome.code, outcome.out) == (0, "memory/ada.md#L6  Gone  broken\n")
-    assert [link["target"] for link in kept("links", "--broken", "--json").json["links"]] == ["Gone"]
-    assert [link["target"] for link in kept("links", "Ada", "--broken", "--json").json["outgoing"]] == ["Gone"]
-    assert kept("links", "plan", "--broken", "--json").json["outgoing"] == []
+    assert [link["target"] for link in kept("list", "--broken-links", "--json").json["links"]] == ["Gone"]
     kept("add", "Here now.", "--to", "memory/gone.md")
-    assert kept("links", "--broken").out == "No broken links.\n"
-    outcome = kept("links")
+    assert kept("list", "--broken-links").out == "No broken links.\n"
+    outcome = kept("list", "--broken-links", "--since", "today")
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
 
 

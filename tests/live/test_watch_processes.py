@@ -23,12 +23,12 @@ DEBOUNCE = ("--set", "memory_search.sync.watch_debounce_ms=50")
 
 
 class Watcher:
-    """`kept watch --json` in a process of its own, and what it tells."""
+    """`kept index --watch --json` in a process of its own, and what it tells."""
 
     def __init__(self, tmp_path, *settings):
         more = [part for setting in settings for part in ("--set", setting)]
         self.process = subprocess.Popen(
-            [KEPT, *DEBOUNCE, *more, "watch", "--json"],
+            [KEPT, *DEBOUNCE, *more, "index", "--watch", "--json"],
             env=kept_environment(tmp_path),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -132,7 +132,9 @@ def test_watchers_of_two_workspaces_do_not_stand_in_each_others_way(watch, tmp_p
 
 
 def test_without_a_workspace_it_refuses_at_once(tmp_path):
-    ended = subprocess.run([KEPT, "watch"], env=kept_environment(tmp_path), capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [KEPT, "index", "--watch"], env=kept_environment(tmp_path), capture_output=True, text=True, timeout=60
+    )
     assert ended.returncode == 3
     assert "There is no workspace" in ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -140,14 +142,14 @@ def test_without_a_workspace_it_refuses_at_once(tmp_path):
 
 def test_on_a_terminal_a_line_shows_what_is_going_on(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
-    with on_a_terminal(tmp_path, *DEBOUNCE, "watch") as (until, process):
+    with on_a_terminal(tmp_path, *DEBOUNCE, "index", "--watch") as (until, process):
         until("1 file indexed")
         until("leading · up to date · 1 file · 1 chunk")
         write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
         until("2 files · 2 chunks")
         write_note(tmp_path / "workspace", "memory/c.md", "The walrus is grey.\n")
         until("3 files · 3 chunks · last change memory/c.md")
-        with on_a_terminal(tmp_path, "watch") as (until_second, _):
+        with on_a_terminal(tmp_path, "index", "--watch") as (until_second, _):
             until_second(f"standing by · process {process.pid} keeps the index current")
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0

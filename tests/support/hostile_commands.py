@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 
-SERVING = {"watch": b" chunks", "gateway": b"/v1/messages", "web": b"Stop with Ctrl-C", "serve": b"Serving at"}
+SERVING = {"--watch": b" chunks", "gateway": b"/v1/messages", "web": b"Stop with Ctrl-C", "serve": b"Serving at"}
 """What a command that serves says once it does."""
 PATIENCE_S = 60
 LIBRARIES = (
@@ -102,7 +102,8 @@ def run_once(args: list[str], stdin: str, *, terminal: bool) -> dict[str, object
 def main() -> None:
     from kept.cli.root import COMMANDS
 
-    for module in (*COMMANDS.values(), "kept.cli.invoke", "kept.app", *LIBRARIES):
+    modules = {f"kept.cli.{place.partition(':')[0]}" for place in COMMANDS.values()}
+    for module in (*modules, "kept.cli.invoke", "kept.app", *LIBRARIES):
         importlib.import_module(module)
     runs = json.load(sys.stdin)["runs"]
     done = [run_once(run["args"], run["stdin"], terminal=terminal) for run in runs for terminal in (True, False)]

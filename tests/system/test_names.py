@@ -20,13 +20,10 @@ SAME_ROLE = {
     "voyage",
     # a command, beside what it calls
     "agents",
-    "projects",
     "doctor",
     "gateway",
     "index",
     "status",
-    "undo",
-    "watch",
 }
 """Module names that may repeat: the same role in parallel packages."""
 

@@ -2,16 +2,14 @@
 
 invoke    runs a command; turns errors into one line and an exit code
 root      the command `kept`: global options, and the table of commands, each imported when it is used
-command_arguments  global options after the command, and text that begins with a dash
-unknown_command    suggestions for a command that does not exist
-model_switch       how `kept models use` switches
-output    JSON, plain text, colours, tables, progress bars
-terminal_layout    the width of the terminal, wrapping, links to files
-completion_values  names that a shell completes
-service_units      systemd units and launchd property lists for `kept service`
-hit_text, file_table    hits and lists of files as text
+command_arguments   global options after the command, and text that begins with a dash
+background_service  options that install a command as a service of systemd or launchd
+tidy, model_switch, import_report  parts of `kept review`, `kept models` and `kept import`
+output    JSON, plain text, colours, progress bars
+terminal_layout     the width of the terminal, wrapping, links to files, tables
+session_text        a conversation as text
 streams   standard streams that are safe for a terminal
-Every other module is one command, named like it.
+Every other module is one command, named like it, or several of one kind.
 """
 
 from __future__ import annotations

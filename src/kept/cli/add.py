@@ -7,9 +7,8 @@ import sys
 import click
 
 from kept.cli.command_arguments import TextCommand
-from kept.cli.command_author import command_author
 from kept.cli.output import echo, json_option, person_option, print_json, printable, style, warn, warn_all
-from kept.cli.root import Globals
+from kept.cli.root import Globals, command_author
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
 from kept.limits import clip, is_utf8, one_line

@@ -1,4 +1,4 @@
-"""kept agents list | add | remove"""
+"""kept config agents list | add | remove"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import console, echo, json_option, print_json, printable, require_consent, style
+from kept.cli.output import echo, json_option, print_json, require_consent, style
 from kept.cli.root import Globals
 from kept.errors import AgentNotFound, UsageError
 from kept.wording import plural
@@ -99,7 +99,8 @@ def _require_new(options: Globals) -> None:
     except AgentNotFound:
         return
     raise UsageError(
-        f"There is an agent '{loaded.config.agent_id}' already.", hint="'kept agents list' shows where its notes are."
+        f"There is an agent '{loaded.config.agent_id}' already.",
+        hint="'kept config agents list' shows where its notes are.",
     )
 
 
@@ -174,15 +175,17 @@ def _summary_json(agent: AgentSummary) -> dict[str, Any]:
 
 
 def _show_table(agents: list[AgentSummary]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from kept.cli.terminal_layout import show_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("Agent", "Notes in", "", "Notes", "Conversations", "Model"):
-        table.add_column(name, overflow="fold", justify="right" if name in ("Notes", "Conversations") else "left")
-    for agent in agents:
-        notes = "none yet" if agent.notes is None else f"{agent.notes:,}"
-        owner = f"shared with {', '.join(agent.shared_with)}" if agent.shared_with else "own"
-        cells = (agent.name, agent.workspace, owner, notes, f"{agent.sessions:,}", agent.model or "")
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    console().print(table)
+    rows = [
+        (
+            agent.name,
+            agent.workspace,
+            f"shared with {', '.join(agent.shared_with)}" if agent.shared_with else "own",
+            "none yet" if agent.notes is None else agent.notes,
+            agent.sessions,
+            agent.model or "",
+        )
+        for agent in agents
+    ]
+    show_table(("Agent", "Notes in", "", "Notes", "Conversations", "Model"), rows)

@@ -1,4 +1,4 @@
-"""kept chat"""
+"""kept chat: a conversation with the agent in the terminal"""
 
 from __future__ import annotations
 
@@ -12,16 +12,82 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from kept.cli.approval_prompt import ask_at_terminal
-from kept.cli.output import echo, json_option, print_json, style, warn
+from kept.cli.output import echo, json_option, print_json, style, use_colour, warn
 from kept.cli.root import Globals
-from kept.cli.streams import read_stdin
-from kept.cli.waiting_sign import WaitingSign
+from kept.cli.streams import read_stdin, unguarded
 from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
-    from kept.agent.events import AgentEvent, Reply
+    from kept.agent.events import AgentEvent, ApprovalAsked, Reply
     from kept.responder.local_conversation import LocalConversation
+
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_ASCII_FRAMES = "|/-\\"
+_ERASE_LINE = "\r\x1b[K"
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+"""Written as they are: `style` marks its sequences for the guarded stream, which escapes all others."""
+
+
+class WaitingSign:
+    """Line that is drawn again and again in the same place. It needs a terminal that can erase a line."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+        self._ticks = 0
+        self._can_draw = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+        self._frames = _FRAMES if encoding == "utf8" else _ASCII_FRAMES
+
+    def draw(self) -> None:
+        """Draw the next frame. Call this only where a line begins."""
+        if self._can_draw:
+            frame = self._frames[self._ticks % len(self._frames)]
+            self._ticks += 1
+            self._write(f"\r{_DIM}{frame} thinking{_PLAIN}" if use_colour() else f"{_ERASE_LINE}{frame} thinking")
+            self._is_shown = True
+
+    def erase(self) -> None:
+        if self._is_shown:
+            self._write(_ERASE_LINE)
+            self._is_shown = False
+
+    def _write(self, text: str) -> None:
+        stream = unguarded(sys.stdout)
+        stream.write(text)
+        stream.flush()
+
+
+_YES = ("y", "yes")
+_MAX_LINE_BYTES = 4_096
+
+
+async def ask_at_terminal(asked: ApprovalAsked) -> bool:
+    """Return whether the person allows a call. Anything but yes, also no answer in time, is no."""
+    from kept.agent.approvals import describe_approval
+
+    echo(style(describe_approval(asked), err=True, bold=True), err=True)
+    echo("Allow it? [y/N] ", nl=False, err=True)
+    try:
+        async with asyncio.timeout(asked.timeout_s):
+            line = await _read_line(sys.stdin.fileno())
+    except TimeoutError:
+        echo("No answer, so it is not allowed.", err=True)
+        return False
+    return line.strip().lower() in _YES
+
+
+async def _read_line(descriptor: int) -> str:
+    """Return the next line that is typed. Unlike `input`, this can be cancelled and does not block the event loop."""
+    loop = asyncio.get_running_loop()
+    is_readable: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(descriptor, lambda: None if is_readable.done() else is_readable.set_result(None))
+    try:
+        await is_readable
+        return os.read(descriptor, _MAX_LINE_BYTES).decode("utf-8", "replace")
+    finally:
+        loop.remove_reader(descriptor)
+
 
 _HISTORY_LINES = 1000
 

@@ -1,4 +1,4 @@
-"""kept config show | explain | get | set | unset | edit | path"""
+"""kept config show | explain | get | set | unset | edit | path | agents"""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from kept.cli.agents import command as agents_command
 from kept.cli.command_arguments import TextCommand
-from kept.cli.output import console, echo, json_option, print_json, style, warn
+from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.config.read import nearest, snake
@@ -20,6 +21,9 @@ from kept.errors import ConfigError, UsageError
 @click.group("config")
 def command() -> None:
     """Show and change the settings."""
+
+
+command.add_command(agents_command)
 
 
 @command.command("show")
@@ -271,18 +275,9 @@ def _prefixes(rows: list[SettingRow]) -> list[str]:
 
 
 def _show_table(rows: list[SettingRow]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from kept.cli.terminal_layout import show_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    fold: Any = "fold" if sys.stdout.isatty() else "ellipsis"  # a pipe is wide enough
-    table.add_column("Setting", overflow=fold)
-    table.add_column("Value", overflow=fold)
-    table.add_column("From", overflow=fold)
-    for row in rows:
-        colour = "dim" if row.origin == "default" else "green"
-        table.add_row(Text(row.name), Text(value_text(row.value)), Text(row.origin, style=colour))
-    console().print(table)
+    show_table(("Setting", "Value", "From"), [(row.name, value_text(row.value), row.origin) for row in rows])
 
 
 def _row_json(row: SettingRow) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.command_author import command_recorder
 from kept.cli.output import echo, json_option, print_json, style, warn
-from kept.cli.root import Globals
+from kept.cli.root import Globals, command_recorder
 from kept.connect.clients import CLIENTS, ClientEnvironment
 from kept.server_command import ServerCommand, client_command
 from kept.workspace.projects import NewProject, add_project, plan_project
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     metavar="[DIR]",
     is_flag=False,
     flag_value=".",
-    help="Keep notes for the project in DIR (default: the current folder), as 'kept projects add' does.",
+    help="Keep notes for the project in DIR (default: the current folder), as 'kept init --project' does.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @click.option("--undo", is_flag=True, help="Remove the entry again.")

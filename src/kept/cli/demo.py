@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from kept.app import open_memory
-from kept.cli.hit_text import hit_text, parts_text
 from kept.cli.output import bars, echo, json_option, print_json, style
+from kept.cli.search import hit_text, parts_text
 from kept.config import load_config
 from kept.memory import Memory
 from kept.reports import SyncReport

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.cli.background_service import Action, manage_service, service_options
 from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
 
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.command("gateway")
+@service_options
 @click.pass_obj
-def command(options: Globals) -> None:
+def command(options: Globals, service: Action | None) -> None:
     """Answer messages over HTTP, Telegram and Discord, until stopped."""
+    if service:
+        manage_service(options, ("gateway",), service)
+        return
     from kept.app import open_model
     from kept.serve.server import gateway_preset, run_server
 

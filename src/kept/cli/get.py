@@ -1,33 +1,63 @@
-"""kept get"""
+"""kept get: a note or a conversation, its links, or where it came from"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from kept.cli.output import echo, echo_exactly, json_option, person_option, print_json, style
+from kept.cli.output import echo, echo_exactly, json_option, local_time, person_option, print_json, style
 from kept.cli.root import Globals
-from kept.errors import NoteNotFound
+from kept.errors import NoteNotFound, UsageError
 from kept.tools.record_json import passage_json
 from kept.tools.tool_text import from_citation
+from kept.wording import plural
 from kept.workspace.daily import find_next_part
+
+if TYPE_CHECKING:
+    from kept.history.note_change import NoteChange
+    from kept.provenance import OriginSession, PassageOrigin, SessionUse
+
+_SHOWN = 50
 
 
 @click.command("get")
 @click.argument("path", nargs=-1, required=True)
 @click.option("--from", "start", type=click.IntRange(min=1), metavar="N", help="First line (default: 1).")
 @click.option("--lines", type=click.IntRange(min=1), metavar="N", help="Number of lines (default: 200).")
+@click.option("--links", "what", flag_value="links", help="Its links to other notes instead, and theirs to it.")
+@click.option(
+    "--why",
+    "what",
+    flag_value="why",
+    help="Where it came from instead: the conversation, the import, and the change that brought each line.",
+)
 @person_option
 @json_option
 @click.pass_obj
 def command(
-    options: Globals, path: tuple[str, ...], start: int | None, lines: int | None, person: str | None, as_json: bool
+    options: Globals,
+    path: tuple[str, ...],
+    start: int | None,
+    lines: int | None,
+    what: str | None,
+    person: str | None,
+    as_json: bool,
 ) -> None:
     """Print a note or a conversation, or some lines of it.
 
     PATH may be a citation (memory/ideas.md#L3-L9), a day (today, yesterday, 2026-11-12), or the title or file name of a
-    note.
+    note. With --why it may also be the id or key of a session, for what was made of the conversation.
     """
+    if what and (start or lines):
+        raise UsageError(f"--{what} is about the whole.", hint="Name the lines as in memory/ideas.md#L3-L9.")
+    if what == "why":
+        _show_why(options, " ".join(path), as_json=as_json)
+        return
     name, start, lines = from_citation(" ".join(path), start, lines)
+    if what == "links":
+        _show_links(options, name, person, as_json=as_json)
+        return
     with options.memory(person=person) as memory:
         passage = memory.read(name, start=start or 1, lines=lines)
         following = find_next_part(memory.workspace, passage.path)
@@ -44,3 +74,141 @@ def command(
         echo(style(f"… more: kept get {passage.path} --from {passage.next_from}", dim=True), err=True)
     elif following and lines is None:
         echo(style(f"… more: kept get {following}", dim=True), err=True)
+
+
+# links
+
+
+def _show_links(options: Globals, name: str, person: str | None, *, as_json: bool) -> None:
+    from kept.cli.list import link_kind, link_text
+    from kept.cli.output import progress_bar, warn_all
+    from kept.limits import one_line
+    from kept.tools.record_json import links_json
+
+    with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
+        links = memory.notes.links(name, progress=progress)
+    if as_json:
+        print_json(links_json(links))
+        return
+    warn_all(links.degraded)
+    title = "" if links.title == links.path else f"  {style(one_line(links.title), dim=True)}"
+    echo(f"{style(one_line(links.path), bold=True)}{title}")
+    broken = sum(link.is_broken for link in links.outgoing)
+    echo(f"\n{plural(len(links.outgoing), 'link')} to other notes" + (f" ({broken} broken)" if broken else ""))
+    for link in links.outgoing:
+        echo(f"  {style(f'L{link.line}', dim=True)}  {link_text(link)}")
+    echo(f"\n{plural(len(links.incoming), 'link')} from other notes")
+    for link in links.incoming:
+        heading = style(f"  to #{link.heading}", dim=True) if link.heading else ""
+        echo(f"  {style(one_line(link.citation), fg='cyan')}{heading}{link_kind(link)}")
+
+
+# where it came from
+
+
+def _show_why(options: Globals, reference: str, *, as_json: bool) -> None:
+    from kept.app import open_memory, open_sessions
+    from kept.provenance import PassageOrigin, trace
+    from kept.tools.tool_text import from_uri
+
+    loaded = options.load_finished()
+    with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
+        result = trace(memory, sessions, from_uri(reference))
+    if isinstance(result, PassageOrigin):
+        print_json(_origin_json(result)) if as_json else _print_origin(result)
+    else:
+        print_json(_use_json(result)) if as_json else _print_use(result)
+
+
+def _print_origin(origin: PassageOrigin) -> None:
+    passage = origin.passage
+    lines = tuple(range(passage.start, passage.start + passage.lines))
+    echo(style(f"{passage.path}, {_lines_text(lines)}", bold=True))
+    for item in origin.changes:
+        echo(f"{_change_text(item.change)}  {_lines_text(item.lines)}")
+    if origin.unknown_lines:
+        echo(f"{_lines_text(origin.unknown_lines)}: from before the history began, or from another program")
+    for session in origin.sessions[:_SHOWN]:
+        _print_session(session)
+
+
+def _print_session(session: OriginSession) -> None:
+    title = f" '{session.title}'" if session.title else ""
+    state = " (deleted, or on another machine)" if session.is_missing else ""
+    echo(f"\n{style('Conversation', bold=True)} {session.id}{title}{state}")
+    if session.citation:
+        echo(session.citation)
+    if session.imported_from:
+        echo(f"imported from {session.imported_from}")
+    for line in session.text.split("\n") if session.text else ():
+        echo(f"  {line}")
+
+
+def _print_use(use: SessionUse) -> None:
+    _print_session(use.session)
+    for passage in use.passages[:_SHOWN]:
+        echo(f"{style(passage.citation, fg='cyan')}  {passage.text}")
+    for flush in use.flushes[:_SHOWN]:
+        note = f", in {flush.note}" if flush.note else ""
+        echo(f"{local_time(flush.time)}  flush: {flush.outcome}, {plural(flush.facts, 'fact')}{note}")
+    for change in use.changes[:_SHOWN]:
+        echo(f"{_change_text(change)}  {change.path}")
+    if not (use.passages or use.flushes or use.changes):
+        echo("Nothing was made of it.")
+
+
+def _change_text(change: NoteChange) -> str:
+    from kept.cli.history import SHORT_ID, author_text, kind_text
+
+    why = f" ({change.why})" if change.why else ""
+    state = "  (taken back)" if change.is_undone else ""
+    lead = f"{change.id[:SHORT_ID]}  {local_time(change.when)}  {kind_text(change)}"
+    return f"{lead} by {author_text(change)}{why}{state}"
+
+
+def _lines_text(lines: tuple[int, ...]) -> str:
+    """Return line numbers as ranges: 'lines 3-5, 9'."""
+    ranges: list[list[int]] = []
+    for line in sorted(lines):
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1][1] = line
+        else:
+            ranges.append([line, line])
+    shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return f"{'line' if len(lines) == 1 else 'lines'} {shown}"
+
+
+def _origin_json(origin: PassageOrigin) -> dict[str, Any]:
+    from kept.tools.record_json import change_json, passage_json
+
+    return {
+        "passage": passage_json(origin.passage),
+        "sessions": [_session_json(session) for session in origin.sessions],
+        "changes": [{"lines": list(item.lines), "change": change_json(item.change)} for item in origin.changes],
+        "unknownLines": list(origin.unknown_lines),
+    }
+
+
+def _session_json(session: OriginSession) -> dict[str, Any]:
+    return {
+        "sessionId": session.id,
+        "title": session.title,
+        "citation": session.citation,
+        "text": session.text,
+        "importedFrom": session.imported_from,
+        "missing": session.is_missing,
+    }
+
+
+def _use_json(use: SessionUse) -> dict[str, Any]:
+    from kept.tools.record_json import change_json
+
+    return {
+        "session": _session_json(use.session),
+        "passages": [{"citation": passage.citation, "text": passage.text} for passage in use.passages],
+        "flushes": [
+            {"time": flush.time, "outcome": flush.outcome, "facts": flush.facts, "note": flush.note}
+            for flush in use.flushes
+        ],
+        "changes": [change_json(change) for change in use.changes],
+    }

@@ -1,47 +1,72 @@
-"""kept help, and the help of every command: groups, whole summaries, examples."""
+"""kept help, the help of every command, and hints for commands that do not exist"""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import click
 
 from kept.cli.output import echo, style
-from kept.cli.unknown_command import suggestion_for
 from kept.errors import UsageError
 
+_SIMILAR = 0.7
+
+_FOLDED = {
+    "agents": "kept config agents",
+    "links": "kept get NOTE --links, or kept list --broken-links",
+    "projects": "kept list --projects, or kept init --project",
+    "providers": "kept models",
+    "recent": "kept list --changed",
+    "service": "kept gateway --install",
+    "tags": "kept list --tags",
+    "tidy": "kept review --tidy",
+    "verify": "kept restore --check",
+    "version": "kept --version",
+    "watch": "kept index --watch",
+    "why": "kept get NOTE --why",
+}
+"""What does the work of a command that there was."""
+
+
+def suggestion_for(name: str, known: Collection[str]) -> str:
+    """Return a sentence with the command that the user may have meant."""
+    import difflib
+
+    if name in _FOLDED:
+        return f"Use {_FOLDED[name]}."
+    if near := difflib.get_close_matches(name.lower(), known, n=1, cutoff=_SIMILAR):
+        return f"Did you mean '{near[0]}'?"
+    return "'kept --help' lists them all."
+
+
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Notes and search": (
-        "init", "add", "search", "get", "list", "recent", "history", "undo", "review", "why", "tags", "links", "tidy",
-        "index", "watch", "sync",
-    ),
+    "Notes and search": ("init", "add", "search", "get", "list", "history", "undo", "review", "index", "sync"),
     "Conversations": ("sessions", "import", "forget"),
-    "Agents and clients": (
-        "agents", "projects", "chat", "gateway", "schedule", "web", "serve", "token", "service",
-        "mcp", "connect", "hook",
-    ),
-    "Maintenance": (
-        "status", "doctor", "export", "restore", "config", "providers", "models", "bench",
-    ),
-    "More": ("demo", "completion", "help", "version"),
-}  # fmt: skip
+    "Agents and clients": ("chat", "connect", "mcp", "gateway", "web", "serve", "token", "schedule"),
+    "Maintenance": ("status", "doctor", "export", "restore", "config", "models", "bench"),
+}
+"""Commands by what they are for. Others exist, and are not listed: programs or the documentation call them."""
+FIRST = ("init", "add", "search", "get", "chat", "connect", "import")
+"""What most people need, for the first screen."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
-    "init": ("kept init ~/notes",),
+    "init": ("kept init ~/notes", "kept init --project"),
     "add": ("kept add 'The staging database moved to port 5433.'", "git log -1 | kept add --to memory/releases.md"),
     "search": ("kept search 'which port is staging on?'", "kept search backups --since '2 weeks ago' -n 3"),
-    "get": ("kept get yesterday", "kept get memory/ideas.md#L3-L9"),
-    "list": ("kept list --tag work --since 7d",),
-    "recent": ("kept recent -n 10",),
+    "get": (
+        "kept get yesterday",
+        "kept get memory/ideas.md#L3-L9",
+        "kept get MEMORY.md --links",
+        "kept get memory/2026-03-02.md#L12 --why",
+    ),
+    "list": ("kept list --tag work --since 7d", "kept list --changed -n 10", "kept list --tags"),
     "history": ("kept history --since 2h --diff", "kept history MEMORY.md"),
     "undo": ("kept undo", "kept undo 3f2a91c0", "kept undo --by memory_write --since 2h --dry-run"),
-    "review": ("kept review",),
+    "review": ("kept review", "kept review --tidy", "kept review --tidy --apply 1"),
     "review list": ("kept review list --diff",),
     "review accept": ("kept review accept 3f2a91c0", "kept review accept --session 5054abcd"),
     "review reject": ("kept review reject 3f2a91c0",),
-    "tags": ("kept tags",),
-    "links": ("kept links MEMORY.md", "kept links --broken"),
-    "tidy": ("kept tidy", "kept tidy --apply 1 --apply 3"),
-    "index": ("kept index --dry-run",),
-    "watch": ("kept watch",),
+    "index": ("kept index --dry-run", "kept index --watch", "kept index --install"),
     "sync": ("kept sync --init git@example.org:team/notes.git", "kept sync"),
     "sessions": ("kept sessions list -n 5",),
     "sessions list": ("kept sessions list --channel telegram -n 5", "kept sessions list --deleted"),
@@ -60,14 +85,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "import chatgpt": ("kept import chatgpt ~/Downloads/export.zip",),
     "import claude-ai": ("kept import claude-ai ~/Downloads/data-2026-03-05-batch-0000.zip",),
     "forget": ("kept forget 'the old gate code'", "kept forget --session 3f2a", "kept forget --person Mallory"),
-    "agents": ("kept agents list",),
-    "agents list": ("kept agents list",),
-    "agents add": ("kept agents add coder", "kept agents add helper --share-notes-with main"),
-    "agents remove": ("kept agents remove coder",),
-    "projects": ("kept projects list",),
-    "projects list": ("kept projects list",),
-    "projects add": ("kept projects add", "kept projects add otter ~/code/otter"),
-    "projects remove": ("kept projects remove otter",),
     "chat": ("kept chat", "kept chat -m 'What did we decide about backups?'"),
     "gateway": ("kept gateway",),
     "schedule": ("kept schedule list",),
@@ -86,7 +103,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "token create": ("kept token create ci --scope read --expires 90d",),
     "token list": ("kept token list --json",),
     "token revoke": ("kept token revoke ci",),
-    "service": ("kept service watch", "kept service gateway --install"),
     "mcp": ("kept mcp", "kept mcp --http 127.0.0.1:8738"),
     "connect": ("kept connect claude-code", "kept connect cursor --scope project --project"),
     "hook": ("kept hook session-start < event.json",),
@@ -94,7 +110,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "hook capture": ("kept hook capture < event.json",),
     "status": ("kept status",),
     "doctor": ("kept doctor --fix",),
-    "why": ("kept why memory/2026-03-02.md#L12", "kept why telegram:5054"),
     "export": (
         "kept export backup.tar.gz",
         "kept --agent work export work.tar",
@@ -112,8 +127,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config unset": ("kept config unset memory_search.query.max_results",),
     "config edit": ("EDITOR=nano kept config edit",),
     "config path": ("kept config path",),
-    "providers": ("kept providers",),
-    "providers test": ("kept providers test openai",),
+    "config agents": ("kept config agents list",),
+    "config agents list": ("kept config agents list",),
+    "config agents add": (
+        "kept config agents add research --workspace ~/research",
+        "kept config agents add coder --share-notes-with main",
+    ),
+    "config agents remove": ("kept config agents remove research",),
     "models": ("kept models",),
     "models pull": ("kept models pull bge-small-en",),
     "models use": ("kept models use bge-small-en", "kept models use default"),
@@ -122,7 +142,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("kept demo",),
     "completion": ('eval "$(kept completion bash)"', "kept completion fish > ~/.config/fish/completions/kept.fish"),
     "help": ("kept help search",),
-    "version": ("kept version",),
 }  # fmt: skip
 """Examples by the name of the command. A test runs the parser over each of them."""
 
@@ -155,14 +174,19 @@ def write_overview(group: click.Group, ctx: click.Context, formatter: click.Help
     formatter.write_usage(ctx.command_path, "[OPTIONS] COMMAND ...")
     group.format_help_text(ctx, formatter)
     width = max(map(len, group.list_commands(ctx)))
-    for title, names in {**GROUPS, "Others": _ungrouped(group, ctx)}.items():
-        if names:
-            rows = [(f"{name:<{width}}", _summary(group, ctx, name)) for name in names]
-            _write_section(formatter, title, rows)
+    for title, names in GROUPS.items():
+        _write_section(formatter, title, [(f"{name:<{width}}", _summary(group, ctx, name)) for name in names])
     _write_section(formatter, "Options, before the command or after it", _option_rows(group, ctx))
     _write_lines(formatter, "Examples", [example for name in _GROUP_EXAMPLES for example in EXAMPLES[name][:1]])
     formatter.write_paragraph()
     formatter.write_text("'kept help COMMAND' shows the options of a command, with examples.")
+
+
+def first_screen(group: click.Group, ctx: click.Context) -> str:
+    """Return ten lines: what most people need."""
+    width = max(map(len, FIRST))
+    rows = [f"  {style(f'kept {name:<{width}}', bold=True)}  {_summary(group, ctx, name)}" for name in FIRST]
+    return "\n".join([f"{group.help}\n", *rows, "'kept --help' lists all commands."])
 
 
 def write_help(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -178,11 +202,6 @@ def write_help(command: click.Command, ctx: click.Context, formatter: click.Help
     formatter.write_paragraph()
     notes = [_TEXT_NOTE] if any(isinstance(param, click.Argument) for param in command.params) else []
     formatter.write_text(" ".join([*notes, "'kept --help' lists the options that all commands have."]))
-
-
-def _ungrouped(group: click.Group, ctx: click.Context) -> tuple[str, ...]:
-    grouped = {name for names in GROUPS.values() for name in names}
-    return tuple(name for name in group.list_commands(ctx) if name not in grouped)
 
 
 def _summary(group: click.Group, ctx: click.Context, name: str) -> str:

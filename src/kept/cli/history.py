@@ -1,15 +1,133 @@
-"""kept history"""
+"""kept history and kept undo: the changes of notes, and taking them back"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
 import click
 
-from kept.cli.change_text import SHORT_ID, author_text, change_lines, colour_diff, kind_text
-from kept.cli.output import echo, json_option, local_time, max_results_option, print_json, style, warn_all
-from kept.cli.root import Globals
+from kept.cli.output import (
+    echo,
+    json_option,
+    local_time,
+    max_results_option,
+    print_json,
+    require_consent,
+    style,
+    warn_all,
+)
+from kept.cli.root import Globals, command_author
+from kept.cli.streams import printable
+from kept.cli.terminal_layout import columns, cut, text_width
+from kept.errors import UsageError
+from kept.history.line_changes import diff_versions
 from kept.history.note_change import NoteChange
+from kept.history.note_history import NoteHistory
+from kept.history.undo import UndoResult
 from kept.memory import Memory
 from kept.wording import plural
+
+SHORT_ID = 8
+_LONGEST_PATH = 40
+_LONGEST_AUTHOR = 30
+_INDENT = 2
+_LEAST_ROOM = 20
+_STRUCK = "~~"
+_MOST_LINES = 100
+"""Changes whose versions are read to show a line of each."""
+
+
+def change_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> list[str]:
+    """Return a line for each change: its id, when, what kind, which note, by whom, and what it wrote.
+
+    On a narrow terminal, the text of a change goes on a line of its own.
+    """
+    written = _written_lines(history, changes)
+    paths = [_one_line(change.path) for change in changes]
+    authors = [cut(author_text(change), _LONGEST_AUTHOR) for change in changes]
+    path_width = min(max(map(text_width, paths), default=0), _LONGEST_PATH)
+    author_width = max(map(text_width, authors), default=0)
+    lines = []
+    for change, path, author in zip(changes, paths, authors, strict=True):
+        shown_path = cut(path, path_width)
+        lead = f"{change.id[:SHORT_ID]}  {local_time(change.when)}  {kind_text(change):<7}  "
+        filled = style(shown_path, fg="cyan") + " " * (path_width - text_width(shown_path))
+        room = columns() - text_width(lead) - path_width - author_width - 5
+        by = author + " " * (author_width - text_width(author))
+        about = about_text(change, written.get(change.id, ""))
+        if room >= _LEAST_ROOM:
+            shown = [f"{lead}{filled}  {by}  {cut(about, room)}".rstrip()]
+        else:
+            rest = f"{shown_path}  {author}"
+            shown = [
+                lead.rstrip(),
+                *(f"{' ' * _INDENT}{cut(text, columns() - _INDENT)}" for text in (rest, about) if text),
+            ]
+        lines += [style(line, dim=True) if change.is_undone else line for line in shown]
+    return lines
+
+
+def kind_text(change: NoteChange) -> str:
+    """Return what a change did. That another program made it is said where its author is."""
+    if change.kind != "by_hand":
+        return change.kind
+    if change.before is None:
+        return "add"
+    return "remove" if change.after is None else "edit"
+
+
+def author_text(change: NoteChange) -> str:
+    return _one_line(change.by.description)
+
+
+def about_text(change: NoteChange, line: str) -> str:
+    """Return what a change is about: why it was made, or the line that it wrote."""
+    if change.is_undone:
+        return "(taken back)"
+    if change.is_forgotten:
+        return "(forgotten)"
+    if change.undoes:
+        return "takes back " + ", ".join(name[:SHORT_ID] for name in change.undoes)
+    if change.was is not None:
+        return _one_line(f"from {change.was}")
+    if change.after is None:
+        return ""
+    return _one_line(change.why or line)
+
+
+def _written_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> dict[str, str]:
+    """Return the line that each change wrote, by the id of the change."""
+    shown = [change for change in changes if not about_text(change, "") and change.after is not None]
+    return {change.id: _written_line(history.diff(change)) for change in shown[:_MOST_LINES]}
+
+
+def _written_line(diff: str) -> str:
+    """Return a line that a diff adds, or else removes. A line that is only struck through is the last choice."""
+    lines = [line.rstrip("\r") for line in diff.split("\n") if not line.startswith(("---", "+++"))]
+    added = [text for line in lines if line.startswith("+") and (text := line[1:].strip())]
+    removed = [f"- {text}" for line in lines if line.startswith("-") and (text := line[1:].strip().removeprefix("- "))]
+    new = [line for line in added if _STRUCK not in line]
+    return next(iter(new or added or removed), "")
+
+
+def colour_diff(diff: str) -> str:
+    """Return a diff in colour, if standard output is a terminal."""
+    return "\n".join(map(_colour_line, diff.rstrip("\n").split("\n")))
+
+
+def _colour_line(line: str) -> str:
+    text = printable(line.removesuffix("\r"))
+    if line.startswith(("---", "+++")):
+        return style(text, bold=True)
+    if line.startswith("@@"):
+        return style(text, fg="cyan")
+    colour = {"+": "green", "-": "red"}.get(line[:1])
+    return style(text, fg=colour) if colour else text
+
+
+def _one_line(text: str) -> str:
+    return printable(text).replace("\n", " ")
 
 
 @click.command("history")
@@ -97,3 +215,72 @@ def _commit(memory: Memory, *, as_json: bool) -> None:
         return
     warn_all(result.degraded)
     echo(f"{plural(len(result.commits), 'commit')}." if result.commits else "Everything is committed.")
+
+
+@click.command("undo")
+@click.argument("changes", metavar="[CHANGE]...", nargs=-1)
+@click.option("--session", metavar="ID", help="Take back all changes from this session.")
+@click.option("--since", metavar="WHEN", help="Take back all changes from then on: 2h, yesterday, 2026-03-01T14:00.")
+@click.option("--by", metavar="NAME", help="Take back all changes by this agent, tool, person or client.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_obj
+def undo_command(
+    options: Globals,
+    changes: tuple[str, ...],
+    session: str | None,
+    since: str | None,
+    by: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Take back changes of notes, also if later changes touched other lines.
+
+    CHANGE is an id from 'kept history'. Without one and without options, the last change that Kept made is taken back.
+    If a later change touched the same lines, nothing changes. An undo is a change too, and can be taken back.
+    """
+    if changes and (session or since or by):
+        raise UsageError("A change and options were given.", hint="Name changes, or use --session, --since or --by.")
+    with options.memory() as memory:
+        author = command_author(memory.config.agent_id, "undo")
+        plan = memory.history.undo(changes or None, session=session, since=since, by=by, author=author, dry_run=True)
+        lines = change_lines(memory.history, plan.changes)
+        if plan.changes and not dry_run and not yes:
+            _ask(lines, len(plan.changes))
+        is_final = dry_run or not plan.changes
+        result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
+    if as_json:
+        from kept.tools.record_json import undo_json
+
+        print_json(undo_json(result, dry_run=dry_run))
+        return
+    warn_all(result.degraded)
+    if not result.changes:
+        echo("There is nothing to take back.")
+    elif dry_run:
+        _show_undone(lines, result)
+    else:
+        ids = " ".join(entry.id[:SHORT_ID] for entry in result.recorded)
+        changed = ", ".join(style(step.path, fg="cyan") for step in result.steps)
+        echo(f"Took back {plural(len(result.changes), 'change')} in {changed or 'no note'}.")
+        if ids:
+            echo(style(f"To take that back: kept undo {ids}", dim=True), err=True)
+
+
+def _ask(lines: list[str], count: int) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError("An undo changes notes and asks first.", hint="Add --yes, or see what it does with --dry-run.")
+    for line in lines:
+        echo(line, err=True)
+    require_consent(f"Take back {plural(count, 'change')}?")
+
+
+def _show_undone(lines: list[str], result: UndoResult) -> None:
+    for line in lines:
+        echo(line)
+    echo()
+    for step in result.steps:
+        before = step.after if step.was else step.before
+        echo(colour_diff(diff_versions(before, step.after, step.was or step.path, step.path)))

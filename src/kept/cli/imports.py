@@ -191,7 +191,7 @@ def _workspaces(path: str, agent_id: str) -> list[str]:
 
 
 def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructions: bool) -> NotesAdopted:
-    from kept.cli.command_author import command_recorder
+    from kept.cli.root import command_recorder
     from kept.workspace.adopt import adopt_notes
     from kept.workspace.workspace import Workspace
 

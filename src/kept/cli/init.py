@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn
-from kept.cli.root import Globals
+from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
 from kept.config.agents import has_agent
 from kept.config.layers import MAIN_AGENT, default_workspace, is_same_folder, resolve_workspace, user_layers
@@ -42,11 +42,26 @@ _MAX_NAMES = 6
 @click.option(
     "--full", is_flag=True, help="Create the files of an agent too: AGENTS.md, SOUL.md, IDENTITY.md and others."
 )
+@click.option(
+    "--project",
+    metavar="[NAME]",
+    is_flag=False,
+    flag_value="",
+    help="Keep notes for a repository apart instead: FOLDER is a clone of it (default: the current folder).",
+)
+@click.option("--remove", is_flag=True, help="With --project NAME: separate it from its repository. Its notes stay.")
 @click.option("--no-index", is_flag=True, help="Do not index the notes of a vault now; the first search does it.")
 @json_option
 @click.pass_obj
 def command(
-    options: Globals, folder: str | None, layout: WorkspaceLayout | None, full: bool, no_index: bool, as_json: bool
+    options: Globals,
+    folder: str | None,
+    layout: WorkspaceLayout | None,
+    full: bool,
+    project: str | None,
+    remove: bool,
+    no_index: bool,
+    as_json: bool,
 ) -> None:
     """Create a workspace, or adopt a folder of Markdown as it is.
 
@@ -56,7 +71,17 @@ def command(
 
     With --full, the files that tell an agent who it is and how to work are created too: AGENTS.md, SOUL.md,
     IDENTITY.md, TOOLS.md, HEARTBEAT.md and BOOTSTRAP.md, also in a vault.
+
+    With --project, notes for one repository get a folder of their own in the workspace, memory/projects/NAME. Without
+    NAME it is called like the repository. All clones of the same remote are one project.
     """
+    if project is not None:
+        if layout or full or no_index or (remove and folder):
+            raise UsageError("--project goes with FOLDER or --remove.", hint="Leave out the other options.")
+        remove_project(options, project, as_json) if remove else add_project(options, project, folder, as_json)
+        return
+    if remove:
+        raise UsageError("--remove needs --project NAME.", hint="'kept list --projects' shows the projects.")
     outcome = initialise(options, folder, layout, full=full)
     if as_json:
         report = index_adopted(options, outcome, no_index=no_index)
@@ -98,6 +123,48 @@ def initialise(
 
         make_agent_folder(loaded)
     return _look(options, folder, plan, created)
+
+
+# projects
+
+
+def add_project(options: Globals, name: str, folder: str | None, as_json: bool) -> None:
+    """Make a project for the repository that a folder belongs to."""
+    from kept.workspace import projects
+
+    if name and folder is None and (os.sep in name or name in (os.curdir, os.pardir, "~")):
+        name, folder = "", name
+    config = options.load().config
+    workspace = Workspace.of(config)
+    workspace.require()
+    planned = projects.plan_project(workspace, os.path.expanduser(folder or os.curdir), name or None)
+    project = planned.project
+    path = os.path.join(workspace.root, project.folder)
+    if planned.is_new:
+        projects.add_project(workspace, project, recorder=command_recorder(config, "init --project"))
+    if as_json:
+        print_json({"name": project.name, "remotes": list(project.keys), "path": path, "created": planned.is_new})
+        return
+    repository = ", ".join(map(projects.show_key, project.keys))
+    state = "is ready" if planned.is_new else "exists already"
+    echo(f"Project {style(project.name, fg='cyan')} {state}, for {repository}.\nIts notes are in {path}.")
+    if planned.is_new:
+        echo("Next: kept add --project 'something about it'. Agents that work in a clone write there from now on.")
+
+
+def remove_project(options: Globals, name: str, as_json: bool) -> None:
+    """Separate a project from its repository. Its notes stay."""
+    from kept.workspace import projects
+
+    config = options.load().config
+    workspace = Workspace.of(config)
+    workspace.require()
+    folder = projects.remove_project(workspace, name, recorder=command_recorder(config, "init --project --remove"))
+    if as_json:
+        print_json({"name": name, "kept": [folder]})
+        return
+    echo(f"Project {style(name, fg='cyan')} is for no repository now; agents no longer write there.")
+    echo(f"Kept: {folder}. Move a note to memory/ to share it, or delete the folder.")
 
 
 # settings

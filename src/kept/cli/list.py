@@ -1,10 +1,16 @@
-"""kept list"""
+"""kept list: notes, or tags, projects, broken links or changes instead"""
 
 from __future__ import annotations
 
+import datetime as dt
+import os
+import sys
+from collections import Counter
+from itertools import groupby
+from typing import Any, Literal
+
 import click
 
-from kept.cli.file_table import file_lines
 from kept.cli.output import (
     echo,
     json_option,
@@ -16,59 +22,179 @@ from kept.cli.output import (
     warn_all,
 )
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import file_lines, show_table
+from kept.errors import UsageError
+from kept.limits import one_line
+from kept.listings import NoteLink, TagCount
 from kept.records import SOURCES
-from kept.tools.record_json import listing_json
+from kept.tools.record_json import broken_links_json, listing_json, tags_json
 from kept.wording import plural
+
+_DEFAULT_RESULTS = 50
 
 
 @click.command("list")
-@max_results_option(50, 100_000)
+@max_results_option(_DEFAULT_RESULTS, 100_000)
 @click.option(
-    "--source",
-    type=click.Choice((*SOURCES, "all")),
-    default="memory",
-    help="Notes (memory), conversations (sessions), or all.",
+    "--source", type=click.Choice((*SOURCES, "all")), help="Notes (memory), conversations (sessions), or all. [memory]"
 )
 @click.option("--path", metavar="GLOB", help="Only these: a path, a folder, or a pattern such as 'memory/2026-*'.")
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
 @click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
+@click.option("--changed", is_flag=True, help="What changed lately, by day: notes and conversations together.")
+@click.option("--tags", "what", flag_value="tags", help="The tags instead, with how many notes have each.")
+@click.option("--projects", "what", flag_value="projects", help="The projects instead, with their repositories.")
+@click.option("--broken-links", "what", flag_value="links", help="The links of all notes that lead nowhere instead.")
 @person_option
 @json_option
 @click.pass_obj
 def command(
-    options: Globals,
-    max_results: int,
-    source: str,
-    path: str | None,
-    since: str | None,
-    until: str | None,
-    tags: tuple[str, ...],
-    person: str | None,
-    as_json: bool,
+    options: Globals, /, what: Literal["tags", "projects", "links"] | None, changed: bool, as_json: bool, **filters: Any
 ) -> None:
     """List notes, newest first, with title, size and first words."""
+    if what is None:
+        _list_files(options, changed=changed, as_json=as_json, **filters)
+        return
+    chosen = [name for name, value in filters.items() if value not in (None, (), _DEFAULT_RESULTS)]
+    if changed or chosen:
+        raise UsageError(f"--{what} lists all of them.", hint="Leave out the options that choose notes.")
+    if what == "tags":
+        _list_tags(options, as_json=as_json)
+    elif what == "projects":
+        _list_projects(options, as_json=as_json)
+    else:
+        _list_broken_links(options, as_json=as_json)
+
+
+def _list_files(
+    options: Globals, *, source: str | None, person: str | None, changed: bool, as_json: bool, **filters: Any
+) -> None:
+    source = source or ("all" if changed else "memory")
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         listing = memory.list(
             source=None if source == "all" else source,
-            path=path,
-            since=since,
-            until=until,
-            tags=tags,
-            max_results=max_results,
+            order="change" if changed else "time",
             progress=progress,
+            **filters,
         )
+        today = memory.clock.now().date()
     if as_json:
         print_json(listing_json(listing))
         return
     warn_all(listing.degraded)
-    for line in file_lines(listing.files, dates=True):
-        echo(line)
+    lines = iter(file_lines(listing.files, dates=not changed))
+    for day, files in groupby(listing.files, key=lambda file: file.timestamp.date() if changed else None):
+        if day is not None:
+            echo(style(_day_text(day, today), bold=True))
+        for _ in files:
+            echo(("  " if changed else "") + next(lines))
     noun = "note" if source == "memory" else "conversation" if source == "sessions" else "file"
     if len(listing) < listing.total:
-        echo(
-            style(f"{len(listing):,} of {plural(listing.total, noun)}; -n {listing.total} shows all.", dim=True),
-            err=True,
-        )
+        shown = f"{len(listing):,} of {plural(listing.total, noun)}; -n {listing.total} shows all."
+        echo(style(shown, dim=True), err=True)
     elif not listing.files:
         echo(f"No {noun}s.")
+
+
+def _day_text(day: dt.date, today: dt.date) -> str:
+    name = {0: "today", 1: "yesterday"}.get((today - day).days, f"{day:%A}")
+    return f"{day} ({name})"
+
+
+# tags
+
+
+def _list_tags(options: Globals, *, as_json: bool) -> None:
+    """List the tags: a tree on a terminal; in a pipe a line for each tag, whole, so that a program can read it."""
+    with options.memory() as memory, progress_bar("Indexing") as progress:
+        tags = memory.notes.tags(progress=progress)
+    if as_json:
+        print_json(tags_json(tags))
+        return
+    warn_all(tags.degraded)
+    width = max((len(f"{count.notes:,}") for count in tags), default=0)
+    for count in tags:
+        echo(_tag_line(count, width, as_tree=sys.stdout.isatty()))
+    if not tags.tags:
+        echo("No tags yet. Write #tag in a note, or 'tags: [tag]' in its front matter.")
+
+
+def _tag_line(count: TagCount, width: int, *, as_tree: bool) -> str:
+    depth = count.tag.count("/") if as_tree else 0
+    name = count.tag.rpartition("/")[2] if depth else f"#{count.tag}"
+    return f"{style(f'{count.notes:>{width},}', dim=True)}  {'  ' * depth}{style(name, fg='cyan')}"
+
+
+# links
+
+
+def _list_broken_links(options: Globals, *, as_json: bool) -> None:
+    with options.memory() as memory, progress_bar("Indexing") as progress:
+        links = memory.notes.broken_links(progress=progress)
+    if as_json:
+        print_json(broken_links_json(links))
+        return
+    warn_all(links.degraded)
+    for link in links:
+        echo(f"{style(one_line(link.citation), fg='cyan')}  {link_text(link)}")
+    if not links:
+        echo("No broken links.")
+
+
+def link_text(link: NoteLink) -> str:
+    """Return where a link leads, and how it is written."""
+    heading = f"#{link.heading}" if link.heading else ""
+    if link.resolved is None:
+        shown = f"{one_line(link.target)}{heading}  {style('broken', fg='red')}"
+    else:
+        shown = f"{style(one_line(link.resolved), fg='cyan')}{heading}"
+    return f"{shown}{link_kind(link)}"
+
+
+def link_kind(link: NoteLink) -> str:
+    parts = [f'"{link.label}"'] if link.label else []
+    parts += ["embedded"] if link.is_embed else []
+    return style(f"  {', '.join(parts)}", dim=True) if parts else ""
+
+
+# projects
+
+
+def _list_projects(options: Globals, *, as_json: bool) -> None:
+    from kept.visibility import PROJECT_MARKER, project_of_path
+    from kept.workspace.projects import find_project, list_projects, show_key
+    from kept.workspace.scan import scan_workspace
+    from kept.workspace.workspace import Workspace
+
+    config = options.load().config
+    workspace = Workspace.of(config)
+    workspace.require()
+    projects, current = list_projects(workspace), find_project(workspace, os.curdir)
+    files = scan_workspace(workspace, max_bytes=config.memory_search.max_file_bytes).files if projects else ()
+    notes = (file.path for file in files if not file.path.endswith(f"/{PROJECT_MARKER}"))
+    counts = Counter(name for path in notes if (name := project_of_path(path)))
+    if as_json:
+        shapes = [
+            {
+                "name": project.name,
+                "remotes": list(project.keys),
+                "path": os.path.join(workspace.root, project.folder),
+                "notes": counts[project.name],
+                "current": project.name == current,
+            }
+            for project in projects
+        ]
+        print_json({"projects": shapes, "current": current})
+    elif not projects:
+        echo("No projects. 'kept init --project' in the folder of a repository adds one.")
+    else:
+        rows = [
+            (
+                f"{project.name} (here)" if project.name == current else project.name,
+                ", ".join(map(show_key, project.keys)) or "none",
+                counts[project.name],
+            )
+            for project in projects
+        ]
+        show_table(("Project", "Repository", "Notes"), rows)

@@ -1,4 +1,4 @@
-"""kept review [list | accept | reject]"""
+"""kept review [list | accept | reject]: what agents wrote, and with --tidy what repeats itself"""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.cli.change_text import SHORT_ID, colour_diff
-from kept.cli.command_author import command_author
+from kept.cli.history import SHORT_ID, colour_diff
 from kept.cli.output import echo, json_option, local_time, print_json, printable, style, warn, warn_all
-from kept.cli.root import Globals
+from kept.cli.root import Globals, command_author
 from kept.cli.streams import read_stdin
 from kept.errors import KeptError, NoteTooLarge, ReviewConflict, ReviewItemNotFound, UndoConflict, UsageError
 from kept.wording import plural
@@ -28,18 +27,33 @@ session_option = click.option("--session", metavar="ID", help="Only changes from
 
 
 @click.group("review", invoke_without_command=True)
+@click.option("--tidy", is_flag=True, help="Find facts in your notes that repeat or contradict each other instead.")
+@click.option(
+    "--apply", "chosen", metavar="N|ID", multiple=True, help="With --tidy: apply a proposal of the last list; or 'all'."
+)
+@click.option("--words", is_flag=True, help="With --tidy: compare by words only, even if a model is set up.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def command(ctx: click.Context, tidy: bool, chosen: tuple[str, ...], words: bool, as_json: bool) -> None:
     """Decide about what agents wrote or propose to write: accept, edit or reject it.
 
     On a terminal, changes are shown one by one; otherwise they are listed. The setting review.agent_writes says whether
     agents write at once, listed for review, or only when you accept. What they write to files of the system prompt,
     such as SOUL.md, always waits here.
+
+    With --tidy, facts that say the same or contradict each other are proposed for merging. Nothing changes before you
+    accept a proposal: on a terminal one by one, otherwise with --apply.
     """
+    options: Globals = ctx.obj
+    if (chosen or words) and not tidy:
+        raise UsageError("--apply and --words need --tidy.", hint="'kept review accept ID' accepts a change.")
     if ctx.invoked_subcommand is not None:
         return
-    options: Globals = ctx.obj
+    if tidy:
+        from kept.cli.tidy import tidy_notes
+
+        tidy_notes(options, chosen, words=words, as_json=as_json)
+        return
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         ctx.invoke(list_waiting, as_json=as_json)
         return

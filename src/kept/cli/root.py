@@ -17,57 +17,50 @@ from kept.cli.streams import remember_secrets
 from kept.values import frozen
 
 if TYPE_CHECKING:
-    from kept.config import LoadedConfig
+    from kept.config import Config, LoadedConfig
+    from kept.history.note_history import HistoryRecorder
     from kept.memory import Memory
     from kept.sessions.store import SessionStore
+    from kept.workspace.change_recorder import Author
 
 COMPLETE_VARIABLE = "_KEPT_COMPLETE"
 """Set while a shell completes a command."""
 COMMANDS = {
-    "init": "kept.cli.init",
-    "add": "kept.cli.add",
-    "search": "kept.cli.search",
-    "get": "kept.cli.get",
-    "list": "kept.cli.list",
-    "recent": "kept.cli.recent_changes",
-    "history": "kept.cli.history",
-    "undo": "kept.cli.undo",
-    "review": "kept.cli.review",
-    "tags": "kept.cli.tags",
-    "links": "kept.cli.links",
-    "tidy": "kept.cli.tidy",
-    "index": "kept.cli.index",
-    "watch": "kept.cli.watch",
-    "sync": "kept.cli.sync_command",
-    "sessions": "kept.cli.sessions",
-    "forget": "kept.cli.forget",
-    "import": "kept.cli.imports",
-    "mcp": "kept.cli.mcp",
-    "connect": "kept.cli.connect",
-    "agents": "kept.cli.agents",
-    "projects": "kept.cli.projects",
-    "hook": "kept.cli.hook",
-    "chat": "kept.cli.chat",
-    "gateway": "kept.cli.gateway",
-    "web": "kept.cli.web",
-    "serve": "kept.cli.serve",
-    "token": "kept.cli.token_command",
-    "schedule": "kept.cli.schedule_command",
-    "service": "kept.cli.service_command",
-    "status": "kept.cli.status",
-    "doctor": "kept.cli.doctor",
-    "why": "kept.cli.why",
-    "export": "kept.cli.export",
-    "restore": "kept.cli.restore",
-    "bench": "kept.cli.bench",
-    "models": "kept.cli.models",
-    "providers": "kept.cli.providers",
-    "config": "kept.cli.config",
-    "demo": "kept.cli.demo",
-    "completion": "kept.cli.completion",
-    "help": "kept.cli.help",
-    "version": "kept.cli.version",
+    "init": "init",
+    "add": "add",
+    "search": "search",
+    "get": "get",
+    "list": "list",
+    "history": "history",
+    "undo": "history:undo_command",
+    "review": "review",
+    "index": "index",
+    "sync": "sync_command",
+    "sessions": "sessions",
+    "import": "imports",
+    "forget": "forget",
+    "chat": "chat",
+    "connect": "connect",
+    "mcp": "mcp",
+    "gateway": "gateway",
+    "web": "web",
+    "serve": "serve",
+    "token": "token_command",
+    "schedule": "schedule_command",
+    "status": "status",
+    "doctor": "doctor",
+    "export": "export",
+    "restore": "restore",
+    "config": "config",
+    "providers": "providers",
+    "models": "models",
+    "bench": "bench",
+    "hook": "hook",
+    "demo": "demo",
+    "completion": "completion",
+    "help": "help",
 }
+"""Module of each command, and the name there if it is not `command`. Those of no group in `help` are not listed."""
 
 
 @frozen
@@ -133,6 +126,24 @@ class Globals:
         return open_sessions(self.load_finished())
 
 
+def command_author(agent_id: str, command: str) -> Author:
+    """Return the author that the history records for a command: the tool is the command, who is logged in ran it."""
+    from kept.workspace.change_recorder import Author
+
+    person = os.environ.get("USER") or os.environ.get("LOGNAME")
+    return Author(agent_id, tool=f"kept {command}", person=person)
+
+
+def command_recorder(config: Config, command: str, *, why: str = "") -> HistoryRecorder | None:
+    """Return the recorder for changes that a command makes without a memory, or None if the history is off."""
+    from kept.clock import SystemClock
+    from kept.history.note_history import open_recorder
+    from kept.workspace.workspace import Workspace
+
+    author = command_author(config.agent_id, command)
+    return open_recorder(config, Workspace.of(config), SystemClock(), author, why=why)
+
+
 class OutputClosed(Exception):
     """The reader of our output is gone, as `head` is after its lines. Click would turn a BrokenPipeError into a
     failure."""
@@ -151,7 +162,7 @@ class LazyGroup(click.Group):
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         if COMPLETE_VARIABLE in os.environ:
-            from kept.cli.completion_values import attach
+            from kept.cli.completion import attach
 
             attach(click.Command(None, params=self.params))  # the global options
         with _translating_broken_pipe():
@@ -167,13 +178,14 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"kept.cli.{module}"), attribute or "command")
         if command not in _PREPARED:
             _PREPARED.append(command)
             accept_global_options(command)
             _use_own_help(command)
             if COMPLETE_VARIABLE in os.environ:
-                from kept.cli.completion_values import attach
+                from kept.cli.completion import attach
 
                 attach(command, cmd_name)
         return command
@@ -182,7 +194,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from kept.cli.unknown_command import suggestion_for
+            from kept.cli.help import suggestion_for
 
             raise click.UsageError(f"There is no command '{args[0]}'. {suggestion_for(args[0], COMMANDS)}", ctx=ctx)
         return super().resolve_command(ctx, args)
@@ -211,9 +223,12 @@ def _use_own_help(command: click.Command) -> None:
 
 
 def show_help_without_command(ctx: click.Context) -> None:
-    """Print the help if no command is given. Exit with 2: in a script, this is a mistake."""
+    """Print the first screen if no command is given. Exit with 2: in a script, this is a mistake."""
     if ctx.invoked_subcommand is None:
-        echo(ctx.get_help(), err=True)
+        from kept.cli.help import first_screen
+
+        assert isinstance(ctx.command, click.Group)
+        echo(first_screen(ctx.command, ctx), err=True)
         ctx.exit(2)
 
 

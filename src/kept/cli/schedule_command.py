@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import console, echo, json_option, print_json, printable, style, warn
+from kept.cli.output import echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import show_table
 from kept.clock import SystemClock, new_id, utc_now
 from kept.errors import EmptyNote, ScheduleInvalid
-from kept.limits import one_line
 
 if TYPE_CHECKING:
     from kept.config import Config
@@ -85,9 +85,6 @@ def add(options: Globals, when: str, text: str, to: str, timezone: str | None, a
 @click.pass_obj
 def list_schedules(options: Globals, as_json: bool) -> None:
     """List the schedules with their next times."""
-    from rich.table import Table
-    from rich.text import Text
-
     config = options.load().config
     file = _book(config)
     book = file.read()
@@ -96,13 +93,11 @@ def list_schedules(options: Globals, as_json: bool) -> None:
     elif not book.schedules:
         echo('There are no schedules. Add one: kept schedule add "every weekday 8:00" "What is due today?"')
     else:
-        table = Table(box=None, pad_edge=False)
-        for name in ("id", "when", "next", "to", "text"):
-            table.add_column(name, overflow="fold")
-        for schedule in book.schedules:
-            cells = (schedule.id, schedule.when, _next_text(schedule), schedule.to or "nobody", schedule.text)
-            table.add_row(*(Text(printable(one_line(cell))) for cell in cells))
-        console().print(table)
+        rows = [
+            (schedule.id, schedule.when, _next_text(schedule), schedule.to or "nobody", schedule.text)
+            for schedule in book.schedules
+        ]
+        show_table(("id", "when", "next", "to", "text"), rows)
     for fault in file.faults:
         warn(f"{fault}. 'kept doctor --fix' moves it away.")
 
@@ -203,7 +198,7 @@ def _warn_about_target(config: Config, to: str) -> None:
     if channel == "discord" and not (config.gateway.discord.token or config.keys.discord):
         warn("The Discord channel is off: there is no token in gateway.discord.token or DISCORD_BOT_TOKEN.")
     if not is_gateway_running(config):
-        warn("No gateway is running: nothing is asked until one is. Start it with 'kept gateway' or 'kept service'.")
+        warn("No gateway is running: nothing is asked until one is. Start it: kept gateway, or kept gateway --install")
 
 
 def is_gateway_running(config: Config) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.cli.background_service import Action, manage_service, service_options
 from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
 
@@ -24,12 +25,23 @@ if TYPE_CHECKING:
     default="text",
     help="How to log. 'json' is one object a line, with a line for each request.",
 )
+@service_options
 @click.pass_obj
-def command(options: Globals, host: str | None, port: int | None, hosts: tuple[str, ...], log_format: str) -> None:
+def command(
+    options: Globals,
+    host: str | None,
+    port: int | None,
+    hosts: tuple[str, ...],
+    log_format: str,
+    service: Action | None,
+) -> None:
     """Serve MCP, the HTTP channel and the pages on one port, until stopped.
 
     Tokens say who may do what: 'kept token create'.
     """
+    if service:
+        manage_service(options, ("serve",), service)
+        return
     from kept.app import open_model
     from kept.serve.requests import log_as_json, log_request
     from kept.serve.server import run_server, serve_preset

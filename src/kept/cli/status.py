@@ -9,15 +9,16 @@ import click
 
 from kept.cli.index import cost_text
 from kept.cli.output import (
-    console,
+    echo,
     json_option,
     local_time,
     print_json,
-    printable,
+    style,
     warn,
     was_printed,
 )
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import show_fields
 from kept.reports import ModelSpending, Status
 from kept.tools.record_json import status_json, to_json
 from kept.wording import plural, size_text
@@ -153,12 +154,6 @@ def show_status(
     waiting: int = 0,
     schedules: ScheduleState | None = None,
 ) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
     changed = plural(status.changed_files, "file") + " changed since; the next search or 'kept index' updates the index"
     owner = f"shared with {', '.join(sharing)}" if sharing else "its own"
     dims = f" ({status.dims} dimensions)" if status.dims else ""
@@ -179,7 +174,7 @@ def show_status(
             else "not watched; the next search updates the index",
         ),
     ]
-    for name, value in [
+    shown = [
         *rows,
         *inbox_rows(inbox),
         *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
@@ -188,16 +183,12 @@ def show_status(
         *repair_rows(status),
         *ledger_rows(status),
         *model_rows(status),
-    ]:
-        table.add_row(name, Text(printable(value)))
-    out = console()
-    out.print(table)
-    for reason in status.degraded:
-        if was_printed(reason):
-            continue
-        out.print(Text("! " + reason, style="yellow"))
+    ]
+    show_fields(shown)
+    for reason in (reason for reason in status.degraded if not was_printed(reason)):
+        echo(style(f"! {reason}", fg="yellow"))
     for problem in status.problems:
-        out.print(Text(printable(f"! {problem.path}: {problem.reason}"), style="yellow"))
+        echo(style(f"! {problem.path}: {problem.reason}", fg="yellow"))
 
 
 def _counted(status: Status, source: str, name: str) -> str:

@@ -1,13 +1,17 @@
-"""Lines that fit a terminal: its width, the width of text, wrapping, and links to files."""
+"""Lines that fit a terminal: its width, wrapping, links to files, tables."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from kept.cli.output import use_colour
-from kept.cli.streams import mark_link
+from kept.cli.output import console, echo, style, use_colour
+from kept.cli.streams import mark_link, printable
+from kept.limits import one_line
+from kept.listings import FileSummary
+from kept.wording import size_text
 
 PIPE_COLUMNS = 10_000
 """In a pipe nothing is cut or wrapped: a program reads it."""
@@ -117,3 +121,60 @@ def _has_links() -> bool:
     by_vte = vte.isdigit() and int(vte) >= 5000
     by_term = term in ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "wezterm")
     return by_vte or by_term or env.get("TERM_PROGRAM") in _PROGRAMS or any(env.get(name) for name in _VARIABLES)
+
+
+_LONGEST_PATH = 60
+
+
+def file_lines(files: Sequence[FileSummary], *, dates: bool) -> list[str]:
+    """Return a line for each file: when, how large, which, and what it begins with."""
+    paths = [printable(file.path).replace("\n", " ") for file in files]
+    sizes = [size_text(file.size) for file in files]
+    path_width = min(max(map(text_width, paths), default=0), _LONGEST_PATH)
+    size_width = max(map(len, sizes), default=0)
+    lines = []
+    for file, path, size in zip(files, paths, sizes, strict=True):
+        when = str(file.timestamp)[:10] if dates else str(file.timestamp)[11:16]
+        lead = f"{when}  {size:>{size_width}}  "
+        about = _about(file)
+        room = columns() - len(lead) - max(path_width, text_width(path)) - 4
+        shown_path = style(path, fg="cyan") + " " * max(0, path_width - text_width(path))
+        lines.append(f"{lead}{shown_path}  {cut(about, room)}".rstrip())
+    return lines
+
+
+def _about(file: FileSummary) -> str:
+    """Return title and first words. The title of a daily note repeats its name, that of a conversation may be its
+    first words."""
+    is_repeated = file.title in file.path or file.excerpt.startswith(file.title.removesuffix("…"))
+    title = "" if is_repeated else file.title
+    return printable(": ".join(part for part in (title, file.excerpt) if part)).replace("\n", " ")
+
+
+def show_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows below their headers: numbers to the right, and long texts folded on a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=bool(any(headers)))
+    cells = [*rows]
+    for at, header in enumerate(headers):
+        is_number = bool(cells) and all(isinstance(row[at], int) for row in cells)
+        # A pipe is wide enough, and a program cannot read a folded line.
+        fold: Any = "fold" if sys.stdout.isatty() else "ellipsis"
+        table.add_column(header, overflow=fold, justify="right" if is_number else "left")
+    for row in cells:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row))
+    console().print(table)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else printable(one_line(str(value)))
+
+
+def show_fields(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names with their values beside them."""
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        first, *more = wrap(f"{name:<{width}}  {printable(one_line(value))}", indent=0, hang=width + 2)
+        echo("\n".join([style(first[:width], bold=True) + first[width:], *more]))

@@ -1,4 +1,4 @@
-"""kept tidy"""
+"""kept review --tidy: facts that say the same or contradict each other, and what to do about them"""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.cli.command_author import command_recorder
-from kept.cli.output import echo, json_option, print_json, printable, style, warn
-from kept.cli.root import Globals
+from kept.cli.output import echo, print_json, printable, style, warn
+from kept.cli.root import Globals, command_recorder
 from kept.errors import KeptError, UsageError
 from kept.remote_errors import ModelError
 from kept.wording import plural
@@ -24,17 +23,9 @@ if TYPE_CHECKING:
     from kept.workspace.proposal import Proposal
 
 
-@click.command("tidy")
-@click.option("--apply", "chosen", metavar="N|ID", multiple=True, help="Apply a proposal of the last list; or 'all'.")
-@click.option("--words", is_flag=True, help="Compare by words only, even if a model is set up.")
-@json_option
-@click.pass_obj
-def command(options: Globals, chosen: tuple[str, ...], words: bool, as_json: bool) -> None:
-    """Find facts in your notes that say the same or contradict each other, and propose what to do.
-
-    Nothing changes before you accept a proposal: on a terminal one by one, otherwise with --apply. With a model set up,
-    the model decides which pairs are repetitions, replacements or can be merged; without one, their words do.
-    """
+def tidy_notes(options: Globals, chosen: Sequence[str], *, words: bool, as_json: bool) -> None:
+    """List the proposals, or apply those that are chosen. With a model set up, the model decides which pairs are
+    repetitions, replacements or can be merged; without one, or with ``words``, their words do."""
     loaded = options.load_finished()
     with options.memory() as memory:
         if chosen:
@@ -57,7 +48,7 @@ def command(options: Globals, chosen: tuple[str, ...], words: bool, as_json: boo
         else:
             for number, proposal in enumerate(proposals, 1):
                 echo(proposal_text(number, proposal, memory))
-            echo(f"{plural(len(proposals), 'proposal')}. Apply one with 'kept tidy --apply 1'.")
+            echo(f"{plural(len(proposals), 'proposal')}. Apply one with 'kept review --tidy --apply 1'.")
 
 
 def _find(loaded: LoadedConfig, memory: Memory, *, words: bool) -> tuple[list[Proposal], str | None, list[str]]:
@@ -102,10 +93,10 @@ def _apply(memory: Memory, chosen: Sequence[str], *, as_json: bool) -> None:
     proposals = load_proposals(path)
     picked = proposals if "all" in chosen else [_pick(proposals, choice) for choice in dict.fromkeys(chosen)]
     if not picked:
-        raise UsageError("There are no proposals.", hint="Run 'kept tidy' first.")
+        raise UsageError("There are no proposals.", hint="Run 'kept review --tidy' first.")
     # All at once: the edits of one proposal may move the lines of another.
     edits = [edit for proposal in picked for edit in proposal.edits]
-    recorder = command_recorder(memory.config, "tidy")
+    recorder = command_recorder(memory.config, "review --tidy")
     apply_edits(memory.workspace, edits, max_bytes=memory.settings.max_file_bytes, recorder=recorder)
     save_proposals(path, _still_valid(memory, [proposal for proposal in proposals if proposal not in picked]))
     if as_json:
@@ -115,7 +106,7 @@ def _apply(memory: Memory, chosen: Sequence[str], *, as_json: bool) -> None:
 
 
 def _still_valid(memory: Memory, proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Return the proposals whose lines are where they were. The next 'kept tidy' finds the others again."""
+    """Return the proposals whose lines are where they were. The next 'kept review --tidy' finds the others again."""
     from kept.workspace.line_edit import edits_fit
 
     max_bytes = memory.settings.max_file_bytes
@@ -128,7 +119,7 @@ def _pick(proposals: Sequence[Proposal], choice: str) -> Proposal:
         return by_id
     if choice.isdecimal() and len(choice) < 9 and 1 <= int(choice) <= len(proposals):
         return proposals[int(choice) - 1]
-    raise UsageError(f"There is no proposal '{choice}'.", hint="Run 'kept tidy' to list them.")
+    raise UsageError(f"There is no proposal '{choice}'.", hint="Run 'kept review --tidy' to list them.")
 
 
 def _ask(memory: Memory, proposals: Sequence[Proposal]) -> None:
@@ -147,7 +138,7 @@ def _ask(memory: Memory, proposals: Sequence[Proposal]) -> None:
         echo("Nothing was changed.")
         return
     edits = [edit for proposal in accepted for edit in proposal.edits]
-    recorder = command_recorder(memory.config, "tidy")
+    recorder = command_recorder(memory.config, "review --tidy")
     apply_edits(memory.workspace, edits, max_bytes=memory.settings.max_file_bytes, recorder=recorder)
     echo(f"Applied {plural(len(accepted), 'proposal')}.")
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import console, echo, json_option, print_json, printable, warn
+from kept.cli.output import echo, json_option, print_json, warn
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import show_table
 from kept.clock import SystemClock, utc_now
 from kept.errors import UsageError
 from kept.grants import SCOPES
@@ -90,9 +91,6 @@ def create(
 @click.pass_obj
 def list_tokens(options: Globals, as_json: bool) -> None:
     """List the tokens: what they allow, and whether they do."""
-    from rich.table import Table
-    from rich.text import Text
-
     stored, now = _stored(options.load()), utc_now(SystemClock(), to_the_second=True)
     tokens = stored.read().tokens
     if as_json:
@@ -100,15 +98,18 @@ def list_tokens(options: Globals, as_json: bool) -> None:
     elif not tokens:
         echo("There are no tokens. Create one: kept token create ci --scope read")
     else:
-        table = Table(box=None, pad_edge=False)
-        for column in ("id", "name", "scopes", "for", "expires", "state"):
-            table.add_column(column, overflow="fold")
-        for token in tokens:
-            whom = ", ".join(filter(None, (token.agent, token.person))) or "everything"
-            until = f"{token.expires:%Y-%m-%d %H:%M}" if token.expires else "never"
-            cells = (token.id, token.name, ", ".join(token.scopes), whom, until, token.state(now))
-            table.add_row(*(Text(printable(cell)) for cell in cells))
-        console().print(table)
+        rows = [
+            (
+                token.id,
+                token.name,
+                ", ".join(token.scopes),
+                ", ".join(filter(None, (token.agent, token.person))) or "everything",
+                f"{token.expires:%Y-%m-%d %H:%M}" if token.expires else "never",
+                token.state(now),
+            )
+            for token in tokens
+        ]
+        show_table(("id", "name", "scopes", "for", "expires", "state"), rows)
     for fault in stored.faults:
         warn(f"{fault}. It lets nobody in.")
 

@@ -54,7 +54,7 @@ class AgentPaths:
 
     @property
     def proposals(self) -> str:
-        """The proposals that `kept tidy` listed last."""
+        """The proposals that `kept review --tidy` listed last."""
         return os.path.join(self.folder, "proposals.json")
 
     @property

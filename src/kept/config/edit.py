@@ -267,20 +267,16 @@ def _without_empty(tree: Any) -> Any:
 
 def _put(tree: Any, path: Path, value: Any, agent: str | None) -> None:
     comment = ""
-    for step, following in pairwise((*path, None)):
-        is_new = step == len(tree) if isinstance(tree, list) else tree.get(step) is None
-        if is_new or following is None:
+    for step, following in pairwise(path):
+        if step == len(tree) if isinstance(tree, list) else tree.get(step) is None:
             comment += _take_comment(tree, step)
-        if following is None:
-            tree[step] = _written(tree, value)
-        elif is_new:
-            made: Any = {"id": agent} if isinstance(tree, list) else [] if isinstance(following, int) else {}
             if isinstance(tree, list):
-                tree.append(_written(tree, made, block=True))
+                tree.append(_written(tree, {"id": agent}, block=True))
             else:
-                tree[step] = _written(tree, made, block=True)
-        if following is not None:
-            tree = tree[step]
+                tree[step] = _written(tree, [] if isinstance(following, int) else {}, block=True)
+        tree = tree[step]
+    comment += _take_comment(tree, path[-1])
+    tree[path[-1]] = _written(tree, value)
     _give_comment(tree, path[-1], comment)
 
 
@@ -314,13 +310,12 @@ def _written(tree: Any, value: Any, *, block: bool = False) -> Any:
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
     if isinstance(value, dict | list):
-        made: Any = CommentedSeq() if isinstance(value, list) else CommentedMap()
+        group: Any = CommentedSeq(_written(tree, item) for item in value) if isinstance(value, list) else CommentedMap()
         for key, item in value.items() if isinstance(value, dict) else ():
-            made[key] = _written(tree, item)
-        made.extend(_written(tree, item) for item in value) if isinstance(value, list) else None
+            group[key] = _written(tree, item)
         if not block:
-            made.fa.set_flow_style()
-        return made
+            group.fa.set_flow_style()
+        return group
     try:
         is_plain = not isinstance(value, str) or load_yaml(value) == value
     except YamlRefused:

@@ -248,7 +248,7 @@ class GitSyncSettings:
     """Synchronisation of the workspace with a team, by `kept sync`."""
 
     enabled: bool = False
-    """True to let `kept watch`, `kept gateway` and `kept serve` synchronise regularly."""
+    """True to let `kept index --watch`, `kept gateway` and `kept serve` synchronise regularly."""
     interval_s: float = bounded(300.0, 5, 86_400)
     remote: str = "origin"
     """A remote of the repository by its name, or an address."""

@@ -1,4 +1,4 @@
-"""An index that keeps itself current: `LiveIndex`, for `kept watch` and for every program that stays up.
+"""An index that keeps itself current: `LiveIndex`, for `kept index --watch` and for every program that stays up.
 
 `live_index` runs a thread. Of all processes with such a thread, one leads (`leadership`): `watcher` notices changes,
 and `sync_timing` decides when a sync is due.

@@ -65,7 +65,7 @@ CREATE TABLE {p}vec_dead (
   pack INTEGER NOT NULL
 );
 
--- What a note says of itself. Each of these tables is read by `kept tags`, `kept links` and filters, without its files.
+-- What a note says of itself. Each of these tables is read by `kept list`, `kept get --links` and filters, without its files.
 CREATE TABLE {p}notes (
   path       TEXT PRIMARY KEY,
   title      TEXT NOT NULL,        -- in the properties, else the first heading, else the name of the file

@@ -78,13 +78,13 @@ def get_project(workspace: Workspace, name: str) -> str:
         if project is None:
             raise ProjectNotFound(
                 f"{os.path.abspath(os.path.expanduser(name))} does not belong to a project.",
-                hint="Add one there: kept projects add",
+                hint="Add one there: kept init --project",
             )
         return project
     names = [project.name for project in _iter_projects(workspace, [])]
     if name not in names:
         shown = f"There are: {', '.join(names[:_MAX_NAMES])}." if names else "There are none."
-        raise ProjectNotFound(f"There is no project '{name}'. {shown}", hint="Add one: kept projects add")
+        raise ProjectNotFound(f"There is no project '{name}'. {shown}", hint="Add one: kept init --project")
     return name
 
 
