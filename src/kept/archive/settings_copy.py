@@ -52,10 +52,10 @@ def copy_settings(path: str, raw: bytes) -> SettingsCopy:
 def _without(tree: Any, key_path: _Path) -> Any:
     step, *rest = key_path
     items = enumerate(tree) if isinstance(tree, list) else tree.items()
-    kept = [
+    others = [
         (key, _without(value, tuple(rest)) if key == step else value) for key, value in items if rest or key != step
     ]
-    return [value for _, value in kept] if isinstance(tree, list) else dict(kept)
+    return [value for _, value in others] if isinstance(tree, list) else dict(others)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -114,7 +114,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kept export backup.tar.gz",
         "kept --agent work export work.tar",
     ),
-    "restore": ("kept restore backup.tar.gz --dry-run", "kept restore backup.tar.gz --workspace ~/notes"),
+    "restore": ("kept restore backup.tar.gz --check", "kept restore backup.tar.gz --workspace ~/notes"),
     "config": ("kept config set memory_search.query.max_results 8",),
     "config show": ("kept config show > config.yaml",),
     "config explain": ("kept config explain query",),

@@ -1,4 +1,4 @@
-"""kept restore"""
+"""kept export and kept restore: the whole memory in one archive, and back"""
 
 from __future__ import annotations
 
@@ -9,13 +9,71 @@ import click
 
 from kept.cli.output import echo, json_option, local_time, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
-from kept.wording import plural
+from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
+    from kept.archive.export import ExportReport
     from kept.archive.restore import RestoreReport
 
-_SHOWN = 50
+
+_PROBLEMS_SHOWN = 50
 _INCOMPLETE = 1
+
+
+@click.command("export")
+@click.argument("path", metavar="ARCHIVE", type=click.Path())
+@click.option("--overwrite", is_flag=True, help="Replace ARCHIVE if it exists.")
+@json_option
+@click.pass_obj
+def export_command(options: Globals, path: str, overwrite: bool, as_json: bool) -> None:
+    """Write notes, conversations, history and settings into one archive.
+
+    ARCHIVE ends in .tar or .tar.gz. It has the notes and conversations of all agents, or of the one that
+    --agent names, and the settings without keys and tokens. To export one conversation: kept sessions export
+    """
+    from kept.archive.export import export_archive
+
+    loaded = options.load_finished()
+    with progress_bar("Packing", in_bytes=True) as progress:
+        report = export_archive(
+            loaded,
+            path,
+            agent=loaded.config.agent_id if options.agent else None,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    if as_json:
+        print_json(_report_json(report))
+    else:
+        _print_report(report)
+    if report.problems:
+        raise click.exceptions.Exit(_INCOMPLETE)
+
+
+def _print_report(report: ExportReport) -> None:
+    what = f"{report.path}: {plural(report.files, 'file')}, {size_text(report.content_bytes)}."
+    echo(f"{style(what, bold=True)} The archive takes {size_text(report.archive_bytes)}.")
+    if report.removed_settings:
+        echo(f"Left out of the settings, because they are secret: {', '.join(report.removed_settings)}.")
+    if report.left_out:
+        echo(f"Extra paths are not packed: {', '.join(report.left_out)}.")
+    for problem in report.problems[:_PROBLEMS_SHOWN]:
+        warn(f"{problem.path}: {problem.reason}.")
+    if len(report.problems) > _PROBLEMS_SHOWN:
+        warn(f"{len(report.problems) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
+
+
+def _report_json(report: ExportReport) -> dict[str, Any]:
+    return {
+        "path": report.path,
+        "agents": list(report.agents),
+        "files": report.files,
+        "contentBytes": report.content_bytes,
+        "archiveBytes": report.archive_bytes,
+        "removedSettings": list(report.removed_settings),
+        "leftOut": list(report.left_out),
+        "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
+    }
 
 
 @click.command("restore")
@@ -26,7 +84,7 @@ _INCOMPLETE = 1
 @click.option("--check", is_flag=True, help="Check every file of ARCHIVE, say what a restore would do, change nothing.")
 @json_option
 @click.pass_obj
-def command(
+def restore_command(
     options: Globals,
     path: str,
     same_folders: bool,
@@ -58,14 +116,14 @@ def command(
             progress=progress,
         )
     if as_json:
-        print_json(_report_json(report))
+        print_json(_restored_json(report))
     else:
-        _print_report(report)
+        _print_restored(report)
     if (report.kept and not check) or report.settings == "refused":
         raise click.exceptions.Exit(_INCOMPLETE)
 
 
-def _print_report(report: RestoreReport) -> None:
+def _print_restored(report: RestoreReport) -> None:
     counts = report.counts
     words = (
         (counts["new"], "restored"),
@@ -86,10 +144,10 @@ def _print_report(report: RestoreReport) -> None:
         is_same = agent.workspace is not None and os.path.expanduser(agent.workspace) == folder
         echo(f"Notes of {agent.name}: {folder}{'' if is_same else before}")
     _print_settings(report)
-    for problem in report.kept[:_SHOWN]:
+    for problem in report.kept[:_PROBLEMS_SHOWN]:
         warn(f"{problem.path}: {problem.reason}.")
-    if len(report.kept) > _SHOWN:
-        warn(f"{len(report.kept) - _SHOWN:,} more; --json shows them all.")
+    if len(report.kept) > _PROBLEMS_SHOWN:
+        warn(f"{len(report.kept) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
     if len(report.kept) > counts["forgotten"]:
         echo("To replace the files that differ, add --overwrite.", err=True)
     if counts["new"] and not report.is_check:
@@ -105,7 +163,7 @@ def _print_settings(report: RestoreReport) -> None:
         echo(f"Settings to set again, because an archive has no secrets: {', '.join(report.removed_settings)}.")
 
 
-def _report_json(report: RestoreReport) -> dict[str, Any]:
+def _restored_json(report: RestoreReport) -> dict[str, Any]:
     return {
         "created": report.created,
         "check": report.is_check,
