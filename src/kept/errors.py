@@ -32,7 +32,6 @@
     ├── ForgetFailed            a forget could not be planned or finished
     │   ├── ForgetTooMuch       it would remove a large part of the memory, and needs consent to that
     │   └── ForgetChanged       the places are not those that were confirmed
-    ├── ForkedWhileBusy         a child process in which SQLite would hang
     ├── StoreError              the search index (derived: never a reason to lose a note)
     │   ├── StoreDamaged
     │   ├── StoreFull
@@ -237,13 +236,6 @@ class ForgetTooMuch(ForgetFailed):
 class ForgetChanged(ForgetFailed):
     code = "forget_changed"
     default_hint = "Look at the places again, and confirm those."
-
-
-class ForkedWhileBusy(KeptError):
-    code = "forked_while_busy"
-    default_hint = (
-        "Fork before other threads use the memory, or start processes with multiprocessing.get_context('spawn')."
-    )
 
 
 class StoreError(KeptError):

@@ -316,8 +316,7 @@ class Memory:
         """Index and everything that maintains it. For Kept's own packages: its methods may change."""
         self._require_open()
         service: IndexService | None = vars(self).get("_service")
-        # Two threads may get here at once: setdefault is atomic, and the second service has opened nothing yet. A lock
-        # could be held during a fork.
+        # Two threads may get here at once: setdefault is atomic, and the second service has opened nothing yet.
         return service or vars(self).setdefault("_service", self._make_service())
 
     def search(

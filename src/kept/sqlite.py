@@ -1,4 +1,4 @@
-"""Derived SQLite files: deleting a damaged one, connections, and errors.
+"""Derived SQLite files: locks, deleting a damaged one, connections, and errors.
 
 The search index, its embedding cache and the session catalogue use this.
 
@@ -11,6 +11,7 @@ the log or the shared memory of the old one, and a process must never open them 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,8 +32,36 @@ from kept.errors import (
     WorkspaceError,
 )
 from kept.file_lock import locked
-from kept.forking import require_usable
 from kept.limits import is_utf8
+
+# processes and threads
+
+
+class ProcessLock:
+    """A reentrant lock around the use of a database. SQLite forbids a forked child to use its parent's connections: so
+    there it starts free, and ``drop_parent`` is called once before the first use."""
+
+    def __init__(self, drop_parent: Callable[[], None] = lambda: None) -> None:
+        self._drop_parent = drop_parent
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if self._pid != os.getpid():
+            self._pid, self._lock = os.getpid(), threading.RLock()
+            self._drop_parent()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def forget_connection(connection: object) -> None:
+    """Keep a connection of the parent process from being closed here, when it is garbage-collected."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
 
 # the files of a database
 
@@ -202,7 +231,6 @@ def connect(path: str, migrations: str, *, noun: str, page_bytes: int = 4096) ->
     A missing file is created, with its folder and with pages of ``page_bytes``. Raise StoreUnavailable or StoreFull if
     the file cannot be written.
     """
-    require_usable()
     if not is_utf8(path):
         raise StoreUnavailable(f"{path}: SQLite needs a path in UTF-8.", hint="Choose a home with another name.")
     with translated(path, noun=noun):
@@ -247,7 +275,6 @@ def connect_read_only(path: str, migrations: str, *, noun: str) -> FileConnectio
     writing. Otherwise no process has the database open, and it is opened as immutable: without a lock and without
     noticing a later change. That would ignore a log, so it is refused if there is one.
     """
-    require_usable()
     with translated(path, noun=noun), opening(path):
         try:
             db = _open_read_only(path, "mode=ro")
@@ -292,7 +319,6 @@ def why_unwritable(path: str, error: StoreError) -> StoreError:
 
 def connect_in_memory(migrations: str) -> FileConnection:
     """Open the same tables without a file, for when none can be written."""
-    require_usable()
     db = FileConnection(":memory:")
     migrate(db, migrations)
     return db

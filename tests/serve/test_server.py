@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kept.serve import server as server_module
+from kept.serve import run_server as server_module
 from tests.support.commands import kept_environment, run_kept
 from tests.support.files import write_file
 from tests.support.http_gateway import serving

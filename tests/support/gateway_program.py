@@ -16,7 +16,7 @@ from pathlib import Path
 from kept.config import LoadedConfig, load_config
 from kept.llm.base import ChatRequest
 from kept.llm.scripted import ScriptedChat
-from kept.serve.server import ServerAddress, gateway_preset, run_server
+from kept.serve.run_server import ServerAddress, gateway_preset, run_server
 
 _MARK = re.compile(r"<<(.*?)>>")
 

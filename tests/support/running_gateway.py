@@ -12,7 +12,7 @@ from kept import Memory, SessionStore
 from kept.channels.gateway import Gateway
 from kept.config import load_config
 from kept.net.serving import ServerLimits
-from kept.serve.server import Server, SharedAgent, gateway_preset, listen, open_tokens
+from kept.serve.run_server import Server, SharedAgent, gateway_preset, listen, open_tokens
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.waiting import wait_until_async

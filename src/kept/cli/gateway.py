@@ -12,7 +12,7 @@ from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
 
 if TYPE_CHECKING:
-    from kept.serve.server import ServerAddress
+    from kept.serve.run_server import ServerAddress
 
 
 @click.command("gateway")
@@ -24,7 +24,7 @@ def command(options: Globals, service: Action | None) -> None:
         manage_service(options, ("gateway",), service)
         return
     from kept.app import open_model
-    from kept.serve.server import gateway_preset, run_server
+    from kept.serve.run_server import gateway_preset, run_server
 
     log_to_stderr()
     logging.getLogger("kept").setLevel(logging.INFO)

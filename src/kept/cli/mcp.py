@@ -50,7 +50,7 @@ def command(
         run_stdio(load_server(lambda: open_toolbox(loaded, project=project, person=person), project=project))
         return
     from kept.app import open_model
-    from kept.serve.server import Preset, run_server
+    from kept.serve.run_server import Preset, run_server
 
     at = parse_address(address)
     run_server(

@@ -12,7 +12,7 @@ from kept.cli.root import Globals
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
-    from kept.serve.server import ServerAddress
+    from kept.serve.run_server import ServerAddress
 
 
 @click.command("serve")
@@ -44,7 +44,7 @@ def command(
         return
     from kept.app import open_model
     from kept.serve.requests import log_as_json, log_request
-    from kept.serve.server import run_server, serve_preset
+    from kept.serve.run_server import run_server, serve_preset
 
     as_json = log_format == "json"
     if as_json:

@@ -10,7 +10,7 @@ from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
 
 if TYPE_CHECKING:
-    from kept.serve.server import ServerAddress
+    from kept.serve.run_server import ServerAddress
 
 
 @click.command("web")
@@ -24,7 +24,7 @@ def command(options: Globals, port: int | None, host: str | None, no_open: bool)
     Prints a link that opens the pages once, and opens it in a browser. Serves only this machine, until interrupted.
     """
     from kept.app import open_model
-    from kept.serve.server import run_server, web_preset
+    from kept.serve.run_server import run_server, web_preset
 
     log_to_stderr()
     loaded = options.load_finished()

@@ -17,13 +17,12 @@ from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain, find_embedder_of
 from kept.errors import KeptError, StoreDamaged
-from kept.forking import forget_connection
 from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.indexing.sync import META_EMBEDDER_SINCE
 from kept.indexing.sync_planner import SEEN_BYTES, SyncPlanner
 from kept.indexing.vectorise import Vectoriser
 from kept.records import Dropped, Hit, SourceFile
-from kept.sqlite import discard_if_damaged
+from kept.sqlite import discard_if_damaged, forget_connection
 from kept.store.index import Index, find_index_path, open_index
 from kept.store.vector_scan import VectorLimits
 from kept.values import frozen

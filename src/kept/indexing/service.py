@@ -15,7 +15,6 @@ from kept.clock import Clock
 from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder, usage_of
 from kept.errors import ConfigError, LockBusy, StoreDamaged, StoreError, WriteFailed
-from kept.forking import DatabaseLock, register_forkable
 from kept.indexing.history_sync import HistorySync
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
 from kept.indexing.sync import META_SYNCED, SyncRun
@@ -25,7 +24,7 @@ from kept.ledger import open_embedding_ledger, open_repair_ledger
 from kept.records import Filter, Progress, SearchResult, SourceFile
 from kept.remote_errors import EmbeddingError
 from kept.reports import Preview, Repair, Status, SyncReport, Usage
-from kept.sqlite import retry_damaged
+from kept.sqlite import ProcessLock, retry_damaged
 from kept.store.embedding_cache import find_cache_path
 from kept.store.integrity import check_if_quick, find_damage
 from kept.workspace.scan import Scan
@@ -71,7 +70,7 @@ class IndexService:
         self.clock = clock
         self.limits = limits or IndexLimits()
         self._also_sync = also_sync
-        self._lock = DatabaseLock()
+        self._lock = ProcessLock(self._drop_parent)
         self._handle = IndexHandle(config, workspace, clock, self.limits, embedder, self._note_lost_cache)
         self._reranker: CrossEncoder | None = None
         self._uses_signal = uses_signal
@@ -80,7 +79,6 @@ class IndexService:
         self._synced: Index | None = None
         """The index that the last sync compared with the files. Another one that has replaced it since may be empty."""
         self._settings_notices = config.notices
-        register_forkable(self)
 
     def clone(self) -> IndexService:
         """Return a service of the same index with the same embedders and its own connection.
@@ -105,7 +103,8 @@ class IndexService:
             self._close_index()
             self._freshness.close()
 
-    def after_fork(self) -> None:
+    def _drop_parent(self) -> None:
+        """In a forked child, drop what belongs to the parent."""
         self._handle.forget_parent()
         self._freshness.close()
         self._reranker = None
@@ -301,11 +300,8 @@ class IndexService:
         return ()
 
     def import_search(self) -> None:
-        """Import all modules of a search under the lock, for a thread.
-
-        A command imports some of them only if a query needs them. A child that is forked while a thread imports gets
-        modules that are never completed; a fork waits for the lock.
-        """
+        """Import all modules of a search under the lock, for a thread. A command imports some of them only if a query
+        needs them."""
         with self._lock:
             import kept.indexing.browse
             import kept.search.date_reader

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, Literal
 
 from kept.errors import KeptError
-from kept.forking import register_forkable
 from kept.indexing.service import IndexService
 from kept.live.leadership import LeaderLock, lock_path
 from kept.live.sync_timing import LiveTiming, PendingChanges, SyncSchedule
@@ -79,9 +78,6 @@ class LiveReporter:
     def __init__(self, listener: Callable[[LiveEvent], None] | None) -> None:
         self._listener = listener
         self._notices: set[str] = set()
-        self.reset()
-
-    def reset(self) -> None:
         self._lock = threading.Lock()
         self._state = LiveState()
 
@@ -284,14 +280,7 @@ class LiveIndex:
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
-        register_forkable(self)
-
-    def after_fork(self) -> None:
-        """In a forked child, drop the thread and the lead, which are the parent's. The child can start its own."""
-        self._reporter.reset()
-        self._thread = None
-        self._stop, self._ready = threading.Event(), threading.Event()
-        self._leadership = LeaderLock(lock_path(self._memory.config))
+        self._pid = os.getpid()
 
     def start(self) -> LiveIndex:
         if self._thread is None:
@@ -317,7 +306,8 @@ class LiveIndex:
         self.stop()
 
     def state(self) -> LiveState:
-        return self._reporter.state()
+        """Return the state. In a forked child it is stopped: the thread is the parent's."""
+        return self._reporter.state() if self._pid == os.getpid() else LiveState()
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Wait until the first sync is done, or another process has the lead."""

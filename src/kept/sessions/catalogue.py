@@ -27,7 +27,6 @@ from kept.errors import (
     UsedAfterClose,
     WorkspaceError,
 )
-from kept.forking import DatabaseLock, forget_connection, register_forkable
 from kept.ledger import open_repair_ledger
 from kept.limits import int64, is_utf8, utf8_safe
 from kept.records import Problem
@@ -47,10 +46,12 @@ from kept.sessions.transcript_paths import host_of_file, is_transcript, iter_all
 from kept.sqlite import (
     BUSY_TIMEOUT_MS,
     FileConnection,
+    ProcessLock,
     connect,
     connect_in_memory,
     discard_if_damaged,
     file_number,
+    forget_connection,
     immediate,
     retry_damaged,
     translated,
@@ -90,7 +91,7 @@ class Catalogue:
         self.path = path
         self.folder = folder
         self.limits = limits or CatalogueLimits()
-        self._lock = DatabaseLock()
+        self._lock = ProcessLock(self._drop_parent)
         self._is_closed = False
         self._db: FileConnection | None = None
         self._folder_states: dict[str, FileState | None] | None = None
@@ -99,9 +100,8 @@ class Catalogue:
         self._listing: set[str] = set()
         """Names in the folder at that time."""
         self._problems: list[Problem] = []
-        register_forkable(self)
 
-    def after_fork(self) -> None:
+    def _drop_parent(self) -> None:
         """In a forked child, drop the connection: it is the parent's."""
         if self._db is not None:
             forget_connection(self._db)

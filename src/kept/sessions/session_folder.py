@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -23,7 +22,6 @@ from kept.errors import (
     UsageError,
 )
 from kept.file_lock import locked
-from kept.forking import register_forkable
 from kept.sessions.catalogue import Catalogue, CatalogueLimits
 from kept.sessions.deleted import (
     DeletedSession,
@@ -38,6 +36,7 @@ from kept.sessions.entries import VERSION, AnyEntry, Entry, SessionStart, whole_
 from kept.sessions.record import SessionRecord
 from kept.sessions.transcript import LOCK_WAIT_S, Transcript
 from kept.sessions.transcript_paths import transcript_name
+from kept.sqlite import ProcessLock
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MAX_REMEMBERED = 1_000
@@ -55,12 +54,7 @@ class SessionFolder:
         self.deleted = DeletedSessions(paths.deleted_sessions, self.path)
         self.catalogue = Catalogue(paths.catalogue, self.path, limits)
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
-        self._lock = threading.Lock()
-        register_forkable(self)
-
-    def after_fork(self) -> None:
-        """In a forked child, replace the lock: a thread of the parent may have held it."""
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def locked(self) -> AbstractContextManager[int]:
         """Hold the lock of the folder, so that no other process starts or ends a session."""
