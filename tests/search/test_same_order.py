@@ -13,7 +13,7 @@ from kept.config import load_config
 from kept.indexing.index_handle import IndexLimits
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
-from kept.store.vector_scan import VectorLimits
+from kept.store.vectors import VectorLimits
 from kept.testing import FakeEmbedder, FrozenClock
 
 WORDS = ["parrot", "zeppelin", "silver", "harbour", "seed", "engine"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kept.store.index import Index
-from kept.store.vector_scan import VectorLimits
+from kept.store.vectors import VectorLimits
 
 
 @pytest.fixture

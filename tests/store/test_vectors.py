@@ -14,7 +14,7 @@ from kept.records import Filter
 from kept.store.index import Index
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.store.vector_codes import quantise, sign_bits
-from kept.store.vector_scan import VectorLimits
+from kept.store.vectors import VectorLimits
 
 DIMS = 64
 

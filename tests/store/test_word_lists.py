@@ -10,12 +10,9 @@ import pytest
 
 from kept.records import Filter
 from kept.store.index import Index
-from kept.store.listed_search import ListedPhraseSearch, best_with_all
-from kept.store.phrase_search import PhraseSearch
-from kept.store.phrases import AllOf, CountedPhrase, Phrase
-from kept.store.posting_lists import PostingCache, Postings
+from kept.store.phrases import CountedPhrase, Phrase, PhraseSearch
 from kept.store.rows import FileRow, FileWrite, NewChunk
-from kept.store.word_lists import decode_sizes
+from kept.store.word_lists import ListedPhraseSearch, PostingCache, Postings, decode_sizes
 
 WORDS = [f"{start}{end}" for start in "baker calm delta ember frost".split() for end in ("", "ade", "ish", "um")]
 HOUR_MS = 3_600_000
@@ -87,32 +84,6 @@ def test_lists_in_memory_find_and_count_the_same_as_sqlite(index, filters):
             index.live.remove_file("memory", f"b/{2 * rng.randrange(30) + 1}.md")
             index.live.optimise(changed_chunks=rng.choice((0, 10_000)))
         assert_same(index, rng, filters, searches=8)
-
-
-@pytest.mark.parametrize("filters", [Filter(), Filter(path="b")])
-def test_lists_in_memory_find_the_chunks_with_all_phrases_like_sqlite(index, filters):
-    rng = random.Random(9)
-    with index.writing():
-        for number in range(60):
-            write_file(index, rng, f"{'ab'[number % 2]}/{number}.md", rng.randint(1, 6))
-    lists = index.words.lists
-    for _ in range(40):
-        groups = [group for _ in range(rng.randint(1, 3)) if (group := random_phrases(index, rng))]
-        if not groups:
-            continue
-        limit = rng.choice((1, 5, 1000))
-        by_sqlite = PhraseSearch(index.words, groups, match_all=True)
-        in_memory = ListedPhraseSearch(lists, groups, match_all=True)
-        best = by_sqlite.find_best(limit, filters)
-        assert sorted(in_memory.find_best(limit, filters)) == sorted(best)
-        others = [row for row in range(1, 60) if row not in best]
-        (expected, mean), (matches, other_mean) = by_sqlite.count(best, others), in_memory.count(best, others)
-        assert sorted(matches, key=lambda match: match.row) == sorted(expected, key=lambda match: match.row)
-        assert not expected or other_mean == mean
-        query = AllOf(tuple(group[0].phrase for group in groups), in_context=rng.random() < 0.5)
-        expected_rows = index.words.best_with_all(query, weights=(1.0, 1.0), limit=limit, filters=filters)
-        rows = best_with_all(lists, query, weights=(1.0, 1.0), limit=limit, filters=filters)
-        assert sorted(rows) == sorted(expected_rows)
 
 
 def test_a_rebuild_begins_with_new_rows_and_new_lengths(index):

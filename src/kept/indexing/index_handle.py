@@ -24,7 +24,7 @@ from kept.indexing.vectorise import Vectoriser
 from kept.records import Dropped, Hit, SourceFile
 from kept.sqlite import discard_if_damaged, forget_connection
 from kept.store.index import Index, find_index_path, open_index
-from kept.store.vector_scan import VectorLimits
+from kept.store.vectors import VectorLimits
 from kept.values import frozen
 from kept.workspace.notes import read_passage
 from kept.workspace.scan import ANY_FILE, ChangeSignal, Scan

@@ -1,8 +1,7 @@
-"""The SQL condition of a filter on `chunks c`, for SQLite."""
+"""The SQL condition of a filter on `chunks c`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from kept.records import Filter
@@ -69,7 +68,13 @@ def viewer_sql(viewer: Viewer, key: str) -> Condition:
 
     Each part of it is a range of an index, so that no other rows are read.
     """
-    return join_visible(viewer, key, _notes_sql, _key_sql)
+    notes, values = _notes_sql(viewer)
+    parts = [f"(c.source = 'memory' AND {notes})"]
+    for pattern in viewer.keys:
+        clause, more = _key_sql(pattern, key)
+        parts.append(clause)
+        values += more
+    return f"({' OR '.join(parts)})", values
 
 
 def _key_sql(pattern: KeyPattern, key: str) -> Condition:
@@ -109,7 +114,10 @@ def _notes_sql(viewer: Viewer) -> Condition:
 
 def hidden_notes_sql(filters: Filter) -> Condition:
     """Return a condition on the path of a note and its values, for what a project and a viewer do not see."""
-    return join_hidden_notes(filters, scope_sql, _notes_sql)
+    conditions = [scope_sql(filters.scope)] if filters.scope is not None else []
+    conditions += [_notes_sql(filters.viewer)] if filters.viewer is not None else []
+    clauses = " AND ".join(clause for clause, _ in conditions) or "1"
+    return clauses, [value for _, values in conditions for value in values]
 
 
 def scope_sql(scope: ProjectScope) -> Condition:
@@ -126,39 +134,3 @@ def scope_sql(scope: ProjectScope) -> Condition:
         clause += " AND c.path NOT IN (SELECT value FROM json_each(?))"
         values.append(json.dumps(sorted(scope.hidden_transcripts)))
     return clause, values
-
-
-# the same in the SQL of both stores
-
-
-def join_visible(
-    viewer: Viewer,
-    key: str,
-    notes_sql: Callable[[Viewer], Condition],
-    key_sql: Callable[[KeyPattern, str], Condition],
-) -> Condition:
-    """Return the condition for what a viewer sees, from that on the path of a note and that on the key of a
-    conversation."""
-    notes, values = notes_sql(viewer)
-    parts = [f"(c.source = 'memory' AND {notes})"]
-    for pattern in viewer.keys:
-        clause, more = key_sql(pattern, key)
-        parts.append(clause)
-        values = [*values, *more]
-    return f"({' OR '.join(parts)})", values
-
-
-def join_hidden_notes(
-    filters: Filter,
-    scope_sql: Callable[[ProjectScope], Condition],
-    notes_sql: Callable[[Viewer], Condition],
-) -> Condition:
-    """Return the condition for notes that neither a project nor a viewer hides, from the conditions of both."""
-    clauses = ["1 = 1"]
-    values: list[Any] = []
-    conditions = [scope_sql(filters.scope)] if filters.scope is not None else []
-    conditions += [notes_sql(filters.viewer)] if filters.viewer is not None else []
-    for clause, more in conditions:
-        clauses.append(clause)
-        values += more
-    return " AND ".join(clauses), values

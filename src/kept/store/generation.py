@@ -20,8 +20,7 @@ from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.filter_sql import filter_sql, hidden_notes_sql
 from kept.store.note_tables import NOTE_TABLES, NoteTables
 from kept.store.rows import ChunkRow, FileRow, FileWrite, IndexCounts, NewChunk, content_key
-from kept.store.vector_scan import VectorLimits
-from kept.store.vectors import VectorTable
+from kept.store.vectors import VectorLimits, VectorTable
 
 if TYPE_CHECKING:
     from kept.store.file_list import FileLists

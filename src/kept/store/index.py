@@ -15,7 +15,7 @@ from kept.sqlite import connect_or_read, database_files, immediate, snapshot, tr
 from kept.store.embedding_cache import EmbeddingCache, find_cache_path
 from kept.store.generation import Generation
 from kept.store.rows import META_RECIPE, SCHEMA_VERSION
-from kept.store.vector_scan import VectorLimits
+from kept.store.vectors import VectorLimits
 from kept.store.word_index import WordIndex
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations", "index")

@@ -49,13 +49,6 @@ def _quantise_numpy(np: Any, row: bytes) -> bytes:
     return bytes(np.rint(scaled).astype(np.int8).tobytes())
 
 
-def dequantise(code: bytes) -> bytes:
-    """Convert int8 to float32 of unit length, which `quantise` converts back to the same code."""
-    values = array("b", code).tolist()
-    norm = math.sqrt(sum(value * value for value in values))
-    return struct.pack(f"<{len(values)}f", *(value / norm for value in values)) if norm else bytes(4 * len(values))
-
-
 def sign_bits(code: bytes) -> bytes:
     """Return one bit per dimension, set if the component is positive."""
     length = -(-len(code) // 8)

@@ -18,24 +18,23 @@ import apsw
 from kept.records import Filter
 from kept.sqlite import pack_rows
 from kept.store.filter_sql import filter_sql
-from kept.store.memo import StateMemo
-from kept.store.phrase_search import PhraseSearch, every, quote
-from kept.store.phrases import AllOf, CountedPhrase, KeywordMatch, Phrase
-from kept.store.vector_scan import CHUNK_ORDER
+from kept.store.phrases import AllOf, CountedPhrase, KeywordMatch, Phrase, PhraseSearch, every, quote
+from kept.store.vectors import CHUNK_ORDER
 
 if TYPE_CHECKING:
-    from kept.store.listed_search import ListedPhraseSearch
-    from kept.store.word_lists import WordLists
+    from kept.store.word_lists import ListedPhraseSearch, WordLists
 
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc So"])
 """Name and arguments of the tokenizer of FTS5 that makes stems of words."""
+_MAX_REMEMBERED = 20_000
 T = TypeVar("T")
 
 
 class WordIndex:
     def __init__(self, db: apsw.Connection) -> None:
         self.db = db
-        self._memo = StateMemo()
+        self._remembered: dict[Hashable, Any] = {}
+        self._state: Hashable = None
         db.register_fts5_function("phrase_counts", _phrase_counts)
         db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'chunks_fts', 'row')")
         db.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab('main', 'chunks_fts', 'instance')")
@@ -103,7 +102,13 @@ class WordIndex:
 
     def remember(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Return a value that was worked out in the current state of the index, or work it out."""
-        return self._memo.remember(self.read_state(), key, work_out)
+        state = self.read_state()
+        if state != self._state or len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered, self._state = {}, state
+        if key not in self._remembered:
+            self._remembered[key] = work_out()
+        value: T = self._remembered[key]
+        return value
 
     def search(
         self, groups: Sequence[Sequence[CountedPhrase]], *, match_all: bool
@@ -111,7 +116,7 @@ class WordIndex:
         """Begin a search for phrases, in groups of those that stand for each other."""
         if match_all or "numpy" not in sys.modules:  # importing numpy takes longer than a search
             return PhraseSearch(self, groups, match_all=match_all)
-        from kept.store.listed_search import ListedPhraseSearch
+        from kept.store.word_lists import ListedPhraseSearch
 
         return ListedPhraseSearch(self.lists, groups)
 

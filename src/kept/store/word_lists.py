@@ -7,8 +7,9 @@ imported.
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -17,21 +18,147 @@ import numpy as np
 from kept.records import Filter
 from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.filter_sql import filter_sql
-from kept.store.phrase_search import either, quote
-from kept.store.phrases import CountedPhrase, KeywordMatch, Phrase
-from kept.store.posting_lists import (
-    Array,
-    PostingCache,
-    Postings,
-    WordTotals,
-    count_postings,
-    list_postings,
-    make_postings,
+from kept.store.phrases import (
+    CONTEXT_WEIGHT,
+    ONE_PASS,
+    ROWS_BUDGET,
+    TEXT_WEIGHT,
+    CountedPhrase,
+    KeywordMatch,
+    Phrase,
+    PhraseCount,
+    either,
+    quote,
+    rarest,
 )
-from kept.store.vector_scan import CHUNK_ORDER
+from kept.store.vectors import CHUNK_ORDER
 from kept.store.word_index import WordIndex, unpack_counts
+from kept.values import frozen
 
-_ONE_PASS = 25_000
+K1, B = 1.2, 0.75
+"""Constants of BM25 in FTS5."""
+_LEAST_IDF = 1e-6
+MAX_HELD = 3_000_000
+"""Entries of all lists that are held, of 8 bytes each."""
+_MOST_COUNTED, _MOST_IN_INT32 = 0xFFFF, 0x7FFF_FFFF
+
+LISTED_BUDGET = 50_000
+"""Entries of the lists that are read for a query, rarest phrases first."""
+_FIRST_FILTERED = 500
+
+Array = Any
+"""An array of numpy."""
+
+
+@frozen
+class Postings:
+    """The chunks that have a phrase, by row, and how often their text and their context have it."""
+
+    rows: Array
+    text: Array
+    context: Array
+
+
+@frozen
+class JoinedLists:
+    """Lists of several phrases end to end, with the number of the phrase at each entry."""
+
+    rows: Array
+    text: Array
+    context: Array
+    numbers: Array
+
+
+@frozen
+class WordTotals:
+    """Sums over all chunks."""
+
+    chunks: int
+    text_words: int
+    all_words: int
+    """Words in texts and contexts."""
+
+
+class PostingCache:
+    """The lists that were read last, up to a number of entries in all. It is empty after the index has changed."""
+
+    def __init__(self, max_held: int = MAX_HELD) -> None:
+        self._max_held = max_held
+        self._lists: dict[Hashable, Postings] = {}
+        self._held = 0
+        self._state: object = None
+
+    def find(self, key: Hashable, state: object) -> Postings | None:
+        if state != self._state:
+            self._lists, self._held, self._state = {}, 0, state
+        postings = self._lists.pop(key, None)
+        if postings is not None:
+            self._lists[key] = postings  # the last used is the last to go
+        return postings
+
+    def put(self, key: Hashable, postings: Postings) -> None:
+        self._lists[key] = postings
+        self._held += len(postings.rows)
+        while self._held > self._max_held:
+            oldest = next(iter(self._lists))
+            self._held -= len(self._lists.pop(oldest).rows)
+
+
+def count_postings(keys: Array) -> Postings:
+    """Return the postings of a phrase that occurs at ``keys``, in order: twice the row, and 1 more in the context."""
+    if not len(keys):
+        return make_postings(keys, keys, keys)
+    rows = keys >> 1
+    ends = np.flatnonzero(rows[1:] != rows[:-1]) + 1
+    first = np.concatenate(([0], ends))
+    context = np.add.reduceat(keys & 1, first)
+    total = np.concatenate((ends, [len(keys)])) - first
+    return make_postings(rows[first], total - context, context)
+
+
+def list_postings(counted: Iterable[tuple[int, int, int]]) -> Postings:
+    """Return the postings with these rows and counts in text and context, in the order of rows."""
+    columns = np.array([*counted], dtype=np.int64).reshape(-1, 3)
+    return make_postings(*columns.T)
+
+
+def make_postings(rows: Array, text: Array, context: Array) -> Postings:
+    """Return postings that take little memory. Above 65,535, it makes no difference how often a chunk has a word."""
+    text, context = (np.minimum(counts, _MOST_COUNTED).astype(np.uint16) for counts in (text, context))
+    return Postings(rows.astype(np.int32) if not len(rows) or rows[-1] <= _MOST_IN_INT32 else rows, text, context)
+
+
+def join_lists(lists: Sequence[Postings]) -> JoinedLists:
+    numbers = np.repeat(np.arange(len(lists)), [len(postings.rows) for postings in lists])
+    columns = zip(*((postings.rows, postings.text, postings.context) for postings in lists), strict=True)
+    rows, text, context = map(np.concatenate, columns)
+    return JoinedLists(rows, text, context, numbers)
+
+
+def score_bm25(
+    joined: JoinedLists,
+    chunks: Sequence[int],
+    lengths: Array,
+    totals: WordTotals,
+    *,
+    ranked: int,
+) -> tuple[Array, Array]:
+    """Return the rows of the first ``ranked`` lists, and their scores by all lists.
+
+    ``chunks`` has how many chunks have each phrase. `bincount` adds in the order of the lists, like FTS5.
+    """
+    idf = [max(_LEAST_IDF, math.log((totals.chunks - count + 0.5) / (count + 0.5))) for count in chunks]
+    rows, rarity = joined.rows, np.array(idf)[joined.numbers]
+    frequency = joined.text * TEXT_WEIGHT + joined.context * CONTEXT_WEIGHT
+    if ranked < len(chunks):
+        is_ranked = np.zeros(len(lengths), dtype=bool)
+        is_ranked[rows[joined.numbers < ranked]] = True
+        at = np.flatnonzero(is_ranked[rows])
+        rows, rarity, frequency = rows[at], rarity[at], frequency[at]
+    damping = K1 * (1 - B + B * lengths[rows] / (totals.all_words / totals.chunks))
+    scores = np.bincount(rows, rarity * ((frequency * (K1 + 1.0)) / (frequency + damping)))
+    all_rows = np.flatnonzero(scores)
+    return all_rows, scores[all_rows]
 
 
 class ChunkLengths:
@@ -120,7 +247,7 @@ class WordLists:
         return WordTotals(*array("Q", self._db.execute(query, (expression,)).get))
 
     def count_common(self, phrases: Sequence[CountedPhrase], rows: Sequence[int]) -> list[KeywordMatch]:
-        in_one_pass = sum(phrase.rows for phrase in phrases) <= _ONE_PASS
+        in_one_pass = sum(phrase.rows for phrase in phrases) <= ONE_PASS
         return self._words.count_phrases(either(phrases), rows, in_one_pass=in_one_pass)[0]
 
 
@@ -140,3 +267,105 @@ def _parse_numbers(text: str | None) -> Array:
 
 def _word_totals(api: apsw.FTS5ExtensionApi, /, *_: Any) -> bytes:
     return array("Q", [api.row_count, api.column_total_size(0), api.column_total_size(-1)]).tobytes()
+
+
+class ListedPhraseSearch:
+    """The phrases of one query. Like `PhraseSearch`.
+
+    Like there, only rows with one of the rarer phrases are ranked if there are many. The lists of most phrases are
+    read. Of the most common ones it is only asked which of these rows have them.
+    """
+
+    def __init__(
+        self,
+        source: WordLists,
+        groups: Sequence[Sequence[CountedPhrase]],
+        *,
+        rows_budget: int = ROWS_BUDGET,
+        listed_budget: int = LISTED_BUDGET,
+    ) -> None:
+        self._source = source
+        self._phrases = [phrase for group in groups for phrase in group]
+        self._rows_budget = rows_budget
+        listed = rarest(self._phrases, listed_budget)
+        self._postings = source.read(phrase.phrase for phrase in listed)
+        self._common = [number for number, phrase in enumerate(self._phrases) if phrase.phrase not in self._postings]
+        source.lengths.refresh()
+
+    def find_best(self, limit: int, filters: Filter) -> list[int]:
+        """Return the best chunks by BM25 of text and context."""
+        rare = rarest(self._phrases, self._rows_budget)
+        phrases = self._phrases if len(rare) == len(self._phrases) else [*rare, *self._phrases]
+        postings = [
+            self._postings.get(phrase.phrase) or self._source.postings_within(phrase.phrase, rare) for phrase in phrases
+        ]
+        chunks = [
+            len(self._postings[phrase.phrase].rows) if phrase.phrase in self._postings else phrase.rows
+            for phrase in phrases
+        ]
+        rows, scores = score_bm25(
+            join_lists(postings), chunks, self._source.lengths.all, self._totals(), ranked=len(rare)
+        )
+        return best_rows(self._source, (rows, scores), limit=limit, filters=filters)
+
+    def count(self, best: Sequence[int], others: Sequence[int]) -> tuple[list[KeywordMatch], float]:
+        """Return how often rows have each phrase, without rows that have none, and the mean length of a chunk."""
+        wanted = [*best, *others]
+        counts = self._count_listed(wanted)
+        if self._common:
+            for match in self._source.count_common([self._phrases[number] for number in self._common], wanted):
+                more = [(self._common[number], text, context) for number, text, context in match.counts]
+                counts[match.row] = sorted([*counts.get(match.row, ()), *more])
+        lengths = self._source.lengths.text[[*counts]].tolist()
+        items = zip(counts.items(), lengths, strict=True)
+        totals = self._totals()
+        matches = [KeywordMatch(row, tuple(row_counts), length) for (row, row_counts), length in items]
+        return matches, totals.text_words / max(1, totals.chunks)
+
+    def _count_listed(self, wanted: Sequence[int]) -> dict[int, list[PhraseCount]]:
+        """Return the counts of the phrases whose lists were read, by row."""
+        numbers = [number for number, phrase in enumerate(self._phrases) if phrase.phrase in self._postings]
+        joined = join_lists([self._postings[self._phrases[number].phrase] for number in numbers])
+        is_wanted = np.zeros(len(self._source.lengths.all), dtype=bool)
+        is_wanted[wanted] = True
+        at = np.flatnonzero(is_wanted[joined.rows])
+        columns = (joined.rows, np.array(numbers)[joined.numbers], joined.text, joined.context)
+        counts: dict[int, list[PhraseCount]] = {}
+        for row, *count in zip(*(column[at].tolist() for column in columns), strict=True):
+            counts.setdefault(row, []).append((count[0], count[1], count[2]))
+        return counts
+
+    def _totals(self) -> WordTotals:
+        return self._source.totals(self._phrases)
+
+
+def best_rows(source: WordLists, scored: tuple[Array, Array], *, limit: int, filters: Filter) -> list[int]:
+    """Return the best of rows with scores. Equal ones at the end: the newest, then by path and line."""
+    rows, scores = scored
+    if filters:
+        rows, scores = _filter(source, rows, scores, limit, filters)
+    if len(rows) <= limit:
+        return list(rows.tolist())
+    least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+    best = rows[scores > least].tolist()
+    tied = rows[scores == least].tolist()
+    if len(best) + len(tied) > limit:
+        tied = source.newest_first(tied, limit - len(best))
+    return [*best, *tied]
+
+
+def _filter(source: WordLists, rows: Array, scores: Array, limit: int, filters: Filter) -> tuple[Array, Array]:
+    """Return at least the best ``limit`` rows that pass the filters, if there are as many, and those that tie."""
+    order = np.argsort(-scores, kind="stable")
+    rows, scores = rows[order], scores[order]
+    passing = np.zeros(len(rows), dtype=bool)
+    first, size = 0, _FIRST_FILTERED
+    while first < len(rows):
+        part = rows[first : first + size]
+        passing[first : first + size] = np.isin(part, source.passing(part.tolist(), filters))
+        first += size
+        size *= 4
+        enough = np.flatnonzero(passing[:first])
+        if len(enough) >= limit and (first >= len(rows) or scores[enough[limit - 1]] > scores[first]):
+            break
+    return rows[passing], scores[passing]
