@@ -13,8 +13,7 @@ from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, Too
 from kept.agent.flush import Fact, select_new_facts
 from kept.agent.material import KnownText, recall
 from kept.agent.session_log import SessionLog
-from kept.agent.tool_step import LAST_STEP
-from kept.agent.turn import GAVE_UP
+from kept.agent.turn import GAVE_UP, LAST_STEP
 from kept.context.model_turns import NO_RESULT
 from kept.errors import TranscriptUnwritable
 from kept.file_lock import locked

@@ -10,8 +10,15 @@ import pytest
 
 from kept.config.schema import HeartbeatSettings
 from kept.errors import ConfigError, ScheduleInvalid, ScheduleNotFound
-from kept.schedules.due import find_wait_s, plan_due, read_heartbeat
-from kept.schedules.schedule_book import MAX_SCHEDULES, Schedule, ScheduleBook, ScheduleBookFile
+from kept.schedules.schedule_book import (
+    MAX_SCHEDULES,
+    Schedule,
+    ScheduleBook,
+    ScheduleBookFile,
+    find_wait_s,
+    plan_due,
+    read_heartbeat,
+)
 from kept.schedules.time_rule import find_local_zone, get_zone
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -5,7 +5,7 @@ call the model, run tools, record the reply. A conversation that outgrows the mo
 ``compaction``: facts are written to a note (``flush``), older messages are replaced by a summary. ``services`` are
 shared by all of these.
 
-answer, tool_step                one answer of the model as it arrives; its tool calls
+answer                           one answer of the model as it arrives
 approvals                        tool calls that wait for a person's decision
 material                         workspace files, memories and notes of two days for a turn, and its request
 fact_list                        facts in the answer to a flush; what to do about pairs of facts

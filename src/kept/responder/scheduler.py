@@ -21,8 +21,15 @@ from kept.config import Config
 from kept.errors import KeptError, LockMissing, ScheduleInvalid, WriteFailed
 from kept.responder.channel import Channel, channel_name
 from kept.responder.responder import Responder
-from kept.schedules.due import DueRun, find_wait_s, plan_due, read_heartbeat
-from kept.schedules.schedule_book import Schedule, ScheduleBook, ScheduleBookFile
+from kept.schedules.schedule_book import (
+    DueRun,
+    Schedule,
+    ScheduleBook,
+    ScheduleBookFile,
+    find_wait_s,
+    plan_due,
+    read_heartbeat,
+)
 from kept.schedules.time_rule import find_local_zone, get_zone
 from kept.sessions.entries import HEARTBEAT
 from kept.sessions.people import THREAD, thread_id
