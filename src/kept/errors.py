@@ -40,9 +40,9 @@
     │   └── StoreUnavailable
     ├── BackendFailed           an external search program failed; the built-in index answers instead
     ├── ServiceError            the system's service manager could not be used
-    ├── GitSyncError            `kept sync`
-    │   ├── GitSyncRefused      the repository is not in a state to synchronise; nothing was changed
-    │   └── GitSyncFailed       git or the remote failed; what was written here stays and is sent later
+    ├── SyncError               `kept sync`
+    │   ├── SyncRefused         the repository is not in a state to synchronise; nothing was changed
+    │   └── SyncFailed          git or the remote failed; what was written here stays and is sent later
     ├── ArchiveError            an archive of `kept export`
     │   ├── ArchiveRefused      not such an archive, or one that was made to do harm
     │   └── ArchiveDamaged      truncated, or with a checksum that does not match
@@ -278,17 +278,23 @@ class ServiceError(KeptError):
     code = "service"
 
 
-class GitSyncError(KeptError):
-    code = "git_sync"
+class SyncError(KeptError):
+    code = "sync"
 
 
-class GitSyncRefused(GitSyncError):
-    code = "git_sync_refused"
+class SyncRefused(SyncError):
+    code = "sync_refused"
 
 
-class GitSyncFailed(GitSyncError):
-    code = "git_sync_failed"
+class SyncFailed(SyncError):
+    code = "sync_failed"
     retryable = True
+    default_hint = "What was written here stays, and is sent by the next sync."
+
+    def __init__(self, message: str, *, hint: str | None = None, output: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.output = output
+        """Everything that git said."""
 
 
 class ArchiveError(KeptError):

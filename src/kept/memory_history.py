@@ -24,7 +24,7 @@ class MemoryHistory(NoteHistory):
     """History of the notes: who changed what, when and why, and what was there before."""
 
     def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
-        super().__init__(workspace, config.home, clock, uses_git=config.agent.history.git)
+        super().__init__(workspace, config.home, clock)
         self._config = config
 
     def changes(

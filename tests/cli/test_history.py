@@ -92,52 +92,6 @@ def git(folder, *arguments):
     return done.stdout
 
 
-@pytest.fixture
-def repository(workspace):
-    git(workspace, "init", "--quiet")
-    git(workspace, "config", "user.name", "Ada")
-    git(workspace, "config", "user.email", "ada@example.org")
-    write_file(workspace / "code.py", "print()\n")
-    git(workspace, "add", "code.py")
-    return workspace
-
-
-def test_changes_are_committed_with_their_author_and_staged_files_stay_staged(kept, repository):
-    kept("--set", "history.git=true", "add", "The port is 5433.", "--to", "memory/a.md", env={"USER": "ada"})
-    kept("--set", "history.git=true", "add", "The port is 6000.", "--to", "memory/a.md")
-    assert git(repository, "log", "--format=%s").splitlines() == ["Add to memory/a.md"] * 2
-    body = git(repository, "log", "-1", "--skip=1", "--format=%(trailers:key=Kept-By,valueonly)")
-    assert body.strip() == "agent main, tool kept add, person ada"
-    assert git(repository, "diff", "--cached", "--name-only") == "code.py\n"
-    assert git(repository, "log", "--format=", "--name-only").split() == ["memory/a.md"] * 2
-
-
-def test_what_is_not_committed_yet_is_committed_on_request(kept, repository):
-    kept("add", "One.", "--to", "memory/a.md")
-    kept("add", "Two.", "--to", "memory/a.md")
-    kept("add", "Three.", "--to", "memory/b.md")
-    ended = kept("history", "--git", "--json")
-    assert sorted(ended.json["commits"]) == ["memory/a.md", "memory/b.md"]
-    assert kept("history", "--git").out == "Everything is committed.\n"
-    assert git(repository, "log", "--format=%(trailers:key=Kept-Change,valueonly)").split() != []
-    assert git(repository, "diff", "--cached", "--name-only") == "code.py\n"
-
-
-def test_a_failure_of_git_does_not_stop_a_write(kept, repository):
-    write_file(repository / ".git/index.lock", "")
-    ended = kept("--set", "history.git=true", "add", "Still kept.", "--to", "memory/a.md")
-    assert ended.code == 0
-    assert "was not committed" in ended.err
-    assert (repository / "memory/a.md").read_text() == "Still kept.\n"
-    assert len(kept("history", "--json").json["changes"]) == 1
-
-
-def test_a_folder_that_is_no_repository_cannot_be_committed(kept, workspace):
-    ended = kept("history", "--git")
-    assert ended.code == 2
-    assert "git init" in ended.err
-
-
 def test_an_undo_leaves_a_rename_by_another_program_alone(kept, list_note, workspace):
     shed = write_file(workspace / "memory/shed.md", "The shed is blue.\n")
     kept("index")

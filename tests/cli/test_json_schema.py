@@ -22,7 +22,7 @@ from tests.support.commands import start_kept
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import lines, pi_header, pi_user
 from tests.support.json_schema import SCHEMA, check
-from tests.support.sync_hosts import make_remote
+from tests.support.sync_machines import make_remote
 
 SNAKE_CASE = ("config show", "bench")
 """Documented with the names of the settings and figures, which programs rely on."""
@@ -54,7 +54,6 @@ SHARED = {
         "settingChange",
     ),
     *("syncReport", "error", "agent", "problem", "originSession", "forgetReceipt"),
-    *("gitSyncReport", "gitSyncStatus"),
 }
 """Parts of the output of several commands."""
 
@@ -119,7 +118,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("review accept", ["review", "accept", "--session", "aaaa"]),
         ("review reject", ["review", "reject", "--session", "bbbb"]),
         ("sync", ["sync", "--init", str(make_remote(tmp))]),
-        ("sync --status", ["sync", "--status"]),
         ("index", ["index"]),
         ("index", ["index", "--verbose"]),
         ("index --dry-run", ["index", "--dry-run"]),

@@ -137,7 +137,6 @@ def _one_line(text: str) -> str:
 @click.option("--by", metavar="NAME", help="Only changes by this agent, tool, person or client.")
 @click.option("--session", metavar="ID", help="Only changes from this session.")
 @click.option("--diff", is_flag=True, help="Show what each change did.")
-@click.option("--git", "use_git", is_flag=True, help="Commit the changes that are not committed yet, in git.")
 @json_option
 @click.pass_obj
 def command(
@@ -148,7 +147,6 @@ def command(
     by: str | None,
     session: str | None,
     diff: bool,
-    use_git: bool,
     as_json: bool,
 ) -> None:
     """Show who changed which note, when and why, newest first.
@@ -157,9 +155,6 @@ def command(
     'kept index'.
     """
     with options.memory() as memory:
-        if use_git:
-            _commit(memory, as_json=as_json)
-            return
         changes, total = _read(memory, note, since, by, session, max_results)
         shows_diffs = diff or bool(note and changes and _is_id(note))
         diffs = [memory.history.diff(change) for change in changes] if shows_diffs else None
@@ -204,17 +199,6 @@ def _show(changes: list[NoteChange], diffs: list[str] | None, lines: list[str]) 
             echo(f"Why: {change.why}")
         echo(colour_diff(diff))
         echo()
-
-
-def _commit(memory: Memory, *, as_json: bool) -> None:
-    from kept.history.git_commits import commit_changes
-
-    result = commit_changes(memory.history)
-    if as_json:
-        print_json({"commits": list(result.commits), "degraded": list(result.degraded)})
-        return
-    warn_all(result.degraded)
-    echo(f"{plural(len(result.commits), 'commit')}." if result.commits else "Everything is committed.")
 
 
 @click.command("undo")

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +22,6 @@ from kept.tools.record_json import to_json
 from kept.wording import plural
 
 if TYPE_CHECKING:
-    from kept.automatic_sync import SyncEvent
     from kept.live import LiveEvent, LiveIndex, LiveState
     from kept.memory import Memory
     from kept.workspace.survey import LeftOut
@@ -146,29 +145,12 @@ def _watch(options: Globals, *, as_json: bool) -> None:
         signal.signal(number, lambda *_: events.put(None))
     with options.memory() as memory:
         memory.index_service.require_usable()
-        with LiveIndex(memory, watch=True, listener=events.put) as live, _team_sync(memory, live, events):
+        with LiveIndex(memory, watch=True, listener=events.put) as live:
             if as_json:
                 for event in _until_stopped(events):
                     echo(json_text(event_json(event)))
             else:
                 _show(memory, live, events)
-
-
-def _team_sync(
-    memory: Memory, live: LiveIndex, events: queue.SimpleQueue[LiveEvent | None]
-) -> AbstractContextManager[object]:
-    """Synchronise with the team meanwhile, if the settings say so. The index notices what that brings."""
-    from kept.automatic_sync import automatic_sync, is_automatic
-
-    if not is_automatic(memory.config):
-        return nullcontext()
-    from kept.cli.sync_command import event_line
-    from kept.live import LiveEvent
-
-    def report(event: SyncEvent) -> None:
-        events.put(LiveEvent("notice", live.state(), event_line(event)))
-
-    return automatic_sync(memory.config, memory.workspace, memory.clock, report)
 
 
 def _until_stopped(events: queue.SimpleQueue[LiveEvent | None]) -> Iterator[LiveEvent]:

@@ -22,6 +22,7 @@ REMOVED = frozenset(
         "gateway.tracing_endpoint",
         "gateway.web.allowed_hosts",
         "gateway.web.token",
+        "history.git",
         "memory_search.store.driver",
         "memory_search.store.max_connections",
         "memory_search.store.replica",
@@ -29,7 +30,7 @@ REMOVED = frozenset(
         "memory_search.store.url",
         "memory_search.store.url_file",
         "memory_search.store.workspace",
-        "sync.database",
+        "sync",
     }
 )
 """Dotted names of settings, and of groups with all that was in them. ``*`` is a name that the user chose."""
@@ -37,7 +38,7 @@ _PLACE = re.compile(r"^agents\.(defaults|list\[\d+\])\.")
 
 
 def is_removed(name: str) -> bool:
-    """Return whether a name as in a file, such as agents.defaults.sync.git, is or was in something removed."""
+    """Return whether a name as in a file, such as agents.defaults.sync.git.branch, is or was in something removed."""
     parts = _PLACE.sub("", name).split(".")
     return any(_matches(parts, removed.split(".")) for removed in REMOVED)
 

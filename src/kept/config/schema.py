@@ -235,39 +235,10 @@ class HistorySettings:
     enabled: bool = True
     by_hand: bool = True
     """True to notice edits made by other programs. For that, every note is stored once."""
-    git: bool = False
-    """True to commit every change by Kept too, if the workspace is in a git repository."""
     max_age_days: int = bounded(0, 0, 100_000)
     """Age from which changes are dropped; 0 keeps them."""
     max_bytes: int = bounded(1_000_000_000, 0, 1 << 50)
     """Size from which the oldest changes are dropped; 0 is unlimited."""
-
-
-@frozen
-class GitSyncSettings:
-    """Synchronisation of the workspace with a team, by `kept sync`."""
-
-    enabled: bool = False
-    """True to let `kept index --watch`, `kept gateway` and `kept serve` synchronise regularly."""
-    interval_s: float = bounded(300.0, 5, 86_400)
-    remote: str = "origin"
-    """A remote of the repository by its name, or an address."""
-    branch: str = "main"
-    host: str | None = None
-    """Name of this machine in commits and merged notes; null is its host name."""
-    private: bool = False
-    """True to take `memory/private` along."""
-    transcripts: bool = False
-    """True to send the conversations of this machine to the others, and to take theirs."""
-    max_file_bytes: int = bounded(50_000_000, 1_000, 1 << 40)
-    """Larger files stay where they are."""
-    timeout_s: float = bounded(120.0, 1, 86_400)
-    """Longest time that a fetch or a push may take."""
-
-
-@frozen
-class TeamSyncSettings:
-    git: GitSyncSettings = GitSyncSettings()
 
 
 AgentWrites = Literal["at_once", "listed", "proposed"]
@@ -320,7 +291,6 @@ class AgentSettings:
     """MCP servers whose tools the model may call, by a name of your choice."""
     session: SessionSettings = SessionSettings()
     history: HistorySettings = HistorySettings()
-    sync: TeamSyncSettings = TeamSyncSettings()
     review: ReviewSettings = ReviewSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     schedules: ScheduleSettings = ScheduleSettings()

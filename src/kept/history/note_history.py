@@ -32,9 +32,8 @@ _MIN_PREFIX = 4
 class NoteHistory:
     """History of the notes of one workspace. Writers hold the lock of the workspace; readers need none."""
 
-    def __init__(self, workspace: Workspace, home: str, clock: Clock, *, uses_git: bool = False) -> None:
+    def __init__(self, workspace: Workspace, home: str, clock: Clock) -> None:
         self.workspace = workspace
-        self.uses_git = uses_git
         """True to commit every change that is recorded for an author."""
         self.clock = clock
         self.folder = HistoryFolder(workspace)
@@ -165,7 +164,7 @@ def python_author(config: Config) -> Author:
 
 
 def open_history(config: Config, workspace: Workspace, clock: Clock) -> NoteHistory:
-    return NoteHistory(workspace, config.home, clock, uses_git=config.agent.history.git)
+    return NoteHistory(workspace, config.home, clock)
 
 
 class HistoryRecorder:
@@ -197,8 +196,6 @@ class HistoryRecorder:
             self._record(path, before, after, kind=kind, was=was)
         except KeptError as exc:
             self._report(path, exc)
-        else:
-            self._commit(path, was)
 
     def _record(
         self, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind, was: str | None
@@ -212,17 +209,6 @@ class HistoryRecorder:
             history.versions.put([after])
         history.append([change])
         self.changes.append(change)
-
-    def _commit(self, path: str, was: str | None) -> None:
-        if not self._history.uses_git:
-            return
-        from kept.history.git_commits import commit_note, is_repository
-
-        root = self._history.workspace.root
-        if is_repository(root):
-            names = [path] if was is None else [path, was]
-            reasons = [commit_note(root, name, self.changes[-1:]) for name in names]
-            self.notices += [reason for reason in reasons if reason is not None]
 
     def _report(self, path: str, exc: KeptError) -> None:
         self.notices.append(f"The change of {path} is not in the history: {exc.message}")

@@ -86,10 +86,6 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
         from kept.workspace.conflict_copies import find_merge_marks
 
         warning = warning or find_merge_marks(note.text)
-    if "version of " in note.text:
-        from kept.workspace.conflict_marks import find_versions
-
-        warning = warning or find_versions(note.text)
     row = replace(file_row(file, note, checked_ns=checked_ns), warning=warning)
     file_ms = note_timestamp_ms(file.path, note.mtime_ns, recipe.daily)
     about = make_note_row(file.path, cut, day=day, file_timestamp_ms=file_ms)

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from kept.agent.services import load_secret
-from kept.automatic_sync import automatic_sync
 from kept.channels import http
 from kept.channels.gateway import (
     Gateway,
@@ -171,10 +170,6 @@ def run_server(
             name: opened.enter_context(_shared(agent, preset.project)) for name, agent in {**others, **own}.items()
         }
         live = {name: opened.enter_context(LiveIndex(agents[name].memory)) for name in own}
-        if "messages" in preset.parts:
-            for name in own:
-                memory = agents[name].memory
-                opened.enter_context(automatic_sync(memory.config, memory.workspace, memory.clock))
 
         async def serve() -> None:
             async with _gateway(answered, agents, preset, open_model, report) as (gateway, problem):

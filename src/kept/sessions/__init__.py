@@ -6,7 +6,6 @@ session_key         identity of a conversation
 entries             types of entries; an entry as a line and back
 transcript, transcript_paths
                     one file: append, repair, read from either end, resume after growth, delete; its names and citation
-host_transcripts    copies of the transcripts of other machines
 spoken              what a line says, for the index and for people; reading a citation back
 title               the title of a conversation
 deleted             deleted sessions, which imports leave out; restore and purge

@@ -94,6 +94,20 @@ class ForgottenText:
                 return True
         return False
 
+    def without_forgotten(self, data: bytes, own: bytes) -> bytes:
+        """Return a text without lines that were forgotten, unless they are in ``own``; nothing if only blank ones stay.
+
+        Words that were forgotten may also stand on two lines: then nothing is left.
+        """
+        if not self.matches(data.decode("utf-8", "replace")):
+            return data
+        here = {line.rstrip() for line in own.splitlines()}
+        lines = data.splitlines(keepends=True)
+        rest = [line for line in lines if line.rstrip() in here or not self.matches(line.decode("utf-8", "replace"))]
+        new = b"".join(line for line in rest if line.rstrip() not in here)
+        is_left = self.matches(new.decode("utf-8", "replace")) or not b"".join(rest).strip()
+        return b"" if is_left else b"".join(rest)
+
     def clean(self, entry: AnyEntry) -> AnyEntry:
         """Return an entry without what was forgotten. It keeps its id, so that it is not imported again."""
         return blank_entry(entry, self.matches) if self else entry

@@ -79,7 +79,7 @@ class SessionStore:
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
         self.folder = config.paths.sessions
-        self.host = host_name(config.agent.sync.git.host)
+        self.host = host_name(None)
         self._files = SessionFolder(config.paths, self.clock, catalogue_limits)
 
     @classmethod

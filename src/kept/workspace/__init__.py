@@ -20,5 +20,4 @@ local_disks                whether the kernel can report every change in a folde
 memory_size                whether MEMORY.md has outgrown its share of a prompt
 synchronised, conflict_copies
                            folders that other machines have too, and the copies that these leave
-conflict_marks             marks around versions of a passage that several machines changed
 """

@@ -11,6 +11,7 @@ puts it after the note that it is a copy of.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
@@ -18,7 +19,7 @@ from kept.errors import WorkspaceError
 from kept.records import Problem, SourceFile
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.scan import may_be_copy
-from kept.workspace.workspace import Workspace
+from kept.workspace.workspace import MEMORY_FOLDER, Workspace
 
 NEARLY_SAME = 0.85
 """Share of common words from which on 'note 2.md' is a copy of 'note.md'."""
@@ -29,6 +30,7 @@ _NAMED = (
 )
 _NUMBERED = r"(?P<stem>.+) [2-9](?P<end>\.md)"
 _MAX_SIZE_RATIO = 1.5
+_LONGEST_STEM = 200
 _WORD = r"\w+"
 
 
@@ -38,6 +40,17 @@ def find_original(path: str) -> str | None:
         if match := re.fullmatch(pattern, path, re.IGNORECASE | re.DOTALL):
             return match["stem"] + match["end"]
     return None
+
+
+def name_copy(workspace: Workspace, path: str, stamp: str, digest: str) -> str:
+    """Return the name for a copy of a note, as Syncthing would give it: by a time (20261118-091500) and the
+    hash of its text."""
+    folder, slash, name = path.rpartition("/")
+    if workspace.layout == "kept" and not folder:  # only below memory/ is it a note
+        folder, slash = MEMORY_FOLDER, "/"
+    stem, ending = os.path.splitext(name)
+    stem = stem.encode()[:_LONGEST_STEM].decode("utf-8", "ignore")
+    return f"{folder}{slash}{stem}.sync-conflict-{stamp}-{digest[:7].upper()}{ending}"
 
 
 def find_numbered_original(path: str) -> str | None:

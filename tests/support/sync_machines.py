@@ -1,4 +1,4 @@
-"""Machines of a team: each has a home and a workspace of its own, and all share a bare repository on disk."""
+"""Machines with the same notes: each has a home and a workspace of its own, and all share a bare repository on disk."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from kept import git_command
-from kept.clock import SystemClock
 from kept.config import load_config
 from kept.durable import is_temporary
 from kept.errors import KeptError
-from kept.git_sync.git_sync import GitSync
-from kept.git_sync.sync_report import GitSyncReport
-from kept.git_sync.sync_setup import connect_workspace
-from kept.workspace.workspace import Workspace
+from kept.sync import GitSync, GitSyncReport
 
 
 def git(folder: Path, *arguments: str, stdin: bytes | None = None) -> str:
@@ -33,30 +29,29 @@ def make_remote(folder: Path, name: str = "team.git") -> Path:
     return folder / name
 
 
-class SyncHost:
+class Machine:
     """A machine with a workspace."""
 
     def __init__(self, folder: Path, name: str, **settings: Any) -> None:
-        self.name = name
         self.home = folder / name / "home"
         self.workspace = folder / name / "workspace"
         (self.workspace / "memory").mkdir(parents=True)
-        self.settings = {"sync.git.host": name, **settings}
+        self.settings = settings
 
     @property
-    def sync(self) -> GitSync:
+    def run_of(self) -> GitSync:
         loaded = load_config(
             home=str(self.home), workspace=str(self.workspace), settings=self.settings, trust_workspace=True, environ={}
         )
-        return GitSync(loaded.config, Workspace.of(loaded.config), SystemClock())
+        return GitSync(loaded.config)
 
     def connect(self, remote: Path) -> GitSyncReport:
-        sync = self.sync
-        connect_workspace(sync, str(remote))
-        return sync.run()
+        run = self.run_of
+        run.repository.connect(str(remote))
+        return run.run()
 
-    def run(self, **options: Any) -> GitSyncReport:
-        return self.sync.run(**options)
+    def sync(self) -> GitSyncReport:
+        return self.run_of.run()
 
     def write(self, path: str, text: str | bytes) -> Path:
         file = self.workspace / path
@@ -68,28 +63,28 @@ class SyncHost:
         return (self.workspace / path).read_bytes().decode()
 
     def files(self) -> dict[str, bytes]:
-        """Return what travels: everything but the repository, the history, and what a kill left behind."""
+        """Return the files of the workspace, but for the repository, the history, and what a kill left behind."""
         every = (file for file in self.workspace.rglob("*") if file.is_file() and not is_temporary(file.name))
         files = {str(file.relative_to(self.workspace)): file.read_bytes() for file in every}
-        return {path: data for path, data in files.items() if not path.startswith((".git/", ".kept/history/"))}
+        return {path: data for path, data in files.items() if not path.startswith((".git/", ".kept/"))}
 
 
-def connect_team(folder: Path, *names: str, **settings: Any) -> list[SyncHost]:
+def connect_machines(folder: Path, *names: str, **settings: Any) -> list[Machine]:
     """Return machines that share a new, empty repository."""
     remote = make_remote(folder)
-    hosts = [SyncHost(folder, name, **settings) for name in names]
-    for host in hosts:
-        host.connect(remote)
-    return hosts
+    machines = [Machine(folder, name, **settings) for name in names]
+    for machine in machines:
+        machine.connect(remote)
+    return machines
 
 
-def settle(hosts: list[SyncHost]) -> None:
+def settle(machines: list[Machine]) -> None:
     """Synchronise until every machine has everything."""
-    for host in (*hosts, *hosts):
-        host.run()
+    for machine in (*machines, *machines):
+        machine.sync()
 
 
-def killed_at(host: SyncHost, point: int) -> bool:
+def killed_at(machine: Machine, point: int) -> bool:
     """Synchronise in a process that is killed when it starts git, or changes a file, for the ``point``-th time."""
     child = os.fork()
     if child == 0:
@@ -107,7 +102,7 @@ def killed_at(host: SyncHost, point: int) -> bool:
             for step in ("replace", "fsync", "unlink"):
                 setattr(os, step, watched(getattr(os, step)))
             git_command.subprocess.Popen = watched(git_command.subprocess.Popen)
-            host.run()
+            machine.sync()
         except KeptError:
             pass
         finally:
