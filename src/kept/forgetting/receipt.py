@@ -150,7 +150,7 @@ def list_unreachable(
     ``channels`` those of the conversations."""
     reasons = [f"backups, snapshots and copies outside of {config.home} and {workspace}"]
     if folder := _find_git(workspace):
-        reasons.append(f"the git history in {folder}")
+        reasons.append(f"the git history in {folder}, and where it was pushed to")
     reasons += (f"the original of an imported conversation: {source}" for source in dict.fromkeys(sources))
     providers = {config.memory_search.provider, config.memory_search.fallback, config.agent.model.provider or ""}
     remote = sorted(providers & set(_REMOTE))
