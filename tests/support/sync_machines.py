@@ -12,7 +12,7 @@ from kept import git_command
 from kept.config import load_config
 from kept.durable import is_temporary
 from kept.errors import KeptError
-from kept.sync import GitSync, GitSyncReport
+from kept.sync.git_sync import GitSync, GitSyncReport
 
 
 def git(folder: Path, *arguments: str, stdin: bytes | None = None) -> str:

@@ -22,7 +22,7 @@ def command(options: Globals, url: str | None, as_json: bool) -> None:
     Both versions of what two machines changed at once are kept. Private notes, conversations and settings stay here.
     Nothing of yours is touched: with staged files or during a merge or a rebase, the command refuses.
     """
-    from kept.sync import GitSync
+    from kept.sync.git_sync import GitSync
 
     sync = GitSync(options.load_finished().config)
     if url is not None:

@@ -1,4 +1,4 @@
-"""`kept sync`: the same notes on several machines, over git.
+"""`GitSync`: commits the notes that changed, fetches, merges, writes what arrived, and pushes.
 
 Notes that changed are committed before anything is merged, and the branch moves only after everything that arrived is
 written. A process that is killed in between leaves notes that are merged already: the next sync commits them and merges
@@ -42,10 +42,9 @@ from kept.workspace.workspace import Workspace, has_control_characters, is_too_l
 if TYPE_CHECKING:
     from kept.config import Config
 
-_LOCK_WAIT_S, _LONGEST_PAUSE_S = 60.0, 0.5
-_ATTEMPTS = 20
-_ANY_SIZE = 1 << 40
-_MANY_REMOVED = 20
+_LOCK_WAIT_S = 60.0
+_ATTEMPTS, _LONGEST_PAUSE_S = 20, 0.5
+_ANY_SIZE, _MANY_REMOVED = 1 << 40, 20
 _UNFINISHED = ("MERGE_HEAD", "rebase-merge", "rebase-apply", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG")
 
 

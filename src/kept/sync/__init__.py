@@ -1,0 +1,1 @@
+"""`kept sync`: the same notes on several machines, over git."""
