@@ -9,7 +9,7 @@ import pytest
 
 from kept import KeptError, Memory
 from kept.aio import AsyncForgetting, AsyncHistory, AsyncMemory, AsyncNotes, AsyncReview
-from kept.forgetting.memory_forgetting import MemoryForgetting
+from kept.forgetting.forgetter import MemoryForgetting
 from kept.history.note_history import NoteHistory
 from kept.memory_history import MemoryHistory
 from kept.memory_notes import MemoryNotes

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kept.app import open_model
     from kept.config import LoadedConfig, load_config
     from kept.errors import KeptError
-    from kept.forgetting.places import ForgetPlan, Place
+    from kept.forgetting.plan import ForgetPlan, Place
     from kept.forgetting.receipt import ForgetReceipt
     from kept.history.note_change import NoteChange
     from kept.history.undo import UndoResult
@@ -128,9 +128,9 @@ _HOMES = {
     "Listing": "kept.listings",
     "NearFact": "kept.records",
     "NoteLink": "kept.listings",
-    "ForgetPlan": "kept.forgetting.places",
+    "ForgetPlan": "kept.forgetting.plan",
     "ForgetReceipt": "kept.forgetting.receipt",
-    "Place": "kept.forgetting.places",
+    "Place": "kept.forgetting.plan",
     "NoteLinks": "kept.listings",
     "Occurrence": "kept.records",
     "Passage": "kept.records",

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from kept.errors import UsedAfterClose
-from kept.forgetting.memory_forgetting import MemoryForgetting
+from kept.forgetting.forgetter import MemoryForgetting
 from kept.memory import Memory
 from kept.memory_history import MemoryHistory
 from kept.memory_notes import MemoryNotes

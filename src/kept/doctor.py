@@ -20,7 +20,7 @@ from kept.config.agents import agents_sharing_workspace
 from kept.damaged_records import DAMAGED_ENDING, Fault, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.file_lock import claimed
-from kept.forgetting.attachment_files import find_mentioned
+from kept.forgetting.own_files import find_mentioned
 from kept.history.rewrite import check_history, repair_history
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import find_copies, scan_transcripts
@@ -38,8 +38,7 @@ from kept.store.integrity import describe_checks, find_damage
 from kept.values import frozen
 from kept.wording import plural
 from kept.workspace.daily import get_daily_notes
-from kept.workspace.survey import survey_workspace
-from kept.workspace.synchronised import find_synchronised
+from kept.workspace.survey import find_synchronised, survey_workspace
 
 _TRANSCRIPTS_NAMED = 5
 _REBUILD = "rebuild the index from the notes; no embedding is lost"

@@ -20,7 +20,7 @@ from kept.workspace.workspace import LONG_TERM, Workspace
 if TYPE_CHECKING:
     from kept.backends.qmd import QmdWithFallback
     from kept.embedding.base import Embedder
-    from kept.forgetting.memory_forgetting import MemoryForgetting
+    from kept.forgetting.forgetter import MemoryForgetting
     from kept.indexing.index_handle import IndexLimits
     from kept.indexing.memory_view import MemoryView
     from kept.indexing.service import IndexService
@@ -243,7 +243,7 @@ class Memory:
         """Return a result that tells if MEMORY.md has outgrown its share of the prompt with it."""
         if written.path not in LONG_TERM or not written.is_new or written.is_proposed:
             return written
-        from kept.workspace.memory_size import find_overgrowth
+        from kept.workspace.notes import find_overgrowth
 
         notice = find_overgrowth(self.workspace, limit_tokens=self.config.agent.prompt_file_tokens)
         return replace(written, notice=notice) if notice else written
@@ -304,7 +304,7 @@ class Memory:
     @property
     def forgetting(self) -> MemoryForgetting:
         """Removal of something from every file: plan it, then apply the plan."""
-        from kept.forgetting.memory_forgetting import MemoryForgetting
+        from kept.forgetting.forgetter import MemoryForgetting
 
         service = self.index_service
         return MemoryForgetting(self.config, self.workspace, service, self.clock, self.search, self._view())

@@ -20,7 +20,7 @@ from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, hash_lines
 from kept.testing import FakeEmbedder
-from kept.workspace.removal import remove_lines
+from kept.workspace.line_edit import remove_lines
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
 from tests.support.histories import assert_sound

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from kept import KeptError, Memory
 from kept.forgetting.note_places import NoteStore
-from kept.forgetting.order import LineCut
-from kept.forgetting.places import digest_of
+from kept.forgetting.plan import LineCut, digest_of
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from kept.workspace.adopt import adopt_notes

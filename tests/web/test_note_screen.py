@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.workspace.note_edit import digest_of
+from kept.digest import digest_bytes
 from tests.support.files import write_file
 from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note
@@ -207,7 +207,7 @@ def test_a_change_on_disk_is_shown_and_never_overwritten(pages, notes, workspace
     assert file.read_bytes() == b"# Memory\n\n- Changed by an editor.\n"
     assert "Changed by an editor." in answer.text
     assert "- Mine." in answer.text
-    assert digest_of(file.read_bytes()) in answer.text, "saving again is about the note as it is now"
+    assert digest_bytes(file.read_bytes()) in answer.text, "saving again is about the note as it is now"
 
 
 def test_a_preview_saves_nothing(pages, notes, workspace):
@@ -232,7 +232,7 @@ def test_a_note_of_an_extra_path_has_no_editor(tmp_path, workspace):
         assert "extra text" in page.select_one(".prose").text
         assert not page.select("[data-edit]")
         path = str(tmp_path / "extra/n.md")
-        answer = pages.post(f"/edit/{path}", text="x", digest=digest_of(b"extra text\n"), do="save")
+        answer = pages.post(f"/edit/{path}", text="x", digest=digest_bytes(b"extra text\n"), do="save")
         assert answer.status_code == 403
 
 

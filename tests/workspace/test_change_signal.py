@@ -8,9 +8,8 @@ import pytest
 
 from kept.indexing import index_handle
 from kept.indexing.index_handle import RESCAN_AFTER_S, RESCAN_AT_LATEST_S, Freshness
-from kept.workspace import local_disks
-from kept.workspace.local_disks import are_local
-from kept.workspace.scan import ANY_FILE, ChangeSignal, scan_workspace
+from kept.workspace import scan
+from kept.workspace.scan import ANY_FILE, ChangeSignal, are_local, scan_workspace
 from kept.workspace.workspace import Workspace
 from tests.support.workspaces import open_memory, write_note
 
@@ -27,7 +26,7 @@ def mounts(tmp_path, monkeypatch):
             f"22 1 0:20 / /proc rw - proc proc rw\n"
             f"29 1 {place} / / rw,relatime shared:1 master:2 - {kind} /dev/disk rw\n"
         )
-        monkeypatch.setattr(local_disks, "_MOUNTS", str(table))
+        monkeypatch.setattr(scan, "_MOUNTS", str(table))
 
     return write
 

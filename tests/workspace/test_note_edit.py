@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kept.digest import digest_bytes
 from kept.errors import NoteConflict, NoteTooLarge, PathRefused
-from kept.workspace.note_edit import digest_of, read_whole, replace_text, save_text
+from kept.workspace.note_edit import read_whole, replace_text, save_text
 from kept.workspace.opened import decode
 from kept.workspace.workspace import Workspace
 from tests.support.files import write_file
@@ -76,7 +77,7 @@ def test_a_note_is_saved_only_if_it_is_the_one_that_was_opened(tmp_path):
     workspace = Workspace.at(str(tmp_path))
     file = write_file(tmp_path / "memory/n.md", b"a\r\nb\r\n")
     opened = read_whole(workspace, "memory/n.md", max_bytes=1_000)
-    assert opened.digest == digest_of(b"a\r\nb\r\n")
+    assert opened.digest == digest_bytes(b"a\r\nb\r\n")
     assert save_text(workspace, "memory/n.md", "a\nc\n", digest=opened.digest, max_bytes=1_000)
     assert file.read_bytes() == b"a\r\nc\r\n"
     with pytest.raises(NoteConflict):

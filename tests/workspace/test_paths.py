@@ -18,8 +18,7 @@ from kept import Memory
 from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
 from kept.file_lock import locked
 from kept.forgetting.note_places import NoteStore
-from kept.forgetting.order import LineCut
-from kept.forgetting.places import digest_of
+from kept.forgetting.plan import LineCut, digest_of
 from kept.records import Written
 from kept.testing import FakeEmbedder
 from kept.tools.tool_text import from_citation

@@ -36,7 +36,7 @@ def test_a_bound_memory_shows_nothing_of_another_project(memory, clone):
     assert [hit.project for hit in hits] == ["otter", None]
     assert "memory/projects/badger/launch.md" not in paths(bound.list())
     assert [count.tag for count in bound.notes.tags()] == ["ours"]
-    for action in (bound.read, bound.links, lambda path: bound.add("x", to=path)):
+    for action in (bound.read, bound.notes.links, lambda path: bound.add("x", to=path)):
         with pytest.raises((NoteNotFound, PathRefused)):
             action("memory/projects/badger/launch.md")
     for project in ("badger", "all"):

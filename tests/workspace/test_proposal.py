@@ -9,8 +9,7 @@ import pytest
 
 from kept.errors import CitationMismatch
 from kept.workspace.fact_pairs import collect_facts, find_pairs, propose, without_overlaps
-from kept.workspace.line_edit import apply_edits
-from kept.workspace.proposal import load_proposals, parse_proposal, proposal_json, save_proposals
+from kept.workspace.line_edit import apply_edits, load_proposals, parse_proposal, proposal_json, save_proposals
 from kept.workspace.workspace import Workspace
 from tests.support.files import write_file
 

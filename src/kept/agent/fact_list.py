@@ -26,7 +26,7 @@ from kept.redact import redact
 from kept.values import frozen
 from kept.workspace.fact_match import MAX_FACT_CHARS
 from kept.workspace.fact_pairs import FactPair, propose, propose_merge, propose_replacement
-from kept.workspace.proposal import Proposal
+from kept.workspace.line_edit import Proposal
 
 _LISTED_FACT_CHARS = 600
 _MAX_FACTS = 100

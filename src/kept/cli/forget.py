@@ -17,7 +17,7 @@ from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
-    from kept.forgetting.places import ForgetPlan, Place
+    from kept.forgetting.plan import ForgetPlan, Place
     from kept.forgetting.receipt import ForgetReceipt
     from kept.memory import Memory
 

@@ -40,7 +40,7 @@ def command(options: Globals, as_json: bool) -> None:
     from kept.live import find_watcher
     from kept.responder.inbox import find_inbox_state
     from kept.schedules.schedule_book import find_schedule_state
-    from kept.workspace.memory_size import find_overgrowth
+    from kept.workspace.notes import find_overgrowth
 
     loaded = options.load()
     sharing = agents_sharing_workspace(loaded)

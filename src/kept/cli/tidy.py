@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kept.config import LoadedConfig
     from kept.memory import Memory
     from kept.workspace.fact_pairs import FactPair
-    from kept.workspace.proposal import Proposal
+    from kept.workspace.line_edit import Proposal
 
 
 def tidy_notes(options: Globals, chosen: Sequence[str], *, words: bool, as_json: bool) -> None:
@@ -32,7 +32,7 @@ def tidy_notes(options: Globals, chosen: Sequence[str], *, words: bool, as_json:
             _apply(memory, chosen, as_json=as_json)
             return
         proposals, model, problems = _find(loaded, memory, words=words)
-        from kept.workspace.proposal import proposal_json, save_proposals
+        from kept.workspace.line_edit import proposal_json, save_proposals
 
         save_proposals(memory.config.paths.proposals, proposals)
         if as_json:
@@ -86,8 +86,7 @@ def _ask_model(loaded: LoadedConfig, pairs: Sequence[FactPair], now: dt.datetime
 
 
 def _apply(memory: Memory, chosen: Sequence[str], *, as_json: bool) -> None:
-    from kept.workspace.line_edit import apply_edits
-    from kept.workspace.proposal import load_proposals, proposal_json, save_proposals
+    from kept.workspace.line_edit import apply_edits, load_proposals, proposal_json, save_proposals
 
     path = memory.config.paths.proposals
     proposals = load_proposals(path)

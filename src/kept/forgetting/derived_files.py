@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import glob
 import os
+from typing import ClassVar
 
 from kept.config import Config
 from kept.durable import erase_file
 from kept.errors import KeptError, StoreBusy, StoreError
 from kept.forgetting.needles import Matcher
-from kept.forgetting.order import ForgetOrder, ScrubResult
+from kept.forgetting.plan import ForgetOrder, ScrubResult
 from kept.indexing.service import IndexService
 from kept.sessions.catalogue import Catalogue
 from kept.sqlite import rewrite_database
@@ -20,13 +21,12 @@ from kept.store.scrub import read_owner, scrub_index
 from kept.values import frozen
 
 
+@frozen
 class CatalogueStore:
     """Scrubs the catalogue of sessions."""
 
-    name = "catalogue"
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    name: ClassVar[str] = "catalogue"
+    config: Config
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         path = self.config.paths.catalogue
@@ -48,12 +48,9 @@ class IndexStore:
     """Scrubs the indexes: that of the workspace, those of other workspaces of the agent, and those of other agents
     that share the workspace."""
 
+    name: ClassVar[str] = "index"
     service: IndexService
     config: Config
-
-    @property
-    def name(self) -> str:
-        return "index"
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         own = self.service.path
@@ -102,13 +99,12 @@ def _stale_files(order: ForgetOrder) -> list[tuple[str, str]]:
     return [("sessions" if path.startswith("sessions/") else "memory", path) for path in paths]
 
 
+@frozen
 class QmdStore:
     """Removes the index of qmd, which is filled again when it is next used."""
 
-    name = "qmd"
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    name: ClassVar[str] = "qmd"
+    config: Config
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         count = 0

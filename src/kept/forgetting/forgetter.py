@@ -1,4 +1,4 @@
-"""Carries a forget out: the journal first, then store by store, then the search through all bytes, then the receipt.
+"""`Memory.forgetting`: plans a forget and carries it out.
 
 1. write the journal                      a crash from now on is finished by the next run
 2. record the hashes of these texts       an import that runs meanwhile leaves it out
@@ -10,41 +10,51 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from kept.clock import Clock, new_id
 from kept.config import Config
 from kept.durable import make_private_folder
-from kept.errors import ForgetFailed, KeptError, LockBusy
+from kept.errors import ForgetChanged, ForgetFailed, KeptError, LockBusy
 from kept.file_lock import locked
-from kept.forgetting.attachment_files import AttachmentStore
-from kept.forgetting.byte_scan import ByteScan, scan_bytes
 from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
 from kept.forgetting.history_places import HistoryStore
-from kept.forgetting.leftover_files import LeftoverStore
 from kept.forgetting.note_places import NoteStore
-from kept.forgetting.order import (
+from kept.forgetting.own_files import AttachmentStore, InboxStore, LeftoverStore, ProposalStore, RecordStore
+from kept.forgetting.plan import (
     ForgetOrder,
+    ForgetPlan,
+    ForgetRequest,
     ForgetStore,
     LineCut,
+    Place,
     ScrubResult,
     cuts_of,
+    digest_of,
     entries_of,
     mark_done,
     read_journal,
     remove_journal,
     write_journal,
 )
-from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
-from kept.forgetting.proposal_places import ProposalStore
-from kept.forgetting.receipt import ForgetReceipt, hash_removed, list_unreachable, make_receipt_of, save_receipt
-from kept.forgetting.record_files import InboxStore, RecordStore
+from kept.forgetting.planner import ForgetScope, Search, plan_forget
+from kept.forgetting.receipt import (
+    ByteScan,
+    ForgetReceipt,
+    hash_removed,
+    list_unreachable,
+    make_receipt_of,
+    save_receipt,
+    scan_bytes,
+)
 from kept.forgetting.transcript_places import TranscriptStore
 from kept.history.note_history import open_history
+from kept.indexing.memory_view import MemoryView
 from kept.indexing.service import IndexService
 from kept.records import parse_citation
+from kept.search.date_filter import When, parse_when
 from kept.sessions.forgotten_text import MIN_LINE_CHARS, ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
 from kept.values import frozen
@@ -249,3 +259,77 @@ def kind_of(plan: ForgetPlan) -> str:
     if plan.by_meaning:
         return "meaning"
     return "citation" if parse_citation(plan.request.query or "") or not plan.needles.words else "query"
+
+
+@frozen
+class MemoryForgetting:
+    """Removes something from notes, conversations, the index and all other files: `plan` it, then `apply` the plan.
+
+    >>> plan = memory.forgetting.plan("4711")
+    >>> receipt = memory.forgetting.apply(plan)
+    """
+
+    config: Config
+    workspace: Workspace
+    service: IndexService
+    clock: Clock
+    search: Search
+    view: MemoryView
+
+    def plan(
+        self,
+        query: str | None = None,
+        *,
+        session: str | None = None,
+        person: str | None = None,
+        before: When | None = None,
+        allow_all: bool = False,
+        by_tool: bool = False,
+    ) -> ForgetPlan:
+        """Return every place of something: words or a citation, a session, a person, or all before a time.
+
+        Nothing is changed. Words that are in no file are looked for by meaning; then ``ForgetPlan.by_meaning`` is set.
+        Raise ForgetTooMuch for words that are too short or in more than 100 places, unless ``allow_all`` is set.
+        ``by_tool`` leaves out files that only the person may change.
+        """
+        before_ms = None if before is None else parse_when(before, now=self.clock.now())
+        request = ForgetRequest(query, session, person, before_ms)
+        self.workspace.require()
+        view = self.view
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            scope = ForgetScope(
+                self.config,
+                self.workspace,
+                sessions,
+                self.search,
+                is_visible=view.sees,
+                by_tool=by_tool,
+                viewer=view.viewer if view.has_others else None,
+            )
+            return plan_forget(scope, request, allow_all=allow_all)
+
+    def apply(
+        self, plan: ForgetPlan, *, inbox: ForgetStore | None = None, on_step: OnStep | None = None
+    ) -> ForgetReceipt:
+        """Remove every place of a plan, and search all bytes for what is left. It cannot be undone.
+
+        ``on_step`` is called with the name of each step before it begins. ``inbox`` is that of a running gateway.
+        """
+        with self._opened(inbox, on_step or ignore_step) as forgetter:
+            return forgetter.forget(plan, is_scoped=self.view.is_bound)
+
+    def finish(self) -> ForgetReceipt | None:
+        """Finish a forget that was interrupted. Return None if there is none."""
+        with self._opened(None, ignore_step) as forgetter:
+            return forgetter.finish()
+
+    @contextmanager
+    def _opened(self, inbox: ForgetStore | None, on_step: OnStep) -> Iterator[Forgetter]:
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            yield Forgetter(self.config, self.workspace, self.service, sessions, self.clock, inbox, on_step)
+
+
+def require_token(plan: ForgetPlan, token: str) -> None:
+    """Raise ForgetChanged if a token does not confirm this plan."""
+    if plan.token != token:
+        raise ForgetChanged("The places have changed since they were shown, or the token is not theirs.")

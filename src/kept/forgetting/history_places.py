@@ -6,21 +6,22 @@ import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import ClassVar
 
 from kept.digest import digest_bytes
 from kept.errors import HistoryDamaged
 from kept.file_lock import locked
 from kept.forgetting.needles import Matcher
 from kept.forgetting.note_places import NoteHunt, find_cuts, matching_passages, name_words
-from kept.forgetting.order import ForgetOrder, LineCut, ScrubResult
-from kept.forgetting.places import Place, digest_of
+from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
 from kept.history.note_change import utc_text
 from kept.history.note_history import NoteHistory
 from kept.history.rewrite import Removal, scrub_history
+from kept.values import frozen
 from kept.workspace.change_recorder import Author
+from kept.workspace.line_edit import remove_lines
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import decode
-from kept.workspace.removal import remove_lines
 from kept.workspace.workspace import Workspace
 
 _MOST_READ = 5_000
@@ -51,15 +52,14 @@ def find_in_history(history: NoteHistory, matcher: Matcher) -> list[Place]:
     return list(places.values())
 
 
+@frozen
 class HistoryStore:
     """Scrubs the history, after the notes were changed and the change was noticed."""
 
-    name = "history"
-
-    def __init__(self, history: NoteHistory, workspace: Workspace, agent: str) -> None:
-        self.history = history
-        self.agent = agent
-        self.workspace = workspace
+    name: ClassVar[str] = "history"
+    history: NoteHistory
+    workspace: Workspace
+    agent: str
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         if not self.history.log.names():

@@ -7,18 +7,18 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import ClassVar
 
 from kept.durable import erase_file, replace_erasing
 from kept.errors import KeptError, NoteNotFound, PathRefused
 from kept.file_lock import locked
 from kept.forgetting.needles import Matcher, Needles
-from kept.forgetting.order import ForgetOrder, LineCut, ScrubResult
-from kept.forgetting.places import Place, digest_of
+from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
 from kept.records import cite
 from kept.values import frozen
+from kept.workspace.line_edit import remove_lines
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import NoteText, OpenWorkspace
-from kept.workspace.removal import remove_lines
 from kept.workspace.scan import scan_workspace
 from kept.workspace.workspace import Workspace, is_persons_own
 
@@ -167,13 +167,12 @@ def find_made_of(text: str, path: str, forgotten: Callable[[str, int, int], bool
 # removing
 
 
+@frozen
 class NoteStore:
     """Scrubs the notes of a workspace."""
 
-    name = "notes"
-
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
+    name: ClassVar[str] = "notes"
+    workspace: Workspace
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         matcher = Matcher(order.words_only)

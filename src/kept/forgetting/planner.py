@@ -11,7 +11,6 @@ from typing import Protocol
 from kept.config import Config
 from kept.errors import EmptyQuery, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.forgetting.history_places import find_in_history
-from kept.forgetting.leftover_files import find_in_leftovers
 from kept.forgetting.needles import Matcher, Needles, is_too_short
 from kept.forgetting.note_places import (
     NoteHunt,
@@ -20,9 +19,16 @@ from kept.forgetting.note_places import (
     split_passages,
     whole_note,
 )
-from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
-from kept.forgetting.proposal_places import find_in_proposals
-from kept.forgetting.record_files import INBOX, find_in_file, find_others, is_only_asked, iter_records
+from kept.forgetting.own_files import (
+    INBOX,
+    find_in_file,
+    find_in_leftovers,
+    find_in_proposals,
+    find_others,
+    is_only_asked,
+    iter_records,
+)
+from kept.forgetting.plan import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.forgetting.transcript_places import (
     Wants,
     find_in_transcript,

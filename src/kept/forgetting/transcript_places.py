@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import ClassVar
 
 from kept.damaged_records import TORN_ENDING
 from kept.durable import replace_erasing
 from kept.errors import SessionError, SessionNotFound
 from kept.file_lock import locked
 from kept.forgetting.needles import Matcher, Needles
-from kept.forgetting.order import EntryCut, ForgetOrder, ScrubResult
-from kept.forgetting.places import Kind, Place, digest_of
+from kept.forgetting.plan import EntryCut, ForgetOrder, Kind, Place, ScrubResult, digest_of
 from kept.records import cite
 from kept.sessions.blanking import blank_line, renew_receipts
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart, StateEntry
@@ -27,6 +27,7 @@ from kept.sessions.transcript_paths import (
     list_host_folders,
     relative_name,
 )
+from kept.values import frozen
 
 Wants = Callable[[AnyEntry], bool]
 """Returns whether an entry is to go as a whole, whatever its words."""
@@ -123,13 +124,12 @@ def _shown_text(line: TranscriptLine) -> str:
     return utterance.shown if utterance is not None else "(details of the conversation or of a tool call)"
 
 
+@frozen
 class TranscriptStore:
     """Scrubs the conversations of an agent, and deletes those that go as a whole."""
 
-    name = "conversations"
-
-    def __init__(self, sessions: SessionStore) -> None:
-        self.sessions = sessions
+    name: ClassVar[str] = "conversations"
+    sessions: SessionStore
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         result = ScrubResult()

@@ -16,7 +16,7 @@ from dataclasses import replace
 from kept.agent.events import AgentEvent, AnsweringAgent, CompactionResult, GroupLine, Inbound, Reply
 from kept.error_statuses import status_of
 from kept.errors import EmptyNote, KeptError, SessionNotFound
-from kept.forgetting.order import ForgetStore
+from kept.forgetting.plan import ForgetStore
 from kept.indexing.viewers import ViewerFinder, visible_status
 from kept.limits import clip
 from kept.memory import Memory

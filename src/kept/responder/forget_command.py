@@ -12,10 +12,9 @@ from typing import Any
 
 from kept.errors import ForgetTooMuch
 from kept.forgetting.needles import Matcher
-from kept.forgetting.order import ForgetOrder, ScrubResult
-from kept.forgetting.places import ForgetPlan, Place
+from kept.forgetting.own_files import iter_records, replace_file
+from kept.forgetting.plan import ForgetOrder, ForgetPlan, Place, ScrubResult
 from kept.forgetting.receipt import ForgetReceipt
-from kept.forgetting.record_files import iter_records, replace_file
 from kept.forgetting.transcript_places import FORGET_STATE
 from kept.limits import clip
 from kept.memory import Memory

@@ -6,7 +6,5 @@ A file is plain JSON and is removed when a person has decided. Searches do not f
 
 agent_writes       writes what a model chose: at once, listed, or only proposed
 review_queue       `ReviewQueue`: lists items; accepts, edits or rejects them
-review_item, review_folder
-                   one item, and the files of all
-review_recorders   recorders that list a write, or stop before it
+review_item        one item, the files of all, and recorders that list a write or stop before it
 """

@@ -12,9 +12,8 @@ from kept.errors import NoteTooLarge, PathRefused
 from kept.history.note_change import utc_text
 from kept.records import NearFact, Written
 from kept.redact import redact
-from kept.review.review_item import ReviewItem, proposal_id
+from kept.review.review_item import ItemRecorder, PreviewReady, ReviewItem, proposal_id
 from kept.review.review_queue import ReviewQueue, new_listed_item
-from kept.review.review_recorders import ItemRecorder, PreviewReady
 from kept.workspace.addition import Addition, write_addition
 from kept.workspace.change_recorder import Author, ChangeRecorder
 from kept.workspace.line_edit import digest_of_lines

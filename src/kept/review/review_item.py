@@ -1,16 +1,25 @@
-"""`ReviewItem`: a write of an agent that waits for a person, and its JSON."""
+"""Items that wait for review, and their files in `.kept/proposals` of the workspace."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 from kept.digest import digest_bytes
+from kept.errors import ReviewItemNotFound, WorkspaceError
+from kept.file_lock import locked
+from kept.history.history_folder import HistoryFolder
+from kept.history.note_history import HistoryRecorder
 from kept.limits import text_value, utf8_safe
 from kept.values import frozen
 from kept.workspace.addition import Addition
-from kept.workspace.change_recorder import Author
+from kept.workspace.change_recorder import Author, ChangeKind, recording
+from kept.workspace.opened import OpenWorkspace
+from kept.workspace.workspace import Workspace
 
 ReviewState = Literal["proposed", "written"]
 AUTHOR_FIELDS = ("agent", "session", "tool", "person", "client")
@@ -132,3 +141,128 @@ def _to_write(fields: dict[str, Any]) -> NoteWrite:
 
 def _text_or_none(value: Any) -> str | None:
     return None if value is None else text_value(value)
+
+
+# files
+
+PROPOSALS = "proposals"
+MAX_ITEM_BYTES = 4_000_000
+LOCK_WAIT_S = 10.0
+_MIN_PREFIX = 4
+
+
+class ReviewFolder:
+    """Reads and writes items. No link is followed on the way to them, and new files are private."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._files = HistoryFolder(workspace, base=".kept", title="the review")
+
+    def ids(self) -> list[str]:
+        names = (name.removesuffix(".json") for name in self._files.names(PROPOSALS, ".json"))
+        return [name for name in names if is_item_id(name)]
+
+    def paths(self) -> list[str]:
+        """Return the paths of all files, also of those that cannot be read as items."""
+        return [self._files.path(PROPOSALS, name) for name in self._files.names(PROPOSALS, ".json")]
+
+    def find(self, item_id: str) -> ReviewItem | None:
+        """Return an item, or None if there is none. Raise ValueError if its file is damaged."""
+        if self._files.size(PROPOSALS, f"{item_id}.json") > MAX_ITEM_BYTES:
+            raise ValueError("the file is too large")
+        data = self._files.read(PROPOSALS, f"{item_id}.json")
+        return parse_item(data, item_id) if data else None
+
+    def get(self, prefix: str) -> ReviewItem:
+        """Return the item with this id, or with the only id that begins so. Raise ReviewItemNotFound."""
+        ids = [item_id for item_id in self.ids() if item_id.startswith(prefix)]
+        if len(prefix) < _MIN_PREFIX or not ids:
+            raise ReviewItemNotFound(f"Nothing with the id '{prefix}' waits for review.")
+        if len(ids) > 1:
+            raise ReviewItemNotFound(f"{len(ids)} ids begin with '{prefix}'.", hint="Write more of the id.")
+        try:
+            item = self.find(ids[0])
+        except ValueError as exc:
+            path = self._files.path(PROPOSALS, f"{ids[0]}.json")
+            raise WorkspaceError(f"{path} is damaged: {exc}.", hint="Delete the file. No note is affected.") from exc
+        if item is None:
+            raise ReviewItemNotFound(f"Nothing with the id '{prefix}' waits for review.")
+        return item
+
+    def put(self, item: ReviewItem) -> None:
+        self._files.replace(PROPOSALS, f"{item.id}.json", format_item(item))
+
+    def remove(self, item: ReviewItem) -> None:
+        self._files.remove(PROPOSALS, f"{item.id}.json")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the review. The lock of the workspace may be taken inside it, never the other way round."""
+        path = self._files.path(PROPOSALS, "x.json")
+        with OpenWorkspace(self._workspace) as opened:
+            opened.folder_to_write(path)
+        lock, purpose = self._files.path(PROPOSALS), "reviewing changes of this workspace"
+        with locked(lock, wait_s=LOCK_WAIT_S, purpose=purpose):
+            yield
+
+
+# recorders between a writer of notes and the history: one lists writes, one stops before the write
+
+
+class ItemRecorder:
+    """Stores each write in an item before the note is written, so that a process that is killed leaves a trace."""
+
+    def __init__(self, folder: ReviewFolder, item: ReviewItem, inner: HistoryRecorder | None) -> None:
+        self._folder = folder
+        self._inner = inner
+        self.item = item
+        self.notices: list[str] = inner.notices if inner else []
+
+    @contextmanager
+    def writing(
+        self, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind, was: str | None = None
+    ) -> Iterator[None]:
+        previous = self.item
+        write = NoteWrite(path, _digest(before), _digest(after))
+        self.item = replace(previous, path=previous.path or path, writes=(*previous.writes, write))
+        self._folder.put(self.item)
+        try:
+            with recording(self._inner, path, before, after, kind=kind):
+                yield
+        except Exception:  # nothing was written; a process that is killed leaves the item, which is checked later
+            self.item = previous
+            if previous.state == "written" and not previous.writes:
+                self._folder.remove(previous)
+            else:
+                self._folder.put(previous)
+            raise
+        if self._inner and self.item.state == "written":
+            # Ids outlive the digests: forgetting a text changes the digests of the versions that had it.
+            self.item = replace(self.item, changes=tuple(change.id for change in self._inner.changes))
+            self._folder.put(self.item)
+
+
+class PreviewReady(Exception):
+    """Raised in place of the first write of a note."""
+
+    def __init__(self, path: str, before: bytes | None, after: bytes | None) -> None:
+        super().__init__(path)
+        self.path = path
+        self.before = before
+        self.after = after
+
+
+class PreviewRecorder:
+    """Stops a writer before it writes, with what it would have written."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def writing(
+        self, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind, was: str | None = None
+    ) -> AbstractContextManager[None]:
+        raise PreviewReady(path, before, after)
+
+
+def _digest(content: bytes | None) -> str | None:
+    return None if content is None else digest_bytes(content)

@@ -17,9 +17,7 @@ from kept.errors import CitationMismatch, EmptyNote, KeptError, ReviewConflict, 
 from kept.history.note_change import NoteChange, utc_text
 from kept.history.note_history import NoteHistory, open_history, open_recorder
 from kept.records import NearFact, Written
-from kept.review.review_folder import ReviewFolder
-from kept.review.review_item import NoteWrite, ReviewItem
-from kept.review.review_recorders import ItemRecorder, PreviewReady, PreviewRecorder
+from kept.review.review_item import ItemRecorder, NoteWrite, PreviewReady, PreviewRecorder, ReviewFolder, ReviewItem
 from kept.values import frozen
 from kept.workspace.addition import Addition, write_addition
 from kept.workspace.change_recorder import Author

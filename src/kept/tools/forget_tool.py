@@ -17,7 +17,7 @@ from kept.tools.tool_text import quote
 from kept.tools.toolbox import Toolbox, ToolOutcome, error_outcome
 
 if TYPE_CHECKING:
-    from kept.forgetting.places import ForgetPlan, Place
+    from kept.forgetting.plan import ForgetPlan, Place
     from kept.forgetting.receipt import ForgetReceipt
 
 _SHOWN_PLACES = 50
@@ -99,7 +99,7 @@ def _run(toolbox: Toolbox, arguments: dict[str, Any]) -> ToolOutcome:
     )
     if token is None or not plan.places:
         return ToolOutcome(utf8_safe(_plan_text(plan)), lambda: _plan_json(plan))
-    from kept.forgetting.memory_forgetting import require_token
+    from kept.forgetting.forgetter import require_token
 
     require_token(plan, token)
     receipt = memory.forgetting.apply(plan)

@@ -1,23 +1,20 @@
 """The notes: finding, reading and appending to them, and removing passages on request.
 
 `workspace` says which files are notes and which belong to the person, `opened` opens and reads them without following
-links, `scan` finds them and notices changes, `notes` appends, `removal` removes passages, `adopt` copies the notes of
-another workspace and `templates` are those of a new one.
+links, `scan` finds them and notices changes, `notes` appends, `line_edit` changes and removes lines, `adopt` copies
+the notes of another workspace and `templates` are those of a new one.
 
 `daily` says where daily notes are. `vault` reads that from the settings of Obsidian and Logseq, in the formats of
 `date_format`. `ignored` applies .gitignore and .keptignore, and `survey` reports what is left out.
 
-addition, note_entry       a text to add, as a value; how it is set apart from the rest of a note
+addition                   a text to add, as a value
 replacement                replaces a fact: the old line is struck through, the new one says what it was
 validity, mark_words, statements
                            when a line holds; the statements of a note
 fact_match, fact_pairs     compare facts by their words
-proposal, line_edit        a change that a person may accept, and making it
+line_edit                  changes of lines, and proposals of them that a person may accept
 note_edit, common_ends     replace a whole note as a person edited it
 change_recorder            how a writer reports its changes to the history
 projects                   folders of notes, each for one repository
-local_disks                whether the kernel can report every change in a folder
-memory_size                whether MEMORY.md has outgrown its share of a prompt
-synchronised, conflict_copies
-                           folders that other machines have too, and the copies that these leave
+conflict_copies            copies that other machines leave in a folder, and the marks that git leaves in a note
 """

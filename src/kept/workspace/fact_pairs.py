@@ -11,9 +11,8 @@ from kept.records import FactRelation, cite
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.fact_match import MAX_FACT_CHARS, FactWords, compare_facts
-from kept.workspace.line_edit import LineEdit, digest_of_lines
+from kept.workspace.line_edit import LineEdit, Proposal, digest_of_lines
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.proposal import Proposal
 from kept.workspace.replacement import old_value, plain_fact, strike_lines
 from kept.workspace.scan import scan_workspace
 from kept.workspace.statements import Statement, read_statements

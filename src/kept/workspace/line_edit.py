@@ -1,17 +1,22 @@
-"""Replaces lines of notes, provided that they still read as the caller saw them."""
+"""Changes of lines of notes: made if the lines still read as the caller saw them, proposed, or removed for good."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any, Literal, get_args
 
+from kept.digest import digest_bytes
 from kept.durable import write_atomic
-from kept.errors import CitationMismatch, KeptError, NoteTooLarge
+from kept.errors import CitationMismatch, KeptError, NoteTooLarge, PathRefused
+from kept.limits import text_value
 from kept.records import cite
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.opened import NoteText, OpenWorkspace, require_utf8
+from kept.workspace.opened import NoteText, OpenWorkspace, declared_encoding, require_utf8
 from kept.workspace.workspace import Workspace, require_tool_may_write, writing_to
 
 DIGEST_CHARS = 8
@@ -36,9 +41,7 @@ class LineEdit:
 
 def digest_of_lines(text: str) -> str:
     """Return a short digest of lines, to tell whether they have changed."""
-    import hashlib
-
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
+    return digest_bytes(text.encode("utf-8", "surrogatepass"))[:DIGEST_CHARS]
 
 
 def apply_edits(
@@ -118,3 +121,133 @@ def edits_fit(workspace: Workspace, edits: Sequence[LineEdit], *, max_bytes: int
     except KeptError:
         return False
     return True
+
+
+ProposalKind = Literal["duplicate", "replacement", "merge"]
+# proposals, as plain values: they can be shown, stored, and applied later or never
+
+_VERSION = 1
+
+
+@frozen
+class Proposal:
+    """A change of notes that somebody may accept."""
+
+    kind: ProposalKind
+    edits: tuple[LineEdit, ...]
+    reason: str
+    source: str = "words"
+    """Name of the model that proposed it, or "words"."""
+
+    @property
+    def id(self) -> str:
+        """Digest of the edits: the same proposal has the same id."""
+        return digest_of_lines(json.dumps([asdict(edit) for edit in self.edits], sort_keys=True))
+
+
+def proposal_json(proposal: Proposal) -> dict[str, Any]:
+    edits = [
+        {
+            "path": edit.path,
+            "startLine": edit.start_line,
+            "endLine": edit.end_line,
+            "digest": edit.digest,
+            "text": edit.text,
+            "citation": edit.citation,
+        }
+        for edit in proposal.edits
+    ]
+    return {
+        "id": proposal.id,
+        "kind": proposal.kind,
+        "reason": proposal.reason,
+        "source": proposal.source,
+        "edits": edits,
+    }
+
+
+def parse_proposal(shape: Any) -> Proposal:
+    """Return a proposal from its JSON. Raise ValueError for anything else."""
+    try:
+        edits = tuple(
+            LineEdit(
+                text_value(edit["path"]),
+                _line(edit["startLine"]),
+                _line(edit["endLine"]),
+                text_value(edit["digest"]),
+                text_value(edit["text"]),
+            )
+            for edit in shape["edits"]
+        )
+        kind = shape["kind"]
+        if kind not in get_args(ProposalKind) or not edits:
+            raise ValueError(kind)
+        return Proposal(kind, edits, text_value(shape["reason"]), text_value(shape["source"]))
+    except (KeyError, TypeError) as exc:
+        raise ValueError(str(exc)) from exc
+
+
+def _line(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{value!r:.40} is not a line")
+    return value
+
+
+def save_proposals(path: str, proposals: Iterable[Proposal]) -> None:
+    """Replace the stored list of proposals."""
+    shape = {"version": _VERSION, "proposals": [proposal_json(proposal) for proposal in proposals]}
+    write_atomic(path, json.dumps(shape, ensure_ascii=False, indent=1).encode("utf-8", "backslashreplace"))
+
+
+def load_proposals(path: str) -> list[Proposal]:
+    """Return the stored list. A file that is missing or damaged holds none: they can be found again."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            shape = json.load(file)
+        return [parse_proposal(proposal) for proposal in shape["proposals"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+# removing lines, in whatever encoding and with whatever line ends a note has
+
+_LINE = r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z"
+_CODECS = {
+    b"\xff\xfe\0\0": "utf-32-le",  # before UTF-16, which begins the same
+    b"\0\0\xfe\xff": "utf-32-be",
+    b"\xff\xfe": "utf-16-le",
+    b"\xfe\xff": "utf-16-be",
+}
+
+
+def remove_lines(raw: bytes, ranges: Iterable[tuple[int, int]], path: str) -> bytes:
+    """Return a note without lines, given as first and last of each range, counted from 1.
+
+    Of two blank lines that would meet, the second goes too. Raise PathRefused for a note that cannot be read and
+    written back unchanged.
+    """
+    codec = _codec_of(raw)
+    try:
+        text = raw.decode(codec, "surrogateescape" if codec == "utf-8" else "strict")
+        lines = re.findall(_LINE, text)
+    except UnicodeError:
+        raise PathRefused(f"{path}: cannot be read as {codec}.", hint="Change it with an editor.") from None
+    dropped: set[int] = set()
+    for first, last in ranges:
+        dropped.update(range(first, last + 1))
+        before, after = first - 1, last + 1
+        is_blank_before = before < 1 or not lines[before - 1].strip()
+        if is_blank_before and after <= len(lines) and not lines[after - 1].strip():
+            dropped.add(after)
+    remaining = "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
+    if codec != "utf-8" and not remaining.startswith("\ufeff"):
+        remaining = f"\ufeff{remaining}"  # the byte order mark was before the first line, which is gone
+    elif raw.startswith(b"\xef\xbb\xbf") and not remaining.startswith("\ufeff"):
+        remaining = f"\ufeff{remaining}"
+    return remaining.encode(codec, "surrogateescape" if codec == "utf-8" else "strict")
+
+
+def _codec_of(raw: bytes) -> str:
+    if declared_encoding(raw) is None:
+        return "utf-8"
+    return next(codec for mark, codec in _CODECS.items() if raw.startswith(mark))

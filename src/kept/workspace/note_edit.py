@@ -8,10 +8,10 @@ end of their neighbours and the encoding of the note.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
 from collections.abc import Sequence
 
+from kept.digest import digest_bytes
 from kept.durable import write_atomic
 from kept.errors import NoteConflict, NoteTooLarge, PathRefused
 from kept.values import frozen
@@ -45,11 +45,7 @@ def read_whole(workspace: Workspace, path: str, *, max_bytes: int) -> EditableNo
     absolute = workspace.locate(path)
     with OpenWorkspace(workspace) as opened:
         note = opened.read(absolute, max_bytes=max_bytes)
-    return EditableNote(workspace.cite(absolute), note, digest_of(note.raw))
-
-
-def digest_of(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
+    return EditableNote(workspace.cite(absolute), note, digest_bytes(note.raw))
 
 
 def save_text(
@@ -72,7 +68,7 @@ def save_text(
     ):
         absolute = require_editable(workspace, path, by_tool=False)
         before = opened.read(absolute, max_bytes=max_bytes).raw
-        if digest_of(before) != digest:
+        if digest_bytes(before) != digest:
             raise NoteConflict(f"{path} has changed since you opened it, so nothing was written.")
         data = replace_text(before, text, path)
         if len(data) > max_bytes:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from kept.clock import Clock
 from kept.durable import append_durably, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
-from kept.records import NearFact, Passage, Written, is_fact_list
+from kept.limits import CHARS_PER_TOKEN, estimate_tokens
+from kept.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
+from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.daily import DailyNotes, daily_notes_in, daily_parts, get_daily_notes, part_name
 from kept.workspace.fact_match import find_near_facts, may_be_fact, sort_near
-from kept.workspace.note_entry import blank_lines, plan_entry
 from kept.workspace.opened import OpenWorkspace, decode, require_utf8
 from kept.workspace.workspace import (
+    LONG_TERM,
     Workspace,
     find_name_fault,
     has_control_characters,
@@ -314,3 +317,92 @@ def read_passage(
         truncated=more,
         next_from=after if more else None,
     )
+
+
+# setting a text apart from what the note already says
+
+_HEADING = re.compile(r"#{1,6}(?:\s|$)")
+_ITEM = re.compile(r"([-*+]) ")
+# '---' below a paragraph makes it a heading, and closes the front matter: what follows is apart either way.
+_RULE = re.compile(r"(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,}|=+\s*)$")
+
+
+@frozen
+class NoteEntry:
+    text: str
+    """What to append, without the end of its last line."""
+    rule: bool = False
+    """True if a rule has to separate it from the text above it."""
+    tight: bool = False
+    """True if it continues a list, without a blank line."""
+
+
+def plan_entry(before: str, text: str, *, heading: str = "", ruled: bool = True) -> NoteEntry:
+    """Return how to append a text to a note that reads ``before``.
+
+    An entry with a ``heading`` goes under the last heading of the note if that is the same. A single line continues a
+    list that ends the note. Any other text is separated by a rule, because a blank line alone would make it part of
+    the passage above. ``ruled=False`` is for a note that is cut at each paragraph anyway.
+    """
+    if heading:
+        if _last_heading(before) != heading:
+            return NoteEntry(f"{heading}\n\n{text}")
+    elif marker := _list_marker(before):
+        if _ITEM.match(text) and not _RULE.match(text):
+            return NoteEntry(text, tight=True)
+        if "\n" not in text and not _HEADING.match(text):
+            return NoteEntry(f"{marker} {text}", tight=True)
+    return NoteEntry(text, rule=ruled and _needs_rule(before, text))
+
+
+def _needs_rule(before: str, text: str) -> bool:
+    last = before.rstrip().rpartition("\n")[2]
+    return bool(last.strip()) and not any(
+        (_HEADING.match(last), _RULE.match(last), _HEADING.match(text), _RULE.match(text))
+    )
+
+
+def _last_heading(text: str) -> str:
+    return next((line.rstrip() for line in reversed(text.split("\n")) if _HEADING.match(line)), "")
+
+
+def _list_marker(text: str) -> str:
+    """Return the marker of the list that ends a note, or nothing if it does not end in one."""
+    for line in reversed(text.rstrip().split("\n")):
+        if not line.startswith((" ", "\t")):
+            item = _ITEM.match(line)
+            return item[1] if item and not _RULE.match(line) else ""
+    return ""
+
+
+def blank_lines(before: str, entry: NoteEntry, *, ends_line: bool) -> str:
+    """Return the text between a note and the entry. ``ends_line``: the last line of the note is whole."""
+    lead = "" if ends_line else "\n"
+    if not entry.tight and not (ends_line and before.endswith("\n\n")):
+        lead += "\n"
+    return f"{lead}{ENTRY_RULE}\n\n" if entry.rule else lead
+
+
+# the size of long-term memory
+
+_LEAST_BYTES_PER_TOKEN = 3
+"""A character of a dense script is a token and has three bytes."""
+
+
+def find_overgrowth(workspace: Workspace, *, limit_tokens: int) -> str:
+    """Return what to tell about a MEMORY.md that does not fit into a prompt, or an empty text."""
+    for name in LONG_TERM:
+        path = os.path.join(workspace.root, name)
+        try:
+            if os.path.getsize(path) <= limit_tokens * min(_LEAST_BYTES_PER_TOKEN, CHARS_PER_TOKEN):
+                continue
+            with open(path, encoding="utf-8", errors="replace") as file:
+                tokens = estimate_tokens(file.read().strip("\n"))
+        except OSError:
+            continue  # missing, or reported by the code that reads it
+        if tokens > limit_tokens:
+            return (
+                f"{name} has about {tokens:,} tokens. The first {limit_tokens:,} are in every prompt of the agent; the "
+                "rest is recalled where it fits. Move details into notes below memory/."
+            )
+    return ""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kept.workspace.ignored import IgnoreRules
 
+
 _Entry = tuple[str, str, os.stat_result | None]
 """Absolute path of a file or folder, the path it is cited by, and its state, which is None for a folder."""
 _by_path = itemgetter(0)
@@ -274,7 +275,7 @@ class ChangeSignal:
         return True
 
     def _note_places(self) -> None:
-        from kept.workspace.local_disks import are_local
+        from kept.workspace.scan import are_local
 
         self._tops.clear()
         for folder in self._watched:
@@ -322,3 +323,31 @@ def _place(folder: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return state.st_dev, state.st_ino
+
+
+# disks of this machine, whose kernel makes every change and so can report it
+
+_LOCAL = frozenset("ext2 ext3 ext4 xfs btrfs f2fs bcachefs jfs zfs tmpfs ramfs vfat exfat ntfs3".split())
+"""File systems on a disk or in the memory of one machine. Over a network, in FUSE or in layers of a container, files
+may change without this kernel."""
+_MOUNTS = "/proc/self/mountinfo"
+
+
+def are_local(folders: Iterable[str]) -> bool:
+    """Return whether all these folders are on file systems of this machine alone. In doubt, they are not."""
+    try:
+        devices = {os.stat(folder).st_dev for folder in folders}
+        kinds = _read_kinds()
+    except (OSError, LookupError, ValueError):
+        return False
+    return all(kinds.get(f"{os.major(device)}:{os.minor(device)}") in _LOCAL for device in devices)
+
+
+def _read_kinds() -> dict[str, str]:
+    """Return the kind of each mounted file system by its device."""
+    kinds: dict[str, str] = {}
+    with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.split()
+            kinds[fields[2]] = fields[fields.index("-", 6) + 1]
+    return kinds

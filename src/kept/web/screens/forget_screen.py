@@ -9,8 +9,8 @@ from itertools import groupby
 from starlette.responses import Response
 
 from kept.errors import KeptError, UsageError
-from kept.forgetting.memory_forgetting import require_token
-from kept.forgetting.places import ForgetPlan, Place
+from kept.forgetting.forgetter import require_token
+from kept.forgetting.plan import ForgetPlan, Place
 from kept.forgetting.receipt import read_receipts
 from kept.limits import clip, one_line
 from kept.memory import Memory

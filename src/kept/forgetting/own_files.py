@@ -1,45 +1,52 @@
-"""Files of Kept's own beside the notes and transcripts: the inbox, records that were set aside, and logs.
+"""Files of Kept's own beside the notes and transcripts: the inbox, records that were set aside, logs, proposals, files
+that came with messages, and temporary files of killed processes.
 
-Every file is a text of lines, most of them JSON. A text in JSON that matches becomes empty; any other line that matches
-is dropped.
+Most are texts of lines of JSON. A text in JSON that matches becomes empty; any other line that matches is dropped.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from kept.config import Config
 from kept.config.agent_paths import GATEWAY_LOCK
 from kept.damaged_records import DAMAGED_ENDING, TORN_ENDING
-from kept.durable import read_if_possible, replace_erasing
+from kept.durable import is_abandoned, is_temporary, read_if_possible, replace_erasing
 from kept.file_lock import claimed, locked
-from kept.forgetting.byte_scan import iter_all_files
 from kept.forgetting.needles import Matcher, Needles
-from kept.forgetting.note_places import matching_passages
-from kept.forgetting.order import ForgetOrder, ScrubResult
-from kept.forgetting.places import Kind, Place, digest_of
+from kept.forgetting.plan import ForgetOrder, Kind, Place, ScrubResult, digest_of, erase_files
+from kept.forgetting.receipt import iter_all_files
+from kept.forgetting.transcript_places import iter_transcript_files
 from kept.limits import strict_json
+from kept.review.review_item import ReviewFolder
+from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.blanking import blank_tree
+from kept.values import frozen
+from kept.workspace.notes import LOCK_WAIT_S
+from kept.workspace.workspace import Workspace
 
 _LOCK_WAIT_S = 10.0
 _TEXT_ENDINGS = (".md", ".txt", ".jsonl", ".json", ".log", ".csv", ".html", DAMAGED_ENDING, TORN_ENDING)
-_ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
+_ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 _SETTINGS = ("config.yaml", "config.yml", "config.json")
 _INBOX_TEXTS = ("text", "sender", "metadata", "parts", "details", "error", "reason")
 """Fields of the inbox that may have text of a message. The others identify it."""
 _LARGEST_FILE = 1 << 28
 INBOX = "inbox.jsonl"
+_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+_GRACE_S = 10.0
+"""Age below which a file may belong to a message that is about to be accepted."""
 
 
 def scrub_text(data: bytes, matcher: Matcher, name: str) -> bytes:
     """Return a file without what matches."""
     if name.endswith(".json"):
         return scrub_json(data, matcher)
-    if name.endswith((".md", ".txt")):
-        return _scrub_prose(data, matcher)
     lines = []
     for line in data.splitlines(keepends=True):
         if not matcher.may_match_raw(line):
@@ -50,7 +57,7 @@ def scrub_text(data: bytes, matcher: Matcher, name: str) -> bytes:
 
 
 def scrub_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
-    """Return a line of JSON with empty texts, or None for any other line that matches and for a copy of a passage."""
+    """Return a line of JSON with empty texts, or None for any other line that matches."""
     try:
         tree = strict_json.decode(line.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -62,8 +69,6 @@ def scrub_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
         blanked = blank_tree(tree, matcher.matches)
     if blanked == tree:
         return line
-    if name.startswith("forgotten.jsonl"):
-        return None
     return json.dumps(blanked, separators=(",", ":")).encode() + b"\n"
 
 
@@ -75,15 +80,6 @@ def scrub_json(data: bytes, matcher: Matcher) -> bytes:
         return b"".join(line for line in lines if not matcher.matches(line.decode("utf-8", "replace")))
     blanked = blank_tree(tree, matcher.matches)
     return data if blanked == tree else json.dumps(blanked, indent=1).encode() + b"\n"
-
-
-def _scrub_prose(data: bytes, matcher: Matcher) -> bytes:
-    from kept.workspace.opened import decode
-    from kept.workspace.removal import remove_lines
-
-    text = decode(data)[0]
-    ranges = [(passage.start_line, passage.end_line) for passage in matching_passages(text, matcher)]
-    return remove_lines(data, ranges, "") if ranges else data
 
 
 def iter_records(config: Config) -> Iterator[str]:
@@ -105,7 +101,8 @@ def find_others(config: Config, workspace: str, matcher: Matcher) -> list[str]:
         if path.endswith(_ARCHIVE_ENDINGS):
             others.append(f"{path}, an archive that may have it")
         elif not path.startswith(workspace + os.sep) and os.path.basename(path) not in _SETTINGS:
-            others += [path] if path.endswith(_TEXT_ENDINGS) and _needs_scrub(path, matcher) else []
+            text = read_if_possible(path).decode("utf-8", "replace") if path.endswith(_TEXT_ENDINGS) else ""
+            others += [path] if matcher.matches(text) else []
     return others
 
 
@@ -137,30 +134,31 @@ def _is_forget_command(line: bytes) -> bool:
     return isinstance(record, dict) and str(record.get("text", "")).lstrip().lower().startswith("/forget")
 
 
+# records
+
+
+@frozen
 class RecordStore:
-    """Scrubs the inbox, records that were set aside, copies of earlier /forget, ledgers and batches."""
+    """Scrubs records that were set aside, ledgers and batches."""
 
-    name = "records"
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    name: ClassVar[str] = "records"
+    config: Config
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         matcher, result = Matcher(order.needles), ScrubResult()
         for path in iter_records(self.config):
-            if path.startswith(self.config.paths.inbox):
-                continue
-            result += scrub_file(path, matcher)
+            if not path.startswith(self.config.paths.inbox) and _needs_scrub(path, matcher):
+                with locked(f"{path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing this file"):
+                    result += replace_file(path, matcher)
         return result
 
 
+@frozen
 class InboxStore:
     """Scrubs the inbox, which only the process with the gateway's lock may write."""
 
-    name = "inbox"
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    name: ClassVar[str] = "inbox"
+    config: Config
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         matcher = Matcher(order.needles)
@@ -177,14 +175,6 @@ class InboxStore:
             return result
 
 
-def scrub_file(path: str, matcher: Matcher) -> ScrubResult:
-    """Scrub a file under its lock, if it needs it."""
-    if not _needs_scrub(path, matcher):
-        return ScrubResult()
-    with locked(f"{path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing this file"):
-        return replace_file(path, matcher)
-
-
 def _needs_scrub(path: str, matcher: Matcher) -> bool:
     data = read_if_possible(path)
     return scrub_text(data, matcher, os.path.basename(path)) != data
@@ -198,3 +188,107 @@ def replace_file(path: str, matcher: Matcher) -> ScrubResult:
         return ScrubResult()
     replace_erasing(path, scrubbed)
     return ScrubResult(removed=1)
+
+
+# proposals of agents, and changes that wait for review
+
+
+def find_in_proposals(workspace: Workspace, matcher: Matcher) -> list[Place]:
+    """Return a place for each item that has something to forget."""
+    places: list[Place] = []
+    for path in ReviewFolder(workspace).paths():
+        places += find_in_file(path, matcher, "proposal", os.path.relpath(path, workspace.root))
+    return places
+
+
+@frozen
+class ProposalStore:
+    """Removes items that match: without its text, a proposal is worth nothing."""
+
+    name: ClassVar[str] = "proposals"
+    workspace: Workspace
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        matcher = Matcher(order.needles)
+        if not find_in_proposals(self.workspace, matcher):
+            return ScrubResult()
+        with ReviewFolder(self.workspace).locked():
+            places = find_in_proposals(self.workspace, matcher)
+            return erase_files(os.path.join(self.workspace.root, place.path) for place in places)
+
+
+# files that came with messages
+
+
+@frozen
+class AttachmentStore:
+    """Erases files of messages that were forgotten or deleted. It comes after the conversations and the inbox."""
+
+    name: ClassVar[str] = "attachments"
+    config: Config
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        folder = AttachmentFolder(self.config.paths.attachments)
+        mentioned = find_mentioned(self.config)
+        paths = (os.path.join(folder.path, name) for name in folder.names() if name[:64].encode() not in mentioned)
+        return erase_files(path for path in paths if time.time() - os.stat(path).st_mtime >= _GRACE_S)
+
+
+def find_mentioned(config: Config) -> frozenset[bytes]:
+    """Return the hashes of files that transcripts mention, and messages in the inbox that still have their text."""
+    digests: set[bytes] = set()
+    for path in iter_transcript_files(config.paths.sessions):
+        with open(path, "rb") as file:
+            for line in file:
+                if b'"attachment"' in line:
+                    digests.update(_DIGEST.findall(line))
+    try:
+        with open(config.paths.inbox, "rb") as file:
+            for line in file:
+                if b'"attachments"' in line and _has_text(line):
+                    digests.update(_DIGEST.findall(line))
+    except FileNotFoundError:
+        pass
+    return frozenset(digests)
+
+
+def _has_text(line: bytes) -> bool:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return True  # it may be needed, once the line is repaired
+    return not isinstance(record, dict) or bool(record.get("text"))
+
+
+# temporary files that a killed process left: they may have the text of any file
+
+
+def iter_leftovers(config: Config, workspace: str) -> Iterator[str]:
+    """Yield temporary files that no process is writing."""
+    for path in iter_all_files((config.home, workspace), frozenset((config.models_folder,))):
+        if is_temporary(os.path.basename(path)) and is_abandoned(path):
+            yield path
+
+
+def find_in_leftovers(config: Config, workspace: str, matcher: Matcher) -> list[Place]:
+    places: list[Place] = []
+    for path in iter_leftovers(config, workspace):
+        with open(path, "rb") as file:
+            data = file.read()
+        if matcher.may_match_raw(data) and matcher.matches(data.decode("utf-8", "replace")):
+            name = os.path.basename(path)
+            places.append(Place("record", name, name, "a temporary file of a process that was killed", digest_of(data)))
+    return places
+
+
+@frozen
+class LeftoverStore:
+    """Erases temporary files that no process will rename, whatever they contain."""
+
+    name: ClassVar[str] = "leftovers"
+    config: Config
+    workspace: Workspace
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        with locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+            return erase_files(iter_leftovers(self.config, self.workspace.root))

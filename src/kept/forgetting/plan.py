@@ -1,23 +1,106 @@
-"""The work of a forget, as a value, and the journal that keeps it until all of it is done.
+"""What to forget: the request, the places that have it, the plan that a person confirms, and the order to carry it out.
 
-The journal is written before the first change. It has the words in clear, because a run that finishes the work after a
-crash needs them. It is overwritten and removed at the end, and `kept doctor` reports one that was left.
+The journal keeps an order until all of it is done. It is written before the first change. It has the words in clear,
+because a run that finishes the work after a crash needs them. It is overwritten and removed at the end, and
+`kept doctor` reports one that was left.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from kept.digest import digest_bytes
 from kept.durable import erase_file, replace_erasing
 from kept.errors import ForgetFailed, WriteFailed
 from kept.forgetting.needles import Needles
-from kept.forgetting.places import ForgetPlan, Place
 from kept.limits import strict_json
 from kept.values import frozen
+
+Kind = Literal["note", "conversation", "import", "session", "record", "history", "proposal"]
+KINDS: tuple[Kind, ...] = ("note", "conversation", "import", "session", "history", "proposal", "record")
+"""Kinds of places, in the order in which they are shown. An import is a conversation of another program; a record is
+in a file of Kept's own, such as the inbox."""
+CHOSEN: tuple[Kind, ...] = ("note", "conversation", "import", "session")
+"""Kinds that a person can choose from. The others have copies of them."""
+
+
+@frozen
+class ForgetRequest:
+    """Request to forget. Exactly one field is set."""
+
+    query: str | None = None
+    """Words, or a citation."""
+    session: str | None = None
+    person: str | None = None
+    before_ms: int | None = None
+
+
+@frozen
+class Place:
+    """A passage, a transcript line, a whole note or a whole session that is to go."""
+
+    kind: Kind
+    path: str
+    """As a search cites it."""
+    citation: str
+    text: str
+    """Text to show."""
+    digest: str
+    """Hash of the exact text, so that a change is noticed."""
+    start_line: int = 1
+    lines: int = 1
+    whole: bool = False
+    """The whole file, not some lines of it; for a transcript line, all that it says."""
+
+
+@frozen
+class ForgetPlan:
+    """Every place that a forget would change. Nothing has happened yet."""
+
+    request: ForgetRequest
+    places: tuple[Place, ...]
+    needles: Needles
+    """Texts that no file may have afterwards."""
+    by_meaning: bool = False
+    """The words of the query are nowhere; these places are what a search finds for it."""
+    unreachable: tuple[str, ...] = ()
+    """Places that name it and that Kept does not change."""
+    by_tool: bool = False
+
+    @property
+    def token(self) -> str:
+        """Confirms exactly this plan: it differs if anything was added or changed since."""
+        fields = [[place.kind, place.citation, place.digest, place.whole] for place in self.places]
+        data = json.dumps([self.needles.words, sorted(fields)], ensure_ascii=True)
+        return digest_bytes(data.encode())[:24]
+
+    @property
+    def choices(self) -> tuple[Place, ...]:
+        """Places that a person can choose from, in the order in which they are shown."""
+        return tuple(place for place in self.places if place.kind in CHOSEN)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of places by kind."""
+        counts = Counter(place.kind for place in self.places)
+        return {kind: counts[kind] for kind in KINDS if counts[kind]}
+
+    def select(self, places: Sequence[Place]) -> ForgetPlan:
+        """Return a plan for some of the places. Words are not searched for elsewhere then: the rest may keep them."""
+        lines = Needles.of_texts([place.text for place in places])
+        return replace(self, places=tuple(places), needles=lines)
+
+
+def digest_of(text: str | bytes) -> str:
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return digest_bytes(data)[:32]
+
+
+# the order, and its journal
 
 _VERSION = 1
 
