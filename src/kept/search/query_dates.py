@@ -35,36 +35,7 @@ _QUOTES = '"“„«»「『'
 _MIN_MARGIN_DAYS, _MAX_MARGIN_DAYS = 2.0, 30.0
 """Bounds of the margin around a period in which a chunk still gains something."""
 
-_GENERAL = frozenset(
-    """
-    notes note entries entry log logs journal diary memory memories conversation conversations chat chats session
-    sessions message messages happened happen happens happening did done doing do write wrote written writing say said
-    saying work worked working talk talked talking discuss discussed go going went show list find give everything all
-    anything things thing whats new learn learned learnt make made add added day days week time get got event events
-    activity activities summary summarize summarise recap review update updates changes changed up s ll ve re d
-    """.split()
-)
-_GENERAL_ELSEWHERE = frozenset(
-    """
-    gemacht passiert geschehen geschrieben gesagt gearbeitet getan notizen notiz eintrage eintrag zeig zeige los
-    hice hicimos hizo paso pasado notas nota hecho escribi dije hacer
-    fait passe ecrit dit note notes fais faite
-    fatto successo scritto detto appunti abbiamo
-    fiz fizemos aconteceu anotacoes
-    gedaan gebeurd geschreven gezegd notities
-    gjorde hande anteckningar gjort
-    robilem robilam zrobilem zrobilam robilismy zdarzylo wydarzylo notatki
-    делал делала делали сделал сделала произошло случилось заметки записи
-    yaptim yaptik oldu notlar lakukan catatan
-    我 我们 做了 做了什么 我做了什么 发生了什么 笔记 的笔记 记录
-    何をした 何をしましたか 何がありましたか のメモ メモ の 뭐했어 한일 메모
-    """.split()
-)
-_SINCE = frozenset("since seit desde depuis dal с sedan od starting".split())
-_UNTIL = frozenset("until till before bis vor hasta avant jusqu fino до antes tot".split())
-_AFTER = frozenset("after nach despues apres dopo после".split())
-_BOUNDS = _SINCE | _UNTIL | _AFTER
-_TO = frozenset("to until till through thru and bis und a hasta y au et al e до и t m".split())
+_BOUNDS = date_words.SINCE | date_words.UNTIL | date_words.AFTER
 
 
 @frozen
@@ -157,16 +128,22 @@ def _is_rest_general(text: TimeText) -> bool:
     rest = [token.text for at, token in enumerate(text.tokens) if at not in covered]
     english = date_words.english_words()
     is_english = all(word in english for at in covered if (word := text.tokens[at].text).isalpha())
-    stopwords = stopwords_for(rest) if is_english else all_stopwords() | _GENERAL_ELSEWHERE
+    stopwords = stopwords_for(rest) if is_english else all_stopwords() | date_words.GENERAL_ELSEWHERE
     return all(_is_general(word, stopwords) for word in rest)
 
 
 def _is_general(word: str, stopwords: frozenset[str]) -> bool:
-    if word in ENGLISH or word in _GENERAL or word in stopwords or word in date_words.ARTICLES or word in _BOUNDS:
+    if (
+        word in ENGLISH
+        or word in date_words.GENERAL
+        or word in stopwords
+        or word in date_words.ARTICLES
+        or word in _BOUNDS
+    ):
         return True
     if word.isascii() or not is_unspaced(word):
         return False
-    return word in _GENERAL_ELSEWHERE or is_stopword_run(word)
+    return word in date_words.GENERAL_ELSEWHERE or is_stopword_run(word)
 
 
 # one or two times
@@ -178,15 +155,15 @@ def _one_time(text: TimeText) -> TimeQuery:
     before = _word_before(text, mention)
     since: dt.datetime | None = period.start
     until: dt.datetime | None = period.end
-    if before in _SINCE:
+    if before in date_words.SINCE:
         since, until, words = (mention.reading.exact or period).start, None, f"{before} {words}"
-    elif before in _UNTIL:
+    elif before in date_words.UNTIL:
         since, until, words = (
             None,
             period.start if before in ("before", "vor", "avant") else period.end,
             f"{before} {words}",
         )
-    elif before in _AFTER:
+    elif before in date_words.AFTER:
         since, until, words = period.end, None, f"{before} {words}"
     return _time_query(since, until, words, text.mentions)
 
@@ -195,7 +172,7 @@ def _two_times(text: TimeText) -> TimeQuery | None:
     """Read "from Monday to Wednesday", "between … and …" and "yesterday and today"."""
     first, second = text.mentions
     gap = [token.text for token in text.tokens[first.last : second.first]]
-    if not all(word in _TO or word in date_words.ARTICLES for word in gap):
+    if not all(word in date_words.TO or word in date_words.ARTICLES for word in gap):
         return None
     start, end = first.reading.periods[0].start, second.reading.periods[0].end
     if start >= end and first.reading.kind == "weekday":  # "from Monday to Friday", said on a Wednesday
