@@ -79,8 +79,8 @@ def test_a_text_is_removed_from_every_version_and_line(tmp_path):
         write_note(workspace, "memory/first.md", "Gone.\n")
         memory.sync()
         before = changes_of(memory)
-        report = scrub_history(memory.history, lambda text, path: text.replace(secret.encode(), b"[forgotten]"))
-        assert (report.versions, report.changes) == (3, 4)
+        count = scrub_history(memory.history, lambda text, path: text.replace(secret.encode(), b"[forgotten]"))
+        assert count == 3
         history = memory.history
         after = changes_of(memory)
         assert [change.id for change in after] == [change.id for change in before]

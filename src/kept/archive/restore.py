@@ -3,9 +3,6 @@
 The archive is checked to its end before anything is changed. Files are then written beside their places, synced to disk
 together, and renamed, so a restore that is killed leaves whole files, and the same command continues it. A file that is
 here with another content stays, unless replacing was requested. Settings come last.
-
-An archive names folders of the machine that it was made on. They are used only on request (``same_folders``): an
-archive from a stranger must not choose where its files go.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, 
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from kept.agent_admin import REMOVED_FOLDER
 from kept.archive.archive_file import (
     AGENTS,
     CHUNK_BYTES,
@@ -37,25 +33,18 @@ from kept.archive.archive_file import (
     iter_members,
     parse_member_name,
 )
-from kept.archive.settings_copy import copy_settings
+from kept.archive.restore_places import RestorePlaces, SettingsPlan, plan_places
 from kept.config.agent_paths import AgentPaths
-from kept.config.edit import locked_settings, put_entry
 from kept.config.layers import (
-    MAIN_AGENT,
-    check_agent_id,
-    default_workspace,
-    expand,
     find_user_file,
-    is_same_folder,
-    layers_of_tree,
-    user_layers,
 )
-from kept.config.settings_file import MAX_BYTES, parse_settings, read_settings
-from kept.durable import create_file, make_private_folder, write_atomic
-from kept.errors import ArchiveDamaged, ArchiveRefused, ConfigError, LockBusy, UsageError, WriteFailed
+from kept.config.settings_file import MAX_BYTES
+from kept.durable import create_file, make_private_folder
+from kept.errors import ArchiveDamaged, LockBusy, WriteFailed
 from kept.file_lock import claimed, locked
 from kept.limits import utf8_safe
 from kept.records import Problem, Progress
+from kept.sessions.blanking import blank_tree
 from kept.sessions.deleted import DeletedSessions
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
@@ -134,7 +123,7 @@ def restore_archive(
     hunt = _ForgottenHunt(home)
     manifest = check_archive(path, inspect=hunt.inspect, inspect_bytes=_LARGEST_TEXT, progress=progress)
     user_file = find_user_file(home, None, {}).path
-    places = _plan_places(manifest, home, user_file, agent, workspace, same_folders=same_folders)
+    places = plan_places(manifest, home, user_file, agent, workspace, same_folders=same_folders)
     forgotten = hunt.find_reasons(manifest)
     actions = {
         name: replace(item, action="forgotten", reason=forgotten[name])
@@ -142,7 +131,7 @@ def restore_archive(
         else item
         for name, item in _compare_files(manifest, places)
     }
-    settings = _SettingsPlan.of(hunt.settings if with_settings else None, places, user_file)
+    settings = SettingsPlan.of(hunt.settings if with_settings else None, places, user_file)
     wanted = ("new", "differs") if overwrite else ("new",)
     writes = {name: item for name, item in actions.items() if item.action in wanted}
     if not check:
@@ -191,11 +180,9 @@ class _ForgottenHunt:
     def inspect(self, name: str, content: bytes) -> None:
         if name == SETTINGS and len(content) <= MAX_BYTES:
             self.settings = content
-        if self._texts:
-            text = f"{name}\n{_text_of(name, content)}"
-            for agent, forgotten in self._texts.items():
-                if forgotten.matches(text):
-                    self._found[agent].add(name)
+        for agent, forgotten in self._texts.items():
+            if _has(forgotten, name, content):
+                self._found[agent].add(name)
 
     def find_reasons(self, manifest: Manifest) -> dict[str, str]:
         """Return the files to leave out, each with the reason."""
@@ -216,90 +203,24 @@ def _list(folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
-def _text_of(name: str, content: bytes) -> str:
-    """Return the text of a file; of one with records, also every text in them, without escapes."""
+def _has(forgotten: ForgottenText, name: str, content: bytes) -> bool:
+    """Return whether a file has something that was forgotten, also escaped as in JSON."""
     text = decode(content)[0]
-    if not name.endswith((".json", ".jsonl")) or "\\" not in text:
-        return text
-    lines = [text] if name.endswith(".json") else text.split("\n")
-    return "\n".join(inside for line in lines for inside in _texts_in(line))
-
-
-def _texts_in(line: str) -> Iterator[str]:
-    try:
-        trees = [json.loads(line)]
-    except (ValueError, RecursionError):
-        yield line
-        return
-    while trees:
-        tree = trees.pop()
-        if isinstance(tree, str):
-            yield tree
-        elif isinstance(tree, list):
-            trees += tree
-        elif isinstance(tree, dict):
-            trees += [*tree, *tree.values()]
-
-
-# places
-
-
-@frozen
-class _Places:
-    home: str
-    agents: tuple[ArchivedAgent, ...]
-    """Agents to restore."""
-    workspaces: Mapping[str, str]
-    """Folder for each set of notes in the archive."""
-
-    def find(self, member: MemberPath) -> str | None:
-        """Return the folder that a member belongs below; None if it is not restored."""
-        if member.root == SETTINGS:
-            return None
-        if member.root == NOTES:
-            return self.workspaces.get(member.agent)
-        if member.root == AGENTS:
-            is_chosen = any(agent.name == member.agent for agent in self.agents)
-            return os.path.join(self.home, AGENTS, member.agent) if is_chosen else None
-        return os.path.join(self.home, REMOVED_FOLDER, member.agent)
-
-
-def _plan_places(
-    manifest: Manifest, home: str, user_file: str, agent: str | None, workspace: str | None, *, same_folders: bool
-) -> _Places:
-    """Return where files go.
-
-    Notes go to ``workspace``, else to the workspace that the settings here name for the agent, else to its folder on
-    the old machine with ``same_folders``, else to its default one.
-    """
-    agents = tuple(known for known in manifest.agents if agent in (None, known.name))
-    if not agents:
-        names = ", ".join(known.name for known in manifest.agents)
-        raise UsageError(f"There is no agent '{agent}' in this archive.", hint=f"It has: {names}.")
-    workspaces: dict[str, str] = {}
-    for known in sorted(agents, key=lambda known: known.name != known.notes):  # the owner of notes first
-        try:
-            check_agent_id(known.name)
-        except ConfigError as exc:
-            raise ArchiveRefused(f"The archive has an agent that cannot exist: {exc.message}") from exc
-        if workspace and known.name == (agent or MAIN_AGENT):
-            workspaces[known.notes] = expand(workspace)
-        elif known.notes not in workspaces:
-            old = expand(known.workspace) if same_folders and known.workspace else None
-            named = _named_workspace(user_layers(user_file, known.name))
-            workspaces[known.notes] = named or old or default_workspace(home, known.name)
-    return _Places(home, agents, workspaces)
-
-
-def _named_workspace(layers: Any) -> str | None:
-    named = [layer.agent["workspace"] for layer in layers if layer.agent.get("workspace")]
-    return expand(str(named[-1])) if named else None
+    if forgotten.matches(f"{name}\n{text}"):
+        return True
+    if not name.endswith((".json", ".jsonl")):
+        return False
+    for line in [text] if name.endswith(".json") else text.split("\n"):
+        with suppress(ValueError, RecursionError):
+            if "\\" in line and blank_tree(tree := json.loads(line), forgotten.matches) != tree:
+                return True
+    return False
 
 
 # comparing
 
 
-def _compare_files(manifest: Manifest, places: _Places) -> Iterator[tuple[str, _FileAction]]:
+def _compare_files(manifest: Manifest, places: RestorePlaces) -> Iterator[tuple[str, _FileAction]]:
     """Yield what to do with each file of an archive, with its name there."""
     deleted = {agent.name: _deleted_here(manifest, places.home, agent.name) for agent in places.agents}
     trees: dict[str, FolderTree] = {}
@@ -364,57 +285,6 @@ def _deleted_here(manifest: Manifest, home: str, agent: str) -> frozenset[str]:
     if archived is not None and _hash_file(paths.deleted_sessions) == archived.sha256:
         return frozenset()  # the same list: the archive has the conversations in spite of it
     return frozenset(session.id for session in DeletedSessions(paths.deleted_sessions, paths.sessions).all())
-
-
-# settings
-
-
-@frozen
-class _SettingsPlan:
-    outcome: str
-    before: bytes | None
-    content: bytes | None
-    """New content of the settings file, or None to leave it."""
-    problem: str = ""
-
-    @classmethod
-    def of(cls, archived: bytes | None, places: _Places, user_file: str) -> _SettingsPlan:
-        here = read_settings(user_file)
-        if archived is None or here:
-            is_same = archived is not None and copy_settings(user_file, here or b"").content == archived
-            outcome = "none" if archived is None else "same" if is_same else "kept"
-            return cls(outcome, here, _plan_entries(places, here or b""))
-        try:
-            for agent in places.agents:
-                layers_of_tree(parse_settings(user_file, archived), user_file, agent.name)
-            return cls("restored", here, _plan_entries(places, archived) or archived)
-        except (ConfigError, UnicodeDecodeError) as exc:
-            problem = exc.message if isinstance(exc, ConfigError) else "not UTF-8"
-            return cls("refused", here, _plan_entries(places, b""), problem)
-
-    def apply(self, user_file: str) -> None:
-        if self.content is None:
-            return
-        with locked_settings(user_file) as real_path:
-            if read_settings(real_path) != self.before:
-                raise ConfigError(f"{user_file}: another program has changed it meanwhile.", hint="Run it again.")
-            write_atomic(real_path, self.content)
-
-
-def _plan_entries(places: _Places, before: bytes) -> bytes | None:
-    """Return settings in which each agent has an entry that names its workspace, or None if they lead there already."""
-    content = before
-    for agent in places.agents:
-        layers = layers_of_tree(parse_settings("", content), "", agent.name)
-        chosen, named = places.workspaces[agent.notes], _named_workspace(layers)
-        is_there = is_same_folder(named or default_workspace(places.home, agent.name), chosen)
-        values = {} if is_there else {"workspace": chosen}
-        layouts = [layer.agent["workspace_layout"] for layer in layers if layer.agent.get("workspace_layout")]
-        if agent.layout != (layouts[-1] if layouts else "kept") and (values or named is None):
-            values["workspace_layout"] = agent.layout
-        if values:
-            content = put_entry(content.decode("utf-8-sig"), agent.name, values).encode()
-    return None if content == before else content
 
 
 # writing

@@ -80,7 +80,7 @@ class HistoryStore:
 
             by = Author(agent=self.agent, tool="memory_forget" if order.by_tool else "kept forget")
             since = utc_text(dt.datetime.fromisoformat(order.started))
-            report = scrub_history(self.history, scrub, Removal(by, since))
+            versions = scrub_history(self.history, scrub, Removal(by, since))
             present = frozenset(current.values())
             left = [
                 path
@@ -88,8 +88,8 @@ class HistoryStore:
                 if matcher.matches(decode(data)[0]) and digest_bytes(data) not in present
             ]
         if left:
-            return ScrubResult(report.versions, unreachable=("the history of the notes",), is_complete=False)
-        return ScrubResult(report.versions)
+            return ScrubResult(versions, unreachable=("the history of the notes",), is_complete=False)
+        return ScrubResult(versions)
 
 
 def _cuts_by_path(history: NoteHistory, cuts: Sequence[LineCut]) -> dict[str, list[LineCut]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
 from kept.durable import erase_file, replace_erasing
 from kept.errors import KeptError, NoteNotFound, PathRefused
 from kept.file_lock import locked
-from kept.forgetting.needles import Matcher, Needles
+from kept.forgetting.needles import Matcher
 from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
 from kept.records import cite
 from kept.values import frozen
@@ -190,15 +190,6 @@ class NoteStore:
                     if path in cut_paths or not hunt.is_writable(absolute, path) or not matcher.matches(note.text):
                         continue
                     result += _each(lambda path=path: self._cut(path, [], matcher))  # type: ignore[misc]
-        return result
-
-    def cut(self, cuts: Sequence[LineCut]) -> ScrubResult:
-        """Remove lines from notes."""
-        result, matcher = ScrubResult(), Matcher(Needles())
-        with _writing(self.workspace):
-            for path in dict.fromkeys(cut.path for cut in cuts):
-                own = [cut for cut in cuts if cut.path == path]
-                result += _each(lambda path=path, own=own: self._cut(path, own, matcher))  # type: ignore[misc]
         return result
 
     def _remove_note(self, path: str) -> ScrubResult:

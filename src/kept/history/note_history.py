@@ -130,7 +130,7 @@ class NoteHistory:
         """
         if content is not None:
             self.versions.put([content])
-        own, others = self.find_last(path)
+        own, others = self.log.find_last(path)
         digest = None if content is None else digest_bytes(content)
         known = [change for change in (own, *others) if change is not None]
         if any(state_after(change, path) == digest for change in known) or (not known and content is None):
@@ -138,10 +138,6 @@ class NoteHistory:
         last = max(known, key=lambda change: change.time, default=None)
         before = None if last is None else state_after(last, path)
         self.append([self.new_change(path, before, digest, kind="baseline" if last is None else "by_hand")])
-
-    def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
-        """Return the last change of a note on this machine, and the last on each other machine."""
-        return self.log.find_last(path)
 
     def append(self, changes: list[NoteChange]) -> None:
         """Append the lines of changes. The caller holds the lock of the workspace."""

@@ -112,27 +112,20 @@ class Removal:
     since: str
 
 
-@frozen
-class ScrubReport:
-    changes: int
-    """Lines whose texts or hashes changed."""
-    versions: int
-    """Versions whose bytes changed."""
-
-
-def scrub_history(history: NoteHistory, scrub: Scrub, removal: Removal | None = None) -> ScrubReport:
-    """Remove a text from every version of every note and from every line, on the files of all machines.
+def scrub_history(history: NoteHistory, scrub: Scrub, removal: Removal | None = None) -> int:
+    """Remove a text from every version of every note and every line, of all machines. Return how many versions had it.
 
     Versions without the text keep their hashes. The others get new ones, so that not even a hash of the text stays;
     lines that cannot be read are dropped. A sync notices the removal of the text from a note as made by another
     program: such changes get the author of ``removal``.
     """
     scrubber = _Scrubber(history, scrub, removal)
-    changed = sum(map(scrubber.rewrite, history.log.names()))
+    for name in history.log.names():
+        scrubber.rewrite(name)
     for name in history.folder.names(CHANGES, DAMAGED_ENDING):
         history.folder.remove(CHANGES, name, erase=True)
     _delete_unnamed(history, erase=True)
-    return ScrubReport(changed, scrubber.versions)
+    return scrubber.versions
 
 
 class _Scrubber:
@@ -147,14 +140,13 @@ class _Scrubber:
         self._new: list[bytes] = []
         self.versions = 0
 
-    def rewrite(self, name: str) -> int:
-        """Rewrite the lines of a machine. Return how many differ from what they were."""
-        old = [change for _, change in self._history.log.iter_oldest(name) if change is not None]
-        new = list(map(self._change, old))
+    def rewrite(self, name: str) -> None:
+        """Rewrite the lines of a machine."""
+        lines = self._history.log.iter_oldest(name)
+        changes = [self._change(change) for _, change in lines if change is not None]
         self._store_new()
         with self._history.folder.replacing(CHANGES, name, erase=True) as file:
-            file.writelines(map(format_change, new))
-        return sum(before != after for before, after in zip(old, new, strict=True))
+            file.writelines(map(format_change, changes))
 
     def _change(self, change: NoteChange) -> NoteChange:
         before = self._digest(change.before, change.was or change.path)

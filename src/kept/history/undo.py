@@ -81,7 +81,7 @@ def _can_undo(change: NoteChange) -> bool:
 
 def _is_by_kept(change: NoteChange) -> bool:
     """Return whether Kept made a change that can be taken back. Another program's edits and renames have no author."""
-    return change.kind not in ("undo", "by_hand", "forget", "merge") and change.by != Author()
+    return change.kind not in ("undo", "by_hand", "forget") and change.by != Author()
 
 
 # planning
