@@ -23,7 +23,7 @@ from kept.clock import Clock, utc_now
 from kept.errors import KeptError, TokenNotFound, UsageError
 from kept.grants import OF_A_PERSON, Grant, TokenScope
 from kept.limits import is_utf8, strict_json
-from kept.net.rate_limit import RateLimiter
+from kept.net.serving import RateLimiter
 from kept.values import frozen
 
 TOKENS_FILE = "tokens.json"

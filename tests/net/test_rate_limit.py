@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.net.rate_limit import ClientAddresses, RateLimiter
+from kept.net.serving import ClientAddresses, RateLimiter
 
 
 def test_a_bucket_empties_and_fills_up_again():

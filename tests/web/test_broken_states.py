@@ -50,7 +50,7 @@ def test_the_progress_of_a_long_sync_is_shown(tmp_path, workspace):
         assert "of 200 files" in texts(page, "#indexing .notice")[0]
         assert page.select_one("#indexing progress")["max"] == "200"
         assert page.select_one("#indexing")["data-refresh"]
-        assert "20 of 200 files" in texts(pages.page("/notes"), "#indexing .notice")[0]
+        assert "0 of 200 files" in texts(pages.page("/notes"), "#indexing .notice")[0]
         embedder.may_go_on.set()
         wait_until(lambda: site.live and site.live.state().syncs, "the sync is complete")
         page = pages.page("/?q=note")
@@ -105,7 +105,7 @@ def test_an_unexpected_error_is_a_page_without_details(pages, workspace, monkeyp
 
 def test_no_error_shows_a_key_of_the_settings(tmp_path, workspace):
     key = "sesame-open-sesame"
-    with visiting(tmp_path, gateway__web__token=key) as pages:
+    with visiting(tmp_path, gateway__telegram__token=key) as pages:
         assert key not in pages.page(f"/note/{key}.md", status=404).select_one("main").text
 
 

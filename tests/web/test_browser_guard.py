@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kept.clock import SystemClock
-from kept.net.rate_limit import RateLimiter
+from kept.net.serving import RateLimiter
 from kept.tokens import KnownTokens
-from kept.web.static_files import load_static_files
+from kept.web.web_app import load_static_files
 from tests.support.serve_process import create_token
 from tests.support.web_site import ORIGIN, texts, visiting
 

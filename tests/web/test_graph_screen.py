@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.web.note_graph import MOST_LINKED, MOST_SHARING, choose_neighbours, draw_graph, find_names
+from kept.web.screens.graph_screen import MOST_LINKED, MOST_SHARING, choose_neighbours, draw_graph, find_names
 from tests.support.web_site import texts
 from tests.support.workspaces import write_note
 

@@ -11,7 +11,7 @@ import pytest
 from kept.ledger import open_model_ledger
 from kept.reports import ModelSpending, Spending
 from kept.testing import FrozenClock
-from kept.web.bar_chart import HEIGHT, WIDTH, last_days, make_bar_chart
+from kept.web.charts import HEIGHT, WIDTH, last_days, make_bar_chart
 from kept.web.live_events import read_activity, stream_events
 from kept.web.screens.health_screen import chart_spending
 from kept.web.visit import Visit

@@ -6,7 +6,7 @@ import pytest
 
 from kept import Message
 from kept.records import ScorePart
-from kept.web.score_bar import make_score_bar
+from kept.web.charts import make_score_bar
 from tests.support.files import write_file
 from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note

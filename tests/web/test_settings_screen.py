@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept.config.setting import setting_names
-from kept.web.screens.settings_screen import choices_of
-from kept.web.setting_help import load_setting_help
+from kept.web.screens.settings_screen import choices_of, load_setting_help
 from tests.support.files import write_file
 from tests.support.web_site import texts
 

@@ -8,7 +8,7 @@ import pytest
 
 from kept import Message
 from kept.testing import FrozenClock
-from kept.web.calendar_map import DayCount, make_calendar
+from kept.web.charts import DayCount, make_calendar
 from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept.clock import SystemClock
-from kept.net.rate_limit import RateLimiter
+from kept.net.serving import RateLimiter
 from kept.testing import FrozenClock
 from kept.tokens import KnownTokens
 from kept.web.web_access import WebAccess

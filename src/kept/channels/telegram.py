@@ -22,8 +22,7 @@ from kept.channels.chat_intake import (
     Person,
 )
 from kept.channels.switchboard import ResponderInterface
-from kept.channels.telegram_approvals import read_press, send_question
-from kept.channels.telegram_bot import make_bot
+from kept.channels.telegram_bot import make_bot, read_press, send_question
 from kept.channels.telegram_html import render_reply
 from kept.channels.telegram_messages import read_message
 from kept.config import Config

@@ -18,8 +18,18 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from kept.grants import Grant
-from kept.net.rate_limit import ClientAddresses, RateLimiter
-from kept.net.serving import GRANT, ROUTE, App, Receive, Scope, Send, describe_refusal, refuse
+from kept.net.serving import (
+    GRANT,
+    ROUTE,
+    App,
+    ClientAddresses,
+    RateLimiter,
+    Receive,
+    Scope,
+    Send,
+    describe_refusal,
+    refuse,
+)
 from kept.values import frozen
 
 REQUEST_ID = "kept.request_id"

@@ -33,8 +33,18 @@ from kept.mcp.transports import load_server, make_mcp_app
 from kept.memory import Memory
 from kept.net import serving
 from kept.net.endpoint import is_loopback
-from kept.net.rate_limit import ClientAddresses, RateLimiter
-from kept.net.serving import App, Guard, Receive, Scope, Send, ServerLimits, describe_refusal, refuse
+from kept.net.serving import (
+    App,
+    ClientAddresses,
+    Guard,
+    RateLimiter,
+    Receive,
+    Scope,
+    Send,
+    ServerLimits,
+    describe_refusal,
+    refuse,
+)
 from kept.remote_errors import ChannelUnavailable
 from kept.serve.requests import RequestFront, RequestRecord
 from kept.serve.routes import PathSwitch, Probes, Readiness, agent_switch

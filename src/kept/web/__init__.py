@@ -5,14 +5,10 @@ conversations, and every module in ``screens`` adds pages. A page is a function 
 response; it runs in a thread and calls the same services as the command line.
 
 web_access, sign_in        who may use the pages: one-time links, cookies, tokens
-visit, page_templates, page_links, static_files
-                           one request; templates; addresses; style sheet and scripts
-web_chat, running_answer   the chat; an answer as it is written
+visit, page_templates      one request; templates and addresses
+web_chat                   the chat, and an answer as it is written
 live_events                telling pages that something has changed
-note_html, note_graph, transcript_view, diff_view, workspace_files
-                           notes, their neighbours, conversations, changes and files, as pages show them
-bar_chart, calendar_map, score_bar
-                           drawings
-filter_choices, setting_help, recall_run
-                           choices of filters; explanations of settings; measuring recall in the background
+note_html, transcript_view, diff_view, workspace_files
+                           notes, conversations, changes and files, as pages show them
+charts                     drawings
 """

@@ -19,7 +19,7 @@ from markdown_it.token import Token
 
 from kept.chunking.references import NOTE_ENDINGS
 from kept.values import frozen
-from kept.web.page_links import note_url, place_url
+from kept.web.page_templates import note_url, place_url
 
 _WIKI = re.compile(r"(!?)\[\[([^\[\]\n|#]{0,500})(#[^\[\]\n|]{0,300})?(?:\|([^\[\]\n]{0,300}))?\]\]")
 _TAG = re.compile(r"(?<![^\s(,;])#([^\s#!-,./:-@\[-^`{-~\u2000-\u206f]*[^\W\d][\w/-]{0,100})")

@@ -17,7 +17,7 @@ from kept.workspace.change_recorder import Author
 if TYPE_CHECKING:
     from kept.live import LiveIndex
     from kept.llm.base import ChatModel
-    from kept.web.recall_run import RecallRun
+    from kept.web.screens.recall_screen import RecallRun
     from kept.web.web_chat import WebChat
 
 
@@ -83,7 +83,7 @@ class Site:
     @cached_property
     def recall(self) -> RecallRun:
         """The measurement of recall."""
-        from kept.web.recall_run import RecallRun
+        from kept.web.screens.recall_screen import RecallRun
 
         return RecallRun(self.config, self.memory.clock)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -21,12 +23,12 @@ from kept.errors import KeptError, UsageError
 from kept.grants import Grant
 from kept.net.serving import GRANT, App, Guard, note_route
 from kept.redact import Redactor
+from kept.values import frozen
 from kept.web.browser_guard import BrowserGuard, PolicyHeaders
 from kept.web.page_templates import PageTemplates
 from kept.web.screens import SCREENS
 from kept.web.sign_in import SignIn
 from kept.web.site import Site
-from kept.web.static_files import StaticFile, load_static_files
 from kept.web.visit import Page, Screen, Visit
 from kept.web.web_access import WebAccess
 
@@ -166,3 +168,32 @@ def _parse_form(body: bytes) -> dict[str, str]:
     except ValueError as exc:
         raise UsageError("The form cannot be read.", hint="Send it as UTF-8.") from exc
     return dict(fields)
+
+
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+@frozen
+class StaticFile:
+    name: str
+    content: bytes
+    media_type: str
+
+    @property
+    def tag(self) -> str:
+        return f'"{hashlib.sha256(self.content).hexdigest()[:20]}"'
+
+    def answer(self, known_tag: str) -> Response:
+        headers = {"ETag": self.tag, "Cache-Control": "no-cache"}
+        if known_tag == self.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(self.content, headers=headers, media_type=self.media_type)
+
+
+def load_static_files() -> list[StaticFile]:
+    """Return every file in the folder ``static``."""
+    folder = files("kept.web").joinpath("static")
+    entries = sorted((entry for entry in folder.iterdir() if entry.is_file()), key=lambda entry: entry.name)
+    return [
+        StaticFile(entry.name, entry.read_bytes(), _TYPES["." + entry.name.rpartition(".")[2]]) for entry in entries
+    ]

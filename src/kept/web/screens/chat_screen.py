@@ -11,10 +11,10 @@ from starlette.responses import Response, StreamingResponse
 
 from kept.responder.local_conversation import DEFAULT_CONVERSATION, find_conversation
 from kept.sessions.record import SessionRecord
-from kept.web.running_answer import RunningAnswer
 from kept.web.screens.conversations_screen import read_window
 from kept.web.transcript_view import TalkView, view_lines
 from kept.web.visit import Page, Screen, Visit
+from kept.web.web_chat import RunningAnswer
 
 STREAM_TYPE = "application/x-ndjson"
 _SHOWN_LINES = 60

@@ -10,7 +10,7 @@ from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine, parse_line
 from kept.values import frozen
-from kept.web.page_links import conversation_url
+from kept.web.page_templates import conversation_url
 from kept.web.transcript_view import view_lines
 from kept.web.visit import Page, Screen, Visit
 

@@ -16,7 +16,7 @@ from kept.limits import clip, one_line
 from kept.memory import Memory
 from kept.records import parse_citation
 from kept.values import frozen
-from kept.web.page_links import citation_url
+from kept.web.page_templates import citation_url
 from kept.web.visit import Page, Screen, Visit
 
 _MOST_PLACES = 200

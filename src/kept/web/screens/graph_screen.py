@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from starlette.responses import Response
 
 from kept.memory import Memory
 from kept.search.note_links import LinkResolver
-from kept.web.note_graph import Neighbour, NoteGraph, choose_neighbours, draw_graph, find_names
+from kept.values import frozen
 from kept.web.visit import Page, Screen, Visit
 from kept.workspace.note_edit import read_whole
 
@@ -16,9 +19,150 @@ if TYPE_CHECKING:
     from kept.store.generation import Generation
     from kept.store.word_index import WordIndex
 
+MOST_LINKED, MOST_SHARING = 24, 16
+WIDTH = 960
+_SMALL, _LARGE = (420, ((230.0, 120.0), (340.0, 165.0))), (680, ((200.0, 150.0), (395.0, 285.0)))
+"""Height, and the radii of both rings: for up to a dozen neighbours, and for more."""
+_FEW = 12
+_TURNS = (0.08, 0.21)
+"""How far each ring is turned, in parts of a circle: titles of dots in one line would be hard to read."""
+_TITLE_CHARS = 26
+_CHAR_WIDTH, _MARGIN = 9.0, 24.0
+_RARE_NOTES = 30
+"""A tag that more notes have says little about any two of them."""
+
+Relation = Literal["links to", "linked from", "both", "tag", "name"]
+
+_NAME = re.compile(r"(?<=[\w,;:(] )[^\W\d_a-z][\w-]{3,}|\b[A-Z]+-?\d[\w-]{2,}")
+"""A word in the middle of a sentence with a capital, or an identifier."""
+_MOST_NAMES = 200
+_SHARING = ("tag", "name")
+
+
+@frozen
+class Neighbour:
+    path: str
+    title: str
+    relation: Relation
+    detail: str = ""
+    """Tags and names that both have."""
+
+
+@frozen
+class GraphNode:
+    neighbour: Neighbour
+    x: float
+    y: float
+    anchor: str
+    """Side of the dot that its title is on: start, middle or end, as SVG names it."""
+    label_x: float
+    label_y: float
+    label: str
+
+
+@frozen
+class NoteGraph:
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[tuple[float, float, float, float, str], ...]
+    """Lines from the middle, and between neighbours: two points and the class."""
+    left_out: int
+    middle: tuple[float, float]
+    left: int
+    top: int
+    width: int
+    height: int
+    """The part of the plane that has the dots and their titles."""
+
+
+def find_names(text: str) -> list[str]:
+    """Return the words of a note that look like names, in order."""
+    return list(dict.fromkeys(match.group() for match in _NAME.finditer(text)))[:_MOST_NAMES]
+
+
+def choose_neighbours(
+    outgoing: Sequence[str], incoming: Sequence[str], shared: Mapping[str, Sequence[str]], titles: Mapping[str, str]
+) -> tuple[list[Neighbour], int]:
+    """Return the nearest notes, and how many were left out. ``shared`` has the other notes with each tag, as #tag, and
+    with each name of the note."""
+    linked = list(dict.fromkeys((*outgoing, *incoming)))
+    sharing: dict[str, list[str]] = {}
+    for mark, paths in shared.items():
+        if len(paths) <= _RARE_NOTES:
+            for path in paths:
+                sharing.setdefault(path, []).append(mark)
+    others = sorted((path for path in sharing if path not in linked), key=lambda path: (-len(sharing[path]), path))
+    neighbours = [
+        Neighbour(path, titles.get(path) or path, _relation(path, outgoing, incoming), " ".join(sharing.get(path, ())))
+        for path in linked[:MOST_LINKED]
+    ]
+    neighbours += [
+        Neighbour(path, titles.get(path) or path, _kind_of(sharing[path]), " ".join(sharing[path]))
+        for path in others[:MOST_SHARING]
+    ]
+    return neighbours, len(linked) + len(others) - len(neighbours)
+
+
+def _relation(path: str, outgoing: Sequence[str], incoming: Sequence[str]) -> Relation:
+    if path in outgoing and path in incoming:
+        return "both"
+    return "links to" if path in outgoing else "linked from"
+
+
+def _kind_of(marks: Sequence[str]) -> Relation:
+    return "tag" if any(mark.startswith("#") for mark in marks) else "name"
+
+
+def draw_graph(neighbours: Sequence[Neighbour], links: Sequence[tuple[str, str]], left_out: int) -> NoteGraph:
+    """Place the neighbours on two rings. ``links`` are the links between them, by path."""
+    rings = (
+        [neighbour for neighbour in neighbours if neighbour.relation not in _SHARING],
+        [neighbour for neighbour in neighbours if neighbour.relation in _SHARING],
+    )
+    height, radii = _SMALL if len(neighbours) <= _FEW else _LARGE
+    nodes = [
+        _place(neighbour, number / len(ring) + turn, height, radius)
+        for ring, radius, turn in zip(rings, radii, _TURNS, strict=True)
+        for number, neighbour in enumerate(ring)
+    ]
+    at = {node.neighbour.path: node for node in nodes}
+    middle = (WIDTH / 2, height / 2)
+    edges = [(*middle, node.x, node.y, node.neighbour.relation.replace(" ", "-")) for node in nodes]
+    edges += [
+        (at[start].x, at[start].y, at[end].x, at[end].y, "between")
+        for start, end in links
+        if start in at and end in at and start != end
+    ]
+    return NoteGraph(tuple(nodes), tuple(dict.fromkeys(edges)), left_out, middle, *_bounds(nodes, middle))
+
+
+def _bounds(nodes: Sequence[GraphNode], middle: tuple[float, float]) -> tuple[int, int, int, int]:
+    """Return left, top, width and height of all dots with their titles."""
+    sides = [(middle[0] - _MARGIN * 4, middle[0] + _MARGIN * 4)]
+    for node in nodes:
+        length = _CHAR_WIDTH * len(node.label)
+        before = {"start": 0.0, "middle": length / 2, "end": length}[node.anchor]
+        sides.append((min(node.x, node.label_x - before), max(node.x, node.label_x - before + length)))
+    left, right = min(side[0] for side in sides) - _MARGIN, max(side[1] for side in sides) + _MARGIN
+    heights = [middle[1], *(node.y for node in nodes)]
+    top, bottom = min(heights) - 1.5 * _MARGIN, max(heights) + 2 * _MARGIN
+    return round(left), round(top), round(right - left), round(bottom - top)
+
+
+def _place(neighbour: Neighbour, turn: float, height: int, radius: tuple[float, float]) -> GraphNode:
+    angle = 2 * math.pi * turn - math.pi / 2
+    across, down = math.cos(angle), math.sin(angle)
+    x, y = WIDTH / 2 + radius[0] * across, height / 2 + radius[1] * down
+    anchor = "middle" if abs(across) < 0.35 else "start" if across > 0 else "end"
+    label_x = x + (0 if anchor == "middle" else 12 if across > 0 else -12)
+    label_y = y + (-14 if anchor == "middle" and down < 0 else 24 if anchor == "middle" else 5)
+    title = neighbour.title
+    label = title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
+    return GraphNode(neighbour, round(x, 1), round(y, 1), anchor, round(label_x, 1), round(label_y, 1), label)
+
+
 _RARE_PASSAGES = 12
 """A name in more passages says little about any two of them."""
-_MOST_NAMES = 10
+_MOST_RARE = 10
 
 
 def show_graph(visit: Visit) -> Response:
@@ -55,7 +199,7 @@ def notes_by_name(words: WordIndex, names: list[str]) -> dict[str, list[str]]:
     stems = {stems[0]: name for name in reversed(names) if len(stems := words.stems(name)) == 1}
     counts = words.document_frequencies(stems)
     rare = sorted((stem for stem in stems if 1 < counts.get(stem, 0) <= _RARE_PASSAGES), key=counts.__getitem__)
-    return {stems[stem]: words.notes_with(stem, limit=_RARE_PASSAGES) for stem in rare[:_MOST_NAMES]}
+    return {stems[stem]: words.notes_with(stem, limit=_RARE_PASSAGES) for stem in rare[:_MOST_RARE]}
 
 
 def _links_between(live: Generation, neighbours: list[Neighbour]) -> list[tuple[str, str]]:

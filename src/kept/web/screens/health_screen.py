@@ -11,7 +11,7 @@ from kept.app import list_providers
 from kept.doctor import examine, examine_agents
 from kept.embedding.model_catalogue import CATALOGUE, is_pulled
 from kept.reports import ModelSpending, Spending
-from kept.web.bar_chart import BarChart, last_days, make_bar_chart
+from kept.web.charts import BarChart, last_days, make_bar_chart
 from kept.web.live_events import read_activity, stream_events
 from kept.web.visit import Page, Screen, Visit
 

@@ -14,7 +14,7 @@ from kept.memory import Memory
 from kept.values import frozen
 from kept.web.diff_view import split_diff
 from kept.web.note_html import NoteSetting, render_note
-from kept.web.page_links import place_url
+from kept.web.page_templates import place_url
 from kept.web.visit import Page, Screen, Visit
 from kept.web.workspace_files import show_file
 from kept.workspace.note_edit import EditableNote, read_whole, replace_text, save_text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
@@ -14,11 +14,14 @@ from kept.errors import KeptError, UsageError
 from kept.memory import Memory
 from kept.records import Dropped, Hit, SearchResult
 from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
+from kept.sessions.record import SessionRecord
 from kept.values import frozen
-from kept.web.filter_choices import load_choices
-from kept.web.page_links import citation_url, reference_url
-from kept.web.score_bar import ScoreBar, make_score_bar
+from kept.web.charts import ScoreBar, make_score_bar
+from kept.web.page_templates import citation_url, reference_url
+from kept.web.site import Site
 from kept.web.visit import Page, Screen, Visit
+from kept.workspace.projects import list_projects
+from kept.workspace.workspace import has_projects
 
 PER_PAGE = 20
 _MOST_DROPPED = 40
@@ -200,3 +203,43 @@ SCREEN = Screen(
     pages=(Page("/", show_search, "read"), Page("/add", add_entry, "write", ("POST",))),
     key="s",
 )
+
+
+_MOST_TAGS = 100
+_RECENT_SESSIONS = 500
+_MOST_PEOPLE = 50
+
+
+@frozen
+class FilterChoices:
+    tags: tuple[tuple[str, int], ...] = ()
+    """The most frequent tags, each with the number of its notes."""
+    channels: tuple[str, ...] = ()
+    people: tuple[tuple[str, str], ...] = ()
+    """Keys of the latest conversations with people, and how to name them."""
+    projects: tuple[str, ...] = ()
+
+
+def load_choices(site: Site) -> FilterChoices:
+    """Return what can be chosen. A part that cannot be read is left out: a search does not depend on it."""
+    tags: tuple[tuple[str, int], ...] = ()
+    sessions: list[SessionRecord] = []
+    try:
+        counts = sorted(site.memory.notes.tags(), key=lambda count: (-count.notes, count.tag))[:_MOST_TAGS]
+        tags = tuple(sorted((count.tag, count.notes) for count in counts))
+        sessions = site.sessions.recent(limit=_RECENT_SESSIONS)
+    except KeptError:
+        pass
+    workspace = site.memory.workspace
+    projects = (project.name for project in list_projects(workspace)) if has_projects(workspace) else ()
+    channels = tuple(sorted({record.channel for record in sessions if record.channel}))
+    return FilterChoices(tags, channels, tuple(_people(sessions)), tuple(projects))
+
+
+def _people(sessions: Iterable[SessionRecord]) -> list[tuple[str, str]]:
+    """Return the people that conversations are with, latest first, by the key of the conversation."""
+    people: dict[str, str] = {}
+    for record in sessions:
+        if record.key and record.user_id and not record.folder:
+            people.setdefault(record.key, f"{record.user_id} ({record.channel})")
+    return list(people.items())[:_MOST_PEOPLE]

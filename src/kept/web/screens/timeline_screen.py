@@ -12,7 +12,7 @@ from kept.memory import Memory
 from kept.records import Filter
 from kept.search.date_filter import find_period
 from kept.values import frozen
-from kept.web.calendar_map import DayCount, make_calendar
+from kept.web.charts import DayCount, make_calendar
 from kept.web.visit import Page, Screen, Visit
 
 _MOST_PER_DAY = 200
