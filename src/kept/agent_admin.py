@@ -15,7 +15,7 @@ from kept.config.edit import remove_agent_entry
 from kept.config.layers import MAIN_AGENT, default_workspace, is_same_folder
 from kept.durable import make_private_folder, sync_folder
 from kept.errors import UsageError, WorkspaceError
-from kept.sessions.transcript_paths import iter_all_transcripts
+from kept.sessions.transcript_paths import iter_transcripts
 from kept.values import frozen
 from kept.workspace.scan import scan_workspace
 from kept.workspace.workspace import Workspace
@@ -77,7 +77,7 @@ def _sharing(name: str, agents: dict[str, LoadedConfig]) -> tuple[str, ...]:
 
 def _count_sessions(folder: str) -> int:
     try:
-        return sum(1 for _ in iter_all_transcripts(folder))
+        return sum(1 for _ in iter_transcripts(folder))
     except OSError:
         return 0
 

@@ -31,7 +31,6 @@ from kept.responder.inbox import Inbox
 from kept.schedules.schedule_book import ScheduleBookFile
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.transcript import Transcript, faults_of
-from kept.sessions.transcript_paths import host_of_file, relative_name
 from kept.sqlite import database_files
 from kept.store.embedding_cache import find_cache_path
 from kept.store.integrity import describe_checks, find_damage
@@ -271,10 +270,10 @@ def _sessions(memory: Memory) -> Iterator[Check]:
 
 
 def _faults_of(transcript: Transcript) -> Check | None:
-    name = relative_name(transcript.path)
+    name = os.path.basename(transcript.path)
     try:
         faults = [f"line {line.number}: {reason}" for line in transcript.iter_lines() for reason in faults_of(line)]
-        torn = not host_of_file(name) and transcript.is_torn()
+        torn = transcript.is_torn()
     except SessionNotFound:  # deleted meanwhile
         return None
     except SessionError as exc:
@@ -359,8 +358,6 @@ def _receipts(memory: Memory) -> Iterator[Check]:
 
 def _repair_last_lines(memory: Memory) -> None:
     for transcript in _transcripts(memory):
-        if host_of_file(relative_name(transcript.path)):
-            continue  # the copy of another machine's is completed by what arrives next
         try:
             transcript.repair()
         except KeptError:

@@ -51,7 +51,6 @@
         ├── SessionAmbiguous    an id prefix that matches more than one session
         ├── SessionExists       a session with this id exists
         ├── SessionDeleted      the user deleted it, so that it is not imported again
-        ├── SessionElsewhere    it belongs to another machine, which alone may change it
         ├── SessionKeyInvalid
         ├── EntryRefused        an entry that cannot be written as JSON
         ├── TranscriptUnreadable
@@ -333,11 +332,6 @@ class SessionExists(SessionError):
 class SessionDeleted(SessionError):
     code = "session_deleted"
     default_hint = "'kept sessions restore ID' brings a deleted session back."
-
-
-class SessionElsewhere(SessionError):
-    code = "session_elsewhere"
-    default_hint = "Do that there. 'kept forget' removes text from the copy here. Nothing was changed."
 
 
 class SessionKeyInvalid(SessionError):

@@ -184,8 +184,8 @@ def test_a_loop_and_a_missing_parent_lose_no_message(home, tmp_path):
 
 def test_many_conversations_do_not_compare_every_transcript_each_time(home, tmp_path, monkeypatch):
     scans = []
-    scan = catalogue.iter_all_transcripts
-    monkeypatch.setattr(catalogue, "iter_all_transcripts", lambda folder: scans.append(folder) or scan(folder))
+    scan = catalogue.iter_transcripts
+    monkeypatch.setattr(catalogue, "iter_transcripts", lambda folder: scans.append(folder) or scan(folder))
     path = gpt_zip(tmp_path / "export.zip", *[gpt_talk(f"gpt-{number}") for number in range(40)])
     assert bring_in(home, "chatgpt", path).count("imported") == 40
     assert len(scans) < 5

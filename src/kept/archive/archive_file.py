@@ -3,7 +3,6 @@
     config.yaml                           settings, without secrets
     notes/AGENT/memory/ideas.md           the workspace of an agent, or of several that share it
     agents/AGENT/sessions/….jsonl         its conversations and records
-    agents/AGENT/sessions/HOST/….jsonl    copies of conversations of another machine
     removed-agents/AGENT/sessions/….jsonl
     manifest.json                         the last member: whose files they are, and the SHA-256 of each
 
@@ -27,7 +26,6 @@ from typing import IO, Any, cast
 
 from kept.config.agents import is_agent_id
 from kept.errors import ArchiveDamaged, ArchiveRefused
-from kept.host_names import is_host_name
 from kept.limits import INT64_MAX, is_time, is_utf8, text_value
 from kept.records import Progress
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
@@ -114,8 +112,6 @@ def is_note_member(parts: tuple[str, ...]) -> bool:
 def is_agent_record(parts: tuple[str, ...]) -> bool:
     """Return whether a file in the folder of an agent belongs into an archive: it is neither derived nor secret."""
     name = parts[-1]
-    if parts[0] == "sessions" and len(parts) == 3 and is_host_name(parts[1]):
-        parts = (parts[0], name)  # any name can be that of a machine
     if len(parts) > _MAX_RECORD_DEPTH or any(part.startswith(".") or _DERIVED.search(part) for part in parts):
         return False
     if parts[0] == ATTACHMENTS:

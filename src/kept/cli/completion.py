@@ -82,10 +82,9 @@ def _channels(loaded: LoadedConfig, start: str) -> Iterable[str]:
 
 def _sessions(loaded: LoadedConfig, start: str) -> Iterable[str]:
     """Return the ids of sessions, the newest first: the names of transcripts begin with their time."""
-    from kept.sessions.transcript_paths import TRANSCRIPT_ENDING, list_host_folders, parse_transcript_name
+    from kept.sessions.transcript_paths import TRANSCRIPT_ENDING, parse_transcript_name
 
-    folder = loaded.config.paths.sessions
-    names = sorted((name for place in (folder, *list_host_folders(folder)) for name in _names_in(place)), reverse=True)
+    names = sorted(_names_in(loaded.config.paths.sessions), reverse=True)
     ids = (parse_transcript_name(name)[0] for name in names if name.endswith(TRANSCRIPT_ENDING))
     return [session_id for session_id in ids if session_id.startswith(start)][:_MAX_SESSIONS]
 

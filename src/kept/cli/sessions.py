@@ -65,7 +65,6 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
             return
         records = sessions.recent()
         _warn_of_problems(sessions)
-        host = sessions.host
     channels = sorted({record.channel for record in records if record.channel})
     shown = [record for record in records if channel in (None, record.channel)][:max_results]
     if channel is not None and channel not in channels:
@@ -73,10 +72,10 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
     elif not shown and not as_json:
         echo("No sessions yet.")
     if as_json:
-        print_json({"sessions": [record_json(record, host) for record in shown]})
+        print_json({"sessions": [record_json(record) for record in shown]})
         return
     id_chars = _id_chars([record.id for record in records])
-    for line in _table_lines(shown, id_chars, host):
+    for line in _table_lines(shown, id_chars):
         echo(line)
 
 
@@ -117,7 +116,7 @@ def show(options: Globals, reference: str, tail: int | None, tools: bool, contex
         if as_json:
             lines = list(lines)
             sent = {"contexts": list(_contexts_json(lines))} if context else {}
-            print_json({"session": record_json(record, sessions.host), **_lines_json(lines), **sent})
+            print_json({"session": record_json(record), **_lines_json(lines), **sent})
             return
         if record.title:
             echo(style(record.title, bold=True))
@@ -154,7 +153,7 @@ def rename(options: Globals, reference: str, title: str, as_json: bool) -> None:
         record = sessions.rename(reference, title)
         _warn_of_problems(sessions)
     if as_json:
-        print_json({"session": record_json(record, sessions.host)})
+        print_json({"session": record_json(record)})
     else:
         echo(f"Session {record.id} is now called {record.title!r}." if record.title else "It has no title.")
 
@@ -169,7 +168,7 @@ def reset(options: Globals, reference: str, as_json: bool) -> None:
         record = sessions.reset(reference)
         _warn_of_problems(sessions)
     if as_json:
-        print_json({"session": record_json(record, sessions.host)})
+        print_json({"session": record_json(record)})
     else:
         echo(f"Started session {record.id} after {record.predecessor}, which is kept.")
 
@@ -189,7 +188,7 @@ def compact(options: Globals, reference: str, summary: str, keep: int, as_json: 
         record = sessions.get(record.id)
         _warn_of_problems(sessions)
     if as_json:
-        print_json({"session": record_json(record, sessions.host), "entry": _entry_json(entry)})
+        print_json({"session": record_json(record), "entry": _entry_json(entry)})
     else:
         echo(f"Session {record.id} was compacted ({plural(record.compactions, 'compaction')} in all).")
 
@@ -244,7 +243,7 @@ def restore(options: Globals, reference: str, as_json: bool) -> None:
         deleted, record = sessions.restore(reference)
         _warn_of_problems(sessions)
     if as_json:
-        print_json({"restored": deleted.id, "session": record_json(record, sessions.host) if record else None})
+        print_json({"restored": deleted.id, "session": record_json(record) if record else None})
     elif record:
         echo(f"Session {record.id} is restored, with {plural(record.messages, 'message')}.")
     else:
@@ -263,7 +262,7 @@ def export(options: Globals, reference: str, kind: str, as_json: bool) -> None:
         lines = sessions.iter_lines(record.id)
         _warn_of_problems(sessions)
         if as_json:
-            print_json({"session": record_json(record, sessions.host), **_lines_json(lines)})
+            print_json({"session": record_json(record), **_lines_json(lines)})
         elif kind == "jsonl":
             for entry in _readable(lines):
                 echo(safe_json(format_entry(entry).decode()), nl=False)
@@ -292,11 +291,9 @@ def _warn_of_problems(sessions: SessionStore) -> None:
 # JSON
 
 
-def record_json(record: SessionRecord, host: str) -> dict[str, Any]:
-    """Return a session as JSON. ``host`` is the name of this machine."""
+def record_json(record: SessionRecord) -> dict[str, Any]:
     return {
         "sessionId": record.id,
-        "host": record.host or host,
         "sessionKey": redact(record.key) or None,
         "title": record.title or None,
         "channel": record.channel,
@@ -374,17 +371,12 @@ def _id_chars(ids: Sequence[str]) -> int | None:
     return chars
 
 
-def _table_lines(records: Sequence[SessionRecord], id_chars: int | None, host: str) -> Iterator[str]:
-    """Yield a line for each session, cut to the width of the terminal at its title. ``host`` is this machine's name."""
+def _table_lines(records: Sequence[SessionRecord], id_chars: int | None) -> Iterator[str]:
+    """Yield a line for each session, cut to the width of the terminal at its title."""
     if not records:
         return
-    hosts = [record.host or host for record in records]
-    has_hosts = len({*hosts}) > 1 or any(record.host for record in records)
-    header = ("Session", "Last used", "Messages", *(["Host"] if has_hosts else []), "Conversation", "Title")
-    rows = [header]
-    for record, name in zip(records, hosts, strict=True):
-        row = _row(record, id_chars)
-        rows.append((*row[:3], printable(name), *row[3:]) if has_hosts else row)
+    header = ("Session", "Last used", "Messages", "Conversation", "Title")
+    rows = [header, *(_row(record, id_chars) for record in records)]
     widths = [max(text_width(row[column]) for row in rows) for column in range(len(header) - 1)]
     for number, row in enumerate(rows):
         cells = [_padded(cell, width, right=column == 2) for column, (cell, width) in enumerate(zip(row, widths))]  # noqa: B905 (the last column has no width)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import ClassVar
 
@@ -22,10 +21,7 @@ from kept.sessions.store import SessionStore
 from kept.sessions.transcript import LOCK_WAIT_S, RawLine, Transcript, TranscriptLine, parse_line
 from kept.sessions.transcript_paths import (
     cite_transcript,
-    host_of_file,
     is_transcript,
-    list_host_folders,
-    relative_name,
 )
 from kept.values import frozen
 
@@ -37,12 +33,7 @@ FORGET_STATE = "forget"
 
 
 def iter_transcript_files(folder: str) -> Iterator[str]:
-    """Yield the paths of transcripts, deleted ones and torn ends, and of the copies of other machines' transcripts."""
-    for place in (folder, *list_host_folders(folder)):
-        yield from _iter_files_with_text(place)
-
-
-def _iter_files_with_text(folder: str) -> Iterator[str]:
+    """Yield the paths of transcripts, deleted ones and torn ends."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -136,8 +127,6 @@ class TranscriptStore:
         for session_id in order.sessions:
             result += self._delete(session_id)
         matcher = Matcher(order.words_only)
-        with self._receiving():
-            pass  # whoever places a copy after this knows what is forgotten, so all that have the text are listed now
         for path in iter_transcript_files(self.sessions.folder):
             cited = cite_transcript(path)
             cuts = [entry for entry in order.entries if entry.path == cited]
@@ -146,19 +135,15 @@ class TranscriptStore:
         return result
 
     def _delete(self, session_id: str) -> ScrubResult:
-        copies = self.sessions.remove_copies(session_id)
         try:
             self.sessions.delete(session_id, purge=True)
         except SessionNotFound:
-            return ScrubResult(removed=copies)  # deleted by the run that was interrupted
-        return ScrubResult(removed=max(1, copies))
+            return ScrubResult()  # deleted by the run that was interrupted
+        return ScrubResult(removed=1)
 
     def _blank(self, path: str, cuts: list[EntryCut], matcher: Matcher) -> ScrubResult:
         if path.endswith(TORN_ENDING):
             return self._drop_torn(path, matcher)
-        if host_of_file(relative_name(path)):
-            with self._receiving():
-                return _blank_lines(path, cuts, matcher, lambda lines: replace_erasing(path, b"".join(lines)))
         if not is_transcript(os.path.basename(path)):
             with locked(path, wait_s=LOCK_WAIT_S, purpose="deleting this session", create=False):
                 return _blank_lines(path, cuts, matcher, lambda lines: replace_erasing(path, b"".join(lines)))
@@ -169,13 +154,6 @@ class TranscriptStore:
             return ScrubResult()
         except SessionError as exc:
             return ScrubResult(unreachable=(exc.message,), is_complete=False)
-
-    def _receiving(self) -> AbstractContextManager[int | None]:
-        """Hold the lock under which copies of other machines' transcripts are written."""
-        folder = self.sessions.folder
-        if not os.path.isdir(folder):
-            return nullcontext()
-        return locked(folder, wait_s=LOCK_WAIT_S, purpose="receiving conversations")
 
     def _drop_torn(self, path: str, matcher: Matcher) -> ScrubResult:
         with open(path, "rb") as file:
@@ -201,7 +179,7 @@ def _blank_lines(
             after.append(replace(line, raw=blank_line(line.raw, matcher.matches, whole=is_whole)))
         else:
             after.append(line)
-    after = renew_receipts(before, after, cite_transcript(os.path.basename(path)))  # as its own machine cites it
+    after = renew_receipts(before, after, cite_transcript(path))
     count = sum(old.raw != new.raw for old, new in zip(before, after, strict=True))
     if not count and _tail(path, before, Matcher(Needles())) == _tail(path, before, matcher):
         return ScrubResult()

@@ -12,7 +12,7 @@ from kept.limits import as_dict, text_or_empty
 from kept.listings import NoteLinks
 from kept.records import Filter, SearchResult
 from kept.sessions.spoken import read_key
-from kept.sessions.transcript_paths import cite_transcript, find_cited_path, is_transcript_citation
+from kept.sessions.transcript_paths import cite_transcript, is_transcript_citation
 from kept.visibility import ProjectScope, Viewer, private_folder_of, project_of_path
 from kept.workspace.addition import Addition
 from kept.workspace.projects import choose_project, get_project, list_projects
@@ -157,9 +157,7 @@ class MemoryView:
         scope = self.scope() if self.bound_to else None
         if scope is None:
             return False
-        # Another machine may cite the same transcript by another name.
-        cited = cite_transcript(find_cited_path(self.config.paths.sessions, citation))
-        return cited in scope.hidden_transcripts
+        return cite_transcript(citation) in scope.hidden_transcripts
 
     def visible_links(self, links: NoteLinks) -> NoteLinks:
         """Return the links of a note without those from notes that are hidden; those to them are broken."""

@@ -21,8 +21,7 @@ from kept.sessions.transcript_paths import (
     CITED_FOLDER,
     cite_transcript,
     is_transcript,
-    iter_all_transcripts,
-    list_host_folders,
+    iter_transcripts,
 )
 from kept.store.rows import FileRow
 from kept.values import frozen
@@ -60,7 +59,7 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
 def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> str | None:
     """Return the name by which an indexed file is cited, or None if a sync would not index the file."""
     folder, name = os.path.split(absolute)
-    if sessions_folder in (folder, os.path.dirname(folder)) and is_transcript(name):
+    if folder == sessions_folder and is_transcript(name):
         return cite_transcript(absolute)
     return workspace.cite(absolute) if workspace.is_note_file(absolute) and workspace.is_indexed(absolute) else None
 
@@ -75,15 +74,13 @@ def find_copies(scan: Scan, workspace: Workspace, settings: MemorySearchSettings
 
 
 def scan_transcripts(folder: str) -> Scan:
-    """List the transcripts, however large: one is read in pieces, and later only where it has grown. Those of other
-    machines are listed too, after this one's."""
+    """List the transcripts, however large: one is read in pieces, and later only where it has grown."""
     files: list[SourceFile] = []
     problems: list[Problem] = []
     watched = [folder]
-    start = len(os.path.join(folder, ""))
     try:
-        for entry in sorted(iter_all_transcripts(folder), key=lambda entry: entry.path):
-            cited = CITED_FOLDER + entry.path[start:]
+        for entry in sorted(iter_transcripts(folder), key=lambda entry: entry.path):
+            cited = cite_transcript(entry.name)
             try:
                 cited.encode("utf-8")
                 state = entry.stat(follow_symlinks=False)
@@ -94,7 +91,6 @@ def scan_transcripts(folder: str) -> Scan:
             else:
                 times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
                 files.append(SourceFile(cited, entry.path, "sessions", state.st_size, *times))
-        watched += list_host_folders(folder)
     except FileNotFoundError:
         while not os.path.isdir(watched[0]):  # a watch on the nearest parent notices that the folder is created
             watched = [os.path.dirname(watched[0])]

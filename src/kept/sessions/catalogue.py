@@ -42,7 +42,7 @@ from kept.sessions.transcript import (
     faults_of,
     has_only_grown,
 )
-from kept.sessions.transcript_paths import host_of_file, is_transcript, iter_all_transcripts, list_host_folders
+from kept.sessions.transcript_paths import is_transcript, iter_transcripts
 from kept.sqlite import (
     BUSY_TIMEOUT_MS,
     FileConnection,
@@ -63,9 +63,6 @@ log.addHandler(logging.NullHandler())  # a command reports it itself; without a 
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _NOUN = "session catalogue"
-_IS_OWN = "instr(file, '/') = 0"
-"""Condition on the sessions of this machine. Those of others are named HOST/NAME."""
-_OWN_FIRST = f"ORDER BY {_IS_OWN} DESC, updated_ms DESC"
 _MAX_PROBLEMS = 100
 _MAX_FAULTS_PER_FILE = 10
 _TICK_NS = 50_000_000
@@ -94,7 +91,7 @@ class Catalogue:
         self._lock = ProcessLock(self._drop_parent)
         self._is_closed = False
         self._db: FileConnection | None = None
-        self._folder_states: dict[str, FileState | None] | None = None
+        self._folder_state: FileState | None = None
         """States of the folders, this machine's and those of others, when every transcript in them was last compared
         with its row."""
         self._listing: set[str] = set()
@@ -105,7 +102,7 @@ class Catalogue:
         """In a forked child, drop the connection: it is the parent's."""
         if self._db is not None:
             forget_connection(self._db)
-        self._db, self._folder_states = None, None
+        self._db, self._folder_state = None, None
 
     def close(self) -> None:
         """Close the file. Every later use raises UsedAfterClose."""
@@ -116,7 +113,7 @@ class Catalogue:
         with self._lock:
             if self._db is not None:
                 self._db.close()
-            self._db, self._folder_states = None, None
+            self._db, self._folder_state = None, None
 
     # queries
 
@@ -128,26 +125,16 @@ class Catalogue:
         )
 
     def find(self, session_id: str) -> SessionRecord | None:
-        """Return a session by its id, one of this machine before one of another."""
-        return next(iter(self._select(f"WHERE id = ? {_OWN_FIRST} LIMIT 1", [session_id])), None)
-
-    def find_all(self, session_id: str) -> list[SessionRecord]:
-        """Return the sessions with this id: imports of one conversation on several machines have the same."""
-        return self._select(f"WHERE id = ? {_OWN_FIRST}", [session_id])
-
-    def find_own(self, session_id: str) -> SessionRecord | None:
-        """Return a session of this machine by its id."""
-        record = self.find(session_id)
-        return None if record is None or record.host else record
+        """Return a session by its id, the one used last if a copy of its transcript has it too."""
+        return next(iter(self._select("WHERE id = ? ORDER BY updated_ms DESC LIMIT 1", [session_id])), None)
 
     def session_ids(self) -> set[str]:
-        """Return the ids of the sessions of this machine."""
-        query = f"SELECT id FROM sessions WHERE {_IS_OWN}"
+        query = "SELECT id FROM sessions"
         return self.run(lambda db: {session_id for (session_id,) in db.execute(query)})
 
     def locate(self, session_id: str) -> tuple[str, int] | None:
         """Return the name of a session's transcript and its version: all that appending needs."""
-        query = f"SELECT file, version FROM sessions WHERE id = ? {_OWN_FIRST} LIMIT 1"
+        query = "SELECT file, version FROM sessions WHERE id = ? ORDER BY updated_ms DESC LIMIT 1"
         located = self.run(lambda db: db.execute(query, (storable(session_id),)).fetchone())
         if located is None:
             self.refresh_names()
@@ -158,22 +145,17 @@ class Catalogue:
         return self._select("WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?", [len(prefix), prefix, limit])
 
     def find_newest(self, key: str) -> SessionRecord | None:
-        """Return the last session of a conversation on this machine, ended or not.
+        """Return the last session of a conversation, ended or not.
 
         A session that has ended is followed to its successor, which may look older if the clock was set back.
         """
-        order = f"WHERE key = ? AND {_IS_OWN} ORDER BY created_ms DESC, ended_ms IS NOT NULL LIMIT 1"
+        order = "WHERE key = ? ORDER BY created_ms DESC, ended_ms IS NOT NULL LIMIT 1"
         newest = next(iter(self._select(order, [key])), None)
         seen = set()
         while newest is not None and newest.ended and newest.successor and newest.id not in seen:
             seen.add(newest.id)
-            newest = self.find_own(newest.successor) or newest
+            newest = self.find(newest.successor) or newest
         return newest
-
-    def find_newest_elsewhere(self, key: str) -> SessionRecord | None:
-        """Return the session of a conversation that was used last on another machine."""
-        order = f"WHERE key = ? AND NOT {_IS_OWN} ORDER BY active_ms DESC, file DESC LIMIT 1"
-        return next(iter(self._select(order, [key])), None)
 
     def find_newest_in(self, channel: str, folder: str) -> SessionRecord | None:
         """Return the last session of a channel that was held in a folder, and not by a subagent."""
@@ -195,7 +177,7 @@ class Catalogue:
 
     def refresh(self) -> None:
         """Compare every transcript with its row, by name, size and time, and read what is new."""
-        states = self._read_folder_states()
+        folder_state = FileState.of(self.folder)
         self._listing = self._list_folder()
         # The rows first: the transcript that another process creates meanwhile must not look deleted.
         rows = self.run(lambda db: list(db.execute("SELECT file, inode, size, mtime_ns FROM sessions")))
@@ -210,21 +192,16 @@ class Catalogue:
         # A transcript that is created within the same tick would not change the folder's time. So a folder that
         # changed a moment ago is compared again next time.
         latest_ns = time.time_ns() - _TICK_NS
-        is_older = all(state is not None and state.mtime_ns < latest_ns for state in states.values())
-        self._folder_states = states if is_older else None
+        is_older = folder_state is not None and folder_state.mtime_ns < latest_ns
+        self._folder_state = folder_state if is_older else None
 
     def refresh_names(self) -> None:
         """Refresh if transcripts were created or deleted since the last refresh, as the folder's own time tells."""
-        if not self._is_current() or not self._are_folders_unchanged():  # a new catalogue has no rows yet
+        if not self._is_current() or not self._is_folder_unchanged():  # a new catalogue has no rows yet
             self.refresh()
 
-    def _read_folder_states(self) -> dict[str, FileState | None]:
-        folders = (self.folder, *list_host_folders(self.folder))
-        return {folder: FileState.of(folder) for folder in folders}
-
-    def _are_folders_unchanged(self) -> bool:
-        states = self._folder_states
-        return states is not None and all(state == FileState.of(folder) for folder, state in states.items())
+    def _is_folder_unchanged(self) -> bool:
+        return self._folder_state is not None and self._folder_state == FileState.of(self.folder)
 
     def refresh_listing(self) -> None:
         """Read the transcripts that were created since the last refresh, and drop those that were deleted.
@@ -234,7 +211,7 @@ class Catalogue:
         """
         if not self._is_current() or not self._listing:
             self.refresh()
-        if self._are_folders_unchanged():
+        if self._is_folder_unchanged():
             return
         listing = self._list_folder()
         for file in sorted(file for file in listing ^ self._listing if _may_have_row(file)):
@@ -247,15 +224,13 @@ class Catalogue:
 
     def _list_folder(self) -> set[str]:
         try:
-            folders = list_host_folders(self.folder)
-            names = {f"{os.path.basename(folder)}/{name}" for folder in folders for name in os.listdir(folder)}
-            return names.union(os.listdir(self.folder))
+            return set(os.listdir(self.folder))
         except OSError:
             return set()
 
     def refresh_one(self, path: str) -> SessionRecord | None:
         """Return the record of a transcript as that is now, or None if it is gone."""
-        file = os.path.relpath(path, self.folder)
+        file = os.path.basename(path)
         self._read(file)
         return next(iter(self._select("WHERE file = ?", [file])), None)
 
@@ -276,8 +251,7 @@ class Catalogue:
         row = self.run(lambda db: next(iter(load_rows(db, "WHERE file = ?", [file])), None))
         if row is not None and FileState(row.inode, row.size, row.mtime_ns) == state:
             return
-        if not host_of_file(file):  # the copy of another machine's is completed by what arrives next
-            self._repair(transcript)
+        self._repair(transcript)
         state = FileState.of(path) or state
         # A change that did not make the transcript longer was not an append.
         can_resume = (
@@ -333,14 +307,12 @@ class Catalogue:
     def _scan(self) -> dict[str, FileState]:
         """Return the transcripts by name. One whose name is not UTF-8 cannot have a row and is reported."""
         states = {}
-        start = len(os.path.join(self.folder, ""))
         try:
-            for entry in iter_all_transcripts(self.folder):
-                file = entry.path[start:]
-                if is_utf8(file):
-                    states[file] = FileState.from_stat(entry.stat(follow_symlinks=False))
+            for entry in iter_transcripts(self.folder):
+                if is_utf8(entry.name):
+                    states[entry.name] = FileState.from_stat(entry.stat(follow_symlinks=False))
                 else:
-                    self.report(utf8_safe(file), "its name is not valid UTF-8")
+                    self.report(utf8_safe(entry.name), "its name is not valid UTF-8")
         except FileNotFoundError:
             pass
         except OSError as exc:
@@ -419,7 +391,7 @@ def _check(db: apsw.Connection) -> None:
 
 
 def _may_have_row(file: str) -> bool:
-    return is_transcript(os.path.basename(file)) and is_utf8(file)
+    return is_transcript(file) and is_utf8(file)
 
 
 _COLUMN_NAMES = {"tail_hash": "seam"}

@@ -36,7 +36,7 @@ from kept.sessions.entries import (
 from kept.sessions.session_key import SessionKey
 from kept.sessions.title import clean_title, next_opening
 from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine
-from kept.sessions.transcript_paths import cite_transcript, host_of_file, parse_transcript_name
+from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
 from kept.values import frozen
 
 
@@ -79,8 +79,6 @@ class SessionRecord:
     """Position up to which the transcript was read for this record."""
     title: str = ""
     """The user's title, or that of the program it was imported from, or the first words asked. Without secrets."""
-    host: str = ""
-    """Machine that alone may write to it; empty for this one."""
 
     @property
     def folder(self) -> str:
@@ -227,7 +225,6 @@ class RecordBuilder:
             transcript_path=os.path.join(folder, self.file),
             end=Position(self.size, self.lines),
             title=next(filter(None, titles), self.opening),
-            host=host_of_file(self.file),
         )
 
 

@@ -12,9 +12,8 @@ from typing import TypeGuard
 
 from kept.clock import Clock
 from kept.config.agent_paths import AgentPaths
-from kept.durable import erase_file, make_private_folder
+from kept.durable import make_private_folder
 from kept.errors import (
-    SessionElsewhere,
     SessionExists,
     SessionNotFound,
     TranscriptTooNew,
@@ -105,7 +104,7 @@ class SessionFolder:
     def can_be_created(self, session_id: str | None) -> TypeGuard[str]:
         """Return whether a valid id names a session that never existed. A deleted session is not replaced: its
         transcript could not be restored then."""
-        if not session_id or not _ID.fullmatch(session_id) or self.catalogue.find_own(session_id) is not None:
+        if not session_id or not _ID.fullmatch(session_id) or self.catalogue.find(session_id) is not None:
             return False
         return self.deleted.find(session_id) is None
 
@@ -129,17 +128,6 @@ class SessionFolder:
             self.deleted.ensure_added(deleted, whole_ms(self.clock.now()))
             purge_transcript(deleted.transcript_path)
 
-    def remove_copies(self, session_id: str) -> int:
-        """Remove the copies of another machine's session, and record it as deleted. Return how many there were."""
-        self.catalogue.refresh_names()
-        copies = [record for record in self.catalogue.find_all(session_id) if record.host]
-        if copies and session_id not in {session.id for session in self.deleted.all()}:
-            self.deleted.add(session_id, "", whole_ms(self.clock.now()))
-        for record in copies:
-            erase_file(record.transcript_path)
-            self.catalogue.forget(f"{record.host}/{os.path.basename(record.transcript_path)}")
-        return len(copies)
-
     def restore(self, reference: str) -> tuple[DeletedSession, SessionRecord | None]:
         """Give the transcript of a deleted session its old name. Return what it was, and its record if it is there."""
         deleted = self.deleted.get(reference)
@@ -152,15 +140,9 @@ class SessionFolder:
 
     def _require_free(self, session_id: str, path: str) -> None:
         self.catalogue.refresh_names()
-        if self.catalogue.find_own(session_id) is not None or os.path.lexists(path):
+        if self.catalogue.find(session_id) is not None or os.path.lexists(path):
             hint = "Nothing was changed. Delete that one first."
             raise SessionExists(f"There is a session {session_id} already.", hint=hint)
-
-
-def require_own(session_id: str, host: str) -> None:
-    """Raise SessionElsewhere for a session of another machine."""
-    if host:
-        raise SessionElsewhere(f"Session {session_id} belongs to the machine {host}, which alone may change it.")
 
 
 def require_known_version(session_id: str, version: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,6 @@ from itertools import takewhile
 from typing import Literal
 
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
-from kept.host_names import is_host_name
 from kept.limits import clip, is_utf8, one_line, utf8_safe
 from kept.records import Passage
 from kept.redact import redact
@@ -277,20 +275,17 @@ def still_says(folder: str, citation: str, *, start: int, end: int, text: str) -
 
 
 def locate_transcript(folder: str, citation: str) -> Transcript:
-    """Return the cited transcript. Raise PathRefused for anything but a regular file directly in the folder, or in that
-    of another machine in it.
+    """Return the cited transcript. Raise PathRefused for anything but a regular file directly in the folder.
 
     A citation may come from a model or a web page, so it must not lead to any other file.
     """
-    host, slash, name = citation.removeprefix(CITED_FOLDER).rpartition("/")
-    is_named = "\\" not in name and "\0" not in name and len(name) <= _MAX_NAME_CHARS and is_transcript(name)
-    if not is_named or (slash and not is_host_name(host)):
+    name = citation.removeprefix(CITED_FOLDER)
+    is_named = not any(char in name for char in "/\\\0") and len(name) <= _MAX_NAME_CHARS and is_transcript(name)
+    if not is_named:
         raise PathRefused(f"{citation}: not a transcript.", hint="Name one as a search cites it: sessions/….jsonl.")
     if not is_utf8(name):
         raise SessionNotFound(f"{citation}: there is no such transcript.")
     transcript = Transcript(find_cited_path(folder, citation))
-    if os.path.islink(os.path.dirname(transcript.path)) and host:
-        raise PathRefused(f"{citation}: symbolic links are not followed.", hint="Name a transcript that is a file.")
     if not stat.S_ISREG(transcript.stat().st_mode):
         raise PathRefused(f"{citation}: symbolic links are not followed.", hint="Name a transcript that is a file.")
     return transcript

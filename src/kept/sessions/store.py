@@ -19,7 +19,6 @@ from kept.errors import (
     StoreError,
     UsageError,
 )
-from kept.host_names import host_name
 from kept.records import Problem
 from kept.sessions.catalogue import CatalogueLimits
 from kept.sessions.deleted import DeletedSession
@@ -46,10 +45,10 @@ from kept.sessions.record import (
     policy_for,
     staleness,
 )
-from kept.sessions.session_folder import SessionFolder, require_known_version, require_own
+from kept.sessions.session_folder import SessionFolder, require_known_version
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine
-from kept.sessions.transcript_paths import host_of_file, is_transcript_citation, parse_transcript_name
+from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name
 
 _CARRIED_OVER = (MODEL, THINKING)
 """States that a person has chosen for a conversation. They outlive a reset."""
@@ -79,7 +78,6 @@ class SessionStore:
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
         self.folder = config.paths.sessions
-        self.host = host_name(None)
         self._files = SessionFolder(config.paths, self.clock, catalogue_limits)
 
     @classmethod
@@ -154,12 +152,7 @@ class SessionStore:
             return self._files.catalogue.refresh_one(exact.transcript_path) or exact
         if ":" in reference:
             key = parse_key(reference, agent_id=self.agent_id)
-            catalogue = self._files.catalogue
-            newest = (
-                self._find_newest(key)
-                or catalogue.find_newest_in(key.channel, key.user_id)
-                or catalogue.find_newest_elsewhere(str(key))
-            )
+            newest = self._find_newest(key) or self._files.catalogue.find_newest_in(key.channel, key.user_id)
             if newest is None:
                 raise SessionNotFound(f"There is no session of {reference}.")
             return newest
@@ -177,13 +170,8 @@ class SessionStore:
         record = self._files.catalogue.find(session_id)
         return record and (self._files.catalogue.refresh_one(record.transcript_path) or record)
 
-    def find_own(self, session_id: str) -> SessionRecord | None:
-        """Return the session of this machine with exactly this id, or None."""
-        record = self.find_by_id(session_id)
-        return None if record is None or record.host else record
-
     def session_ids(self) -> set[str]:
-        """Return the ids of the sessions of this machine."""
+        """Return the ids of the sessions."""
         if not os.path.isdir(self.folder):
             return set()
         self._files.catalogue.refresh_names()
@@ -246,7 +234,6 @@ class SessionStore:
         the session that followed."""
         with self._files.locked():
             record = self.get(session_id)
-            require_own(record.id, record.host)
             if not record.key:
                 raise SessionKeyInvalid(
                     f"Session {record.id} has lost its first line, which names its conversation.",
@@ -292,7 +279,7 @@ class SessionStore:
         entries = tuple(entries)
         with self._files.locked():
             self._files.catalogue.refresh_listing()
-            if self._files.catalogue.find_own(session_id) is not None:
+            if self._files.catalogue.find(session_id) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
             self.require_not_deleted(session_id, entries)
             return self._files.create(start, session_id, created=created, entries=entries)
@@ -312,7 +299,6 @@ class SessionStore:
         ``after`` is the id of the last entry here. Raise SessionExists if that has changed; then nothing is appended.
         """
         record = self.find_by_id(session_id) or self.get(session_id)
-        require_own(record.id, record.host)
         require_known_version(session_id, record.version)
         if not entries:
             return record
@@ -350,7 +336,6 @@ class SessionStore:
         if located is None:
             raise SessionNotFound(f"There is no session '{session_id}'.")
         file, version = located
-        require_own(session_id, host_of_file(file))
         require_known_version(session_id, version)
         with self._files.transcript(os.path.join(self.folder, file)).appending() as append:
             if append.torn:
@@ -449,13 +434,7 @@ class SessionStore:
                     raise
                 self._files.purge(session_id)
                 return None
-            require_own(record.id, record.host)
             return self._files.delete(record, purge=purge)
-
-    def remove_copies(self, session_id: str) -> int:
-        """Remove the copies of another machine's session, so that they are not received again. Return how many."""
-        with self._files.locked():
-            return self._files.remove_copies(session_id)
 
     def restore(self, reference: str) -> tuple[DeletedSession, SessionRecord | None]:
         """Bring back a deleted session, by its id or the beginning of it. Return what it was and what it is now.
@@ -471,7 +450,7 @@ class SessionStore:
         if not os.path.isdir(self.folder):
             return []
         self._files.catalogue.refresh_names()
-        return [session for session in self._files.deleted.all() if self._files.catalogue.find_own(session.id) is None]
+        return [session for session in self._files.deleted.all() if self._files.catalogue.find(session.id) is None]
 
     def find_deleted(self, session_id: str) -> DeletedSession | None:
         """Return a session that was deleted and not restored, by its id."""

@@ -140,7 +140,7 @@ class DraftWriter:
                 start = self._forgotten.clean_start(draft.start)
                 self.store.adopt(start, entries, session_id=draft.id, created=draft.created)
         except SessionExists:
-            if self.store.find_deleted(draft.id) is not None and self.store.find_own(draft.id) is None:
+            if self.store.find_deleted(draft.id) is not None and self.store.find_by_id(draft.id) is None:
                 return outcome_of(draft, "deleted") if draft.has_global_ids else None
             if draft.id in self._existing_ids():
                 raise
@@ -174,7 +174,7 @@ class DraftWriter:
             return self._planned[session_id]
         if session_id not in self._existing_ids():
             return None
-        record = self.store.find_own(session_id)
+        record = self.store.find_by_id(session_id)
         if record is None:
             return None
         contents = (line.content for line in self.store.iter_lines(session_id))
