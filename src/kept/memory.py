@@ -14,6 +14,7 @@ from kept.durable import make_private_folder
 from kept.errors import UsageError, UsedAfterClose, WorkspaceMissing
 from kept.memory_search import MemorySearch, require_number, require_text
 from kept.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Written
+from kept.timings import timed
 from kept.visibility import Viewer
 from kept.workspace.workspace import LONG_TERM, Workspace
 
@@ -144,7 +145,7 @@ class Memory:
         return view
 
     def _find_viewer(self, person: str) -> Viewer | None:
-        from kept.indexing.viewers import ViewerFinder
+        from kept.indexing.memory_view import ViewerFinder
         from kept.sessions.store import SessionStore
 
         require_text(person=person)
@@ -359,7 +360,7 @@ class Memory:
         nothing out. `Hit.validity` tells when a fact holds.
         """
         searches = self._searches()
-        searches.prepare()
+        self.index_service.require_usable()
         filters = searches.make_filter(
             source,
             path,
@@ -372,9 +373,12 @@ class Memory:
             tags=tags,
             project=project,
         )
-        return searches.search(
-            query, filters, max_results=max_results, min_score=min_score, seen=seen, progress=progress
-        )
+        with timed("search") as measured:
+            result = searches.search(
+                query, filters, max_results=max_results, min_score=min_score, seen=seen, progress=progress
+            )
+            measured["failed"] = bool(result.degraded)
+        return result
 
     def list(
         self,

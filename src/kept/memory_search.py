@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ from kept.config import Config
 from kept.errors import SessionNotFound, UsageError
 from kept.limits import is_utf8
 from kept.records import SOURCES, Filter, Progress, SearchResult, SeenTail
-from kept.timings import timed
 from kept.visibility import ProjectScope, Viewer
 from kept.workspace.workspace import Workspace, has_projects
 
@@ -50,7 +48,6 @@ class MemorySearch:
         self.project = project
         self.viewer = viewer
         self.qmd = qmd
-        self._is_imported = False
 
     # filters
 
@@ -127,13 +124,6 @@ class MemorySearch:
 
     # searching
 
-    def prepare(self) -> None:
-        """Raise an error if nothing can be searched. In a thread, import what a search needs."""
-        self.service.require_usable()
-        if not self._is_imported and threading.current_thread() is not threading.main_thread():
-            self.service.import_search()
-            self._is_imported = True
-
     def search(
         self,
         query: str,
@@ -145,23 +135,6 @@ class MemorySearch:
         progress: Progress | None,
     ) -> SearchResult:
         """Return the hits, as `Memory.search` describes them."""
-        with timed("search") as measured:
-            result = self._search(
-                query, filters, max_results=max_results, min_score=min_score, seen=seen, progress=progress
-            )
-            measured["failed"] = bool(result.degraded)
-            return result
-
-    def _search(
-        self,
-        query: str,
-        filters: Filter,
-        *,
-        max_results: int | None,
-        min_score: float | None,
-        seen: SeenTail | None,
-        progress: Progress | None,
-    ) -> SearchResult:
         from kept.search.query import parse_query
 
         require_text(query=query)
@@ -222,7 +195,7 @@ class MemorySearch:
     def _complete(self, result: SearchResult, filters: Filter) -> SearchResult:
         """Return a result with the projects of its hits, or the reason if there are none."""
         if self.viewer is not None and result.degraded:
-            from kept.indexing.viewers import show_problems
+            from kept.indexing.memory_view import show_problems
 
             result = replace(result, degraded=show_problems(self.viewer, result.degraded))
         if result.hits and has_projects(self.workspace):

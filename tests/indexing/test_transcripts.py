@@ -68,7 +68,7 @@ def texts_of(memory) -> list[tuple[int, int, str]]:
 
 def equals_a_fresh_index(tmp_path, memory) -> bool:
     path = str(tmp_path / "fresh.sqlite")
-    fresh = open_memory(tmp_path, settings={"memory_search.store.driver": "sqlite", "memory_search.store.path": path})
+    fresh = open_memory(tmp_path, settings={"memory_search.store.path": path})
     with fresh:
         fresh.sync(force=True)
         return dump_index(memory) == dump_index(fresh)

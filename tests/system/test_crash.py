@@ -44,8 +44,7 @@ def digest(folder: Path) -> str:
 
 def fresh(tmp_path: Path, model: str):
     options = {"home": tmp_path / "fresh", "embedder": FakeEmbedder(model=model)}
-    in_file = {"memory_search.store.driver": "sqlite"}
-    with Memory.open(tmp_path / "workspace", settings=in_file, **options) as memory:
+    with Memory.open(tmp_path / "workspace", **options) as memory:
         memory.sync(force=True)
         return dump_index(memory)
 

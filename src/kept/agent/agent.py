@@ -28,7 +28,7 @@ from kept.agent.turn import REPLY, AgentTurn
 from kept.clock import Clock
 from kept.context.view import ANSWERS
 from kept.errors import KeptError
-from kept.indexing.viewers import ViewerFinder
+from kept.indexing.memory_view import ViewerFinder
 from kept.llm.base import NO_REPLY, ChatModel
 from kept.memory import Memory
 from kept.sessions.attachments import AttachmentFolder

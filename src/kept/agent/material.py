@@ -25,7 +25,7 @@ from kept.context.context import Context, ContextMaterial, DayExcerpt, RecalledP
 from kept.context.shortening import ShownFile, WorkspaceFile, choose_shown, is_long_term
 from kept.context.view import DAY_NOTES, INBOUND, ConversationView, build_view
 from kept.errors import EmptyQuery, KeptError
-from kept.indexing.viewers import show_problems
+from kept.indexing.memory_view import show_problems
 from kept.limits import CHARS_PER_TOKEN, clip, weigh
 from kept.llm.base import media_of
 from kept.memory import Memory

@@ -25,7 +25,7 @@ from kept.context.context import Budget, plan_budget
 from kept.context.view import LoggedMessage
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import KeptError
-from kept.indexing.viewers import ViewerFinder
+from kept.indexing.memory_view import ViewerFinder
 from kept.llm.base import (
     ChatModel,
     ChatRequest,

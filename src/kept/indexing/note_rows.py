@@ -46,12 +46,8 @@ class Recipe:
     daily: DailyNotes = DEFAULT_DAILY_NOTES
 
     def fingerprint(self) -> dict[str, object]:
-        # Only if it differs: an index that was built before vaults could be adopted stays as it is.
-        daily = (
-            {} if self.daily.format == DEFAULT_DAILY_NOTES.format else {"daily": [self.daily.folder, self.daily.format]}
-        )
         return {
-            **daily,
+            "daily": [self.daily.folder, self.daily.format],
             "schema": SCHEMA_VERSION,
             "chunker": CHUNKER_VERSION,
             "transcript_chunker": TRANSCRIPT_CHUNKER_VERSION,

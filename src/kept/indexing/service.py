@@ -299,16 +299,6 @@ class IndexService:
             return (f"Not reranked: {exc.message}",)
         return ()
 
-    def import_search(self) -> None:
-        """Import all modules of a search under the lock, for a thread. A command imports some of them only if a query
-        needs them."""
-        with self._lock:
-            import kept.indexing.browse
-            import kept.search.date_reader
-            import kept.search.pipeline
-            import kept.search.query
-            import kept.search.query_dates  # noqa: F401
-
     # syncing
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:

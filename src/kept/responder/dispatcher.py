@@ -17,7 +17,7 @@ from kept.agent.events import AgentEvent, AnsweringAgent, CompactionResult, Grou
 from kept.error_statuses import status_of
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.plan import ForgetStore
-from kept.indexing.viewers import ViewerFinder, visible_status
+from kept.indexing.memory_view import ViewerFinder, visible_status
 from kept.limits import clip
 from kept.memory import Memory
 from kept.records import Hit

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
-from kept.indexing.viewers import visible_status
+from kept.indexing.memory_view import visible_status
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.listings import TagCount
 from kept.memory import Memory
