@@ -151,8 +151,8 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
         return MeteredChat(model, ledger, budget_tokens=settings.daily_budget_tokens)
 
     main = open_one(settings)
-    if not settings.choices and not settings.background.is_set:
+    if not settings.choices:
         return main
     choices = {name: partial(open_one, settings.choose(choice)) for name, choice in settings.choices.items()}
-    background = open_one(settings.choose(settings.background)) if settings.background.is_set else None
+    background = choices[settings.background_choice]() if settings.background_choice else None
     return ModelFamily(main, choices, background=background)

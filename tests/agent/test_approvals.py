@@ -81,9 +81,10 @@ def test_a_call_that_is_denied_does_not_run_and_the_model_is_told(tmp_path):
         assert decisions(at)[-1]["decision"] == "denied"
 
 
-def test_no_answer_in_time_counts_as_no(tmp_path):
+def test_no_answer_in_time_counts_as_no(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.agent.approvals.ASK_TIMEOUT_S", 0.1)
     mail = Mail()
-    with open_agent(tmp_path, ScriptedChat([CALL, "Later."]), tools=[mail.tool], **{"tools.ask_timeout_s": 0.1}) as at:
+    with open_agent(tmp_path, ScriptedChat([CALL, "Later."]), tools=[mail.tool]) as at:
         asyncio.run(respond(at))
         assert mail.sent == []
         assert "counts as no" in results(at)[0].text

@@ -50,15 +50,6 @@ def test_old_tool_results_are_cut_in_rare_steps_before_a_compaction_is_needed(tm
         assert at.messages()[2].content[0].text == REPORT, "the transcript keeps it"
 
 
-def test_without_the_setting_results_stay_until_a_compaction(tmp_path):
-    model = reporting()
-    settings = {"compaction.keep_recent_tokens": 2_000, "compaction.prune_tool_results": False}
-    with open_agent(tmp_path, model, tools=[FunctionTool(report)], **settings) as at:
-        for number in range(20):
-            at.say(f"Report {number}?")
-        assert at.compactions()
-
-
 def test_a_long_imported_session_gets_its_first_reply_after_few_requests_and_is_flushed_later(tmp_path):
     def answer(request):
         return {"flush": "- Ann likes fact. L2", "summary": "They talked."}.get(request.purpose, "Here I am.")

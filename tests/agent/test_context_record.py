@@ -59,8 +59,9 @@ def test_the_total_is_the_size_of_the_last_request_and_history_grows(tmp_path):
         assert last.metadata["context"]["lines"][0] == 2, "the first message"
 
 
-def test_a_passage_without_room_is_recorded_as_not_sent(tmp_path):
-    with open_agent(tmp_path, **{"context.recalled_tokens": 150}) as at:
+def test_a_passage_without_room_is_recorded_as_not_sent(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.context.context.RECALLED_TOKENS", 150)
+    with open_agent(tmp_path) as at:
         for number in range(4):
             write_note(at.workspace, f"memory/{number}.md", f"{PORT} Reason {number}. " + f"why{number} " * 20 + "\n")
         at.say("Which port does the staging database listen on?")

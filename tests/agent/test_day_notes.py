@@ -54,8 +54,9 @@ def test_a_line_that_is_corrected_or_forgotten_changes_in_the_context_too(tmp_pa
         assert "| - The otter arrived." in shown(at.model.requests[-1])
 
 
-def test_long_daily_notes_are_shown_from_where_they_fit_and_not_recalled_again(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(lambda request: "Fine."), **{"context.days_tokens": 100}) as at:
+def test_long_daily_notes_are_shown_from_where_they_fit_and_not_recalled_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.context.context.DAYS_TOKENS", 100)
+    with open_agent(tmp_path, ScriptedChat(lambda request: "Fine.")) as at:
         lines = "\n".join(
             f"## 10:{number}\n\n- The walrus ledger {number} is in room {number}.\n" for number in range(10, 50)
         )
@@ -68,8 +69,9 @@ def test_long_daily_notes_are_shown_from_where_they_fit_and_not_recalled_again(t
         assert text.index("ledger 48 is in") < text.index("ledger 49 is in")
 
 
-def test_the_part_of_long_term_memory_that_a_message_is_about_is_put_before_it(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(lambda request: "Fine."), **{"context.file_tokens": 200}) as at:
+def test_the_part_of_long_term_memory_that_a_message_is_about_is_put_before_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.context.context.FILE_TOKENS", 200)
+    with open_agent(tmp_path, ScriptedChat(lambda request: "Fine.")) as at:
         facts = [f"- Shelf {number} of the cellar holds jar number {number}.\n" for number in range(200)]
         facts[120] = "- The plumber of the summer house is Mr Rossi.\n"
         facts[-1] = "- The newest line is about a kite.\n"
@@ -85,9 +87,10 @@ def test_the_part_of_long_term_memory_that_a_message_is_about_is_put_before_it(t
         assert "kite" not in last
 
 
-def test_a_long_term_memory_that_outgrows_its_share_says_so_to_the_model(tmp_path):
+def test_a_long_term_memory_that_outgrows_its_share_says_so_to_the_model(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.config.schema.FILE_TOKENS", 50)
     uses = [[ToolUse("t1", "memory_write", {"text": "The heron left.", "to": "memory"})], "Noted."]
-    with open_agent(tmp_path, ScriptedChat(uses), **{"context.file_tokens": 50}) as at:
+    with open_agent(tmp_path, ScriptedChat(uses)) as at:
         write_note(at.workspace, "MEMORY.md", "- Shelf 7 of the cellar holds jars.\n" * 8)
         at.say("Remember that the heron left.")
         assert "The first 50 are in every prompt" in shown(at.model.requests[-1])

@@ -109,13 +109,13 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def test_a_tool_that_takes_too_long_and_one_that_says_too_much(tmp_path):
+def test_a_tool_that_takes_too_long_and_one_that_says_too_much(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.agent.extra_tools.MAX_RESULT_CHARS", 1_000)
     conversation = talk(
         tmp_path,
         [use("hang"), use("shout", text="ha", times=100_000), use("add", a="x"), "Well."],
         "Try.",
         **toy(timeout_s=1.0),
-        **{"tools.max_result_chars": 1_000},
     )
     hang, shout, wrong = conversation.found
     assert "took longer than 1 s" in hang.text

@@ -16,7 +16,6 @@ from tests.support.repository import NODE_PATH, NODE_PROGRAMS
 from tests.support.workspaces import open_memory, paths, write_note
 
 QMD = NODE_PROGRAMS / "qmd"
-PATIENT = {"memory_search.qmd.timeout_ms": 60_000}
 
 
 @pytest.fixture
@@ -33,11 +32,12 @@ def workspace(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def qmd(tmp_path, workspace):
+def qmd(tmp_path, workspace, monkeypatch):
+    monkeypatch.setattr("kept.backends.qmd.SEARCH_TIMEOUT_S", 60.0)
     opened = []
 
     def open_with(command=QMD, clock=None, **settings):
-        chosen = {"memory_search.backend": "qmd", "memory_search.qmd.command": str(command), **PATIENT}
+        chosen = {"memory_search.backend": "qmd", "memory_search.qmd.command": str(command)}
         more = {f"memory_search.{name.replace('__', '.')}": value for name, value in settings.items()}
         opened.append(open_memory(tmp_path, settings={**chosen, **more}, clock=clock))
         return opened[-1]
@@ -187,7 +187,7 @@ def test_where_it_is_missing_our_own_index_answers_and_names_the_remedy(qmd):
     own(qmd("no-such-qmd").search("parrot"), "npm install -g @tobilu/qmd")
 
 
-def test_a_slow_program_is_killed_with_all_it_started(qmd, stand_in, tmp_path):
+def test_a_slow_program_is_killed_with_all_it_started(qmd, stand_in, tmp_path, monkeypatch):
     alive = tmp_path / "alive"
     os.mkfifo(alive)
     # A child that holds the fifo open for writing as long as it lives.
@@ -196,7 +196,8 @@ def test_a_slow_program_is_killed_with_all_it_started(qmd, stand_in, tmp_path):
         f"import subprocess\nsubprocess.Popen([sys.executable, '-c', {child!r}])\n"
         f"while not os.path.exists({str(tmp_path / 'never')!r}): time.sleep(1)"
     )
-    memory = qmd(program, qmd__timeout_ms=3_000, sync__on_search=False)
+    monkeypatch.setattr("kept.backends.qmd.SEARCH_TIMEOUT_S", 3.0)
+    memory = qmd(program, sync__on_search=False)
     memory.sync()
     reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
     own(memory.search("parrot"), "did not answer within 3 s")
@@ -241,13 +242,13 @@ def test_what_a_lying_program_says_is_not_shown(qmd, stand_in, tmp_path):
 
 def test_after_a_failure_it_is_left_alone_until_the_cool_down_is_over(qmd, stand_in, calls):
     program, clock = stand_in("sys.exit(1)"), FrozenClock()
-    memory = qmd(program, clock, qmd__cooldown_s=1000)
+    memory = qmd(program, clock)
     for _ in range(3):
         own(memory.search("parrot"), "exit code 1")
     searched = [call for call in calls() if "search" in call]
     assert len(searched) == 1
     stand_in("print('[]')")  # it is repaired
-    clock.move(seconds=999)
+    clock.move(seconds=59)
     own(memory.search("parrot"), "exit code 1")
     clock.move(seconds=2)
     result = memory.search("parrot")

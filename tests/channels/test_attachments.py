@@ -85,10 +85,11 @@ def test_a_model_that_takes_no_files_is_told_their_names(tmp_path, api):
     assert asked(model.requests[0]).endswith("(picture, 23 bytes)")
 
 
-def test_a_file_that_is_too_large_or_gone_is_only_named(tmp_path, api):
+def test_a_file_that_is_too_large_or_gone_is_only_named(tmp_path, api, monkeypatch):
+    monkeypatch.setattr("kept.channels.chat_intake.MAX_ATTACHMENT_BYTES", 5)
     model = SeeingChat(lambda request: "I see.")
     del api.files["report"]
-    send(tmp_path, api, model, {"photo": PHOTO}, {"document": REPORT}, max_attachment_bytes=5)
+    send(tmp_path, api, model, {"photo": PHOTO}, {"document": REPORT})
     assert stored(tmp_path) == []
     assert [files_of(request) for request in model.requests] == [[], []]
 

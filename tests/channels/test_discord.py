@@ -180,10 +180,12 @@ def test_a_reply_is_edited_while_it_is_written_and_ends_exact(tmp_path):
     run(scenario)
 
 
-def test_a_preview_is_taken_up_by_the_next_process(tmp_path):
+def test_a_preview_is_taken_up_by_the_next_process(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.channels.gateway.SHUTDOWN_TIMEOUT_S", 0.0)
+
     async def scenario(discord):
         stalled = ScriptedChat(lambda request: ["The answer", Stall()])
-        async with bot(tmp_path, discord, stalled, preview_after_s=0.0, shutdown_timeout_s=0.0):
+        async with bot(tmp_path, discord, stalled, preview_after_s=0.0):
             discord.write("Well?", user=7)
             await wait_until_async(lambda: bool(discord.edits))
         async with bot(tmp_path, discord, ScriptedChat(["The answer is 42."]), preview_after_s=0.0) as gateway:

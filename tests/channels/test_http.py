@@ -131,8 +131,7 @@ def test_too_much_is_refused_with_when_to_come_back(tmp_path):
     async def scenario():
         gate = asyncio.Event()
         model = ScriptedChat(lambda request: [Stall(gate), "Done."])
-        limits = {"auto_responder.max_queued": 2, "auto_responder.max_queued_per_conversation": 1}
-        async with serving(tmp_path, model, **limits) as at:
+        async with serving(tmp_path, model, **{"auto_responder.max_queued": 2}) as at:
             await at.post(user="a", text="Hi", wait=False)
             full = await at.post(user="a", text="Hi", wait=False)
             assert (full.status_code, full.json()["error"]["code"]) == (429, "conversation_full")
@@ -180,9 +179,11 @@ def test_a_model_that_fails_is_an_error_that_says_what(tmp_path):
         b'{"user": "a", "text": "' + b"x" * 2000 + b'"}',
     ],
 )
-def test_what_makes_no_sense_is_refused_in_words_and_not_kept(tmp_path, body):
+def test_what_makes_no_sense_is_refused_in_words_and_not_kept(tmp_path, body, monkeypatch):
+    monkeypatch.setattr("kept.channels.http_messages.MAX_BODY_BYTES", 1_000)
+
     async def scenario():
-        async with serving(tmp_path, **{"http.max_body_bytes": 1_000}) as at:
+        async with serving(tmp_path) as at:
             refused = await at.client.post("/v1/messages", content=body, headers={"Content-Type": "application/json"})
             assert refused.status_code == 400
             assert refused.json()["error"]["message"]

@@ -224,7 +224,7 @@ def test_nothing_more_is_fetched_while_nothing_more_is_taken(tmp_path, api):
     async def scenario():
         gate = asyncio.Event()
         model = ScriptedChat(lambda request: [Stall(gate), "Done."])
-        async with bot(tmp_path, api, model, **{"auto_responder.max_queued": 2}) as at:
+        async with bot(tmp_path, api, model, **{"auto_responder.max_queued": 10}) as at:
             for number in range(5):
                 api.write(f"Message {number}", user=7)
             await wait_until_async(lambda: len(at.inbox.messages()) == 2 and len(api.offsets) >= 1)

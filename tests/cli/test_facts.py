@@ -99,12 +99,12 @@ def test_a_line_beyond_the_end_of_a_note_is_named_so(kept, workspace):
 
 
 def test_a_long_term_memory_that_outgrows_the_prompt_says_so_at_the_write_and_in_status(kept, workspace):
-    small = ("--set", "context.file_tokens=40")
+    small = ("--set", "model.context_window=1000")
     assert kept(*small, "add", "The heron left.", "--to", "memory").err == ""
     assert kept(*small, "status", "--json").json["overgrowth"] is None
-    for number in range(12):
+    for number in range(20):
         grown = kept(*small, "add", f"Shelf {number} holds the jar number {number}.", "--to", "memory")
-    assert "The first 40 are in every prompt" in grown.err
+    assert "The first 93 are in every prompt" in grown.err
     assert "MEMORY.md has about" in kept(*small, "status", "--json").json["overgrowth"]
     assert "MEMORY.md has about" in kept(*small, "status").err
     assert kept("add", "Back to the default.", "--to", "memory").err == ""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.config.schema import CompactionSettings, ContextSettings
+from kept.config.schema import CompactionSettings
 from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_compaction, split_transcript
 from kept.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
 from kept.context.fence import Fence
@@ -23,7 +23,7 @@ from kept.sessions.entries import CompactionEntry, Message, StateEntry, Text, To
 from tests.support.context_strategies import lines_of, messages, said_of, view
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, tzinfo=dt.UTC)
-BUDGET = plan_budget(200_000, CompactionSettings(), ContextSettings())
+BUDGET = plan_budget(200_000, CompactionSettings())
 SHOWING = TurnOptions(Fence("0" * 16), "sessions/x.jsonl", 1_000)
 SEARCH = ToolSpec("memory_search", "Searches.", {"type": "object"})
 
@@ -286,10 +286,10 @@ def test_no_more_is_recalled_than_there_is_room_for_and_that_is_said():
 # budgets
 
 
-@given(st.integers(1_000, 1_000_000), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_budgets_fit_into_the_window(window, reserve, keep, soft):
+@given(st.integers(1_000, 1_000_000), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_budgets_fit_into_the_window(window, reserve, keep):
     settings = CompactionSettings(reserve_tokens=reserve, keep_recent_tokens=keep)
-    budget = plan_budget(window, settings, ContextSettings(soft, soft, soft))
+    budget = plan_budget(window, settings)
     assert 0 < budget.flush_at <= budget.compact_at <= window
     assert budget.keep_recent < budget.compact_at
     assert budget.file <= budget.compact_at // 8
@@ -298,7 +298,7 @@ def test_budgets_fit_into_the_window(window, reserve, keep, soft):
 
 def test_the_design_s_figures_are_the_defaults():
     assert (BUDGET.compact_at, BUDGET.flush_at, BUDGET.keep_recent) == (180_000, 176_000, 20_000)
-    assert plan_budget(8_000, CompactionSettings(), ContextSettings()).compact_at == 6_000
+    assert plan_budget(8_000, CompactionSettings()).compact_at == 6_000
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=400), st.integers(30, 80))

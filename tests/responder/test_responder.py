@@ -110,7 +110,7 @@ def test_a_command_is_a_turn_of_its_own_and_waits_for_no_more(open_harness):
 
 
 def test_a_conversation_is_answered_in_order_however_fast_it_comes(open_harness):
-    harness = open_harness(max_queued_per_conversation=50)
+    harness = open_harness(max_queued=250)
 
     async def scenario():
         box = RecordingChannel()
@@ -165,13 +165,13 @@ def test_a_slow_conversation_holds_up_no_other(open_harness):
 def test_more_than_the_queue_holds_is_refused_and_not_kept(open_harness):
     async def scenario():
         gate = Gate()
-        harness = open_harness(gate.model, max_queued=4, max_queued_per_conversation=3)
+        harness = open_harness(gate.model, max_queued=5)
         async with running_responder(harness) as responder:
-            for number in range(3):
-                await tell(responder, harness.key("a"), "Hello", f"a{number}")
+            await tell(responder, harness.key("a"), "Hello", "a0")
             with pytest.raises(ConversationFull):
-                await tell(responder, harness.key("a"), "Hello", "a3")
-            await tell(responder, harness.key("b"), "Hello", "b0")
+                await tell(responder, harness.key("a"), "Hello", "a1")
+            for name in ("b", "d", "e", "f"):
+                await tell(responder, harness.key(name), "Hello", f"{name}0")
             with pytest.raises(QueueFull):
                 await tell(responder, harness.key("c"), "Hello", "c0")
             assert responder.inbox.find("http", "c0") is None

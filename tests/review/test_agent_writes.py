@@ -124,9 +124,10 @@ def test_a_proposal_whose_line_has_changed_is_a_conflict(memory, workspace):
     assert opened.review.get(written.review) == item
 
 
-def test_only_so_many_changes_wait(memory, workspace):
+def test_only_so_many_changes_wait(memory, workspace, monkeypatch):
+    monkeypatch.setattr("kept.review.review_queue.MAX_WAITING", 1)
     for mode in ("proposed", "listed"):
-        opened = memory(settings={"review.agent_writes": mode, "review.max_waiting": 1})
+        opened = memory(settings={"review.agent_writes": mode})
         if mode == "proposed":
             propose(opened)
         with pytest.raises(ReviewFull):

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from kept.config import RerankSettings, load_config
+from kept.config import load_config
 from kept.errors import ConfigError
 from kept.records import ScorePart
 from kept.remote_errors import EmbeddingFailed
@@ -51,9 +51,8 @@ class FixedReranker:
         return self.judgements[int(passage) - 1]
 
 
-def reranked(reranker: FixedReranker, before, **settings):
-    timer = settings.pop("timer", lambda: 0.0)
-    return rerank(before, reranker, "query", str, RerankSettings(**settings), timer=timer)
+def reranked(reranker: FixedReranker, before, timer=lambda: 0.0):
+    return rerank(before, reranker, "query", str, timer=timer)
 
 
 def rows(order) -> list[int]:
@@ -68,17 +67,18 @@ def test_the_model_reorders_what_it_reads():
 
 def test_a_score_is_the_mix_of_both_and_its_parts_add_up():
     before = ranked(0.8, 0.6)
-    order, _ = reranked(FixedReranker(0.0, 1.0), before, weight=0.25)
+    order, _ = reranked(FixedReranker(0.0, 1.0), before)
     for scored in order:
         was = next(old for old in before if old.candidate.row == scored.candidate.row)
         judgement = 0.0 if scored.candidate.row == 1 else 1.0
-        assert scored.score == pytest.approx(0.75 * was.score + 0.25 * judgement)
+        assert scored.score == pytest.approx(0.5 * was.score + 0.5 * judgement)
         assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
 
 
-def test_what_is_not_among_the_best_is_not_read_and_stays_behind():
+def test_what_is_not_among_the_best_is_not_read_and_stays_behind(monkeypatch):
+    monkeypatch.setattr("kept.search.rerank.TOP", 2)
     reranker = FixedReranker(0.0, 0.0, 1.0, 1.0)
-    order, degraded = reranked(reranker, ranked(0.9, 0.8, 0.7, 0.6), top=2)
+    order, degraded = reranked(reranker, ranked(0.9, 0.8, 0.7, 0.6))
     assert reranker.passages == ["1", "2"]
     assert rows(order) == [1, 2, 3, 4]
     assert degraded == ()
@@ -87,21 +87,20 @@ def test_what_is_not_among_the_best_is_not_read_and_stays_behind():
     assert all(sum(part.value for part in scored.parts()) == pytest.approx(scored.score) for scored in order)
 
 
-def test_the_model_stops_when_its_time_is_used_up_and_it_is_said():
+def test_the_model_stops_when_its_time_is_used_up_and_it_is_said(monkeypatch):
+    monkeypatch.setattr("kept.search.rerank.BUDGET_MS", 2_500)
     reranker = FixedReranker(0.0, 0.1, 1.0, 1.0)
     seconds = count()  # every look at the clock is a second later
-    order, degraded = reranked(
-        reranker, ranked(0.9, 0.8, 0.7, 0.6), budget_ms=2_500, timer=lambda: float(next(seconds))
-    )
+    order, degraded = reranked(reranker, ranked(0.9, 0.8, 0.7, 0.6), lambda: float(next(seconds)))
     assert reranker.passages == ["1", "2"]
     assert rows(order)[2:] == [3, 4]
-    assert degraded == ("Reranked 2 of 4: the 2500 ms of query.rerank.budget_ms were used up.",)
+    assert degraded == ("Reranked 2 of 4: the time of 2500 ms was used up.",)
 
 
 def test_no_time_at_all_changes_nothing():
     seconds = count()
     before = ranked(0.9, 0.8)
-    order, degraded = reranked(FixedReranker(0.0, 1.0), before, budget_ms=500, timer=lambda: float(next(seconds)))
+    order, degraded = reranked(FixedReranker(0.0, 1.0), before, lambda: float(next(seconds)))
     assert rows(order) == rows(before)
     assert [scored.score for scored in order] == [scored.score for scored in before]
     assert "Reranked 0 of 2" in degraded[0]
@@ -129,8 +128,8 @@ def kitchen(tmp_path):
     return tmp_path
 
 
-def settings_for(folder, **more):
-    return {PATH: str(folder), **{f"memory_search.query.rerank.{key}": value for key, value in more.items()}}
+def settings_for(folder):
+    return {PATH: str(folder)}
 
 
 @pytest.mark.parametrize("classes", [1, 2])
@@ -138,7 +137,7 @@ def test_a_model_in_a_folder_decides(kitchen, classes):
     folder = write_judge(kitchen / "reranker", classes=classes)
     with open_memory(kitchen) as memory:
         assert paths(memory.search("king river bank"))[0] == "memory/river.md"
-    with open_memory(kitchen, settings=settings_for(folder, weight=0.9)) as memory:
+    with open_memory(kitchen, settings=settings_for(folder)) as memory:
         result = memory.search("king river bank", min_score=0.0)
         assert paths(result) == ["memory/oven.md", "memory/river.md"]
         assert result.degraded == ()
@@ -148,13 +147,15 @@ def test_a_model_in_a_folder_decides(kitchen, classes):
 
 def test_an_exact_match_stands_first_whatever_the_model_says(kitchen):
     folder = write_judge(kitchen / "reranker")
-    with open_memory(kitchen, settings=settings_for(folder, weight=1.0)) as memory:
+    with open_memory(kitchen, settings=settings_for(folder)) as memory:
         assert paths(memory.search("bank of the river", min_score=0.0))[0] == "memory/river.md"
 
 
-def test_what_the_model_finds_unfit_is_weak(kitchen):
+def test_what_the_model_finds_unfit_is_weak(kitchen, monkeypatch):
+    monkeypatch.setattr("kept.search.rerank.WEIGHT", 1.0)
+    monkeypatch.setattr("kept.search.pipeline.WEIGHT", 1.0)
     folder = write_judge(kitchen / "reranker", logit=-11.0)
-    with open_memory(kitchen, settings=settings_for(folder, weight=1.0)) as memory:
+    with open_memory(kitchen, settings=settings_for(folder)) as memory:
         result = memory.search("king fast oven")
         assert {hit.grade for hit in result} <= {"weak"}
 
@@ -189,11 +190,9 @@ def test_a_missing_folder_and_a_missing_package_are_said(kitchen, monkeypatch):
         assert "onnxruntime, which is not installed" in memory.search("king river").degraded[0]
 
 
-def test_a_project_may_tune_reranking_but_not_choose_the_model(tmp_path):
-    project = write_note(tmp_path / "workspace", ".kept.yaml", "memory_search: {query: {rerank: {top: 5}}}\n")
-    loaded = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"))
-    assert loaded.config.memory_search.query.rerank.top == 5
-    project.write_text("memory_search: {query: {rerank: {model_path: /somewhere}}}\n")
+def test_a_project_may_not_choose_the_model(tmp_path):
+    project = "memory_search: {query: {rerank: {model_path: /somewhere}}}\n"
+    write_note(tmp_path / "workspace", ".kept.yaml", project)
     with pytest.raises(ConfigError, match=r"query\.rerank\.model_path cannot be set by a project"):
         load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"))
 
@@ -218,7 +217,7 @@ def test_a_real_cross_encoder_puts_the_answer_first(tmp_path):
         "memory/ship.md",
         "The port of staging for the exhibition ships is Rotterdam, which port staff know.\n",
     )
-    settings = settings_for(ms_marco_folder(), budget_ms=600_000)
+    settings = settings_for(ms_marco_folder())
     with open_memory(tmp_path, settings=settings) as memory:
         result = memory.search("which port does the staging database listen on?", min_score=0.0)
     assert result.degraded == ()

@@ -50,9 +50,9 @@ def open_memory(workspace: Path, home: Path, settings: dict[str, object] | None 
     return Memory(config, embedder=FakeEmbedder(), clock=CLOCK, limits=limits)
 
 
-def answers(workspace: Path, home: Path, settings: dict[str, object]) -> list[object]:
+def answers(workspace: Path, home: Path) -> list[object]:
     answers: list[object] = []
-    options = {"memory_search.query.min_score": 0.0, **settings}
+    options = {"memory_search.query.min_score": 0.0}
     with open_memory(workspace, home, options) as memory:
         for query in QUERIES:
             for limit in (3, 25):
@@ -67,8 +67,7 @@ def sync(workspace: Path, home: Path, *, force: bool = False) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("settings", [{}, {"memory_search.query.hybrid.fusion": "rrf"}], ids=["weighted", "rrf"])
-def test_answers_are_those_of_a_fresh_rebuild(tmp_path, seed, settings):
+def test_answers_are_those_of_a_fresh_rebuild(tmp_path, seed):
     workspace, home = tmp_path / "notes", tmp_path / "home"
     rng = random.Random(seed)
     names = [f"{number:03}" for number in range(NOTES)]
@@ -84,9 +83,9 @@ def test_answers_are_those_of_a_fresh_rebuild(tmp_path, seed, settings):
         talk(home, 10 * round_ + 10)
         write_note(workspace, "long", LONG_LINE.replace(f"harbour{200 + round_}", "parrot"))
         sync(workspace, home)
-    incremental = answers(workspace, home, settings)
+    incremental = answers(workspace, home)
     sync(workspace, home, force=True)
-    assert incremental == answers(workspace, home, settings)
+    assert incremental == answers(workspace, home)
 
 
 def test_of_equally_near_vectors_those_that_come_first_by_path_are_found(tmp_path):

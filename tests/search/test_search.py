@@ -267,9 +267,8 @@ def test_max_results_and_min_score_are_kept(tmp_path):
         assert all(hit.score >= 0.5 for hit in memory.search("parrot fruit3", min_score=0.5))
 
 
-@pytest.mark.parametrize("fusion", ["weighted", "rrf"])
-def test_the_parts_of_a_score_add_up_to_it(tmp_path, notes, fusion):
-    with open_memory(tmp_path, settings={"memory_search.query.hybrid.fusion": fusion}) as memory:
+def test_the_parts_of_a_score_add_up_to_it(tmp_path, notes):
+    with open_memory(tmp_path) as memory:
         result = memory.search("tomatoes water backups", min_score=0.0)
         assert result.hits
         for hit in result.hits:

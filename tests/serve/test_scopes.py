@@ -65,7 +65,7 @@ def test_every_page_has_the_scope_that_it_should():
 def test_every_route_of_the_http_channel_has_the_scope_that_it_should(tmp_path):
     config = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path)).config
     front = Switchboard({}, (), default="main")
-    app = make_endpoints(front, {}, config.gateway.http, clock=SystemClock(), people=People(config))
+    app = make_endpoints(front, {}, clock=SystemClock(), people=People(config))
     declared = {f"{method} {route.path}": route.name for route in app.routes for method in route.methods - {"HEAD"}}
     assert declared == ROUTES
 

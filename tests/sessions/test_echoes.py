@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept import TOOLS, Message, SessionStore
-from kept.config.schema import CompactionSettings, ContextSettings
+from kept.config.schema import CompactionSettings
 from kept.connect.recent import recent_context
 from kept.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
 from kept.context.shortening import WorkspaceFile
@@ -137,7 +137,7 @@ def test_the_blocks_of_a_request_are_taken_out_and_the_message_stays():
         recalled=(RecalledPassage("The port is 5433.", "memory/a.md#L1", "2026-03-13", "memory"),),
         recalled_for=conversation.messages[0].entry.id,
     )
-    budget = plan_budget(100_000, CompactionSettings(), ContextSettings())
+    budget = plan_budget(100_000, CompactionSettings())
     request = build_context(material, budget, secret=SECRET).request
     text = "\n".join(turn_text(turn) for turn in request.turns)
     assert "5433" in text

@@ -51,7 +51,6 @@ def settings(api: BotApi) -> list[str]:
         "gateway.http.port=0",
         "gateway.auto_responder.debounce_ms=5",
         "gateway.auto_responder.max_queued=1000",
-        "gateway.auto_responder.max_queued_per_conversation=1000",
         f"gateway.telegram.base_url={api.url}",
         f"gateway.telegram.token={TOKEN}",
         "gateway.telegram.allow_users=7,8",

@@ -67,7 +67,6 @@ class Agent:
         retry_wait_s: float = 1.0,
     ) -> None:
         """``tools`` are functions that the model may call. See `FunctionTool` for those that need permission."""
-        settings = memory.config.agent.tools
         self.services = AgentServices(
             config=memory.config,
             memory=memory,
@@ -82,12 +81,11 @@ class Agent:
                 tools,
                 memory.config.agent.mcp_servers,
                 reserved=[tool.name for tool in TOOLS],
-                max_result_chars=settings.max_result_chars,
                 clock=clock or memory.clock,
             )
             if tools or memory.config.agent.mcp_servers
             else None,
-            approvals=ApprovalDesk(timeout_s=settings.ask_timeout_s),
+            approvals=ApprovalDesk(),
             retry_wait_s=retry_wait_s,
             secret=load_secret(memory.config.paths.fence_key),
         )

@@ -30,6 +30,10 @@ _DENIED: Mapping[str, str] = {
 }
 
 
+ASK_TIMEOUT_S = 300.0
+"""How long a call that needs permission waits for a person. Then it counts as denied."""
+
+
 def denied_text(decided: ApprovalDecided) -> str:
     """Return the result of a call that was not allowed, for the model."""
     if decided.by == NOBODY and not decided.timed_out:
@@ -55,13 +59,12 @@ def _word(decided: ApprovalDecided) -> str:
 class ApprovalDesk:
     """Calls that wait for a decision, in this process. Used from the event loop only."""
 
-    def __init__(self, *, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self) -> None:
         self._waiting: dict[str, tuple[ApprovalAsked, asyncio.Future[tuple[bool, str]]]] = {}
 
     def open(self, session_id: str, use: ToolUse) -> ApprovalAsked:
         """Add a call. The code that shows it to a person calls `decide` with its id."""
-        asked = ApprovalAsked(new_id(), session_id, use.name, use.arguments, self._timeout_s)
+        asked = ApprovalAsked(new_id(), session_id, use.name, use.arguments, ASK_TIMEOUT_S)
         self._waiting[asked.id] = (asked, asyncio.get_running_loop().create_future())
         return asked
 
@@ -69,7 +72,7 @@ class ApprovalDesk:
         """Return the decision. Without one in time, the call is denied."""
         _, decided = self._waiting[asked.id]
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(ASK_TIMEOUT_S):
                 allowed, by = await decided
         except TimeoutError:
             return ApprovalDecided(asked.id, asked.tool, False, NOBODY, timed_out=True)

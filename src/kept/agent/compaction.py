@@ -324,8 +324,6 @@ def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, A
 async def prune(services: AgentServices, log: SessionLog) -> bool:
     """Cut old tool results from the context, if that is worth it. Return whether it was."""
     budget = services.budget
-    if not services.config.agent.compaction.prune_tool_results:
-        return False
     view = await asyncio.to_thread(log.view)
     plan = plan_pruning(view, keep_tokens=budget.keep_recent, min_saved_tokens=budget.compact_at // _PRUNE_DIVISOR)
     if plan is None:

@@ -32,6 +32,10 @@ DEFAULT_TIMEOUT_S = 60.0
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
+MAX_RESULT_CHARS = 50_000
+"""Longest result of a tool of your own or of an MCP server. A longer one is cut."""
+
+
 @frozen
 class ToolAnswer:
     """Result of a tool for the model. An error is a result too: the model reads it and can react."""
@@ -160,7 +164,6 @@ class ExtraTools:
         servers: Mapping[str, McpServerSettings],
         *,
         reserved: Sequence[str],
-        max_result_chars: int,
         clock: Clock,
     ) -> None:
         self._functions = [tool for tool in as_tools(functions) if tool.permission != "deny"]
@@ -174,7 +177,6 @@ class ExtraTools:
             from kept.agent.mcp_tools import McpServer
 
             self._servers = [McpServer(name, settings, clock) for name, settings in servers.items()]
-        self._max_result_chars = max_result_chars
 
     async def prepare(self) -> list[str]:
         """Connect to the servers that are not connected. Return problems for the person."""
@@ -190,7 +192,7 @@ class ExtraTools:
     async def call(self, tool: AgentTool, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run a tool, and bound what it returns: it is stored, and becomes part of the context."""
         answer = await tool.call(arguments)
-        limit = self._max_result_chars // CHARS_PER_TOKEN
+        limit = MAX_RESULT_CHARS // CHARS_PER_TOKEN
         return ToolAnswer(shorten(utf8_safe(answer.text), limit, "the result was too long"), answer.is_error)
 
     async def close(self) -> None:

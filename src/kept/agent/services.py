@@ -158,7 +158,7 @@ class AgentServices:
     @property
     def budget(self) -> Budget:
         """Division of the model's window, in estimated tokens."""
-        return plan_budget(self.limits.window, self.config.agent.compaction, self.config.agent.context)
+        return plan_budget(self.limits.window, self.config.agent.compaction)
 
     @property
     def flushes(self) -> bool:

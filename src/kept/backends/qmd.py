@@ -37,6 +37,9 @@ from kept.workspace.notes import read_passage
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 
 INSTALL = "Install it: npm install -g @tobilu/qmd; or set memory_search.qmd.command."
+SEARCH_TIMEOUT_S = 4.0
+COOLDOWN_S = 60.0
+"""Pause after a failure, during which the program is not run."""
 UPDATE_TIMEOUT_S = 300.0
 EMBED_TIMEOUT_S = 3600.0
 MAX_OUTPUT_BYTES = 8_000_000
@@ -86,7 +89,7 @@ class QmdBackend:
         state = self._hash_state(files)
         if self._is_current(state, complete=complete):
             return
-        limit_s = UPDATE_TIMEOUT_S if complete else self.settings.timeout_ms / 1000
+        limit_s = UPDATE_TIMEOUT_S if complete else SEARCH_TIMEOUT_S
         self._write_config()
         with locked(os.path.join(self.folder, "update.lock"), wait_s=limit_s, purpose="updating qmd"):
             if self._is_current(state, complete=complete):
@@ -146,7 +149,7 @@ class QmdBackend:
         text = self._keywords(query) if self.settings.mode == "search" else one_line(query)
         count = str(max_results * _RESULTS_PER_HIT)
         command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", text]
-        output = self._run(command, timeout_s=self.settings.timeout_ms / 1000)
+        output = self._run(command, timeout_s=SEARCH_TIMEOUT_S)
         return list(islice(filter(None, map(self._find_hit, read_answers(output))), max_results))
 
     def _keywords(self, query: str) -> str:
@@ -268,16 +271,15 @@ class BackendQuery:
 
 
 def open_qmd(config: Config, workspace: Workspace, clock: Clock) -> QmdWithFallback:
-    return QmdWithFallback(QmdBackend(config, workspace), clock, cooldown_s=config.memory_search.qmd.cooldown_s)
+    return QmdWithFallback(QmdBackend(config, workspace), clock)
 
 
 class QmdWithFallback:
     """Finds notes with qmd and conversations in Kept's own index. After a failure qmd is left alone for a while."""
 
-    def __init__(self, qmd: QmdBackend, clock: Clock, *, cooldown_s: float) -> None:
+    def __init__(self, qmd: QmdBackend, clock: Clock) -> None:
         self.qmd = qmd
         self._clock = clock
-        self._cooldown_s = cooldown_s
         self._failure: tuple[int, str] | None = None
         """Time of the last failure in nanoseconds, and its reason, until qmd works again."""
 
@@ -344,7 +346,7 @@ class QmdWithFallback:
 
     def _is_cooling_down(self, failed_ns: int) -> bool:
         # A clock that was set back ends the pause: it must not last for hours.
-        return 0 <= self._clock.time_ns() - failed_ns < self._cooldown_s * 1_000_000_000
+        return 0 <= self._clock.time_ns() - failed_ns < COOLDOWN_S * 1_000_000_000
 
 
 def _with_reason(result: SearchResult, reason: str) -> SearchResult:

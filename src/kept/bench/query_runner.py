@@ -55,7 +55,6 @@ def _seed(query: QuerySettings) -> QuerySettings:
     hybrid = replace(
         query.hybrid,
         enabled=True,
-        fusion="weighted",
         match="all",
         vector_weight=0.7,
         text_weight=0.3,

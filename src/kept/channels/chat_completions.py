@@ -30,6 +30,7 @@ from kept.channels.http_messages import (
     EVENT_HEADERS,
     HEARTBEAT_S,
     ID,
+    MAX_BODY_BYTES,
     RETRY_AFTER_S,
     grant_of,
     json_response,
@@ -39,7 +40,6 @@ from kept.channels.http_messages import (
 )
 from kept.channels.switchboard import Switchboard
 from kept.clock import Clock, new_id
-from kept.config import HttpSettings
 from kept.error_statuses import status_of
 from kept.errors import KeptError
 from kept.remote_errors import MessageRefused, ModelUnknown
@@ -71,13 +71,10 @@ def error_body(status: int, code: str, message: str) -> dict[str, Any]:
 class ChatCompletions:
     """Handlers of the routes."""
 
-    def __init__(
-        self, front: Switchboard, sessions: Mapping[str, SessionStore], settings: HttpSettings, clock: Clock
-    ) -> None:
+    def __init__(self, front: Switchboard, sessions: Mapping[str, SessionStore], clock: Clock) -> None:
         """``sessions`` has those of each agent, by its name."""
         self._front = front
         self._sessions = sessions
-        self._settings = settings
         self._clock = clock
         self._logs: OrderedDict[str, SessionLog] = OrderedDict()
 
@@ -112,7 +109,7 @@ class ChatCompletions:
         from starlette.responses import Response, StreamingResponse
 
         try:
-            call = read_call(await read_body(request, self._settings.max_body_bytes), request.headers)
+            call = read_call(await read_body(request, MAX_BODY_BYTES), request.headers)
             call = replace(call, user=own_name(request, call.user))
             self._require_agent(request, call.agent, call.model)
             key = route_own(self._front, request, _chat_key(call), call.agent)

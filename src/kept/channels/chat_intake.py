@@ -31,6 +31,10 @@ _FETCH_TIMEOUT_S = 60.0
 log = logging.getLogger(__name__)
 
 
+MAX_ATTACHMENT_BYTES = 5_000_000
+"""Largest picture or document of a message that is stored and handed to the model."""
+
+
 @frozen
 class Person:
     """User of a chat service: the bot, or a person who is not answered."""
@@ -108,7 +112,6 @@ class ChatIntake:
     ) -> None:
         self._channel = channel
         self._agents = os.path.join(config.home, "agents")
-        self._max_bytes = config.gateway.max_attachment_bytes
         self._acknowledge = acknowledge
         self._fetch = fetch
         self._tasks: set[asyncio.Future[None]] = set()
@@ -147,7 +150,11 @@ class ChatIntake:
         folder = AttachmentFolder(AgentPaths(os.path.join(self._agents, agent)).attachments)
         files = []
         for item in addressed.media:
-            if item.source is None or item.media_type not in STORED_TYPES or (item.size_bytes or 0) > self._max_bytes:
+            if (
+                item.source is None
+                or item.media_type not in STORED_TYPES
+                or (item.size_bytes or 0) > MAX_ATTACHMENT_BYTES
+            ):
                 continue
             try:
                 async with asyncio.timeout(_FETCH_TIMEOUT_S):
@@ -155,7 +162,7 @@ class ChatIntake:
             except Exception as exc:  # noqa: BLE001 - a library may raise anything; the file is named in any case
                 log.warning("%s: a file could not be fetched (%s)", self._channel, type(exc).__name__)
                 continue
-            if 0 < len(data) <= self._max_bytes:
+            if 0 < len(data) <= MAX_ATTACHMENT_BYTES:
                 files.append(await asyncio.to_thread(folder.save, data, item.media_type, item.name))
         return files
 

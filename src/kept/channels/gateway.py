@@ -46,6 +46,10 @@ _SESSION_AGE = "gateway.auto_responder.session_max_age_ms"
 log = logging.getLogger(__name__)
 
 
+SHUTDOWN_TIMEOUT_S = 30.0
+"""How long a stopping gateway works on accepted messages."""
+
+
 def finish_forgets(served: Sequence[LoadedConfig]) -> None:
     """Finish what was being forgotten, before the inbox is open: only then may it be changed."""
     for agent in served:
@@ -176,7 +180,7 @@ class Gateway:
     def make_endpoints(self) -> App:
         """Return the routes of the HTTP channel, without a guard."""
         clock = self.responder.inbox.clock
-        return http.make_endpoints(self._front, self._sessions, self._settings.http, clock=clock, people=self._people)
+        return http.make_endpoints(self._front, self._sessions, clock=clock, people=self._people)
 
     async def run(self) -> None:
         """Answer until `stop` is called."""
@@ -218,8 +222,7 @@ class Gateway:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        timeout_s = self._settings.shutdown_timeout_s
-        drained = (responder.drain(timeout_s, at_once=self._at_once) for responder in self.responders.values())
+        drained = (responder.drain(SHUTDOWN_TIMEOUT_S, at_once=self._at_once) for responder in self.responders.values())
         finished = all(await asyncio.gather(*drained))
         for service in self._services.values():
             await service.close()

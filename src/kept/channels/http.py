@@ -10,7 +10,6 @@ from kept.channels.chat_completions import ChatCompletions
 from kept.channels.http_messages import HttpEndpoints, json_response
 from kept.channels.switchboard import Switchboard
 from kept.clock import Clock
-from kept.config import HttpSettings
 from kept.error_statuses import status_of
 from kept.errors import KeptError, ScopeMissing
 from kept.grants import Grant, TokenScope
@@ -32,14 +31,12 @@ _PATHS_HINT = (
 )
 
 
-def make_endpoints(
-    front: Switchboard, sessions: Mapping[str, SessionStore], settings: HttpSettings, *, clock: Clock, people: People
-) -> App:
+def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, clock: Clock, people: People) -> App:
     """Return the application without a guard."""
     from starlette.applications import Starlette
 
-    endpoints = HttpEndpoints(front, settings, clock)
-    chat = ChatCompletions(front, sessions, settings, clock)
+    endpoints = HttpEndpoints(front, clock)
+    chat = ChatCompletions(front, sessions, clock)
     scoped = ScopedRoutes(people, _show_error)
     routes = [
         scoped.make("POST", "/v1/messages", endpoints.post, "write"),

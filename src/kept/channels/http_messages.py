@@ -21,7 +21,6 @@ from kept.agent.events import (
 )
 from kept.channels.switchboard import Switchboard
 from kept.clock import Clock, new_id
-from kept.config import HttpSettings
 from kept.error_statuses import status_of
 from kept.errors import AgentNotFound, KeptError
 from kept.grants import Grant
@@ -49,6 +48,9 @@ ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """Form of the id that a client gives to a message."""
 
 
+MAX_BODY_BYTES = 1_000_000
+
+
 @frozen
 class PostedMessage:
     """Request of a client."""
@@ -62,9 +64,8 @@ class PostedMessage:
 class HttpEndpoints:
     """Handlers of the routes."""
 
-    def __init__(self, responder: Switchboard, settings: HttpSettings, clock: Clock) -> None:
+    def __init__(self, responder: Switchboard, clock: Clock) -> None:
         self._responder = responder
-        self._settings = settings
         self._clock = clock
 
     async def post(self, request: Request) -> Response:
@@ -72,7 +73,7 @@ class HttpEndpoints:
         from starlette.responses import Response, StreamingResponse
 
         try:
-            posted = self._read_message(request, await read_body(request, self._settings.max_body_bytes))
+            posted = self._read_message(request, await read_body(request, MAX_BODY_BYTES))
             message = await self._responder.accept(posted.key, posted.message)
             if posted.stream:
                 return StreamingResponse(self._events(message), media_type="text/event-stream", headers=EVENT_HEADERS)
@@ -102,7 +103,7 @@ class HttpEndpoints:
         approval_id = request.path_params["id"]
         try:
             self._require_own_approval(request, approval_id)
-            body = await read_body(request, self._settings.max_body_bytes)
+            body = await read_body(request, MAX_BODY_BYTES)
             if not isinstance(body, dict) or not isinstance(body.get("allow"), bool) or len(body) > 1:
                 raise MessageRefused("The body has to say whether to allow it.", hint='Such as {"allow": true}.')
             if not self._responder.decide(approval_id, allow=body["allow"], by=NAME):

@@ -22,7 +22,7 @@ from kept.channels.chat_intake import (
     Person,
 )
 from kept.channels.switchboard import ResponderInterface
-from kept.channels.telegram_bot import make_bot, read_press, send_question
+from kept.channels.telegram_bot import POLL_TIMEOUT_S, make_bot, read_press, send_question
 from kept.channels.telegram_html import render_reply
 from kept.channels.telegram_messages import read_message
 from kept.config import Config
@@ -84,7 +84,6 @@ class TelegramChannel:
         self._bot = make_bot(
             token,
             self._settings.base_url,
-            poll_timeout_s=self._settings.poll_timeout_s,
             on_unreadable=self._set_aside,
         )
         self._me = Person(0, "")
@@ -118,9 +117,7 @@ class TelegramChannel:
         backoff = self._timing.backoff()
         while True:
             try:
-                updates = await self._bot.get_updates(
-                    offset=offset, timeout=self._settings.poll_timeout_s, allowed_updates=_UPDATES
-                )
+                updates = await self._bot.get_updates(offset=offset, timeout=POLL_TIMEOUT_S, allowed_updates=_UPDATES)
             except InvalidToken as exc:
                 raise ChannelUnavailable("Telegram no longer accepts this token.") from exc
             except RetryAfter as exc:

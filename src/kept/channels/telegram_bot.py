@@ -25,7 +25,11 @@ OnUnreadable = Callable[[bytes], None]
 """Receives the JSON of an update that the library cannot read."""
 
 
-def make_bot(token: str, base_url: str | None, *, poll_timeout_s: int, on_unreadable: OnUnreadable) -> telegram.Bot:
+POLL_TIMEOUT_S = 30
+"""How long a request for messages stays open."""
+
+
+def make_bot(token: str, base_url: str | None, *, on_unreadable: OnUnreadable) -> telegram.Bot:
     try:
         import telegram
         from telegram.request import HTTPXRequest
@@ -50,7 +54,7 @@ def make_bot(token: str, base_url: str | None, *, poll_timeout_s: int, on_unread
                 answer["result"] = readable_updates(answer["result"], on_unreadable)
             return answer
 
-    polling = PollingRequest(connection_pool_size=1, read_timeout=poll_timeout_s + 10)
+    polling = PollingRequest(connection_pool_size=1, read_timeout=POLL_TIMEOUT_S + 10)
     sending = SendingRequest(connection_pool_size=16, pool_timeout=30)
     if base_url is None:
         return telegram.Bot(token, request=sending, get_updates_request=polling)

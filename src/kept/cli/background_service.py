@@ -25,8 +25,8 @@ Action = Literal["install", "uninstall", "print"]
 _WRITTEN_BY = "Written by Kept"
 """Marks a file that may be replaced and removed again."""
 _ENV_FILE = "service.env"
-_SPARE_STOP_S = 15
-"""Seconds on top of the time that a program takes to stop by itself."""
+_STOP_TIMEOUT_S = 45
+"""More than the 30 seconds in which a gateway finishes its replies."""
 _TIMEOUT_S = 60
 _SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _UNIT = """\
@@ -134,7 +134,7 @@ def plan_service(options: Globals, arguments: Sequence[str]) -> Service:
         command=(start.program, *start.options, *overrides, *arguments),
         env_file=os.path.join(config.home, _ENV_FILE),
         search_path=os.environ.get("PATH") if runs_programs else None,
-        stop_timeout_s=int(config.gateway.shutdown_timeout_s) + _SPARE_STOP_S,
+        stop_timeout_s=_STOP_TIMEOUT_S,
     )
 
 

@@ -19,7 +19,6 @@ class ResponderSettings:
     memory_index_interval_messages: int = bounded(5, 1, 100_000)
     memory_search_max_results: int = bounded(5, 0, 200)
     max_queued: int = bounded(100, 1, 100_000)
-    max_queued_per_conversation: int = bounded(20, 1, 100_000)
 
 
 @frozen
@@ -29,7 +28,6 @@ class HttpSettings:
     port: int = bounded(8737, 0, 65_535)
     debounce_ms: int = bounded(0, 0, 600_000)
     """Programs send whole messages, so by default there is nothing to wait for."""
-    max_body_bytes: int = bounded(1_000_000, 1_000, 100_000_000)
 
 
 @frozen
@@ -43,7 +41,6 @@ class TelegramSettings:
     """Numeric ids, or names without '@'. A name can change hands; a number cannot."""
     base_url: str | None = None
     """Address of another Bot API server."""
-    poll_timeout_s: int = bounded(30, 0, 300)
     stream: bool = True
     """True to show a reply while it is written, by editing its message."""
     ack_reaction: str = "👀"
@@ -118,6 +115,3 @@ class GatewaySettings:
     serve: ServeSettings = ServeSettings()
     telegram: TelegramSettings = TelegramSettings()
     discord: DiscordSettings = DiscordSettings()
-    max_attachment_bytes: int = bounded(5_000_000, 0, 100_000_000)
-    """Largest picture or document of a message that is stored and handed to the model."""
-    shutdown_timeout_s: float = bounded(30.0, 0, 3_600)

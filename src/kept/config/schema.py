@@ -34,10 +34,6 @@ class ModelChoiceSettings:
     max_output_tokens: int | None = bounded(None, 1, 10_000_000)
     timeout_s: float | None = bounded(None, 0.1, 86_400)
 
-    @property
-    def is_set(self) -> bool:
-        return self.provider is not None or self.name is not None
-
 
 @frozen
 class ModelPriceSettings:
@@ -72,8 +68,8 @@ class ModelSettings:
     """How much the model thinks before it answers, unless a session says otherwise; null is the model's default."""
     choices: dict[str, ModelChoiceSettings] = field(default_factory=dict)
     """Further models that a session may choose with /model, by a name of your choice."""
-    background: ModelChoiceSettings = ModelChoiceSettings()
-    """Model for flushes and summaries; without one, the same as for replies."""
+    background_choice: str | None = None
+    """The one of `choices` that writes flushes and summaries; null is the same model as for replies."""
     prices: dict[str, ModelPriceSettings] = field(default_factory=dict)
     """Prices by the name of a model, for `kept status`."""
 
@@ -99,9 +95,11 @@ class FlushSettings:
 class CompactionSettings:
     reserve_tokens: int = bounded(20_000, 0, 10_000_000)
     keep_recent_tokens: int = bounded(20_000, 0, 10_000_000)
-    prune_tool_results: bool = True
-    """True to cut old tool results from the context before a compaction is needed."""
     memory_flush: FlushSettings = FlushSettings()
+
+
+FILE_TOKENS = 5_000
+"""Limit of each workspace file in a prompt. A small window gets less."""
 
 
 def usable_tokens(window: int, compaction: CompactionSettings) -> int:
@@ -110,24 +108,9 @@ def usable_tokens(window: int, compaction: CompactionSettings) -> int:
 
 
 @frozen
-class ContextSettings:
-    """Shares of the window for anything but the conversation itself. A small window gets less."""
-
-    file_tokens: int = bounded(5_000, 0, 10_000_000)
-    files_tokens: int = bounded(15_000, 0, 10_000_000)
-    recalled_tokens: int = bounded(3_000, 0, 10_000_000)
-    days_tokens: int = bounded(3_000, 0, 10_000_000)
-    """Notes of today and yesterday, before the first message of a day."""
-
-
-@frozen
 class ToolSettings:
     max_steps: int = bounded(12, 0, 1_000)
     """Number of times per turn that the model may call tools."""
-    max_result_chars: int = bounded(50_000, 1_000, 10_000_000)
-    """Longest result of a tool of your own or of an MCP server. A longer one is cut."""
-    ask_timeout_s: float = bounded(300.0, 0.1, 86_400)
-    """How long a call that needs permission waits for a person. Then it counts as denied."""
 
 
 ToolPermission = Literal["allow", "ask", "deny"]
@@ -250,8 +233,6 @@ class ReviewSettings:
 
     agent_writes: AgentWrites = "at_once"
     """`listed`: written, and listed for review. `proposed`: written only when a person accepts it."""
-    max_waiting: int = bounded(1_000, 1, 100_000)
-    """Number of changes that may wait for review."""
 
 
 @frozen
@@ -269,12 +250,6 @@ class HeartbeatSettings:
 
 
 @frozen
-class ScheduleSettings:
-    catch_up_minutes: int = bounded(720, 0, 10_000_000)
-    """How late a schedule may run that was missed while no gateway ran."""
-
-
-@frozen
 class AgentSettings:
     """Settings of one agent. An entry of ``agents.list`` overrides ``agents.defaults`` key by key."""
 
@@ -285,7 +260,6 @@ class AgentSettings:
     memory_search: MemorySearchSettings = MemorySearchSettings()
     model: ModelSettings = ModelSettings()
     compaction: CompactionSettings = CompactionSettings()
-    context: ContextSettings = ContextSettings()
     tools: ToolSettings = ToolSettings()
     mcp_servers: dict[str, McpServerSettings] = field(default_factory=dict)
     """MCP servers whose tools the model may call, by a name of your choice."""
@@ -293,12 +267,11 @@ class AgentSettings:
     history: HistorySettings = HistorySettings()
     review: ReviewSettings = ReviewSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
-    schedules: ScheduleSettings = ScheduleSettings()
 
     @property
     def prompt_file_tokens(self) -> int:
         """Tokens of each workspace file that a prompt has room for."""
-        return min(self.context.file_tokens, usable_tokens(self.model.context_window, self.compaction) // 8)
+        return min(FILE_TOKENS, usable_tokens(self.model.context_window, self.compaction) // 8)
 
 
 @frozen

@@ -74,7 +74,6 @@ class ChunkingSettings:
 @frozen
 class HybridSettings:
     enabled: bool = True
-    fusion: Literal["weighted", "rrf"] = "weighted"
     match: Literal["any", "all"] = "any"
     vector_weight: Weight = bounded("auto", 0, 1)
     text_weight: Weight = bounded("auto", 0, 1)
@@ -98,12 +97,6 @@ class RerankSettings:
     """A model that reads the query and each of the best passages together. Off unless a folder is named."""
 
     model_path: str | None = None
-    top: int = bounded(30, 1, 200)
-    """Number of the best passages that it reads."""
-    budget_ms: int = bounded(800, 1, 600_000)
-    """Time limit per query. Passages that it has not read by then rank after those that it has."""
-    weight: float = bounded(0.5, 0, 1)
-    """Share of the score that comes from the model."""
 
 
 @frozen
@@ -144,9 +137,6 @@ class QmdSettings:
     """Name or path of the program. It is run without a shell and without further arguments."""
     mode: Literal["search", "vsearch", "query"] = "search"
     """Search by word, by vector, or by both with reranking. Only the first works without models."""
-    timeout_ms: int = bounded(4_000, 100, 600_000)
-    cooldown_s: float = bounded(60.0, 0, 86_400)
-    """Pause after a failure, during which the program is not run."""
 
 
 @frozen

@@ -13,7 +13,7 @@ from dataclasses import field
 from itertools import chain
 from typing import Any
 
-from kept.config.schema import CompactionSettings, ContextSettings, usable_tokens
+from kept.config.schema import FILE_TOKENS, CompactionSettings, usable_tokens
 from kept.context.fence import Fence, clean_line, make_fence
 from kept.context.model_turns import NAME_CHARS, TurnOptions, iter_user_parts, make_turns, merge_turns
 from kept.context.shortening import TrimmedText, WorkspaceFile, choose_shown, shorten
@@ -150,8 +150,12 @@ class Budget:
     """Limit of a single message or tool result. A longer one is shown in part."""
 
 
-def plan_budget(window: int, compaction: CompactionSettings, shares: ContextSettings) -> Budget:
-    """Return the configured limits, reduced in proportion if the window is small."""
+FILES_TOKENS, RECALLED_TOKENS, DAYS_TOKENS = 15_000, 3_000, 3_000
+"""Limits of all workspace files, of what is recalled, and of the daily notes before the first message of a day."""
+
+
+def plan_budget(window: int, compaction: CompactionSettings) -> Budget:
+    """Return the limits, reduced in proportion if the window is small."""
     compact_at = usable_tokens(window, compaction)
     margin = min(compaction.memory_flush.soft_threshold_tokens, compact_at // 4)
     return Budget(
@@ -160,10 +164,10 @@ def plan_budget(window: int, compaction: CompactionSettings, shares: ContextSett
         compact_at=compact_at,
         keep_recent=min(compaction.keep_recent_tokens, compact_at // 3),
         summary=max(100, min(4_000, compact_at // 8)),
-        file=min(shares.file_tokens, compact_at // 8),
-        files=min(shares.files_tokens, compact_at // 4),
-        recalled=min(shares.recalled_tokens, compact_at // 8),
-        days=min(shares.days_tokens, compact_at // 8),
+        file=min(FILE_TOKENS, compact_at // 8),
+        files=min(FILES_TOKENS, compact_at // 4),
+        recalled=min(RECALLED_TOKENS, compact_at // 8),
+        days=min(DAYS_TOKENS, compact_at // 8),
         message=compact_at // 4,
     )
 

@@ -123,7 +123,7 @@ class QueueLimits:
 
     def __init__(self, settings: ResponderSettings) -> None:
         self.max_total = settings.max_queued
-        self.max_per_conversation = settings.max_queued_per_conversation
+        self.max_per_conversation = max(1, settings.max_queued // 5)
         self.total = 0
         self.closed = False
         """True when the gateway accepts no more messages."""

@@ -51,6 +51,10 @@ _NO_ENTRY = re.compile(
 log = logging.getLogger(__name__)
 
 
+CATCH_UP = dt.timedelta(hours=12)
+"""How late a schedule may run that was missed while no gateway ran."""
+
+
 def scheduled_text(schedule: Schedule) -> str:
     """Return the message of a schedule. It is the same at each attempt, so that the inbox knows it again."""
     return f"[Scheduled by the person, {schedule.when}]\n{schedule.text}"
@@ -131,8 +135,7 @@ class Scheduler:
             return
         book = await asyncio.to_thread(self.book.read)
         now = utc_now(self._clock)
-        catch_up = dt.timedelta(minutes=self._config.agent.schedules.catch_up_minutes)
-        for run in plan_due(book.schedules, now, catch_up=catch_up):
+        for run in plan_due(book.schedules, now, catch_up=CATCH_UP):
             await self._start(run)
         due = self._heartbeat.find_due(book.heartbeat, now) if self._heartbeat else None
         if due is not None:

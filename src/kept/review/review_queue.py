@@ -33,6 +33,10 @@ _ACCEPTED = "accepted by a person"
 _EDITED = "edited and accepted by a person"
 
 
+MAX_WAITING = 1_000
+"""Number of changes that may wait for review."""
+
+
 @frozen
 class ReviewList:
     """Items that wait, oldest first. ``degraded`` names files that cannot be read."""
@@ -161,8 +165,8 @@ class ReviewQueue:
 
     def require_room(self) -> None:
         """Raise ReviewFull if too many items wait."""
-        if self.count() >= self.settings.max_waiting:
-            raise ReviewFull(f"{self.settings.max_waiting:,} changes wait for review, and no more are accepted.")
+        if self.count() >= MAX_WAITING:
+            raise ReviewFull(f"{MAX_WAITING:,} changes wait for review, and no more are accepted.")
 
     def put_proposal(self, item: ReviewItem) -> None:
         """Store a proposal, unless the same one waits already."""

@@ -33,7 +33,7 @@ from kept.search.repetitions import (
     is_question,
     move_last,
 )
-from kept.search.rerank import Reranker, rerank
+from kept.search.rerank import WEIGHT, Reranker, rerank
 from kept.search.scores import Scored, fuse_pool, prefer_project, vector_share
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
 from kept.search.whole_notes import judge_whole_notes, lift_neighbours
@@ -188,8 +188,8 @@ def _rank(
     ranked = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share), pool.chunks)
     if reranker:
         before = ranked
-        ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)
-        confidence = confidence_after_reranking(confidence, before, ranked, settings.rerank.weight)
+        ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool))
+        confidence = confidence_after_reranking(confidence, before, ranked, WEIGHT)
     ranked = calibrate(ranked, confidence, signals)
     if exact_rows:
         exact_chunks = [pool.chunks[row] for row in exact_rows]

@@ -10,12 +10,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kept.config import RerankSettings
 from kept.records import ScorePart
 from kept.remote_errors import EmbeddingError
 from kept.search.scores import Scored, rank
 
 _PART = "rerank"
+
+
+TOP = 30
+"""Number of the best passages that the model reads."""
+BUDGET_MS = 800
+"""Time limit per query. Passages that the model has not read by then rank after those that it has."""
+WEIGHT = 0.5
+"""Share of the score that comes from the model."""
 
 
 class Reranker(Protocol):
@@ -31,7 +38,6 @@ def rerank(
     reranker: Reranker,
     query: str,
     passage_of: Callable[[int], str],
-    settings: RerankSettings,
     *,
     timer: Callable[[], float] = time.perf_counter,
 ) -> tuple[list[Scored], tuple[str, ...]]:
@@ -39,22 +45,21 @@ def rerank(
 
     ``passage_of`` returns the text of a row. The time budget starts once the model is loaded.
     """
-    count = min(settings.top, len(ranked))
+    count = min(TOP, len(ranked))
     judgements: list[float] = []
     try:
         reranker.load()
-        deadline = timer() + settings.budget_ms / 1000
+        deadline = timer() + BUDGET_MS / 1000
         for scored in ranked[:count]:
             if timer() >= deadline:
                 break
             judgements.append(reranker.score(query, passage_of(scored.candidate.row)))
     except EmbeddingError as exc:
         return list(ranked), (f"Not reranked: {exc.message}",)
-    reordered = _reorder(ranked, judgements, settings.weight)
+    reordered = _reorder(ranked, judgements, WEIGHT)
     if len(judgements) == count:
         return reordered, ()
-    budget = f"the {settings.budget_ms} ms of query.rerank.budget_ms were used up"
-    return reordered, (f"Reranked {len(judgements)} of {count}: {budget}.",)
+    return reordered, (f"Reranked {len(judgements)} of {count}: the time of {BUDGET_MS} ms was used up.",)
 
 
 def _reorder(ranked: Sequence[Scored], judgements: Sequence[float], weight: float) -> list[Scored]:

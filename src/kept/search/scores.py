@@ -26,7 +26,6 @@ from kept.search.weights import (
 from kept.values import frozen
 from kept.visibility import PROJECTS_FOLDER, ProjectScope
 
-RRF_K = 60
 PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")
 """Parts of a score that affect the order, but not whether a hit passes ``min_score``."""
 
@@ -96,8 +95,6 @@ def fuse_pool(candidates: Sequence[Candidate], settings: QuerySettings, vector: 
     """
     share = vector_share(settings, vector)
     weights = FusionWeights(share, 1.0 - share)
-    if settings.hybrid.fusion == "rrf":
-        return fuse_rrf(candidates, weights)
     if vector is not None and settings.hybrid.vector_weight != "auto":
         return fuse_weighted(candidates, weights)
     covered = max((candidate.evidence.coverage for candidate in candidates if not candidate.is_utterance), default=0.0)
@@ -204,37 +201,6 @@ _PENALTIES = {
     "speaker": "said by another than the one named",
     "machine": "not said by a person",
 }
-
-
-# reciprocal ranks
-
-
-def fuse_rrf(candidates: Sequence[Candidate], weights: FusionWeights) -> list[Scored]:
-    """Return the candidates scored by reciprocal ranks, best first. First by words and by meaning scores 1."""
-    weighted = [_score_weighted(candidate, weights) for candidate in candidates]
-    by_meaning = _ranks((item.vector if item.candidate.has_vector else None, item.candidate) for item in weighted)
-    by_words = _ranks((item.text, item.candidate) for item in weighted)
-    scored = []
-    for item in weighted:
-        ranks = by_meaning.get(item.candidate.row), by_words.get(item.candidate.row)
-        sides = zip((weights.vector, weights.text), ranks, strict=True)
-        shares = [weight * (RRF_K + 1) / (RRF_K + at) if at else 0.0 for weight, at in sides]
-        explain = partial(_rank_parts, shares, ranks)
-        scored.append(_with_recency(item.candidate, sum(shares), item.text, item.vector, explain))
-    return rank(scored)
-
-
-def _rank_parts(shares: Sequence[float], ranks: tuple[int | None, int | None]) -> tuple[ScorePart, ...]:
-    return tuple(
-        ScorePart(name, share, f"rank {position}" if position else "not found")
-        for name, share, position in zip(("meaning", "words"), shares, ranks, strict=True)
-    )
-
-
-def _ranks(figures: Iterable[tuple[float | None, Candidate]]) -> dict[int, int]:
-    """Return the rank of each row, from 1. Rows without a figure have none."""
-    order = sorted((-figure, candidate.position, candidate.row) for figure, candidate in figures if figure)
-    return {row: at for at, (_, _, row) in enumerate(order, start=1)}
 
 
 # recency
