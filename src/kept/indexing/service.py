@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +25,6 @@ from kept.remote_errors import EmbeddingError
 from kept.reports import Preview, Repair, Status, SyncReport, Usage
 from kept.sqlite import ProcessLock, retry_damaged
 from kept.store.embedding_cache import find_cache_path
-from kept.store.integrity import check_if_quick, find_damage
 from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
 
@@ -37,9 +35,6 @@ if TYPE_CHECKING:
     from kept.search.query import ParsedQuery
     from kept.store.generation import Generation
     from kept.store.index import Index
-
-log = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())  # a command reports it in its answer; without a handler Python would print it too
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -321,6 +316,8 @@ class IndexService:
 
     def repair(self, *, progress: Progress | None = None) -> SyncReport:
         """Check every table of the index, delete the file if it is damaged, and bring the index up to date."""
+        from kept.store.integrity import find_damage
+
         self.require_usable()
         with self._lock:
             index = self._handle.index()
@@ -338,6 +335,8 @@ class IndexService:
         )
 
     def _sync_by_request(self, *, force: bool, progress: Progress | None) -> SyncReport:
+        from kept.store.integrity import check_if_quick
+
         check_if_quick(self._handle.index())
         return self._sync_with_fallback(force=force, progress=progress, retry=True)
 
@@ -477,6 +476,11 @@ class IndexService:
         self._note_replaced(damage, find_cache_path(self.path), "It has been deleted; texts are embedded again.")
 
     def _note_replaced(self, damage: StoreDamaged, path: str, remedy: str) -> None:
+        import logging  # a search that finds no damage does not need it
+
+        log = logging.getLogger(__name__)
+        if not log.handlers:
+            log.addHandler(logging.NullHandler())  # a command reports it in its answer: Python need not print it too
         log.warning("%s %s", damage.message, remedy)
         self._handle.notices.append(f"{damage.message} {remedy}")
         replaced = Repair(os.path.basename(path), times=1)
