@@ -70,9 +70,11 @@ def test_a_passage_without_room_is_recorded_as_not_sent(tmp_path, monkeypatch):
         assert False in sent
 
 
-def test_an_older_transcript_has_citations_alone_and_damage_is_left_out():
-    old = Message("assistant", (Text("5433"),), metadata={"recalled": ["memory/servers.md#L1", 7, {"score": 1}]})
-    assert read_context(old) == {"recalled": [{"citation": "memory/servers.md#L1"}]}
+def test_damage_in_a_record_is_left_out():
+    damaged = Message(
+        "assistant", (Text("5433"),), metadata={"recalled": [{"citation": "memory/servers.md#L1"}, 7, {"score": 1}]}
+    )
+    assert read_context(damaged) == {"recalled": [{"citation": "memory/servers.md#L1"}]}
     assert read_context(Message("assistant", (Text("5433"),))) is None
     wrong = Message("assistant", (), metadata={"context": {"tokens": {"system": -1, "files": [], "total": 9}}})
     assert read_context(wrong) == {"recalled": [], "tokens": {"total": 9, "files": {}}}

@@ -99,10 +99,9 @@ def read_context(message: Message) -> dict[str, Any] | None:
 
 
 def read_recalled(message: Message) -> list[dict[str, Any]]:
-    """Return the memories that were recalled for an answer. Older transcripts have their citations alone."""
-    items = message.metadata.get(RECALLED)
-    passages = ({"citation": item} if isinstance(item, str) else item for item in as_list(items))
-    return [item for item in passages if isinstance(item, dict) and isinstance(item.get("citation"), str)]
+    """Return the memories that were recalled for an answer."""
+    items = as_list(message.metadata.get(RECALLED))
+    return [item for item in items if isinstance(item, dict) and isinstance(item.get("citation"), str)]
 
 
 def _read_tokens(tokens: Any) -> dict[str, Any]:

@@ -92,8 +92,7 @@ class Catalogue:
         self._is_closed = False
         self._db: FileConnection | None = None
         self._folder_state: FileState | None = None
-        """States of the folders, this machine's and those of others, when every transcript in them was last compared
-        with its row."""
+        """State of the folder when every transcript in it was last compared with its row."""
         self._listing: set[str] = set()
         """Names in the folder at that time."""
         self._problems: list[Problem] = []

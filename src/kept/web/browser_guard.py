@@ -20,7 +20,7 @@ FROM_ANYWHERE = ("/open",)
 MOST_IMAGES = "'self'"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src {images}; media-src 'self'; "
-    "form-action 'self'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'"
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _HEADERS = {
     "x-content-type-options": "nosniff",
