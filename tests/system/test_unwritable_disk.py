@@ -100,9 +100,9 @@ def test_an_index_that_is_up_to_date_answers_every_question_without_a_write(home
         by_meaning = run("search", "animals with stripes", "--min-score", "0", "--json").json["results"]
         assert max(hit["vectorScore"] for hit in by_meaning) > 0.2
         assert {file["path"] for file in run("list", "--json").json["files"]} == {"MEMORY.md", "memory/zoo.md"}
-        assert len(run("recent", "--json").json["files"]) == 3
-        assert run("tags", "--json").json["tags"][0]["tag"] == "animals"
-        assert run("links", "Zoo", "--json").json["path"] == "memory/zoo.md"
+        assert len(run("list", "--changed", "--json").json["files"]) == 3
+        assert run("list", "--tags", "--json").json["tags"][0]["tag"] == "animals"
+        assert run("get", "Zoo", "--links", "--json").json["path"] == "memory/zoo.md"
         assert "striped horses" in run("get", "Zoo").out
         assert "giraffe" in run("search", "giraffe", "--json").out
         assert len(run("sessions", "list", "--json").json["sessions"]) == 1
