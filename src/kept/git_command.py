@@ -71,6 +71,7 @@ class Git:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self._reader: subprocess.Popen[bytes] | None = None
 
     def run(self, *arguments: str, stdin: bytes = b"", max_output: int | None = None) -> bytes:
         """Return the output of a command. Raise SyncFailed with all that git said, or SyncRefused without git.
@@ -79,15 +80,15 @@ class Git:
         full pipe cannot stop it.
         """
         deadline = time.monotonic() + _TIMEOUT_S
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as warnings:
-            given.write(stdin)
-            given.seek(0)
+        with tempfile.TemporaryFile() as input_file, tempfile.TemporaryFile() as warnings:
+            input_file.write(stdin)
+            input_file.seek(0)
             try:
                 process = subprocess.Popen(
                     ["git", *_OPTIONS, *arguments],
                     cwd=self.root,
                     env=_environment(self.root),
-                    stdin=given,
+                    stdin=input_file,
                     stdout=subprocess.PIPE,
                     stderr=warnings,
                     start_new_session=True,  # a group of its own, so that `_stop` also ends what it started
@@ -126,7 +127,32 @@ class Git:
         return tree
 
     def read(self, content: Content) -> bytes:
-        return self.run("cat-file", "blob", content.oid) if isinstance(content, TreeEntry) else content or b""
+        """Return the bytes of a file, through one process for all. Raise SyncFailed if the repository is damaged."""
+        if not isinstance(content, TreeEntry):
+            return content or b""
+        if self._reader is None:
+            self._reader = subprocess.Popen(
+                ["git", *_OPTIONS, "cat-file", "--batch"],
+                cwd=self.root,
+                env=_environment(self.root),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        assert self._reader.stdin is not None
+        assert self._reader.stdout is not None
+        self._reader.stdin.write(f"{content.oid}\n".encode())
+        self._reader.stdin.flush()
+        header = self._reader.stdout.readline().split()
+        if header[1:] != [b"blob", str(content.size).encode()]:
+            raise SyncFailed(f"The repository lacks the object {content.oid}.", hint="Check it with 'git fsck'.")
+        return self._reader.stdout.read(content.size + 1)[:-1]
+
+    def close(self) -> None:
+        if self._reader is not None:
+            _stop(self._reader)
+        self._reader = None
 
     def merge_lines(self, base: bytes, ours: bytes, theirs: bytes, *, union: bool) -> bytes | None:
         """Return the merged text, or None if both sides changed the same lines, or if it is no text."""
@@ -217,8 +243,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def _without_repeats(joined: bytes, ours: bytes, theirs: bytes) -> bytes:

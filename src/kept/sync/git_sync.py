@@ -1,4 +1,4 @@
-"""`GitSync`: commits the notes that changed, fetches, merges, writes what arrived, and pushes.
+"""`GitSync`: the same notes on several machines.
 
 Notes that changed are committed before anything is merged, and the branch moves only after everything that arrived is
 written. A process that is killed in between leaves notes that are merged already: the next sync commits them and merges
@@ -10,8 +10,6 @@ talks to the remote. An editor takes no lock: if a note is no longer as it was c
     changed on both, a daily note     the lines of both
     changed on both, another note     merged by lines; if both changed the same ones, ours stays, and theirs becomes
                                       a conflict copy beside it
-
-`refs/kept/remote` is the branch as last fetched. It only moves forward, so a branch that was rewritten is noticed.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import os
 import random
 import time
 import unicodedata
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -58,8 +56,7 @@ class _Repository(Git):
             raise SyncRefused(f"{self.root} is no git repository.", hint=hint)
         folder = self.run("rev-parse", "--absolute-git-dir").decode("utf-8", "surrogateescape").rstrip("\n")
         if any(os.path.lexists(os.path.join(folder, name)) for name in _UNFINISHED):
-            hint = "Finish or abort it with git, then synchronise. Nothing was changed."
-            raise SyncRefused(f"A merge, a rebase or the like is under way in {self.root}.", hint=hint)
+            raise SyncRefused("A merge, a rebase or the like is under way.", hint="Finish or abort it with git first.")
         if self.find("config", "--type=bool", "core.sparseCheckout") == "true":
             raise SyncRefused("The repository has a sparse checkout, so files that are not here look deleted.")
         # A killed process may have left the index as it was at an earlier commit.
@@ -77,7 +74,7 @@ class _Repository(Git):
         return folder
 
     def fetch(self) -> str | None:
-        """Return the commit of the remote's branch; None if the remote has no such branch."""
+        """Return the commit of the remote's branch, or None. The ref moves forward only: a rewritten one is noticed."""
         command = ("fetch", "--no-progress", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--")
         try:
             self.run(*command, self.remote, f"{self.remote_branch}:refs/kept/remote")
@@ -120,7 +117,7 @@ class GitSync:
         """Raise SyncRefused, SyncFailed or LockBusy. One process at a time synchronises a workspace."""
         self.workspace.require()
         lock = os.path.join(self.repository.open(), "kept-sync.lock")
-        with locked(lock, wait_s=_LOCK_WAIT_S, purpose="synchronising this workspace"):
+        with locked(lock, wait_s=_LOCK_WAIT_S, purpose="synchronising this workspace"), closing(self.repository):
             for _ in range(_ATTEMPTS):
                 if self._attempt():
                     self.report.problems = list(dict.fromkeys(self.report.problems))
