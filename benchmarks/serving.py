@@ -1,6 +1,6 @@
 """Measure `kept serve` under load: requests a second and latency, for clients on this machine.
 
-    python -m benchmarks.serving --notes 10000 --processes 1 --clients 1 8 32 --seconds 10
+    python -m benchmarks.serving --notes 10000 --clients 1 8 32 --seconds 10
 
 Starts real servers on one home, with a token; clients are spread over them. Each client keeps its connection and calls
 `memory_search` over MCP, one question after the other; then it asks for `/v1/models`, which shows what the server
@@ -34,7 +34,6 @@ UNLIMITED = ("gateway.serve.token_rate_per_s=0", "gateway.serve.address_rate_per
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving")
     parser.add_argument("--notes", type=int, default=10_000)
-    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--seconds", type=float, default=10.0)
     chosen = parser.parse_args()
@@ -47,26 +46,18 @@ def main() -> None:
         token, secret = make_token("bench", ("read",), now)
         TokenBookFile(home).change(lambda book: book.with_token(token, now))
         env = {"PATH": os.environ["PATH"], "HOME": scratch, "KEPT_HOME": home, "KEPT_WORKSPACE": workspace}
-        servers = [start(env) for _ in range(chosen.processes)]
+        process, url = start(env)
         try:
-            urls = [url for _, url in servers]
-            print(f"{chosen.notes:,} notes, {chunks:,} chunks, {plural_servers(len(urls))}, {os.cpu_count()} cores")
+            print(f"{chosen.notes:,} notes, {chunks:,} chunks, {os.cpu_count()} cores")
             print(
                 f"{'request':<14}{'clients':>8}{'requests/s':>12}{'p50 ms':>9}{'p95 ms':>9}{'CPU ms':>8}{'failed':>8}"
             )
             for name in ("memory_search", "/v1/models"):
                 for clients in chosen.clients:
-                    pids = [process.pid for process, _ in servers]
-                    print(asyncio.run(measure(name, urls, pids, secret, clients, chosen.seconds)), flush=True)
+                    print(asyncio.run(measure(name, url, process.pid, secret, clients, chosen.seconds)), flush=True)
         finally:
-            for process, _ in servers:
-                process.terminate()
-            for process, _ in servers:
-                process.wait()
-
-
-def plural_servers(count: int) -> str:
-    return "1 server" if count == 1 else f"{count} servers"
+            process.terminate()
+            process.wait()
 
 
 def start(env: dict[str, str]) -> tuple[subprocess.Popen, str]:
@@ -80,7 +71,7 @@ def start(env: dict[str, str]) -> tuple[subprocess.Popen, str]:
     raise SystemExit("the server did not start")
 
 
-async def measure(name: str, urls: list[str], pids: list[int], secret: str, clients: int, seconds: float) -> str:
+async def measure(name: str, url: str, pid: int, secret: str, clients: int, seconds: float) -> str:
     questions = Corpus(SEED).questions(200)
     until_s = time.monotonic() + seconds
     times_ms: list[float] = []
@@ -89,7 +80,7 @@ async def measure(name: str, urls: list[str], pids: list[int], secret: str, clie
     async def run(number: int) -> None:
         nonlocal failed
         headers = {"Authorization": f"Bearer {secret}", **ACCEPT}
-        async with httpx.AsyncClient(base_url=urls[number % len(urls)], headers=headers, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
             at = number
             while time.monotonic() < until_s:
                 started_s = time.perf_counter()
@@ -98,10 +89,10 @@ async def measure(name: str, urls: list[str], pids: list[int], secret: str, clie
                 failed += answer.status_code != 200
                 at += 1
 
-    started_s, cpu_s = time.monotonic(), sum(map(cpu_time_s, pids))
+    started_s, cpu_s = time.monotonic(), cpu_time_s(pid)
     await asyncio.gather(*(run(number) for number in range(clients)))
     took_s = time.monotonic() - started_s
-    cpu_ms = (sum(map(cpu_time_s, pids)) - cpu_s) * 1000 / len(times_ms)
+    cpu_ms = (cpu_time_s(pid) - cpu_s) * 1000 / len(times_ms)
     p50, p95 = statistics.median(times_ms), sorted(times_ms)[int(len(times_ms) * 0.95)]
     return f"{name:<14}{clients:>8}{len(times_ms) / took_s:>12.0f}{p50:>9.1f}{p95:>9.1f}{cpu_ms:>8.1f}{failed:>8}"
 

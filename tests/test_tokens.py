@@ -8,11 +8,18 @@ import subprocess
 
 import pytest
 
+from kept.clock import SystemClock
 from kept.errors import UsageError
-from kept.tokens import MAX_TOKENS, TokenBook, TokenBookFile, TokenWatch, make_token
+from kept.net.serving import RateLimiter
+from kept.testing import FrozenClock
+from kept.tokens import MAX_TOKENS, KnownTokens, TokenBook, TokenBookFile, make_token
 from tests.support.commands import KEPT
 
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+
+
+def watching(home, clock=None):
+    return KnownTokens(str(home), clock or SystemClock(), RateLimiter(0, 1))
 
 
 def add(home, name="ci", *scopes, **options):
@@ -29,11 +36,11 @@ def test_a_token_is_shown_once_and_its_file_has_only_a_hash(kept, home):
     assert secret not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
     assert secret not in kept("token", "list", "--json").out + kept("token", "list").out
-    watch = TokenWatch(str(home))
-    grant = watch.book().find_grant(secret.encode(), dt.datetime.now(dt.UTC))
+    watch = watching(home)
+    grant = watch.find(secret.encode())
     assert grant is not None
     assert (grant.name, grant.scopes) == ("ci", {"read", "review"})
-    assert watch.book().find_grant(secret.encode(), dt.datetime.now(dt.UTC) + dt.timedelta(days=91)) is None
+    assert watching(home, FrozenClock(dt.datetime.now(dt.UTC) + dt.timedelta(days=91))).find(secret.encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -58,13 +65,13 @@ def test_a_mistake_is_one_line_and_creates_no_token(kept, home, args, code):
 
 def test_a_running_process_sees_a_revocation_with_the_next_request(kept, home):
     secret = add(home).encode()
-    watch = TokenWatch(str(home))
-    assert watch.book().find_grant(secret, NOW)
+    watch = watching(home)
+    assert watch.find(secret)
     assert kept("token", "revoke", "ci").code == 0
-    assert watch.book().find_grant(secret, NOW) is None
+    assert watch.find(secret) is None
     again = add(home)  # the name is free again
-    assert watch.book().find_grant(again.encode(), NOW)
-    assert watch.book().find_grant(secret, NOW) is None
+    assert watch.find(again.encode())
+    assert watch.find(secret) is None
     with pytest.raises(UsageError, match="already"):
         add(home)
 
@@ -77,8 +84,8 @@ def test_tokens_created_at_the_same_time_are_all_kept(home, environment):
         for number in range(4)
     ]
     secrets = [process.communicate(timeout=60)[0].strip() for process in running]
-    watch = TokenWatch(str(home))
-    grants = [watch.book().find_grant(secret, dt.datetime.now(dt.UTC)) for secret in secrets]
+    watch = watching(home)
+    grants = [watch.find(secret) for secret in secrets]
     assert [grant.name for grant in grants if grant] == ["t0", "t1", "t2", "t3"]
 
 
@@ -120,19 +127,19 @@ def test_a_damaged_file_lets_nobody_in(home, damage):
     secret = add(home, "ada", "read", person="http:ada").encode()
     file = home / "tokens.json"
     file.write_bytes(damage(json.loads(file.read_bytes())))
-    watch = TokenWatch(str(home))
-    assert watch.book().find_grant(secret, NOW) is None
-    assert watch.is_in_use  # so a server asks for a token
+    watch = watching(home)
+    assert watch.find(secret) is None
+    assert watch.is_required  # so a server asks for a token
 
 
 def test_a_file_that_goes_away_lets_nobody_in(home):
     secret = add(home).encode()
-    watch = TokenWatch(str(home))
-    assert watch.book().find_grant(secret, NOW)
+    watch = watching(home)
+    assert watch.find(secret)
     (home / "tokens.json").unlink()
-    assert watch.book().find_grant(secret, NOW) is None
-    assert watch.is_in_use
-    assert not TokenWatch(str(home / "elsewhere")).is_in_use
+    assert watch.find(secret) is None
+    assert watch.is_required
+    assert not watching(home / "elsewhere").is_required
 
 
 def test_a_full_book_makes_room_by_dropping_what_has_ended():

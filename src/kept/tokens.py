@@ -240,23 +240,42 @@ class TokenBookFile(BookFile[TokenBook]):
         )
 
 
-class TokenWatch:
-    """The tokens of a home as they are at this moment. Safe to share between threads."""
+class KnownTokens:
+    """The tokens of a home as they are now, and how often each may be used. Safe to share between threads."""
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, clock: Clock, limiter: RateLimiter, *, always: bool = False) -> None:
+        """``always`` is True if nobody is served without a token, even if there is none."""
         self._file = TokenBookFile(home)
+        self._clock = clock
+        self._limiter = limiter
+        self._always = always
         self._lock = threading.Lock()
         self._seen: tuple[int, ...] | None = None
         self._book = TokenBook()
         self._existed = False
 
     @property
-    def is_in_use(self) -> bool:
-        """True once there is a file of tokens. If it goes away, nobody is let in instead of everybody."""
-        self.book()
-        return self._existed
+    def is_required(self) -> bool:
+        """True if nobody is served without a token. So it is once there is a file of tokens: if it goes away, nobody is
+        let in instead of everybody."""
+        self._read()
+        return self._always or self._existed
 
-    def book(self) -> TokenBook:
+    def find(self, sent: bytes) -> Grant | None:
+        return self._read().find_grant(sent, utc_now(self._clock))
+
+    def find_by_id(self, token_id: str) -> Grant | None:
+        return self._read().find_grant_by_id(token_id, utc_now(self._clock))
+
+    def wait_s(self, grant: Grant) -> float:
+        """Count a request. Return how long its sender has to wait, or 0 if it may go on."""
+        return self._limiter.take(grant.token_id or grant.name)
+
+    def count_active(self) -> int:
+        now = utc_now(self._clock)
+        return sum(token.state(now) == "active" for token in self._read().tokens)
+
+    def _read(self) -> TokenBook:
         """Return the tokens. None of them, if the file cannot be read."""
         with self._lock:
             try:
@@ -278,33 +297,3 @@ class TokenWatch:
                 return TokenBook()
             self._seen = seen if time.time_ns() - state.st_ctime_ns > _SETTLED_NS else None
             return self._book
-
-
-class KnownTokens:
-    """The tokens of a home as a server checks them, and how often each may be used."""
-
-    def __init__(self, home: str, clock: Clock, limiter: RateLimiter, *, always: bool) -> None:
-        """``always`` is True if nobody is served without a token, even if there is none."""
-        self._watch = TokenWatch(home)
-        self._clock = clock
-        self._limiter = limiter
-        self._always = always
-
-    @property
-    def is_required(self) -> bool:
-        """True if nobody is served without a token."""
-        return self._always or self._watch.is_in_use
-
-    def find(self, sent: bytes) -> Grant | None:
-        return self._watch.book().find_grant(sent, utc_now(self._clock))
-
-    def find_by_id(self, token_id: str) -> Grant | None:
-        return self._watch.book().find_grant_by_id(token_id, utc_now(self._clock))
-
-    def wait_s(self, grant: Grant) -> float:
-        """Count a request. Return how long its sender has to wait, or 0 if it may go on."""
-        return self._limiter.take(grant.token_id or grant.name)
-
-    def count_active(self) -> int:
-        now = utc_now(self._clock)
-        return sum(token.state(now) == "active" for token in self._watch.book().tokens)

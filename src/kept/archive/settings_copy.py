@@ -22,7 +22,7 @@ _Path = tuple[str | int, ...]
 class SettingsCopy:
     content: bytes
     removed: tuple[str, ...]
-    """Names of the settings that are not in it, such as 'gateway.http.token'."""
+    """Names of the settings that are not in it, such as 'gateway.telegram.token'."""
 
 
 def copy_settings(path: str, raw: bytes) -> SettingsCopy:

@@ -115,8 +115,8 @@ class HttpEndpoints:
         return json_response({"id": approval_id, "allowed": body["allow"]})
 
     def _require_own_approval(self, request: Request, approval_id: str) -> None:
-        """Raise MessageNotFound if the token of a user, an agent or a workspace was sent, and the call is not in a
-        session of theirs. Raise ScopeMissing if a token that is for nobody in particular may not review."""
+        """Raise MessageNotFound if the token of a person or an agent was sent, and the call is not in a session of
+        theirs. Raise ScopeMissing if a token that is for nobody in particular may not review."""
         user, grant = request.scope.get(TOKEN_USER), grant_of(request)
         if user is None and grant is not None:
             grant.require("review")
@@ -209,8 +209,8 @@ def is_own(request: Request, key: SessionKey) -> bool:
 
 
 def route_own(front: Switchboard, request: Request, key: SessionKey, agent: str | None) -> SessionKey:
-    """Return a key with the agent that a request names. The token of a user reaches only the agent of its chat, that
-    of an agent only this one, and that of a workspace only agents that have it."""
+    """Return a key with the agent that a request names. The token of a person reaches only the agent of its chat,
+    that of an agent only this one."""
     grant, routed = grant_of(request), front.route(key)
     if grant is not None and grant.agent is not None:
         chosen = agent or grant.agent

@@ -85,7 +85,7 @@ class ServeSettings:
     allowed_hosts: tuple[str, ...] = ()
     """Further host names under which the server is reached, as in the Host header."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks of balancers, whose X-Forwarded-For is believed."""
+    """Addresses or networks of proxies, whose X-Forwarded-For is believed."""
     token_rate_per_s: float = bounded(20.0, 0, 1_000_000)
     """Requests a second with one token, in the long run; 0 is unlimited."""
     address_rate_per_s: float = bounded(50.0, 0, 1_000_000)

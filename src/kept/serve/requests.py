@@ -93,7 +93,7 @@ class RequestFront:
             await self.app(scope, receive, send)
 
     def _request_id(self, peer: str, headers: dict[bytes, str]) -> str:
-        """Return the id that a trusted balancer gave a request, or a new one."""
+        """Return the id that a trusted proxy gave a request, or a new one."""
         name = headers.get(b"x-request-id", "")
         return name if self._addresses.trusts(peer) and _ID.fullmatch(name) else secrets.token_hex(8)
 
