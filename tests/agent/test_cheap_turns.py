@@ -97,3 +97,17 @@ def test_a_session_that_ends_is_flushed(tmp_path):
         assert [request.purpose for request in model.requests].count("flush") == 1, "a greeting is not flushed"
 
     asyncio.run(scenario())
+
+
+def test_flushes_at_the_end_of_a_session_can_be_switched_off(tmp_path):
+    model = ScriptedChat(lambda request: "I see. " * 40)
+
+    async def scenario():
+        settings = {"compaction.memory_flush.at_session_end": False}
+        async with serving(tmp_path, model, agent_settings=settings) as at:
+            for number in range(4):
+                await at.post(user="ada", text=f"I have moved to Oslo, and this is part {number}. " * 10)
+            await at.post(user="ada", text="/new")
+        assert {request.purpose for request in model.requests} == {"reply"}
+
+    asyncio.run(scenario())

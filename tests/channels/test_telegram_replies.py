@@ -240,7 +240,7 @@ def test_edits_can_be_turned_off(tmp_path, api):
     async def scenario():
         gate = asyncio.Event()
         model = ScriptedChat(lambda request: ["The answer", Stall(gate), " is 42."])
-        settings = {"telegram.stream": False, "telegram.ack_reaction": ""}
+        settings = {"stream": False, "ack_reaction": ""}
         async with bot(tmp_path, api, model, preview_after_s=0.0, **settings):
             api.write("Well?", user=7)
             await wait_until_async(lambda: bool(model.requests))

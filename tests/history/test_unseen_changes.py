@@ -89,9 +89,9 @@ def test_edits_while_the_history_could_not_be_written_are_recorded_later(tmp_pat
         assert changes == {"memory/a.md": b"Before.\n", "memory/gone.md": b"Gone.\n", "memory/b.md": None}
 
 
-def test_edits_by_hand_are_not_looked_for_if_the_setting_says_so(tmp_path):
+def test_nothing_is_recorded_without_a_history(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "Before.\n")
-    with open_memory(tmp_path, settings={"history.by_hand": False}) as memory:
+    with open_memory(tmp_path, settings={"history.enabled": False}) as memory:
         memory.sync()
     assert not (tmp_path / "workspace/.kept").exists()
 

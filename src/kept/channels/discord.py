@@ -54,7 +54,7 @@ class DiscordChannel:
         if not token:
             raise ConfigError("There is no Discord token.", hint="Set gateway.discord.token or DISCORD_BOT_TOKEN.")
         self._token = token
-        self._settings = config.gateway.discord
+        self._settings, self._gateway = config.gateway.discord, config.gateway
         self._agent_id = config.agent_id
         self.debounce_ms = config.gateway.auto_responder.debounce_ms
         self.allowed = Allowed.require(self._settings.allow_users, channel="discord")
@@ -204,14 +204,14 @@ class DiscordChannel:
             await self._try("typing could not be shown", self._bot.rest.trigger_typing(to["chat"]))
 
     async def _acknowledge(self, to: Mapping[str, Any]) -> None:
-        if self._settings.ack_reaction:
-            reaction = self._bot.rest.add_reaction(to["chat"], to["message"], self._settings.ack_reaction)
+        if self._gateway.ack_reaction:
+            reaction = self._bot.rest.add_reaction(to["chat"], to["message"], self._gateway.ack_reaction)
             await self._try("a reaction could not be set", reaction)
 
     # previews
 
     def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
-        return _EDIT_S if self._settings.stream else None
+        return _EDIT_S if self._gateway.stream else None
 
     async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._send(to, PLACEHOLDER)

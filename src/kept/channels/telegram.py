@@ -74,7 +74,7 @@ class TelegramChannel:
         token = bot_tokens(config).get(account_id)
         if not token:
             raise ConfigError("There is no Telegram token.", hint="Set gateway.telegram.token or TELEGRAM_BOT_TOKEN.")
-        self._settings = config.gateway.telegram
+        self._settings, self._gateway = config.gateway.telegram, config.gateway
         self._agent_id = config.agent_id
         self._account_id = account_id
         self.debounce_ms = config.gateway.auto_responder.debounce_ms
@@ -231,7 +231,7 @@ class TelegramChannel:
     # previews
 
     def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
-        if not self._settings.stream:
+        if not self._gateway.stream:
             return None
         chat = to.get("chat")
         return _GROUP_EDIT_S if isinstance(chat, int) and chat < 0 else _EDIT_S
@@ -278,8 +278,8 @@ class TelegramChannel:
 
     async def _acknowledge(self, to: Mapping[str, Any]) -> None:
         """Show that a message is on disk and will be answered."""
-        if self._settings.ack_reaction:
-            reaction = self._bot.set_message_reaction(to["chat"], to["message"], self._settings.ack_reaction)
+        if self._gateway.ack_reaction:
+            reaction = self._bot.set_message_reaction(to["chat"], to["message"], self._gateway.ack_reaction)
             await self._try("a reaction could not be set", reaction)
 
 

@@ -41,10 +41,6 @@ class TelegramSettings:
     """Numeric ids, or names without '@'. A name can change hands; a number cannot."""
     base_url: str | None = None
     """Address of another Bot API server."""
-    stream: bool = True
-    """True to show a reply while it is written, by editing its message."""
-    ack_reaction: str = "👀"
-    """Reaction to a message that was accepted. Empty for none."""
 
 
 @frozen
@@ -58,10 +54,6 @@ class DiscordSettings:
     """True to read messages on servers that are not addressed to the bot. The bot needs the message content intent."""
     base_url: str | None = None
     """Address of another REST server."""
-    stream: bool = True
-    """True to show a reply while it is written, by editing its message."""
-    ack_reaction: str = "👀"
-    """Reaction to a message that was accepted. Empty for none."""
 
 
 @frozen
@@ -113,5 +105,9 @@ class GatewaySettings:
     http: HttpSettings = HttpSettings()
     web: WebSettings = WebSettings()
     serve: ServeSettings = ServeSettings()
+    stream: bool = True
+    """True to show a reply on Telegram and Discord while it is written, by editing its message."""
+    ack_reaction: str = "👀"
+    """Reaction to a message there that was accepted. Empty for none."""
     telegram: TelegramSettings = TelegramSettings()
     discord: DiscordSettings = DiscordSettings()

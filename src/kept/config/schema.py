@@ -73,6 +73,14 @@ class ModelSettings:
     prices: dict[str, ModelPriceSettings] = field(default_factory=dict)
     """Prices by the name of a model, for `kept status`."""
 
+    def after_build(self) -> ModelSettings:
+        if self.background_choice is not None and self.background_choice not in self.choices:
+            raise ConfigError(
+                f"model.background_choice: '{self.background_choice}' is not one of model.choices.",
+                hint=f"There are: {', '.join(self.choices) or 'none'}.",
+            )
+        return self
+
     def choose(self, choice: ModelChoiceSettings) -> ModelSettings:
         """Return the settings of another model. A key goes only to the provider and the address that it is for."""
         is_same_place = choice.provider in (None, self.provider) and choice.base_url in (None, self.base_url)
@@ -216,8 +224,6 @@ class HistorySettings:
     """History of the notes, in `.kept/history` of the workspace."""
 
     enabled: bool = True
-    by_hand: bool = True
-    """True to notice edits made by other programs. For that, every note is stored once."""
     max_age_days: int = bounded(0, 0, 100_000)
     """Age from which changes are dropped; 0 keeps them."""
     max_bytes: int = bounded(1_000_000_000, 0, 1 << 50)
@@ -245,8 +251,6 @@ class HeartbeatSettings:
     """Hours of the day, such as 08:00-22:00; null is the whole day."""
     target: str | None = None
     """Conversation that is told what needs attention, such as telegram:5054; null tells nobody."""
-    timezone: str | None = None
-    """Time zone of the hours; null is that of the machine."""
 
 
 @frozen

@@ -40,7 +40,7 @@ class HistorySync:
         self._workspace = workspace
         self._clock = clock
         settings = config.agent.history
-        self._is_on = settings.enabled and settings.by_hand and _may_write(config, workspace)
+        self._is_on = settings.enabled and _may_write(config, workspace)
         self._unseen: UnseenChanges | None = None
         self._is_first = False
         self._pruned: str | None = None

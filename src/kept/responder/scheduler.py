@@ -107,7 +107,7 @@ class Scheduler:
         self._read_checklist = read_checklist
         settings = config.agent.heartbeat
         is_on = bool(settings.every) and config.trusts_workspace
-        self._heartbeat = read_heartbeat(settings, get_zone(settings.timezone or find_local_zone())) if is_on else None
+        self._heartbeat = read_heartbeat(settings, get_zone(find_local_zone())) if is_on else None
         if self._heartbeat:
             self._heartbeat_target()  # raises if it cannot be read
 
