@@ -134,30 +134,6 @@ def test_programs_give_their_own_titles(tmp_path, home):
     assert record_of(home, "cx-1").title == "Dig"
 
 
-def test_a_summary_in_the_file_of_another_conversation_is_a_title(tmp_path, home):
-    source = tmp_path / "elsewhere"
-    first = [cc_user("u1", None, "hi"), cc_answer("a1", "u1", say("Hello."))]
-    write_file(source / "cc-1.jsonl", lines(*first))
-    write_file(source / "cc-2.jsonl", lines(cc_user("u2", None, "Where is the spade?", sessionId="cc-2")))
-    bring_in(home, "claude-code", source)
-    assert record_of(home, "cc-1").title == "hi"
-    summary = {"type": "summary", "summary": "Greetings", "leafUuid": "a1"}
-    write_file(source / "cc-2.jsonl", lines(summary, cc_user("u2", None, "Where is the spade?", sessionId="cc-2")))
-    assert bring_in(home, "claude-code", source).count("updated") == 1
-    assert bring_in(home, "claude-code", source).count("unchanged") == 2
-    assert [record_of(home, name).title for name in ("cc-1", "cc-2")] == ["Greetings", "Where is the spade?"]
-    write_file(source / "cc-1.jsonl", lines(*first, cc_user("u3", "a1", "And now?", 3)))
-    assert bring_in(home, "claude-code", source).count("updated") == 1
-    assert record_of(home, "cc-1").messages == 3
-
-
-def test_a_summary_at_the_start_of_the_only_file_is_its_title(tmp_path, home):
-    summary = {"type": "summary", "summary": "Greetings", "leafUuid": "a1"}
-    talk = (cc_user("u1", None, "Where is the spade?"), cc_answer("a1", "u1", say("Here.")))
-    bring_in(home, "claude-code", write_file(tmp_path / "elsewhere/cc-1.jsonl", lines(summary, *talk)))
-    assert record_of(home, "cc-1").title == "Greetings"
-
-
 def test_every_imported_conversation_has_a_key_of_its_own(tmp_path, home, memory):
     source = tmp_path / "elsewhere"
     for number in range(3):

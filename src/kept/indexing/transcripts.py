@@ -20,7 +20,7 @@ from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.redact import redact
 from kept.sessions.echoes import EchoState
-from kept.sessions.entries import Entry, SessionStart
+from kept.sessions.entries import Entry, SessionStart, is_message
 from kept.sessions.session_key import SessionKey
 from kept.sessions.spoken import Utterance, UtteranceReader, storable_text
 from kept.sessions.transcript import (
@@ -33,7 +33,6 @@ from kept.sessions.transcript import (
     TranscriptCheckpoint,
     extend_hash,
     has_only_grown,
-    is_message,
     parse_line,
 )
 from kept.sessions.transcript_paths import find_cited_path
@@ -82,7 +81,7 @@ def measure_growth(file: SourceFile, row: FileRow | None) -> Growth:
         for line in transcript.iter_raw(checkpoint.resume_at):
             if line.start >= checkpoint.read.offset:
                 size += len(line.raw)
-                messages += is_message(parse_line(line))
+                messages += is_message(parse_line(line).content)
     except SessionError:
         return Growth()
     return Growth(size, messages)

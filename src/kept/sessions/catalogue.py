@@ -42,7 +42,7 @@ from kept.sessions.transcript import (
     faults_of,
     has_only_grown,
 )
-from kept.sessions.transcript_paths import is_transcript, iter_transcripts
+from kept.sessions.transcript_paths import iter_transcripts
 from kept.sqlite import (
     BUSY_TIMEOUT_MS,
     FileConnection,
@@ -93,8 +93,6 @@ class Catalogue:
         self._db: FileConnection | None = None
         self._folder_state: FileState | None = None
         """State of the folder when every transcript in it was last compared with its row."""
-        self._listing: set[str] = set()
-        """Names in the folder at that time."""
         self._problems: list[Problem] = []
 
     def _drop_parent(self) -> None:
@@ -126,10 +124,6 @@ class Catalogue:
     def find(self, session_id: str) -> SessionRecord | None:
         """Return a session by its id, the one used last if a copy of its transcript has it too."""
         return next(iter(self._select("WHERE id = ? ORDER BY updated_ms DESC LIMIT 1", [session_id])), None)
-
-    def session_ids(self) -> set[str]:
-        query = "SELECT id FROM sessions"
-        return self.run(lambda db: {session_id for (session_id,) in db.execute(query)})
 
     def locate(self, session_id: str) -> tuple[str, int] | None:
         """Return the name of a session's transcript and its version: all that appending needs."""
@@ -177,7 +171,6 @@ class Catalogue:
     def refresh(self) -> None:
         """Compare every transcript with its row, by name, size and time, and read what is new."""
         folder_state = FileState.of(self.folder)
-        self._listing = self._list_folder()
         # The rows first: the transcript that another process creates meanwhile must not look deleted.
         rows = self.run(lambda db: list(db.execute("SELECT file, inode, size, mtime_ns FROM sessions")))
         on_disk = self._scan()
@@ -201,31 +194,6 @@ class Catalogue:
 
     def _is_folder_unchanged(self) -> bool:
         return self._folder_state is not None and self._folder_state == FileState.of(self.folder)
-
-    def refresh_listing(self) -> None:
-        """Read the transcripts that were created since the last refresh, and drop those that were deleted.
-
-        Others may have grown meanwhile. An import of thousands of sessions needs no more before each of them, and
-        asking for the state of every file each time would be quadratic.
-        """
-        if not self._is_current() or not self._listing:
-            self.refresh()
-        if self._is_folder_unchanged():
-            return
-        listing = self._list_folder()
-        for file in sorted(file for file in listing ^ self._listing if _may_have_row(file)):
-            path = os.path.join(self.folder, file)
-            if os.path.islink(path) or os.path.isdir(path):
-                self.forget(file)
-            else:
-                self._read_or_report(file)
-        self._listing = listing
-
-    def _list_folder(self) -> set[str]:
-        try:
-            return set(os.listdir(self.folder))
-        except OSError:
-            return set()
 
     def refresh_one(self, path: str) -> SessionRecord | None:
         """Return the record of a transcript as that is now, or None if it is gone."""
@@ -387,10 +355,6 @@ class Catalogue:
 
 def _check(db: apsw.Connection) -> None:
     load_rows(db, "", ())
-
-
-def _may_have_row(file: str) -> bool:
-    return is_transcript(file) and is_utf8(file)
 
 
 _COLUMN_NAMES = {"tail_hash": "seam"}

@@ -209,6 +209,11 @@ class UnknownEntry:
 AnyEntry = Entry | UnknownEntry
 
 
+def is_message(content: object) -> bool:
+    """Return whether the content of a line is a message."""
+    return isinstance(content, Entry) and isinstance(content.body, Message)
+
+
 def whole_ms(when: dt.datetime) -> dt.datetime:
     """Return a time as it is stored, in whole milliseconds. A time without an offset is local."""
     when = when.replace(microsecond=when.microsecond // 1000 * 1000)

@@ -164,18 +164,23 @@ class SessionStore:
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
         return self._files.catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
 
-    def find_by_id(self, session_id: str) -> SessionRecord | None:
-        """Return the session with exactly this id, or None."""
-        self._files.catalogue.refresh_listing()
-        record = self._files.catalogue.find(session_id)
-        return record and (self._files.catalogue.refresh_one(record.transcript_path) or record)
+    def find_by_id(self, session_id: str, *, refresh: bool = True) -> SessionRecord | None:
+        """Return the session with exactly this id, or None.
 
-    def session_ids(self) -> set[str]:
-        """Return the ids of the sessions."""
-        if not os.path.isdir(self.folder):
-            return set()
-        self._files.catalogue.refresh_names()
-        return self._files.catalogue.session_ids()
+        Without ``refresh``, transcripts that others than Kept have put into the folder are not looked for: an import
+        asks for each of thousands of conversations.
+        """
+        if not os.path.isdir(self.folder):  # a dry run creates nothing
+            return None
+        if refresh:
+            self.refresh()
+        record = self._files.catalogue.find(session_id)
+        return record and self._files.catalogue.refresh_one(record.transcript_path)
+
+    def refresh(self) -> None:
+        """Look for transcripts that others have put into the folder, or taken out of it."""
+        if os.path.isdir(self.folder):
+            self._files.catalogue.refresh_names()
 
     def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
@@ -278,7 +283,6 @@ class SessionStore:
         """
         entries = tuple(entries)
         with self._files.locked():
-            self._files.catalogue.refresh_listing()
             if self._files.catalogue.find(session_id) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
             self.require_not_deleted(session_id, entries)

@@ -31,7 +31,7 @@ from kept.errors import (
 from kept.file_lock import locked
 from kept.limits import int64
 from kept.sessions.echoes import NO_ECHOES, EchoState
-from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_entry, parse_entry
+from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, format_entry, is_message, parse_entry
 from kept.sessions.title import TitleParts
 from kept.values import frozen
 
@@ -147,7 +147,7 @@ class Transcript:
         ``end`` is any known position, best near the end of the file: line numbers are counted from it.
         """
         newer = list(self.iter_lines(end))
-        missing = messages - sum(is_message(line) for line in newer)
+        missing = messages - sum(is_message(line.content) for line in newer)
         older: list[TranscriptLine] = []
         with self._open() as file:
             number = end.lines
@@ -155,7 +155,7 @@ class Transcript:
                 if missing <= 0:
                     break
                 older.append(parse_line(RawLine(number, start, start + len(raw) + 1, raw + b"\n")))
-                missing -= is_message(older[-1])
+                missing -= is_message(older[-1].content)
                 number -= 1
         return _from_message_on([*reversed(older), *newer], messages)
 
@@ -299,15 +299,11 @@ def faults_of(line: TranscriptLine) -> tuple[str, ...]:
             return ()
 
 
-def is_message(line: TranscriptLine) -> bool:
-    return isinstance(line.content, Entry) and isinstance(line.content.body, Message)
-
-
 def _from_message_on(lines: list[TranscriptLine], messages: int) -> list[TranscriptLine]:
     """Return the lines from the Nth-last message on; all lines if there are fewer messages."""
     missing = messages
     for index in range(len(lines) - 1, -1, -1):
-        missing -= is_message(lines[index])
+        missing -= is_message(lines[index].content)
         if missing <= 0:
             return lines[index:] if messages > 0 else []
     return lines

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from kept.limits import as_dict
@@ -34,7 +33,7 @@ from kept.sessions.importers.draft import (
     read_time,
     short_text,
 )
-from kept.sessions.importers.source import Record, Source, load_json, open_regular
+from kept.sessions.importers.source import Record, Source
 
 FORMAT = "claude-code"
 SIDECHAIN = "sidechain"
@@ -52,7 +51,6 @@ _REQUESTS = "api-request"
 """Start of the kinds of records that repeat what was sent to the model: prompts, tools and the messages so far."""
 _QUIET_EVENTS = ("stop_hook_summary", "turn_duration")
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
-_START_BYTES = 1 << 16
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -61,25 +59,6 @@ def read(source: Source, agent_id: str) -> list[Draft]:
     for record in source.records():
         reader.add(record)
     return [conversation.finish(agent_id) for conversation in reader.conversations.values()]
-
-
-def read_summaries(paths: Iterable[str]) -> dict[str, str]:
-    """Return titles by the id of the last message that they summarise.
-
-    Claude Code wrote them at the start of whichever file was current, mostly not that of the conversation itself.
-    """
-    summaries: dict[str, str] = {}
-    for path in paths:
-        try:
-            with open_regular(path) as file:
-                start = file.read(_START_BYTES)
-        except OSError:
-            continue  # reported when its records are read
-        for raw in start.splitlines():
-            tree = as_dict(load_json(raw)) if b'"summary"' in raw and b'"leafUuid"' in raw else {}
-            if is_id(leaf := tree.get("leafUuid")) and (title := short_text(tree.get("summary"))):
-                summaries[leaf] = title
-    return summaries
 
 
 class _ClaudeCodeReader:

@@ -33,6 +33,7 @@ from kept.sessions.entries import (
     UnknownBlock,
     format_entry,
     format_time,
+    is_message,
     parse_entry,
     parse_time,
     to_json,
@@ -41,9 +42,6 @@ from kept.sessions.entries import (
 from kept.sessions.importers.source import Record, Source, fingerprint
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, UNKNOWN_USER, SessionKey
 from kept.values import frozen
-
-ADDED_TITLE = "-title."
-"""Part of the id of a title that another file of the source has."""
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
@@ -63,8 +61,6 @@ class Draft:
     created: dt.datetime
     start: SessionStart
     entries: tuple[AnyEntry, ...]
-    added: tuple[Entry, ...]
-    """Entries that the source keeps outside its transcript. They are appended by the first import."""
     source: str
     has_global_ids: bool = False
     """True if ids are the same in every copy of the conversation, whatever their order: the ids of a service."""
@@ -72,29 +68,15 @@ class Draft:
     @property
     def title(self) -> str | None:
         """The last title that the source gave to the conversation."""
-        for entry in reversed((*self.entries, *self.added)):
+        for entry in reversed(self.entries):
             match entry:
                 case Entry(body=StateEntry(name="title", value=str(title))):
                     return title
         return short_text(self.start.state.get(TITLE))
 
-    def with_title(self, titles: Mapping[str, str]) -> Draft:
-        """Return the draft with the title of its last entry that has one, unless it has a title already."""
-        if not titles or any(isinstance(entry, Entry) and _is_title(entry.body) for entry in self.entries):
-            return self
-        last = next(
-            (entry for entry in reversed(self.entries) if entry.id in titles and isinstance(entry, Entry)), None
-        )
-        if last is None:
-            return self
-        title = titles[last.id]
-        own_id = f"{self.id}{ADDED_TITLE}{fingerprint(title.encode('utf-8', 'replace'))}"
-        entry = Entry(own_id, last.id, last.timestamp, StateEntry(TITLE, title))
-        return replace(self, added=(*self.added, entry))
-
     @property
     def messages(self) -> int:
-        return sum(isinstance(entry, Entry) and isinstance(entry.body, Message) for entry in self.entries)
+        return sum(map(is_message, self.entries))
 
 
 class DraftBuilder:
@@ -244,8 +226,8 @@ class DraftBuilder:
         )
         first = next((entry.timestamp for entry in self._entries if entry.timestamp), None)
         created = self.created or first or _EPOCH
-        entries = tuple(self._entries)
-        return Draft(self.id, created, start, entries, added, self.source.shown_path, has_global_ids)
+        entries = (*self._entries, *added)
+        return Draft(self.id, created, start, entries, self.source.shown_path, has_global_ids)
 
 
 def _add_usage(before: TokenUsage | None, usage: TokenUsage) -> TokenUsage:
@@ -260,10 +242,6 @@ def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     root = find_root(folder) if isinstance(folder, str) and os.path.isabs(folder) else None
     remote = find_remote(root) if root else None
     return {"remote": remote} if remote else {}
-
-
-def _is_title(body: Body) -> bool:
-    return isinstance(body, StateEntry) and body.name == TITLE
 
 
 def _is_compaction(entry: AnyEntry) -> bool:

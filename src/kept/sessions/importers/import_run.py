@@ -86,8 +86,6 @@ class _ImportRun:
         self.problems: list[Problem] = []
         self.foreign: list[ForeignFile] = []
         self._writer = DraftWriter(store, dry_run=dry_run)
-        self._titles: dict[str, str] = {}
-        """Titles that other files than that of the conversation have, by the id of its last message."""
         self._progress = progress
         self._bytes_read = self._bytes_total = 0
 
@@ -176,8 +174,6 @@ class _ImportRun:
     # reading transcripts
 
     def _import_transcripts(self, paths: list[str]) -> None:
-        if self.format == claude_code.FORMAT:
-            self._titles = claude_code.read_summaries(paths)
         sizes = [file_size(path) for path in paths]
         self._bytes_total = sum(sizes)
         for path, size in zip(paths, sizes, strict=True):
@@ -202,7 +198,7 @@ class _ImportRun:
         else:
             self.problems += source.problems
             self._ignore_empty(source, "has no messages" if drafts else _NO_SESSION)
-        self.sessions += (self._writer.write(draft.with_title(self._titles)) for draft in conversations)
+        self.sessions += map(self._writer.write, conversations)
 
     def _ignore_empty(self, source: Source, reason: str) -> None:
         is_unknown = reason == _NO_SESSION and source.path == self.root
