@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +12,7 @@ import click
 from kept.cli.import_report import FAILED, print_report, report_json, show_report
 from kept.cli.output import echo, json_option, print_json, progress_bar, style
 from kept.cli.root import Globals
-from kept.cli.terminal_layout import text_width
+from kept.cli.terminal_layout import show_table
 from kept.errors import UsageError
 from kept.values import frozen
 from kept.wording import plural
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from kept.sessions.importers.draft_writer import ImportReport
     from kept.sessions.importers.foreign_format import Format, Program, UserFolders
     from kept.workspace.adopt import NotesAdopted
-
-
-_dry_run_option = click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
 
 
 @click.group("import", invoke_without_command=True)
@@ -47,92 +43,52 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
         )
 
 
-def _program_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the argument and the options that the import of every format has."""
-    for option in (json_option, _dry_run_option):
-        function = option(function)
-    return click.argument("path", metavar="[PATH]", type=click.Path(), required=False)(click.pass_obj(function))
+_SERVICES = {"chatgpt": "ChatGPT", "claude-ai": "Claude.ai"}
+_TRANSCRIPTS = "PATH is a transcript or a folder of them"
+_EXPORT = "FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json."
+_HELP: dict[Format, str] = {
+    "openclaw": """Import OpenClaw's sessions, and its notes unless a note has the same name.
+
+    PATH is its folder (default: ~/.openclaw).""",
+    "claude-code": f"""Import Claude Code's sessions.
+
+    {_TRANSCRIPTS} (default: ~/.claude/projects, or that of CLAUDE_CONFIG_DIR).""",
+    "codex": f"""Import Codex's sessions.
+
+    {_TRANSCRIPTS} (default: the sessions in ~/.codex, or in CODEX_HOME).""",
+    "pi": f"""Import pi's sessions.
+
+    {_TRANSCRIPTS} (default: ~/.pi/agent/sessions, or that of PI_CODING_AGENT_DIR).""",
+    "chatgpt": f"""Import the conversations of an export of ChatGPT.
+
+    {_EXPORT}""",
+    "claude-ai": f"""Import the conversations of an export of Claude.ai.
+
+    {_EXPORT}""",
+}
 
 
-def _export_options(function: Callable[..., None]) -> Callable[..., None]:
-    for option in (json_option, _dry_run_option):
-        function = option(function)
-    return click.argument("path", metavar="FILE", type=click.Path())(click.pass_obj(function))
+def _add_command(format_name: Format) -> None:
+    """Add the command that imports one format. An export has no usual folder, so its file has to be named."""
+    is_export = format_name in _SERVICES
 
+    @command.command(format_name, help=_HELP[format_name])
+    @click.argument("path", metavar="FILE" if is_export else "[PATH]", type=click.Path(), required=is_export)
+    @click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
+    @json_option
+    @click.pass_obj
+    def run(options: Globals, path: str | None, dry_run: bool, as_json: bool, instructions: bool | None = None) -> None:
+        loaded = options.load_finished()
+        folders = [path] if path else program_folders(format_name)  # type: ignore[arg-type]
+        report = import_folders(loaded, format_name, folders, dry_run=dry_run)
+        notes = []
+        if instructions is not None:
+            notes = adopt_workspaces(loaded, folders, dry_run=dry_run, instructions=instructions)
+        show_report(report, folders[0], notes, as_json=as_json)
 
-@command.command("openclaw")
-@_program_options
-@click.option(
-    "--instructions", is_flag=True, help="Copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md."
-)
-def openclaw(options: Globals, path: str | None, instructions: bool, dry_run: bool, as_json: bool) -> None:
-    """Import OpenClaw's sessions, and its notes unless a note has the same name.
-
-    PATH is its folder (default: ~/.openclaw).
-    """
-    loaded = options.load_finished()
-    folders = [path] if path else program_folders("openclaw")
-    report = import_folders(loaded, "openclaw", folders, dry_run=dry_run)
-    notes = adopt_workspaces(loaded, folders, dry_run=dry_run, instructions=instructions)
-    show_report(report, folders[0], notes, as_json=as_json)
-
-
-@command.command("claude-code")
-@_program_options
-def claude_code(options: Globals, path: str | None, dry_run: bool, as_json: bool) -> None:
-    """Import Claude Code's sessions.
-
-    PATH is a transcript or a folder of them (default: ~/.claude/projects, or that of CLAUDE_CONFIG_DIR).
-    """
-    folders = [path] if path else program_folders("claude-code")
-    _import_and_show(options, "claude-code", folders, dry_run=dry_run, as_json=as_json)
-
-
-@command.command("codex")
-@_program_options
-def codex(options: Globals, path: str | None, dry_run: bool, as_json: bool) -> None:
-    """Import Codex's sessions.
-
-    PATH is a transcript or a folder of them (default: the sessions in ~/.codex, or in CODEX_HOME).
-    """
-    folders = [path] if path else program_folders("codex")
-    _import_and_show(options, "codex", folders, dry_run=dry_run, as_json=as_json)
-
-
-@command.command("pi")
-@_program_options
-def pi(options: Globals, path: str | None, dry_run: bool, as_json: bool) -> None:
-    """Import pi's sessions.
-
-    PATH is a transcript or a folder of them (default: ~/.pi/agent/sessions, or that of PI_CODING_AGENT_DIR).
-    """
-    folders = [path] if path else program_folders("pi")
-    _import_and_show(options, "pi", folders, dry_run=dry_run, as_json=as_json)
-
-
-@command.command("chatgpt")
-@_export_options
-def chatgpt(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Import the conversations of an export of ChatGPT.
-
-    FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
-    """
-    _import_and_show(options, "chatgpt", [path], dry_run=dry_run, as_json=as_json)
-
-
-@command.command("claude-ai")
-@_export_options
-def claude_ai(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Import the conversations of an export of Claude.ai.
-
-    FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
-    """
-    _import_and_show(options, "claude-ai", [path], dry_run=dry_run, as_json=as_json)
-
-
-def _import_and_show(options: Globals, format_name: Format, paths: list[str], *, dry_run: bool, as_json: bool) -> None:
-    report = import_folders(options.load_finished(), format_name, paths, dry_run=dry_run)
-    show_report(report, paths[0], [], as_json=as_json)
+    if format_name == "openclaw":
+        about = "Copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md."
+        run.params.append(click.Option(["--instructions"], is_flag=True, help=about))
 
 
 def user_folders() -> UserFolders:
@@ -204,9 +160,6 @@ def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructio
         instructions=instructions,
         recorder=None if dry_run else command_recorder(config, "import", why=f"from {folder}"),
     )
-
-
-_SERVICES = {"chatgpt": "ChatGPT", "claude-ai": "Claude.ai"}
 
 
 # looking for conversations on this machine
@@ -297,7 +250,17 @@ def _show(programs: list[FoundProgram], exports: list[tuple[str, Format]]) -> No
     if not programs:
         echo("No conversations of Claude Code, Codex, OpenClaw or pi were found in their usual folders.")
     else:
-        _show_table(programs)
+        rows = [
+            (
+                program.name,
+                ", ".join(map(_short, program.folders)),
+                len(program.plan.sessions),
+                program.new,
+                program.grown,
+            )
+            for program in programs
+        ]
+        show_table(("Source", "Folder", "Sessions", "New", "Grown"), rows)
     if exports:
         echo()
         echo(style("Exports in your downloads, which are imported only by their own command:", bold=True))
@@ -306,19 +269,6 @@ def _show(programs: list[FoundProgram], exports: list[tuple[str, Format]]) -> No
     elif not programs:
         echo("Name a file or folder ('kept import --help' lists the formats), or download an export of ChatGPT or")
         echo("Claude.ai: kept import chatgpt FILE.zip")
-
-
-def _show_table(programs: list[FoundProgram]) -> None:
-    rows = [("Source", "Folder", "Sessions", "New", "Grown")]
-    for program in programs:
-        counts = (f"{count:,}" for count in (len(program.plan.sessions), program.new, program.grown))
-        rows.append((program.name, ", ".join(map(_short, program.folders)), *counts))  # type: ignore[arg-type]
-    widths = [max(text_width(row[index]) for row in rows) for index in range(5)]
-    for number, row in enumerate(rows):
-        left = [cell + " " * (width - text_width(cell)) for cell, width in zip(row[:2], widths[:2], strict=True)]
-        right = [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
-        line = "  ".join((*left, *right))
-        echo(style(line, bold=True) if number == 0 else line)
 
 
 def _short(path: str) -> str:
@@ -355,3 +305,7 @@ def _json(
         ],
         "reports": [report_json(report, notes) for report, notes in results],
     }
+
+
+for _format in _HELP:
+    _add_command(_format)
