@@ -49,7 +49,7 @@ class ScheduleHarness:
     def __init__(self, tmp_path, model=None, **heartbeat) -> None:
         self.harness = ResponderHarness(tmp_path, model)
         config = self.harness.memory.config
-        settings = replace(config.agent.heartbeat, timezone="UTC", **heartbeat)
+        settings = replace(config.agent.heartbeat, **heartbeat)
         self.config = replace(config, agent=replace(config.agent, heartbeat=settings))
         self.clock = FrozenClock(MORNING)
         self.channel = RecordingChannel()
