@@ -142,8 +142,8 @@ class EmbeddingCache:
         def rewrite(db: apsw.Connection) -> None:
             with self._writing(db):
                 stored = db.execute("SELECT identity, hash FROM embedding_cache").fetchall()
-                gone = [row for row in stored if row[1] not in hashes]
-                db.executemany("DELETE FROM embedding_cache WHERE identity = ? AND hash = ?", gone)
+                others = [row for row in stored if row[1] not in hashes]
+                db.executemany("DELETE FROM embedding_cache WHERE identity = ? AND hash = ?", others)
             rewrite_database(db, self.path, noun=_NOUN)
 
         self._run(rewrite)
