@@ -100,6 +100,6 @@ def test_the_examples_about_services_run(machine, tmp_path):
 def test_what_may_be_deleted_when_going_back_is_only_what_is_derived(machine, tmp_path):
     home = tmp_path / "ada"
     machine("kept search gate", home)
-    (command,) = re.findall(r"```\n(rm .*?)```", (TASKS / "upgrade.md").read_text(), re.DOTALL)
+    (command,) = re.findall(r"```\n(rm .*?)```", (TASKS / "service.md").read_text(), re.DOTALL)
     machine(command, home)
     assert "4711" in machine("kept search 'gate code'", home)

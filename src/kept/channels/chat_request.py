@@ -60,7 +60,7 @@ class ChatCall:
 def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
     """Read a request. Raise MessageRefused if it cannot be answered."""
     if not isinstance(body, dict):
-        raise MessageRefused("The body has to be an object.", hint="See docs/tasks/openai-endpoint.md.")
+        raise MessageRefused("The body has to be an object.", hint="See docs/tasks/gateway.md.")
     _refuse_unsupported(body)
     model = body.get("model")
     if not isinstance(model, str) or not model:
