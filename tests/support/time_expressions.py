@@ -1,6 +1,7 @@
 """Time expressions with the interval that a person means, said on Wednesday, 18 November 2026, at 10:30.
 
-A line has the expression, the first moment of the interval, and the first moment after it. Weeks begin on Monday.
+A line has the first moment of an interval, the first moment after it, and the expressions that mean it. Weeks begin on
+Monday.
 """
 
 from __future__ import annotations
@@ -10,286 +11,125 @@ import datetime as dt
 NOW = dt.datetime(2026, 11, 18, 10, 30)
 
 _TABLE = """
-# days
-today                       | 2026-11-18 | 2026-11-19
-yesterday                   | 2026-11-17 | 2026-11-18
-Yesterday's                 | 2026-11-17 | 2026-11-18
-the day before yesterday    | 2026-11-16 | 2026-11-17
-tomorrow                    | 2026-11-19 | 2026-11-20
-the day after tomorrow      | 2026-11-20 | 2026-11-21
-this morning                | 2026-11-18 00:00 | 2026-11-18 12:00
-this afternoon              | 2026-11-18 12:00 | 2026-11-18 18:00
-this evening                | 2026-11-18 18:00 | 2026-11-19 00:00
-tonight                     | 2026-11-18 18:00 | 2026-11-19 06:00
-last night                  | 2026-11-17 18:00 | 2026-11-18 06:00
-yesterday morning           | 2026-11-17 00:00 | 2026-11-17 12:00
-yesterday afternoon         | 2026-11-17 12:00 | 2026-11-17 18:00
-yesterday evening           | 2026-11-17 18:00 | 2026-11-18 00:00
-tomorrow morning            | 2026-11-19 00:00 | 2026-11-19 12:00
-# amounts
-3 days ago                  | 2026-11-15 | 2026-11-16
-three days ago              | 2026-11-15 | 2026-11-16
-a day ago                   | 2026-11-17 | 2026-11-18
-one day ago                 | 2026-11-17 | 2026-11-18
-a couple of days ago        | 2026-11-16 | 2026-11-17
-a few days ago              | 2026-11-15 | 2026-11-16
-ten days ago                | 2026-11-08 | 2026-11-09
-100 days ago                | 2026-08-10 | 2026-08-11
-a week ago                  | 2026-11-08 | 2026-11-15
-2 weeks ago                 | 2026-11-01 | 2026-11-08
-two weeks ago               | 2026-11-01 | 2026-11-08
-three weeks back            | 2026-10-25 | 2026-11-01
-a month ago                 | 2026-10-03 | 2026-11-03
-2 months ago                | 2026-09-03 | 2026-10-04
-a year ago                  | 2025-05-20 | 2026-05-20
-2 hours ago                 | 2026-11-18 08:00 | 2026-11-18 09:00
-an hour ago                 | 2026-11-18 09:00 | 2026-11-18 10:00
-30 minutes ago              | 2026-11-18 09:55 | 2026-11-18 10:05
-in 3 days                   | 2026-11-21 | 2026-11-22
-in two days                 | 2026-11-20 | 2026-11-21
-in a week                   | 2026-11-22 | 2026-11-29
-the last 3 days             | 2026-11-15 | 2026-11-19
-last three days             | 2026-11-15 | 2026-11-19
-past 7 days                 | 2026-11-11 | 2026-11-19
-the last two weeks          | 2026-11-04 | 2026-11-19
-the past week               | 2026-11-11 | 2026-11-19
-the past month              | 2026-10-18 | 2026-11-19
-the past year               | 2025-11-18 | 2026-11-19
-the last 6 months           | 2026-05-18 | 2026-11-19
-the last 24 hours           | 2026-11-17 10:30 | 2026-11-19 00:00
-next 3 days                 | 2026-11-18 | 2026-11-22
-# weekdays
-Monday                      | 2026-11-16 | 2026-11-17
-Tuesday                     | 2026-11-17 | 2026-11-18
-Wednesday                   | 2026-11-11 | 2026-11-12
-Thursday                    | 2026-11-12 | 2026-11-13
-Friday                      | 2026-11-13 | 2026-11-14
-Saturday                    | 2026-11-14 | 2026-11-15
-Sunday                      | 2026-11-15 | 2026-11-16
-on Friday                   | 2026-11-13 | 2026-11-14
-from Thursday               | 2026-11-12 | 2026-11-13
-Thursday's                  | 2026-11-12 | 2026-11-13
-last Monday                 | 2026-11-16 | 2026-11-17
-last Wednesday              | 2026-11-11 | 2026-11-12
-last Thursday               | 2026-11-12 | 2026-11-13
-past Saturday               | 2026-11-14 | 2026-11-15
-this Monday                 | 2026-11-16 | 2026-11-17
-this Friday                 | 2026-11-20 | 2026-11-21
-this Wednesday              | 2026-11-18 | 2026-11-19
-next Monday                 | 2026-11-23 | 2026-11-24
-next Wednesday              | 2026-11-25 | 2026-11-26
-next Sunday                 | 2026-11-22 | 2026-11-23
-on Thu                      | 2026-11-12 | 2026-11-13
-last Fri                    | 2026-11-13 | 2026-11-14
-on Sun                      | 2026-11-15 | 2026-11-16
-Monday morning              | 2026-11-16 00:00 | 2026-11-16 12:00
-Thursday evening            | 2026-11-12 18:00 | 2026-11-13 00:00
-last Friday night           | 2026-11-13 18:00 | 2026-11-14 06:00
-Thursday of last week       | 2026-11-12 | 2026-11-13
-Monday last week            | 2026-11-09 | 2026-11-10
-last week on Tuesday        | 2026-11-10 | 2026-11-11
-Friday next week            | 2026-11-27 | 2026-11-28
-Thursday, 12 November       | 2026-11-12 | 2026-11-13
-Thursday the 12th of November | 2026-11-12 | 2026-11-13
-# weeks, months, quarters, years
-this week                   | 2026-11-16 | 2026-11-23
-last week                   | 2026-11-09 | 2026-11-16
-previous week               | 2026-11-09 | 2026-11-16
-next week                   | 2026-11-23 | 2026-11-30
-the week before last        | 2026-11-02 | 2026-11-09
-this weekend                | 2026-11-21 | 2026-11-23
-last weekend                | 2026-11-14 | 2026-11-16
-next weekend                | 2026-11-28 | 2026-11-30
-this month                  | 2026-11-01 | 2026-12-01
-last month                  | 2026-10-01 | 2026-11-01
-next month                  | 2026-12-01 | 2027-01-01
-the month before last       | 2026-09-01 | 2026-10-01
-this quarter                | 2026-10-01 | 2027-01-01
-last quarter                | 2026-07-01 | 2026-10-01
-next quarter                | 2027-01-01 | 2027-04-01
-Q1                          | 2026-01-01 | 2026-04-01
-Q4                          | 2026-10-01 | 2027-01-01
-Q3 2025                     | 2025-07-01 | 2025-10-01
-the third quarter           | 2026-07-01 | 2026-10-01
-second quarter of 2024      | 2024-04-01 | 2024-07-01
-this year                   | 2026-01-01 | 2027-01-01
-last year                   | 2025-01-01 | 2026-01-01
-next year                   | 2027-01-01 | 2028-01-01
-the year before last        | 2024-01-01 | 2025-01-01
-in 2024                     | 2024-01-01 | 2025-01-01
-from 2019                   | 2019-01-01 | 2020-01-01
-week of 3 March             | 2026-03-02 | 2026-03-09
-the week of November 2nd    | 2026-11-02 | 2026-11-09
-week of 2025-01-01          | 2024-12-30 | 2025-01-06
-week of the 12th of October | 2026-10-12 | 2026-10-19
-calendar week 12            | 2026-03-16 | 2026-03-23
-KW 47 2025                  | 2025-11-17 | 2025-11-24
-KW 50                       | 2025-12-08 | 2025-12-15
-2026-W07                    | 2026-02-09 | 2026-02-16
-# months and dates in words
-November                    | 2026-11-01 | 2026-12-01
-in March                    | 2026-03-01 | 2026-04-01
-in may                      | 2026-05-01 | 2026-06-01
-May                         | 2026-05-01 | 2026-06-01
-December                    | 2025-12-01 | 2026-01-01
-last December               | 2025-12-01 | 2026-01-01
-last November               | 2025-11-01 | 2025-12-01
-next March                  | 2027-03-01 | 2027-04-01
-March 2024                  | 2024-03-01 | 2024-04-01
-early January               | 2026-01-01 | 2026-02-01
-March last year             | 2025-03-01 | 2025-04-01
-October of last year        | 2025-10-01 | 2025-11-01
-12 November                 | 2026-11-12 | 2026-11-13
-November 12                 | 2026-11-12 | 2026-11-13
-November 12th               | 2026-11-12 | 2026-11-13
-12th of November            | 2026-11-12 | 2026-11-13
-the 12th of November        | 2026-11-12 | 2026-11-13
-Nov 12                      | 2026-11-12 | 2026-11-13
-12 Nov                      | 2026-11-12 | 2026-11-13
-18 November                 | 2026-11-18 | 2026-11-19
-19 November                 | 2025-11-19 | 2025-11-20
-24 December                 | 2025-12-24 | 2025-12-25
-29 February                 | 2024-02-29 | 2024-03-01
-3 May 2023                  | 2023-05-03 | 2023-05-04
-May 3, 2023                 | 2023-05-03 | 2023-05-04
-May 3rd 2023                | 2023-05-03 | 2023-05-04
-the 3rd of May, 2023        | 2023-05-03 | 2023-05-04
-October 13, 2023            | 2023-10-13 | 2023-10-14
-12 November last year       | 2025-11-12 | 2025-11-13
-on the 12th                 | 2026-11-12 | 2026-11-13
-on the 25th                 | 2026-10-25 | 2026-10-26
-# dates in digits
-2024-01-15                  | 2024-01-15 | 2024-01-16
-2024/01/15                  | 2024-01-15 | 2024-01-16
-2024/1/5                    | 2024-01-05 | 2024-01-06
-2024.01.15                  | 2024-01-15 | 2024-01-16
-15.01.2024                  | 2024-01-15 | 2024-01-16
-5.1.2024                    | 2024-01-05 | 2024-01-06
-15. 1. 2024                 | 2024-01-15 | 2024-01-16
-01/15/2024                  | 2024-01-15 | 2024-01-16
-15/01/2024                  | 2024-01-15 | 2024-01-16
-15-01-2024                  | 2024-01-15 | 2024-01-16
-05/05/2024                  | 2024-05-05 | 2024-05-06
-2024-03                     | 2024-03-01 | 2024-04-01
-2024年3月3日                 | 2024-03-03 | 2024-03-04
-2024 年 3 月 3 日             | 2024-03-03 | 2024-03-04
-2024年3月                    | 2024-03-01 | 2024-04-01
-2024年                      | 2024-01-01 | 2025-01-01
-3月3日                       | 2026-03-03 | 2026-03-04
-11月12日                     | 2026-11-12 | 2026-11-13
-12月                        | 2025-12-01 | 2026-01-01
-2024년 3월 3일                | 2024-03-03 | 2024-03-04
-3天前                        | 2026-11-15 | 2026-11-16
-3日前                        | 2026-11-15 | 2026-11-16
-3일 전                       | 2026-11-15 | 2026-11-16
-# German
-heute                       | 2026-11-18 | 2026-11-19
-gestern                     | 2026-11-17 | 2026-11-18
-vorgestern                  | 2026-11-16 | 2026-11-17
-morgen                      | 2026-11-19 | 2026-11-20
-heute morgen                | 2026-11-18 00:00 | 2026-11-18 12:00
-gestern Abend               | 2026-11-17 18:00 | 2026-11-18 00:00
-letzte Woche                | 2026-11-09 | 2026-11-16
-diese Woche                 | 2026-11-16 | 2026-11-23
-nächste Woche               | 2026-11-23 | 2026-11-30
-letzten Donnerstag          | 2026-11-12 | 2026-11-13
-nächsten Montag             | 2026-11-23 | 2026-11-24
-am Freitag                  | 2026-11-13 | 2026-11-14
-vor drei Tagen              | 2026-11-15 | 2026-11-16
-vor zwei Wochen             | 2026-11-01 | 2026-11-08
-in 3 Tagen                  | 2026-11-21 | 2026-11-22
-am 3. März                  | 2026-03-03 | 2026-03-04
-am 3. März 2023             | 2023-03-03 | 2023-03-04
-letzten Monat               | 2026-10-01 | 2026-11-01
-letztes Jahr                | 2025-01-01 | 2026-01-01
-letztes Quartal             | 2026-07-01 | 2026-10-01
-1. Quartal 2025             | 2025-01-01 | 2025-04-01
-Woche vom 2. November       | 2026-11-02 | 2026-11-09
-# French
-hier                        | 2026-11-17 | 2026-11-18
-avant-hier                  | 2026-11-16 | 2026-11-17
-aujourd'hui                 | 2026-11-18 | 2026-11-19
-demain                      | 2026-11-19 | 2026-11-20
-ce matin                    | 2026-11-18 00:00 | 2026-11-18 12:00
-hier soir                   | 2026-11-17 18:00 | 2026-11-18 00:00
-la semaine dernière         | 2026-11-09 | 2026-11-16
-jeudi dernier               | 2026-11-12 | 2026-11-13
-lundi prochain              | 2026-11-23 | 2026-11-24
-il y a trois jours          | 2026-11-15 | 2026-11-16
-le 12 novembre              | 2026-11-12 | 2026-11-13
-1er août 2024               | 2024-08-01 | 2024-08-02
-le mois dernier             | 2026-10-01 | 2026-11-01
-# Spanish
-ayer                        | 2026-11-17 | 2026-11-18
-anteayer                    | 2026-11-16 | 2026-11-17
-hoy                         | 2026-11-18 | 2026-11-19
-mañana                      | 2026-11-19 | 2026-11-20
-anoche                      | 2026-11-17 18:00 | 2026-11-18 06:00
-ayer por la tarde           | 2026-11-17 12:00 | 2026-11-17 18:00
-la semana pasada            | 2026-11-09 | 2026-11-16
-el jueves pasado            | 2026-11-12 | 2026-11-13
-el próximo lunes            | 2026-11-23 | 2026-11-24
-hace tres días              | 2026-11-15 | 2026-11-16
-el 3 de mayo de 2023        | 2023-05-03 | 2023-05-04
-# Italian, Portuguese, Dutch
-ieri                        | 2026-11-17 | 2026-11-18
-oggi                        | 2026-11-18 | 2026-11-19
-ieri sera                   | 2026-11-17 18:00 | 2026-11-18 00:00
-la settimana scorsa         | 2026-11-09 | 2026-11-16
-giovedì scorso              | 2026-11-12 | 2026-11-13
-tre giorni fa               | 2026-11-15 | 2026-11-16
-ontem                       | 2026-11-17 | 2026-11-18
-hoje                        | 2026-11-18 | 2026-11-19
-na semana passada           | 2026-11-09 | 2026-11-16
-gisteren                    | 2026-11-17 | 2026-11-18
-vorige week                 | 2026-11-09 | 2026-11-16
-drie dagen geleden          | 2026-11-15 | 2026-11-16
-donderdag                   | 2026-11-12 | 2026-11-13
-# Russian, Polish, Swedish, Turkish, Indonesian
-вчера                       | 2026-11-17 | 2026-11-18
-сегодня                     | 2026-11-18 | 2026-11-19
-вчера вечером               | 2026-11-17 18:00 | 2026-11-18 00:00
-на прошлой неделе           | 2026-11-09 | 2026-11-16
-три дня назад               | 2026-11-15 | 2026-11-16
-в четверг                   | 2026-11-12 | 2026-11-13
-12 ноября                   | 2026-11-12 | 2026-11-13
-wczoraj                     | 2026-11-17 | 2026-11-18
-dzisiaj                     | 2026-11-18 | 2026-11-19
-w zeszłym tygodniu          | 2026-11-09 | 2026-11-16
-trzy dni temu               | 2026-11-15 | 2026-11-16
-12 listopada                | 2026-11-12 | 2026-11-13
-igår                        | 2026-11-17 | 2026-11-18
-för tre dagar sedan         | 2026-11-15 | 2026-11-16
-geçen hafta                 | 2026-11-09 | 2026-11-16
-bugün                       | 2026-11-18 | 2026-11-19
-kemarin                     | 2026-11-17 | 2026-11-18
-3 hari yang lalu            | 2026-11-15 | 2026-11-16
-# Chinese, Japanese, Korean
-昨天                         | 2026-11-17 | 2026-11-18
-今天                         | 2026-11-18 | 2026-11-19
-前天                         | 2026-11-16 | 2026-11-17
-上周                         | 2026-11-09 | 2026-11-16
-上周四                        | 2026-11-12 | 2026-11-13
-星期一                        | 2026-11-16 | 2026-11-17
-上个月                        | 2026-10-01 | 2026-11-01
-去年                         | 2025-01-01 | 2026-01-01
-昨日                         | 2026-11-17 | 2026-11-18
-先週                         | 2026-11-09 | 2026-11-16
-木曜日                        | 2026-11-12 | 2026-11-13
-今朝                         | 2026-11-18 00:00 | 2026-11-18 12:00
-昨日の会議                      | 2026-11-17 | 2026-11-18
-어제                         | 2026-11-17 | 2026-11-18
-지난주                        | 2026-11-09 | 2026-11-16
+2026-11-18 | 2026-11-19 | today; this Wednesday; 18 November; heute; aujourd'hui; hoy; oggi; hoje; сегодня; dzisiaj
+2026-11-18 | 2026-11-19 | bugün; 今天
+2026-11-17 | 2026-11-18 | yesterday; Yesterday's; a day ago; one day ago; Tuesday; gestern; hier; ayer; ieri; ontem
+2026-11-17 | 2026-11-18 | gisteren; вчера; wczoraj; igår; kemarin; 昨天; 昨日; 昨日の会議; 어제
+2026-11-16 | 2026-11-17 | the day before yesterday; a couple of days ago; Monday; last Monday; this Monday; vorgestern
+2026-11-16 | 2026-11-17 | avant-hier; anteayer; 前天; 星期一
+2026-11-19 | 2026-11-20 | tomorrow; morgen; demain; mañana
+2026-11-20 | 2026-11-21 | the day after tomorrow; in two days; this Friday
+2026-11-18 00:00 | 2026-11-18 12:00 | this morning; heute morgen; ce matin; 今朝
+2026-11-18 12:00 | 2026-11-18 18:00 | this afternoon
+2026-11-18 18:00 | 2026-11-19 00:00 | this evening
+2026-11-18 18:00 | 2026-11-19 06:00 | tonight
+2026-11-17 18:00 | 2026-11-18 06:00 | last night; anoche
+2026-11-17 00:00 | 2026-11-17 12:00 | yesterday morning
+2026-11-17 12:00 | 2026-11-17 18:00 | yesterday afternoon; ayer por la tarde
+2026-11-17 18:00 | 2026-11-18 00:00 | yesterday evening; gestern Abend; hier soir; ieri sera; вчера вечером
+2026-11-19 00:00 | 2026-11-19 12:00 | tomorrow morning
+2026-11-15 | 2026-11-16 | 3 days ago; three days ago; a few days ago; Sunday; on Sun; 3天前; 3日前; 3일 전
+2026-11-15 | 2026-11-16 | vor drei Tagen
+2026-11-15 | 2026-11-16 | il y a trois jours; hace tres días; tre giorni fa; drie dagen geleden; три дня назад
+2026-11-15 | 2026-11-16 | trzy dni temu; för tre dagar sedan; 3 hari yang lalu
+2026-11-08 | 2026-11-09 | ten days ago
+2026-08-10 | 2026-08-11 | 100 days ago
+2026-11-08 | 2026-11-15 | a week ago
+2026-11-01 | 2026-11-08 | 2 weeks ago; two weeks ago; vor zwei Wochen
+2026-10-25 | 2026-11-01 | three weeks back
+2026-10-03 | 2026-11-03 | a month ago
+2026-09-03 | 2026-10-04 | 2 months ago
+2025-05-20 | 2026-05-20 | a year ago
+2026-11-18 08:00 | 2026-11-18 09:00 | 2 hours ago
+2026-11-18 09:00 | 2026-11-18 10:00 | an hour ago
+2026-11-18 09:55 | 2026-11-18 10:05 | 30 minutes ago
+2026-11-21 | 2026-11-22 | in 3 days; in 3 Tagen
+2026-11-22 | 2026-11-29 | in a week
+2026-11-15 | 2026-11-19 | the last 3 days; last three days
+2026-11-11 | 2026-11-19 | past 7 days; the past week
+2026-11-04 | 2026-11-19 | the last two weeks
+2026-10-18 | 2026-11-19 | the past month
+2025-11-18 | 2026-11-19 | the past year
+2026-05-18 | 2026-11-19 | the last 6 months
+2026-11-17 10:30 | 2026-11-19 00:00 | the last 24 hours
+2026-11-18 | 2026-11-22 | next 3 days
+2026-11-11 | 2026-11-12 | Wednesday; last Wednesday
+2026-11-12 | 2026-11-13 | Thursday; from Thursday; Thursday's; last Thursday; on Thu; Thursday of last week
+2026-11-12 | 2026-11-13 | Thursday, 12 November; Thursday the 12th of November; 12 November; November 12
+2026-11-12 | 2026-11-13 | November 12th; 12th of November; the 12th of November; Nov 12; 12 Nov; on the 12th; 11月12日
+2026-11-12 | 2026-11-13 | letzten Donnerstag; jeudi dernier; le 12 novembre; el jueves pasado; giovedì scorso
+2026-11-12 | 2026-11-13 | donderdag; в четверг; 12 ноября; 12 listopada; 上周四; 木曜日
+2026-11-13 | 2026-11-14 | Friday; on Friday; last Fri; am Freitag
+2026-11-14 | 2026-11-15 | Saturday; past Saturday
+2026-11-23 | 2026-11-24 | next Monday; nächsten Montag; lundi prochain; el próximo lunes
+2026-11-25 | 2026-11-26 | next Wednesday
+2026-11-22 | 2026-11-23 | next Sunday
+2026-11-16 00:00 | 2026-11-16 12:00 | Monday morning
+2026-11-12 18:00 | 2026-11-13 00:00 | Thursday evening
+2026-11-13 18:00 | 2026-11-14 06:00 | last Friday night
+2026-11-09 | 2026-11-10 | Monday last week
+2026-11-10 | 2026-11-11 | last week on Tuesday
+2026-11-27 | 2026-11-28 | Friday next week
+2026-11-16 | 2026-11-23 | this week; diese Woche
+2026-11-09 | 2026-11-16 | last week; previous week; letzte Woche; la semaine dernière; la semana pasada
+2026-11-09 | 2026-11-16 | la settimana scorsa; na semana passada; vorige week; на прошлой неделе; w zeszłym tygodniu
+2026-11-09 | 2026-11-16 | geçen hafta; 上周; 先週; 지난주
+2026-11-23 | 2026-11-30 | next week; nächste Woche
+2026-11-02 | 2026-11-09 | the week before last; the week of November 2nd; Woche vom 2. November
+2026-11-21 | 2026-11-23 | this weekend
+2026-11-14 | 2026-11-16 | last weekend
+2026-11-28 | 2026-11-30 | next weekend
+2026-11-01 | 2026-12-01 | this month; November
+2026-10-01 | 2026-11-01 | last month; letzten Monat; le mois dernier; 上个月
+2026-12-01 | 2027-01-01 | next month
+2026-09-01 | 2026-10-01 | the month before last
+2026-10-01 | 2027-01-01 | this quarter; Q4
+2026-07-01 | 2026-10-01 | last quarter; the third quarter; letztes Quartal
+2027-01-01 | 2027-04-01 | next quarter
+2026-01-01 | 2026-04-01 | Q1
+2025-07-01 | 2025-10-01 | Q3 2025
+2024-04-01 | 2024-07-01 | second quarter of 2024
+2026-01-01 | 2027-01-01 | this year
+2025-01-01 | 2026-01-01 | last year; letztes Jahr; 去年
+2027-01-01 | 2028-01-01 | next year
+2024-01-01 | 2025-01-01 | the year before last; in 2024; 2024年
+2019-01-01 | 2020-01-01 | from 2019
+2026-03-02 | 2026-03-09 | week of 3 March
+2024-12-30 | 2025-01-06 | week of 2025-01-01
+2026-10-12 | 2026-10-19 | week of the 12th of October
+2026-03-16 | 2026-03-23 | calendar week 12
+2025-11-17 | 2025-11-24 | KW 47 2025
+2025-12-08 | 2025-12-15 | KW 50
+2026-02-09 | 2026-02-16 | 2026-W07
+2026-03-01 | 2026-04-01 | in March
+2026-05-01 | 2026-06-01 | in may; May
+2025-12-01 | 2026-01-01 | December; last December; 12月
+2025-11-01 | 2025-12-01 | last November
+2027-03-01 | 2027-04-01 | next March
+2024-03-01 | 2024-04-01 | March 2024; 2024-03; 2024年3月
+2026-01-01 | 2026-02-01 | early January
+2025-03-01 | 2025-04-01 | March last year
+2025-10-01 | 2025-11-01 | October of last year
+2025-11-19 | 2025-11-20 | 19 November
+2025-12-24 | 2025-12-25 | 24 December
+2024-02-29 | 2024-03-01 | 29 February
+2023-05-03 | 2023-05-04 | 3 May 2023; May 3, 2023; May 3rd 2023; the 3rd of May, 2023; el 3 de mayo de 2023
+2023-10-13 | 2023-10-14 | October 13, 2023
+2025-11-12 | 2025-11-13 | 12 November last year
+2026-10-25 | 2026-10-26 | on the 25th
+2024-01-15 | 2024-01-16 | 2024-01-15; 2024/01/15; 2024.01.15; 15.01.2024; 15. 1. 2024; 01/15/2024; 15/01/2024
+2024-01-15 | 2024-01-16 | 15-01-2024
+2024-01-05 | 2024-01-06 | 2024/1/5; 5.1.2024
+2024-05-05 | 2024-05-06 | 05/05/2024
+2024-03-03 | 2024-03-04 | 2024年3月3日; 2024 年 3 月 3 日; 2024년 3월 3일
+2026-03-03 | 2026-03-04 | 3月3日; am 3. März
+2023-03-03 | 2023-03-04 | am 3. März 2023
+2025-01-01 | 2025-04-01 | 1. Quartal 2025
+2024-08-01 | 2024-08-02 | 1er août 2024
 """
 
-
-def _moment(text: str) -> dt.datetime:
-    return dt.datetime.fromisoformat(text.strip())
-
-
 TIME_EXPRESSIONS = [
-    (expression.strip(), _moment(start), _moment(end))
-    for expression, start, end in (
-        line.split("|") for line in _TABLE.splitlines() if line.strip() and not line.startswith("#")
-    )
+    (expression, dt.datetime.fromisoformat(start.strip()), dt.datetime.fromisoformat(end.strip()))
+    for start, end, expressions in (line.split(" | ") for line in _TABLE.strip().splitlines())
+    for expression in expressions.split("; ")
 ]
