@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kept.memory_notes import MemoryNotes
     from kept.reports import Preview, Status, SyncReport
     from kept.review.review_queue import ReviewQueue
-    from kept.search.date_filter import When
+    from kept.search.query_dates import When
     from kept.workspace.change_recorder import Author
 
 

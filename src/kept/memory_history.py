@@ -17,7 +17,7 @@ from kept.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from kept.history.note_change import NoteChange
     from kept.history.undo import UndoResult
-    from kept.search.date_filter import When
+    from kept.search.query_dates import When
 
 
 class MemoryHistory(NoteHistory):
@@ -70,6 +70,6 @@ class MemoryHistory(NoteHistory):
         return open_recorder(self._config, self.workspace, self.clock, author or python_author(self._config), why=why)
 
     def _utc_text(self, when: When | None) -> str | None:
-        from kept.search.date_filter import parse_utc
+        from kept.search.query_dates import parse_utc
 
         return parse_utc(when, now=self.clock.now())

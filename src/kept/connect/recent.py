@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from kept.context.fence import clean_lines
 from kept.errors import KeptError
-from kept.indexing.memory_view import bound_scope
 from kept.memory import Memory
 from kept.tools.tool_text import quote, show_name
 from kept.workspace.daily import DailyNotes, daily_parts, project_daily_notes
@@ -82,7 +81,7 @@ def _read(memory: Memory, path: str, *, end: bool = False) -> str:
 def _last_conversation(memory: Memory, sessions: SessionStore, cwd: str | None, current: str | None) -> Iterator[str]:
     """Yield the end of the newest conversation in the same folder, or in the same project, which may have several
     clones. `Memory.read` takes the secrets out."""
-    scope = bound_scope(memory.config, memory.workspace, memory.project)
+    scope = memory.visible.scope
     for record in sessions.recent(channel="claude-code", limit=_MAX_SESSIONS_EXAMINED):
         is_here = not cwd or record.metadata.get("cwd") == cwd or (scope and record.citation in scope.own_transcripts)
         if record.id == current or record.chat_type != "direct" or not is_here:

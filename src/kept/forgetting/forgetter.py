@@ -54,7 +54,7 @@ from kept.history.note_history import open_history
 from kept.indexing.memory_view import MemoryView
 from kept.indexing.service import IndexService
 from kept.records import parse_citation
-from kept.search.date_filter import When, parse_when
+from kept.search.query_dates import When, parse_when
 from kept.sessions.forgotten_text import MIN_LINE_CHARS, ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
 from kept.values import frozen

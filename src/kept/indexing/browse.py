@@ -1,26 +1,23 @@
-"""Looking without a question: what is from a time, lists of notes, tags and links, and a note by its day or title."""
+"""Looking without a question: what is from a time, lists of notes, and a note by its day or title."""
 
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from kept.errors import NoteNotFound, UsageError
 from kept.limits import time_from_ms
-from kept.listings import BrokenLinks, FileSummary, Listing, NoteLinks, TagCount, TagList
+from kept.listings import FileSummary, Listing
 from kept.records import Filter, ListedPeriod, Progress, SearchResult
-from kept.search.tag_hints import explain_unknown_tags
+from kept.search.note_links import explain_unknown_tags
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
-from kept.workspace.daily import daily_name, daily_notes_in, daily_parts
+from kept.workspace.daily import daily_name, daily_notes_in, daily_parts, get_daily_notes
 
 if TYPE_CHECKING:
-    from kept.indexing.memory_view import MemoryView
     from kept.indexing.service import IndexService
     from kept.store.file_list import ListedRow, Opening
     from kept.store.generation import Generation
@@ -38,13 +35,21 @@ def list_period(
     service: IndexService, filters: Filter, text: str, *, max_results: int, progress: Progress | None = None
 ) -> SearchResult:
     """Return what is from the time of the filter, oldest first. ``text`` says how the time was read."""
+    from kept.indexing.index_handle import drop_outdated
+    from kept.search.pipeline import list_hits
+
     started = time.perf_counter()
-    result, total = service.list_time(filters, max_results=max_results, progress=progress)
+    daily = get_daily_notes(service.workspace)
+    (result, total), degraded, is_fresh = service.sync_and_read(
+        lambda index: list_hits(index, filters, daily, max_results=max_results), progress
+    )
+    if not is_fresh:
+        result = drop_outdated(result, service.workspace, service.config)
     embedder = service.embedder
     identity = embedder.identity if embedder else None
     return SearchResult(
         hits=result.hits,
-        degraded=result.degraded,
+        degraded=tuple(dict.fromkeys((*degraded, *result.degraded))),
         provider=identity.provider if identity else "none",
         model=identity.model if identity else None,
         took_ms=(time.perf_counter() - started) * 1000,
@@ -146,34 +151,6 @@ def _excerpt(lines: Sequence[str], title: str) -> str:
     return ""
 
 
-# tags and links
-
-
-def count_tags(service: IndexService, visible: Filter, *, progress: Progress | None = None) -> TagList:
-    """Return the tags of all notes that are visible."""
-    counts, degraded = service.read(lambda live: live.count_tags(visible), progress=progress)
-    counts.sort(key=lambda count: count[0].split("/"))
-    return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
-
-
-def list_links(service: IndexService, name: str, view: MemoryView, *, progress: Progress | None = None) -> NoteLinks:
-    """Return the links in a note and those of other notes to it. ``name`` is its path, title, alias or file name."""
-    from kept.search.note_links import read_links
-
-    if os.path.isabs(name):
-        name = service.workspace.cite(os.path.normpath(name))
-    links, degraded = service.read(lambda live: read_links(live.notes, name, view.is_hidden), progress=progress)
-    return replace(view.visible_links(links), degraded=degraded)
-
-
-def list_broken_links(service: IndexService, view: MemoryView, *, progress: Progress | None = None) -> BrokenLinks:
-    """Return the links of all notes that lead nowhere, by path and line."""
-    from kept.search.note_links import read_broken_links
-
-    links, degraded = service.read(lambda live: read_broken_links(live.notes, view.is_hidden), progress=progress)
-    return BrokenLinks(links, degraded)
-
-
 # a note by its day or title
 
 
@@ -217,8 +194,7 @@ def find_note(service: IndexService, name: str, now: dt.datetime, visible: Filte
 
 
 def _find_day(name: str, now: dt.datetime) -> dt.date | None:
-    from kept.search.date_filter import find_period
-    from kept.search.query_dates import describe_period
+    from kept.search.query_dates import describe_period, find_period
 
     period = find_period(name, now.replace(tzinfo=None))
     if period is None:

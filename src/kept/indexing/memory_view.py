@@ -16,6 +16,7 @@ from kept.records import Filter, SearchResult
 from kept.sessions.people import HOME_CHANNELS, People
 from kept.sessions.spoken import read_key
 from kept.sessions.transcript_paths import cite_transcript, is_transcript_citation
+from kept.values import frozen
 from kept.visibility import PRIVATE_FOLDER, ProjectScope, Viewer, private_folder_of, project_of_path
 from kept.workspace.addition import Addition
 from kept.workspace.projects import choose_project, get_project, list_projects
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from kept.indexing.service import IndexService
     from kept.reports import Status
     from kept.sessions.store import SessionStore
-    from kept.workspace.workspace import Workspace
 
 
 def transcripts_by_project(config: Config, workspace: Workspace) -> dict[str, str]:
@@ -66,17 +66,15 @@ def find_recorded_remote(metadata: Mapping[str, Any]) -> str | None:
     return normalise_remote(url) if url else None
 
 
+@frozen
 class MemoryView:
     """Notes and conversations as a memory sees them. One that is bound to a project sees no other project, and one that
     is for a person or a group sees nothing private of others."""
 
-    def __init__(
-        self, config: Config, workspace: Workspace, bound_to: str | None = None, viewer: Viewer | None = None
-    ) -> None:
-        self.config = config
-        self.workspace = workspace
-        self.bound_to = bound_to
-        self.viewer = viewer
+    config: Config
+    workspace: Workspace
+    bound_to: str | None = None
+    viewer: Viewer | None = None
 
     @property
     def is_bound(self) -> bool:
@@ -184,11 +182,6 @@ class MemoryView:
     def sees(self, path: str) -> bool:
         """Return whether a cited note or conversation is visible."""
         return not (self._hides_transcript(path) if is_transcript_citation(path) else self.is_hidden(path))
-
-
-def bound_scope(config: Config, workspace: Workspace, bound_to: str | None) -> ProjectScope | None:
-    """Return the scope of a memory that is bound to a project, or None if it is not."""
-    return MemoryView(config, workspace, bound_to).scope() if bound_to else None
 
 
 def name_projects(result: SearchResult, config: Config, workspace: Workspace) -> SearchResult:

@@ -192,29 +192,12 @@ class IndexService:
 
     def read(self, action: Callable[[Generation], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
         """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
-        value, reasons, _ = self._sync_and_read(lambda index: action(index.live), progress)
+        value, reasons, _ = self.sync_and_read(lambda index: action(index.live), progress)
         return value, reasons
 
-    def list_time(
-        self, filters: Filter, *, max_results: int, progress: Progress | None = None
-    ) -> tuple[IndexSearchResult, int]:
-        """Bring the index up to date as a search does. Return what is from the time of the filter, oldest first, and
-        how many entries there are in all."""
-        from kept.search.pipeline import list_hits
-        from kept.workspace.daily import get_daily_notes
-
-        daily = get_daily_notes(self.workspace)
-        (result, total), reasons, is_fresh = self._sync_and_read(
-            lambda index: list_hits(index, filters, daily, max_results=max_results), progress
-        )
-        if not is_fresh:
-            result = drop_outdated(result, self.workspace, self.config)
-        return replace(result, degraded=tuple(dict.fromkeys((*reasons, *result.degraded)))), total
-
-    def _sync_and_read(
-        self, action: Callable[[Index], T], progress: Progress | None
-    ) -> tuple[T, tuple[str, ...], bool]:
-        """Return the value of an action, what did not work, and whether the index is as new as the files."""
+    def sync_and_read(self, action: Callable[[Index], T], progress: Progress | None) -> tuple[T, tuple[str, ...], bool]:
+        """Bring the index up to date as a search does, and read from it. Return the value of the action, what did not
+        work, and whether the index is as new as the files."""
         self.require_usable()
         with self._lock:
             warnings, is_fresh = self._repairing(self._sync_for_search, progress)

@@ -7,9 +7,9 @@ measures the evidence for each; `exact` finds the literal text. `scores` adds th
 chooses the hits and the text that is shown.
 
 Times: `date_reader` reads expressions such as "last week" with the words in `date_words` and the calendar in `periods`;
-`date_filter` reads the dates that limit a search. `note_links` resolves the links between notes.
+`query_dates` also reads the dates that limit a search. `note_links` resolves the links between notes.
 
 Words: `keywords` ranks by word, `expansion` adds other spellings. Order: `fact_validity` puts what holds before what
-was replaced, `repetitions` lowers echoes, `whole_notes` judges long notes, `conflict_order` lowers conflict copies. For
-people: `hit_display`, `tag_hints` and `language_hints`.
+was replaced, `repetitions` lowers echoes and conflict copies, `whole_notes` judges long notes. For people:
+`hit_display` and `language_hints`.
 """

@@ -86,8 +86,6 @@ def read_times(text: str, now: dt.datetime, locale: DateLocale | None = None) ->
     mentions = WordReader(tokens, now, locale).read()
     if len(mentions) > 1:
         mentions = _join_neighbours(mentions, tokens)
-    if len(tokens) > 2:
-        mentions = [_week_of_day(mention, tokens, locale) for mention in mentions]
     return TimeText(text if len(text) == len(folded) else folded, tokens, tuple(mentions))
 
 
@@ -167,7 +165,7 @@ class WordReader:
         if word in date_words.MONTHS and (month := self._month(at)):
             return month
         if word in date_words.UNITS:
-            return self._quarter_by_ordinal(at) or self._units(at)
+            return self._units(at)
         if word in date_words.WEEKDAYS:
             return self._weekday(at)
         if not word.isascii():
@@ -318,50 +316,21 @@ class WordReader:
         )
 
     def _numbered(self, at: int) -> TimeMention | None:
-        """Read "in 2024", "Q3 2025", "on the 12th" and "KW 12"."""
+        """Read "in 2024" and "Q3 2025"."""
         word, before = self.words[at], self._word(at - 1)
         if (year := _year_number(word)) is not None:
             is_year = before in date_words.IN
             return TimeMention(at, at + 1, TimeReading("year", (year_of(year),))) if is_year else None
         if word in ("q1", "q2", "q3", "q4"):
-            return self._quarter(at, at + 1, int(word[1]))
-        if word[0].isdigit() and before == "the" and self._word(at - 2) in ("on", "since"):
-            return self._day_of_month(at)
-        return self._calendar_week(at)
-
-    def _day_of_month(self, at: int) -> TimeMention | None:
-        """Read "on the 12th": the last such day, today included."""
-        day = _day_number(self.words[at])
-        if day is None or self.words[at].isdigit():
-            return None
-        month = self.today if day <= self.today.day else shift(self.today.replace(day=1), "month", -1)
-        return TimeMention(at, at + 1, TimeReading("date", (day_of(month.replace(day=day)),)))
-
-    def _quarter_by_ordinal(self, at: int) -> TimeMention | None:
-        """Read "third quarter" and "1. Quartal"."""
-        if date_words.UNITS[self.words[at]] != "quarter":
-            return None
-        word = self._word(at - 1)
-        number = date_words.ORDINALS.get(word) or (int(word) if word in ("1", "2", "3", "4") else None)
-        return self._quarter(at - 1, at + 1, number) if number else None
-
-    def _quarter(self, first: int, last: int, number: int) -> TimeMention:
-        after = last + 1 if self._word(last) in date_words.OF else last
-        if (year := _year_number(self._word(after))) is not None:
-            return TimeMention(first, after + 1, TimeReading("month", (quarter_of(year, number),)))
-        has_begun = number <= (self.today.month + 2) // 3
-        return TimeMention(first, last, TimeReading("month", (quarter_of(self.today.year - (not has_begun), number),)))
-
-    def _calendar_week(self, at: int) -> TimeMention | None:
-        for phrase in date_words.CALENDAR_WEEK:
-            last = at + len(phrase)
-            if tuple(self.words[at:last]) == phrase and self._word(last).isdecimal():
-                year = _year_number(self._word(last + 1))
-                monday = dt.date.fromisocalendar(year or self.today.year, int(self._word(last)), 1)
-                if monday > self.today and year is None:
-                    monday = dt.date.fromisocalendar(self.today.year - 1, int(self._word(last)), 1)
-                return TimeMention(at, last + 1 + (year is not None), TimeReading("week", (days_from(monday, 7),)))
+            return self._quarter(at, int(word[1]))
         return None
+
+    def _quarter(self, at: int, number: int) -> TimeMention:
+        after = at + 2 if self._word(at + 1) in date_words.OF else at + 1
+        if (year := _year_number(self._word(after))) is not None:
+            return TimeMention(at, after + 1, TimeReading("month", (quarter_of(year, number),)))
+        has_begun = number <= (self.today.month + 2) // 3
+        return TimeMention(at, at + 1, TimeReading("month", (quarter_of(self.today.year - (not has_begun), number),)))
 
     # amounts
 
@@ -469,15 +438,3 @@ def _in_year(moment: dt.datetime, years_later: int) -> dt.datetime:
         return moment.replace(year=moment.year + years_later)
     except ValueError:  # 29 February
         return moment.replace(year=moment.year + years_later, month=3, day=1)
-
-
-def _week_of_day(mention: TimeMention, tokens: Sequence[Token], locale: DateLocale) -> TimeMention:
-    """Return the week of a day for "week of 3 March", or else the mention as it is."""
-    first = mention.first
-    if first > 2 and tokens[first - 1].text in date_words.ARTICLES:
-        first -= 1
-    before = [token.text for token in tokens[max(0, first - 2) : first]]
-    if len(before) < 2 or date_words.UNITS.get(before[0]) != "week" or before[1] not in date_words.WEEK_OF:
-        return mention
-    week = week_of(mention.reading.periods[0].start.date(), locale.first_weekday)
-    return TimeMention(first - 2, mention.last, TimeReading("week", (week,)))

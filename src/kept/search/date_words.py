@@ -41,13 +41,12 @@ def _offsets(name: str) -> Iterator[tuple[str, tuple[str, int]]]:
 MONTHS = _numbered(_DATA["months"], 1)
 WEEKDAYS = _numbered(_DATA["weekdays"], 0)
 NUMBERS = _numbered(_DATA["numbers"], 1)
-ORDINALS = _numbered(_DATA["ordinals"], 1)
 UNITS = {word: unit for unit, line in _DATA["units"].items() for word in line.split()}
 AMBIGUOUS = _words("ambiguous")
 """Months that are also other words. They count only if a word beside them shows that they are a date."""
 SHORT_WEEKDAYS = _words("short_weekdays")
 """Weekdays that are also other words. They count only after a word such as "on"."""
-IN, OF, ON, THIS, ARTICLES, WEEK_OF = map(_words, ("in", "of", "on", "this", "articles", "week_of"))
+IN, OF, ON, THIS, ARTICLES = map(_words, ("in", "of", "on", "this", "articles"))
 AGO_AFTER, AGO_BEFORE = _words("ago_after"), _words("ago_before")
 AHEAD = _words("ahead")
 """Words before a number of units from now: "in 3 days"."""
@@ -65,7 +64,6 @@ PARTS = {tuple(phrase.split()): part for part, text in _DATA["parts"].items() fo
 """Phrases for a part of a day, after the day: "yesterday morning"."""
 PART_HOURS = {"morning": (0, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (18, 30)}
 """Hours from midnight. The small hours of a day belong to its morning, and to the night before."""
-CALENDAR_WEEK = (("kw",), ("calendar", "week"), ("iso", "week"), ("kalenderwoche",), ("cw",))
 TELLING = frozenset((*MONTHS, *WEEKDAYS, *UNITS, *(phrase[-1] for phrase in RELATIVE)))
 """Every time expression in a script with spaces has one of these words, or a digit."""
 

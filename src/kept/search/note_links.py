@@ -1,4 +1,5 @@
-"""Links between notes, resolved as Obsidian does: by path, else by the name of a file, else by title or alias."""
+"""Links between notes, resolved as Obsidian does: by path, else by the name of a file, else by title or alias. And
+messages about tags that no note has."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ from kept.store.note_tables import FILE, LinkRow
 from kept.words.segment import name_key
 
 if TYPE_CHECKING:
+    from kept.records import Filter
+    from kept.store.generation import Generation
     from kept.store.note_tables import NoteTables
 
-_MAX_SHOWN = 5
+_MAX_SHOWN, _MAX_SUGGESTED = 5, 3
 
 
 def read_links(notes: NoteTables, name: str, is_hidden: Callable[[str], bool]) -> NoteLinks:
@@ -130,3 +133,23 @@ def _of_best_kind(named: Iterable[tuple[str, int]]) -> list[str]:
     pairs = list(named)
     best = min((kind for _, kind in pairs), default=None)
     return list(dict.fromkeys(path for path, kind in pairs if kind == best))
+
+
+# tags
+
+
+def explain_unknown_tags(live: Generation, filters: Filter) -> tuple[str, ...]:
+    """Return a message for each tag of a filter that no note has, with tags that look like it. Tags of projects that
+    the filter leaves out are not named."""
+    known = {key: tag for key, tag, _ in live.count_tags(filters)}
+    unknown = [key for key in filters.tags if key not in known]
+    return tuple(f"No note has the tag '{key}'.{_suggest_tags(key, known)}" for key in unknown)
+
+
+def _suggest_tags(key: str, known: dict[str, str]) -> str:
+    import difflib
+
+    below = [other for other in known if key in other.split("/")]
+    near = [*dict.fromkeys([*difflib.get_close_matches(key, known, n=_MAX_SUGGESTED), *below])][:_MAX_SUGGESTED]
+    names = " or ".join(f"'{known[other]}'" for other in near)
+    return f" Did you mean {names}?" if near else ""

@@ -173,8 +173,6 @@ def _iter_patterns(text: str) -> Iterator[tuple[str, _Reader]]:
     """Yield the patterns that may occur in a text. Each is compiled by `re` on first use: few queries need one."""
     if "-" in text or "/" in text or "." in text:
         yield r"(?<![\d.,/-])(\d{1,4})([-/.]) ?(\d{1,2})(?:\2 ?(\d{1,4}))?(?![\d/-])", _separated
-    if "-W" in text or "-w" in text:
-        yield r"(?<!\d)(\d{4})-[Ww](\d\d)(?!\d)", _iso_week
     if not text.isascii():
         yield r"(?<!\d)(\d{4}) ?[年년] ?(?:(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日号號일])?)?", _cjk_date
         yield r"(?<!\d)(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日号號일])?(?![前間间後后])", _cjk_day
@@ -202,10 +200,10 @@ def find_numeric(text: str, now: dt.datetime, locale: DateLocale) -> list[tuple[
     return sorted(dates, key=itemgetter(0))
 
 
-def is_ambiguous_date(text: str, locale: DateLocale) -> bool:
-    """Return whether a text is a date such as 3/4/2024 in a locale that does not tell day from month."""
+def is_ambiguous_date(text: str) -> bool:
+    """Return whether a text is a date such as 3/4/2024 and the locale does not tell day from month."""
     match = re.fullmatch(r"\s*(\d{1,2})([/-])(\d{1,2})\2\d{4}\s*", text)
-    return match is not None and locale.month_first is None and max(int(match[1]), int(match[3])) <= 12
+    return match is not None and current_locale().month_first is None and max(int(match[1]), int(match[3])) <= 12
 
 
 def _separated(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading | None:
@@ -235,11 +233,6 @@ def _either_first(first: int, second: int, year: int, locale: DateLocale) -> Tim
     return TimeReading("date", (day_of(dt.date(year, month, day)),))
 
 
-def _iso_week(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:
-    monday = dt.date.fromisocalendar(int(match[1]), int(match[2]), 1)
-    return TimeReading("week", (days_from(monday, 7),))
-
-
 def _cjk_date(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:
     year = int(match[1])
     if not match[2]:
@@ -254,16 +247,7 @@ def _cjk_day(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> Time
     return TimeReading("recurring", periods) if periods else None
 
 
-_CJK_UNITS = {
-    "天": "day",
-    "日": "day",
-    "일": "day",
-    "周": "week",
-    "週": "week",
-    "주": "week",
-    "年": "year",
-    "년": "year",
-}
+_CJK_UNITS = {**dict.fromkeys("天日일", "day"), **dict.fromkeys("周週주", "week"), **dict.fromkeys("年년", "year")}
 
 
 def _cjk_ago(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:

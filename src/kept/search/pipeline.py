@@ -32,6 +32,7 @@ from kept.search.repetitions import (
     find_repeated_questions,
     is_question,
     move_last,
+    put_copies_last,
 )
 from kept.search.rerank import WEIGHT, Reranker, rerank
 from kept.search.scores import Scored, fuse_pool, prefer_project, vector_share
@@ -121,7 +122,7 @@ def search_index(
             bystanders=arrangement.bystanders,
         )
         if filters.tags and not selection.hits:
-            from kept.search.tag_hints import explain_unknown_tags
+            from kept.search.note_links import explain_unknown_tags
 
             degraded += explain_unknown_tags(index.live, filters)
         titles = _read_titles(index, (window[0] for _, window in selection.hits))
@@ -200,8 +201,6 @@ def _rank(
         ranked = move_last(ranked, asking, min_score=certain)
     copies: frozenset[int] = frozenset()
     if any(may_be_copy(pool.chunks[scored.candidate.row].path) for scored in ranked):
-        from kept.search.conflict_order import put_copies_last
-
         ranked, copies = put_copies_last(ranked, pool.chunks)
     past_ms = _end_of_past(periods, now_ms) if periods else None
     arrangement = arrange(

@@ -6,6 +6,8 @@ words such as "notes" or "happened".
 
 In any other query a time is not a filter: people misremember, and an event of March is often told in April. A chunk
 from such a period scores a little more.
+
+`parse_when` reads the dates that limit a search: 2026-03-01, 2026-03-01T14:00, yesterday, 7d, "last Thursday".
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.clock import DAY_MS
+from kept.errors import UsageError
 from kept.records import Filter, ScorePart
 from kept.search import date_words
 from kept.search.scores import Scored, rank
@@ -27,7 +30,7 @@ from kept.words.stopwords import ENGLISH, all_stopwords, is_stopword_run, stopwo
 
 if TYPE_CHECKING:
     from kept.search.date_reader import TimeMention, TimeText
-    from kept.search.periods import DateLocale, Period
+    from kept.search.periods import Period
 
 _MAX_CHARS = 120
 _QUOTES = '"“„«»「『'
@@ -36,6 +39,15 @@ _MIN_MARGIN_DAYS, _MAX_MARGIN_DAYS = 2.0, 30.0
 """Bounds of the margin around a period in which a chunk still gains something."""
 
 _BOUNDS = date_words.SINCE | date_words.UNTIL | date_words.AFTER
+_AROUND_DATE = frozenset("the in on from am vom im el le la il".split())
+_AGO = r"(\d{1,6})\s*(h|d|w|m|y)"
+_UNIT_HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
+_CLOCK = r"(?:\s+at|\s+um|,)?\s+(\d{1,2})(?::(\d\d))?\s*(am|pm|uhr)?$"
+_PYTHON_HINT = "Use a datetime, a date, a timedelta, or a text such as 'yesterday' or '2026-03-01'."
+_HINT = "Write 2026-03-01, 2026-03-01T14:00, yesterday, 7d, 'last Thursday' or '12 November'."
+
+When = str | dt.date | dt.datetime | dt.timedelta
+"""A point in time. A timedelta is that long ago."""
 
 
 @frozen
@@ -66,13 +78,13 @@ def may_name_time(text: str) -> bool:
 # a query that is only a time
 
 
-def read_time_query(query: str, now: dt.datetime, locale: DateLocale | None = None) -> TimeQuery | None:
+def read_time_query(query: str, now: dt.datetime) -> TimeQuery | None:
     """Return the time that a query asks for, or None if it asks for more than a time."""
     if len(query) > _MAX_CHARS or any(mark in query for mark in _QUOTES) or not may_name_time(query):
         return None
     from kept.search.date_reader import read_times
 
-    text = read_times(query, now, locale)
+    text = read_times(query, now)
     if not 1 <= len(text.mentions) <= 2 or not _is_rest_general(text):
         return None
     return _two_times(text) if len(text.mentions) == 2 else _one_time(text)
@@ -204,13 +216,13 @@ def _word_before(text: TimeText, mention: TimeMention) -> str:
 # periods that a query names
 
 
-def find_periods(query: str, now: dt.datetime, locale: DateLocale | None = None) -> list[Period]:
+def find_periods(query: str, now: dt.datetime) -> list[Period]:
     """Return the periods that a query names."""
     if not may_name_time(query):
         return []
     from kept.search.date_reader import read_times
 
-    return [period for mention in read_times(query, now, locale).mentions for period in mention.reading.periods]
+    return [period for mention in read_times(query, now).mentions for period in mention.reading.periods]
 
 
 def boost_periods(ranked: Sequence[Scored], periods: Sequence[Period], *, now_ms: int) -> list[Scored]:
@@ -238,3 +250,86 @@ def _closeness(timestamp_ms: int, start_ms: int, end_ms: int) -> float:
     before, after = -((timestamp_ms - start_ms) // DAY_MS), (timestamp_ms - end_ms) // DAY_MS + 1
     margin = min(max(_MIN_MARGIN_DAYS, (end_ms - start_ms) / DAY_MS / 2), _MAX_MARGIN_DAYS)
     return max(0.0, 1.0 - max(before, after, 1) / margin)
+
+
+# dates that limit a search
+
+
+def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
+    """Return a point in time as milliseconds since 1970.
+
+    A day or a longer time means its beginning, or with ``end`` the beginning of what follows it.
+    """
+    from kept.search.periods import day_of, is_ambiguous_date, to_ms
+
+    try:
+        if isinstance(when, dt.timedelta):
+            return to_ms(now - when)
+        if isinstance(when, dt.datetime):
+            return to_ms(when)
+        if isinstance(when, dt.date):
+            period: Period | None = day_of(when)
+        elif not isinstance(when, str):
+            raise UsageError(f"{when!r:.80} is not a date.", hint=_PYTHON_HINT)
+        elif (moment := _parse_moment(when.strip().lower(), now)) is not None:
+            return to_ms(moment)
+        else:
+            period = find_period(when, now)
+        if period is not None:
+            return to_ms(period.end if end else period.start)
+    except (ValueError, OverflowError):
+        pass
+    if is_ambiguous_date(str(when)):
+        raise UsageError(f"'{when}' may begin with the day or with the month.", hint="Write it as 2026-03-01.")
+    raise UsageError(f"'{when}' is not a date.", hint=_HINT)
+
+
+def parse_utc(when: When | None, *, now: dt.datetime) -> str | None:
+    """Return a moment as the history writes it, in UTC, or None if there is none."""
+    from kept.history.note_change import utc_text
+
+    if when is None or when == "":
+        return None
+    return utc_text(dt.datetime.fromtimestamp(parse_when(when, now=now) / 1000, dt.UTC))
+
+
+def check_order(since: When | None, until: When | None, since_ms: int | None, until_ms: int | None) -> None:
+    """Raise UsageError if ``since`` is after ``until``."""
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise UsageError(f"'since' ({since}) is after 'until' ({until}).", hint="Swap them.")
+
+
+def _parse_moment(text: str, now: dt.datetime) -> dt.datetime | None:
+    """Read a moment: 2026-03-01T14:00, yesterday 9pm, now, 7d. Return None for anything else."""
+    if text == "now":
+        return now
+    if ago := re.fullmatch(_AGO, text):
+        return now - dt.timedelta(hours=int(ago.group(1)) * _UNIT_HOURS[ago.group(2)])
+    if len(text) > 10 and text[:4].isdecimal():
+        try:
+            return dt.datetime.fromisoformat(text.upper())
+        except ValueError:
+            pass
+    clock = re.search(_CLOCK, text)
+    if clock is None or find_period(text, now) or not (day := find_period(text[: clock.start()], now)):
+        return None
+    hour, minute, half = int(clock[1]), int(clock[2] or 0), clock[3]
+    if half in ("am", "pm"):
+        hour = hour % 12 + (12 if half == "pm" else 0)
+    return day.start.replace(hour=hour, minute=minute)
+
+
+def find_period(text: str, now: dt.datetime) -> Period | None:
+    """Return the period that a text is the name of, or None."""
+    from kept.search.date_reader import read_times
+
+    if re.fullmatch(r"\s*(?:19|20)\d\d\s*", text):
+        text = f"in {text}"
+    read = read_times(text, now)
+    if len(read.mentions) != 1:
+        return None
+    mention = read.mentions[0]
+    around = (*read.tokens[: mention.first], *read.tokens[mention.last :])
+    if any(token.text not in _AROUND_DATE for token in around):
+        return None
+    return mention.reading.exact or mention.reading.periods[0]

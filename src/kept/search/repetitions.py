@@ -4,6 +4,7 @@
 - An answer that an agent gave from memory comes after a note that has as much of the query: the note is where it is
   from, and may have changed since.
 - A message that repeats a note is shown below it, as a further occurrence.
+- A conflict copy of a note comes after the note.
 - Of several statements about the same with different values, the newest comes first, and names those it is newer than.
 
 The comparisons go by content words: without stop words, and numbers apart, because these are what changes.
@@ -299,6 +300,45 @@ def _at_least(scored: Scored, other: Scored, part: ScorePart) -> Scored:
     """Return a candidate with another's score and relevance, at least its own."""
     part = ScorePart(part.name, max(0.0, other.score - scored.score), part.detail)
     return scored.plus(part, relevance=max(0.0, other.relevance - scored.relevance))
+
+
+# conflict copies
+
+
+def put_copies_last(ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow]) -> tuple[list[Scored], frozenset[int]]:
+    """Return the ranking with conflict copies after their notes, and the rows of these copies.
+
+    A copy is often newer by its time, and has the same words, so it would push the note out. Passages that only the
+    copy has stay, right after it. Of passages that both have, the note's comes first, and the copy's counts as a
+    near-duplicate.
+    """
+    best: dict[str, Scored] = {}
+    for scored in ranked:
+        best.setdefault(chunks[scored.candidate.row].path, scored)
+    copies = {path: note for path in best if (note := _note_of(path, best, chunks)) is not None}
+    if not copies:
+        return list(ranked), frozenset()
+    rows = frozenset(scored.candidate.row for scored in ranked if chunks[scored.candidate.row].path in copies)
+    lowered = [
+        _at_most(scored, best[note], ScorePart("conflict copy", 0.0, f"of {note}"))
+        if (note := copies.get(chunks[scored.candidate.row].path))
+        else scored
+        for scored in ranked
+    ]
+    return sorted(lowered, key=lambda scored: -scored.score), rows
+
+
+def _note_of(path: str, best: Mapping[str, Scored], chunks: Mapping[int, ChunkRow]) -> str | None:
+    """Return the note that a path is a conflict copy of, if that was found too."""
+    from kept.workspace.conflict_copies import are_nearly_same, find_numbered_original, find_original
+
+    if (note := find_original(path)) is not None:
+        return note if note in best else None
+    note = find_numbered_original(path)
+    if note is None or note not in best:
+        return None
+    texts = (chunks[best[name].candidate.row].text for name in (path, note))
+    return note if are_nearly_same(*texts) else None
 
 
 # comparing

@@ -19,7 +19,7 @@ from kept.listings import TagCount
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, SeenTail
 from kept.redact import redact
-from kept.search.date_filter import check_order, parse_when
+from kept.search.query_dates import check_order, parse_when
 from kept.sessions.people import get_visible
 from kept.sessions.transcript_paths import is_transcript_citation
 from kept.tools.record_json import (

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from kept.listings import FileSummary
 from kept.memory import Memory
 from kept.records import Filter
-from kept.search.date_filter import find_period
+from kept.search.query_dates import find_period
 from kept.values import frozen
 from kept.web.charts import DayCount, make_calendar
 from kept.web.visit import Page, Screen, Visit
