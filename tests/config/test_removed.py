@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kept.config import load_config, removed
 from kept.errors import ConfigError
 from tests.support.files import write_file
 
+TABLE = removed.REMOVED
 FILE = """\
 agents:
   defaults:
@@ -54,3 +57,17 @@ def test_any_other_unknown_setting_is_still_an_error(home, text):
 def test_an_option_cannot_set_a_removed_setting(home):
     with pytest.raises(ConfigError, match="no such setting"):
         load_config(home=str(home), environ={}, settings={"gateway.old_wait": 3})
+
+
+def test_every_setting_of_the_table_is_ignored(home, monkeypatch):
+    monkeypatch.setattr(removed, "REMOVED", TABLE)
+    tree: dict = {"agents": {"defaults": {}}, "gateway": {}}
+    for name in TABLE:
+        *groups, last = name.split(".") if name.startswith("gateway.") else ["agents", "defaults", *name.split(".")]
+        into = tree
+        for group in groups:
+            into = into.setdefault(group, {})
+        into[last] = {"any": "value"}
+    write_file(home / "config.yaml", json.dumps(tree))
+    (notice,) = load_config(home=str(home), environ={}).config.notices
+    assert all(name in notice for name in TABLE)

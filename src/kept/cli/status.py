@@ -1,4 +1,4 @@
-"""kept status"""
+"""kept status and kept doctor: the state of the memory, and what is wrong with it"""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from kept.cli.output import (
     json_option,
     local_time,
     print_json,
+    printable,
+    progress_bar,
     style,
     warn,
     was_printed,
 )
 from kept.cli.root import Globals
-from kept.cli.terminal_layout import show_fields
+from kept.cli.terminal_layout import show_fields, wrap
+from kept.limits import one_line
 from kept.reports import ModelSpending, Status
 from kept.tools.record_json import status_json, to_json
 from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
+    from kept.doctor import Check
     from kept.responder.inbox import InboxState
     from kept.schedules.schedule_book import ScheduleState
+
 
 _DAYS_SHOWN = 5
 
@@ -194,3 +199,61 @@ def show_status(
 def _counted(status: Status, source: str, name: str) -> str:
     counts = status.source_counts.get(source, {})
     return f"{plural(counts.get('files', 0), name)}, {plural(counts.get('chunks', 0), 'chunk')}"
+
+
+_INDENT = 20
+"""Column of the details: after the mark and the name."""
+
+
+@click.command("doctor")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired. Notes are never changed.")
+@json_option
+@click.pass_context
+def doctor_command(ctx: click.Context, fix: bool, as_json: bool) -> None:
+    """Check index, notes, transcripts, permissions and embedder.
+
+    Exits with 1 if something is wrong and was not repaired.
+    """
+    from kept.doctor import examine, examine_agents, repair
+    from kept.memory import Memory
+
+    options: Globals = ctx.obj
+    loaded = options.load()
+    with Memory(loaded.config) as memory, progress_bar("Indexing") as progress:
+        checks = examine(memory)
+        if fix and any(check.remedy for check in checks):
+            checks = repair(memory, checks, progress=progress)
+    checks += examine_agents(loaded)
+    if as_json:
+        print_json({"ok": all(check.ok for check in checks), "checks": [check_json(check) for check in checks]})
+    else:
+        show_checks(checks, fixed=fix)
+    ctx.exit(0 if all(check.ok for check in checks) else 1)
+
+
+def check_json(check: Check) -> dict[str, object]:
+    return {
+        "name": check.name,
+        "ok": check.ok,
+        "detail": check.detail,
+        "remedy": check.remedy,
+        "fixed": check.fixed,
+        "warning": check.warning,
+    }
+
+
+def show_checks(checks: list[Check], *, fixed: bool) -> None:
+    for check in checks:
+        if check.fixed:
+            mark = style("fixed", fg="green", bold=True)
+        elif check.warning:
+            mark = style("note ", fg="yellow", bold=True)
+        else:
+            mark = style("ok   ", fg="green") if check.ok else style("wrong", fg="red", bold=True)
+        first, *further = wrap(printable(one_line(check.detail)), indent=_INDENT)
+        echo("\n".join([f"{mark}  {check.name:<12} {first.lstrip()}", *further]))
+        if check.remedy and (check.warning or not check.ok):
+            echo(style("\n".join(wrap("→ " + printable(check.remedy), indent=_INDENT, hang=2)), dim=True))
+    wrong = [check for check in checks if not check.ok]
+    if wrong and not fixed and any(check.remedy for check in wrong):
+        echo("\nRun 'kept doctor --fix' to apply the remedies (→).")

@@ -1,0 +1,218 @@
+"""kept gateway, web, serve and mcp: servers, each a preset of the same one"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from kept.cli.background_service import Action, manage_service, service_options
+from kept.cli.output import echo, log_to_stderr, person_option
+from kept.cli.root import Globals
+from kept.config import LoadedConfig
+from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, run_stdio
+
+if TYPE_CHECKING:
+    from kept.config import LoadedConfig
+    from kept.serve.run_server import ServerAddress
+
+
+@click.command("gateway")
+@service_options
+@click.pass_obj
+def gateway_command(options: Globals, service: Action | None) -> None:
+    """Answer messages over HTTP, Telegram and Discord, until stopped."""
+    if service:
+        manage_service(options, ("gateway",), service)
+        return
+    from kept.app import open_model
+    from kept.serve.run_server import gateway_preset, run_server
+
+    log_to_stderr()
+    logging.getLogger("kept").setLevel(logging.INFO)
+    loaded = options.load_finished()
+    preset = gateway_preset(loaded.config)
+
+    def show(address: ServerAddress) -> None:
+        if loaded.config.gateway.http.enabled:
+            _say(f"HTTP: {address.url}v1/messages{', with a token' if address.needs_token else ''}")
+        if "pages" in preset.parts:
+            _say(f"Pages: {address.url}, opened by 'kept web'")
+
+    run_server(loaded, preset, open_model, ready=show, report=_say)
+
+
+@click.command("web")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on; 0 takes any that is free. [8740]")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 needs a token. [127.0.0.1]")
+@click.option("--no-open", is_flag=True, help="Print the link, and do not open a browser.")
+@click.pass_obj
+def web_command(options: Globals, port: int | None, host: str | None, no_open: bool) -> None:
+    """Show the memory in a browser: search, read, edit and tend it.
+
+    Prints a link that opens the pages once, and opens it in a browser. Serves only this machine, until interrupted.
+    """
+    from kept.app import open_model
+    from kept.serve.run_server import run_server, web_preset
+
+    log_to_stderr()
+    loaded = options.load_finished()
+
+    def show(address: ServerAddress) -> None:
+        assert address.link is not None
+        echo(f"Open {address.link}")
+        if address.is_running:
+            echo("The pages are served by another process already.", err=True)
+        else:
+            echo("The link works once, for 15 minutes. Stop with Ctrl-C.", err=True)
+        if not no_open:
+            _open_browser(address.link)
+
+    run_server(loaded, web_preset(loaded.config, host, port), open_model, ready=show, report=echo)
+
+
+def _open_browser(link: str) -> None:
+    """Open a link in the person's browser, if there is one. A browser in the terminal would hide the output."""
+    import os
+    import webbrowser
+
+    has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.name == "nt"
+    if os.environ.get("BROWSER") or has_display or os.uname().sysname == "Darwin":
+        try:
+            webbrowser.open(link)
+        except webbrowser.Error:
+            pass  # the link is printed
+
+
+@click.command("serve")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 needs a token. [127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on; 0 takes any that is free. [8750]")
+@click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="Another host name that clients may use.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How to log. 'json' is one object a line, with a line for each request.",
+)
+@service_options
+@click.pass_obj
+def serve_command(
+    options: Globals,
+    host: str | None,
+    port: int | None,
+    hosts: tuple[str, ...],
+    log_format: str,
+    service: Action | None,
+) -> None:
+    """Serve MCP, the HTTP channel and the pages on one port, until stopped.
+
+    Tokens say who may do what: 'kept token create'.
+    """
+    if service:
+        manage_service(options, ("serve",), service)
+        return
+    from kept.app import open_model
+    from kept.serve.requests import log_as_json, log_line, log_request
+    from kept.serve.run_server import run_server, serve_preset
+
+    as_json = log_format == "json"
+    report = log_line if as_json else _say
+    if as_json:
+        log_as_json()
+    else:
+        log_to_stderr()
+    loaded = _load_for_log(options) if as_json else options.load_finished()
+
+    def show(address: ServerAddress) -> None:
+        report(f"Serving at {address.url}")
+        if address.link and not as_json:  # the link lets in whoever reads it, and logs are kept
+            echo(f"Open the pages: {address.link}", err=True)
+
+    run_server(
+        loaded,
+        serve_preset(loaded.config, host, port, hosts),
+        open_model,
+        ready=show,
+        report=report,
+        record=log_request if as_json else lambda _: None,
+    )
+
+
+def _load_for_log(options: Globals) -> LoadedConfig:
+    """Load the settings, and log what is wrong with them: standard error has nothing but JSON. A forget that was
+    interrupted is finished by the process that answers messages."""
+    from kept.cli.streams import remember_secrets
+    from kept.serve.requests import log_line
+
+    loaded = options.load_quietly()
+    remember_secrets(loaded.config)
+    for notice in loaded.config.notices:
+        log_line(notice)
+    return loaded
+
+
+def _say(line: str) -> None:
+    echo(line, err=True)
+
+
+@click.command("mcp")
+@click.option(
+    "--http",
+    "address",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=DEFAULT_ADDRESS,
+    help=f"Serve over HTTP instead of standard input and output (default: {DEFAULT_ADDRESS}).",
+)
+@click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="Another host name that clients may use.")
+@click.option(
+    "--project",
+    metavar="NAME",
+    help="Remember for this project, or for none. (default: the project of the current folder; with --http, none)",
+)
+@person_option
+@click.pass_obj
+def mcp_command(
+    options: Globals,
+    address: str | None,
+    hosts: tuple[str, ...],
+    project: str | None,
+    person: str | None,
+) -> None:
+    """Serve the memory to agents over MCP.
+
+    Uses standard input and output, unless --http is given. In a project, an agent writes to the notes of the project,
+    and finds nothing of other projects.
+    """
+    log_to_stderr()
+    loaded = options.load_finished()
+    project = _find_project(loaded, project, is_local=address is None)
+    if address is None:
+        from kept.app import open_toolbox
+
+        run_stdio(load_server(lambda: open_toolbox(loaded, project=project, person=person), project=project))
+        return
+    from kept.app import open_model
+    from kept.serve.run_server import Preset, run_server
+
+    at = parse_address(address)
+    run_server(
+        loaded,
+        Preset("mcp", at.host, at.port, frozenset({"mcp"}), hosts, project=project, person=person),
+        open_model,
+        ready=lambda served: echo(f"Serving the memory at {served.url}mcp; stop with Ctrl-C.", err=True),
+        report=echo,
+    )
+
+
+def _find_project(loaded: LoadedConfig, name: str | None, *, is_local: bool) -> str | None:
+    """Return the project that is named, or that of the folder in which a client on this machine started the server."""
+    from kept.workspace.projects import find_project, get_project
+    from kept.workspace.workspace import Workspace
+
+    workspace = Workspace.of(loaded.config)
+    if name is not None:
+        return None if name == "none" else get_project(workspace, name)
+    return find_project(workspace, os.curdir) if is_local else None
