@@ -103,13 +103,12 @@ class MemorySearch:
 
     def _within_session(self, filters: Filter, reference: str) -> Filter:
         """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
-        from kept.sessions.people import get_visible
         from kept.sessions.store import SessionStore
 
         if not os.path.isdir(self.config.paths.sessions):
             raise SessionNotFound(f"There is no session '{reference}'.")
         with SessionStore(self.config, clock=self.clock) as sessions:
-            record = get_visible(sessions, self.viewer, reference)
+            record = sessions.get(reference, self.viewer)
         is_key = ":" in reference and reference != record.id
         return replace(
             filters,

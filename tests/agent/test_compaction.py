@@ -19,7 +19,7 @@ from kept.doctor import examine
 from kept.errors import WriteFailed
 from kept.llm.base import ToolUse
 from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelFailed
-from kept.sessions.entries import Message
+from kept.sessions.entries import CompactionEntry, Message
 from kept.testing import ScriptedChat
 from kept.tools import Toolbox
 from tests.support.agents import AgentHarness, open_agent, reply, shown
@@ -149,7 +149,7 @@ def test_the_doctor_verifies_receipts(tmp_path):
     with open_agent(tmp_path, chat()) as at:
         assert receipt_checks() == []
         talk(at, 20)
-        at.sessions.compact(at.session("other").id, "By hand.", receipt={"path": "x", "lines": "odd"})
+        at.sessions.append(at.session("other").id, CompactionEntry("By hand.", receipt={"path": "x", "lines": "odd"}))
         assert [check.ok for check in receipt_checks()] == [True]
         transcript = Path(at.session().transcript_path)
         transcript.write_bytes(transcript.read_bytes().replace(b"Message 1.", b"Massage 1.", 1))

@@ -15,7 +15,7 @@ from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, P
 from kept.file_lock import claimed, locked
 from kept.forgetting.history_places import iter_versions
 from kept.indexing.index_handle import IndexLimits
-from kept.sessions.entries import Message
+from kept.sessions.entries import CompactionEntry, Message
 from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, hash_lines
@@ -88,7 +88,7 @@ def test_the_receipt_of_a_compaction_is_still_right_for_the_lines_that_it_covers
     lines_before = list(Transcript(record.transcript_path).iter_raw())
     digest = hash_lines(lines_before, [(2, 4)])
     receipt = {"path": record.citation, "lines": [[2, 4]], "sha256": digest, "searchable": True}
-    planted.sessions.compact(planted.session_id, "They talked.", receipt=receipt)
+    planted.sessions.append(planted.session_id, CompactionEntry("They talked.", receipt=receipt))
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("xylograph-7"))
     entry = planted.sessions.load(planted.session_id).entries[-1]
     renewed = entry.body.receipt["sha256"]

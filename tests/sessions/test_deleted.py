@@ -153,14 +153,14 @@ def test_an_unreadable_record_stops_an_import_instead_of_bringing_things_back(tm
 
 KILLED_AT = """
 import os, signal, sys
-from kept.sessions import session_folder, deleted
+from kept.sessions import deleted, store
 from kept.sessions.store import SessionStore
 
 def die(*args):
     os.kill(os.getpid(), signal.SIGKILL)
 
 target, name = sys.argv[2].split(":")
-setattr({"session_folder": session_folder, "lines": deleted.DeletedSessions}[target], name, die)
+setattr({"store": store, "deleted": deleted, "lines": deleted.DeletedSessions}[target], name, die)
 with SessionStore.open(home=sys.argv[1]) as sessions:
     if sys.argv[3] == "restore":
         sessions.restore("walk-1")
@@ -178,11 +178,11 @@ def run_killed(tmp_path, home, at, action):
 @pytest.mark.parametrize(
     ("at", "action", "is_deleted"),
     [
-        ("session_folder:rename_deleted", "delete", False),
-        ("lines:add", "delete", True),
-        ("lines:add", "purge", True),
-        ("session_folder:purge_transcript", "purge", True),
-        ("session_folder:rename_restored", "restore", True),
+        ("deleted:_rename", "delete", False),
+        ("lines:_append", "delete", True),
+        ("lines:_append", "purge", True),
+        ("deleted:erase_file", "purge", True),
+        ("store:rename_restored", "restore", True),
         ("lines:remove", "restore", False),
     ],
 )

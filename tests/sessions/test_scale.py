@@ -46,7 +46,7 @@ def test_a_million_messages_are_listed_tailed_and_added_to_without_reading_them(
     with open_sessions(tmp_path) as store:
         for number in range(10):
             store.append(session.id, Message.of("user", f"One more {number}"))
-        assert counter.take() < 100_000  # the first looks for its parent, the others remember it
+        assert counter.take() < 10 * 100_000  # each looks for its parent
         assert store.get(session.id).messages == MESSAGES + 10
         assert store.get_or_create("telegram", "1").id == session.id
         assert counter.take() == 0

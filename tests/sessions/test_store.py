@@ -23,7 +23,7 @@ from kept.errors import (
     SessionNotFound,
     UsageError,
 )
-from kept.sessions.catalogue import Catalogue, CatalogueLimits
+from kept.sessions.catalogue import Catalogue
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
@@ -104,7 +104,7 @@ def test_everything_is_counted(tmp_path):
         store.append(session.id, Message.of("assistant", "hi", usage=TokenUsage(100, 20, 120)))
         store.append(session.id, Message.of("assistant", "more", usage=TokenUsage(130, 30, 160)))
         store.append(session.id, StateEntry(FLUSH, {"path": "memory/2026-03-14.md"}))
-        store.compact(session.id, "They said hello.", tokens_after=40)
+        store.append(session.id, CompactionEntry("They said hello.", tokens_before=160, tokens_after=40))
         store.append(session.id, StateEntry(MODEL, "opus"))
         store.append(session.id, StateEntry(THINKING, "high"))
         record = store.get(session.id)
@@ -414,11 +414,11 @@ def test_what_is_no_transcript_is_left_alone(talked):
         assert store.recent() == before
 
 
-def test_an_append_does_not_fail_because_the_catalogue_does(talked, caplog):
+def test_an_append_does_not_fail_because_the_catalogue_does(talked, caplog, monkeypatch):
     tmp_path, before = talked
     config = load_config(home=str(tmp_path / "home")).config
-    impatient = CatalogueLimits(busy_timeout_ms=0)
-    with SessionStore(config, clock=FrozenClock(NOW), catalogue_limits=impatient) as store:
+    monkeypatch.setattr("kept.sessions.catalogue.BUSY_TIMEOUT_MS", 0)
+    with SessionStore(config, clock=FrozenClock(NOW)) as store:
         store.recent()
         writer = apsw.Connection(str(catalogue_path(tmp_path)), vfs=checksum_vfs())
         with immediate(writer):

@@ -40,7 +40,7 @@ from kept.history.note_history import open_history
 from kept.records import Hit, SearchResult, parse_citation
 from kept.search.periods import to_ms
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
-from kept.sessions.people import People, find_account, get_visible
+from kept.sessions.people import People, find_account
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import locate_transcript
 from kept.sessions.store import SessionStore
@@ -302,7 +302,7 @@ def _plan_session(scope: ForgetScope, request: ForgetRequest, reference: str) ->
 
 def _find_session(scope: ForgetScope, reference: str) -> tuple[Place, str | None]:
     try:
-        record = get_visible(scope.sessions, scope.viewer, reference)
+        record = scope.sessions.get(reference, scope.viewer)
     except SessionNotFound:
         deleted = scope.sessions.find_deleted(reference) if scope.viewer is None else None
         if deleted is None or deleted.transcript_path is None:

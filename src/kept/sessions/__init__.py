@@ -1,7 +1,6 @@
 """Sessions of an agent: transcripts in JSONL, which are canonical, and a catalogue of them in SQLite, which is derived.
 
-store               `SessionStore`, the façade: find, start, append, read, delete
-session_folder      the files: create, lock, delete and restore transcripts
+store               `SessionStore`: find, start, append, read, delete, restore
 session_key         identity of a conversation
 entries             types of entries; an entry as a line and back
 transcript, transcript_paths

@@ -56,13 +56,14 @@ from kept.sqlite import (
     retry_damaged,
     translated,
 )
-from kept.values import frozen
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # a command reports it itself; without a handler Python would print it too
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _NOUN = "session catalogue"
+_REPAIR_WAIT_S = 30.0
+"""Longest wait for another process that rebuilds the catalogue."""
 _MAX_PROBLEMS = 100
 _MAX_FAULTS_PER_FILE = 10
 _TICK_NS = 50_000_000
@@ -71,23 +72,12 @@ _TICK_NS = 50_000_000
 T = TypeVar("T")
 
 
-@frozen
-class CatalogueLimits:
-    """Waiting times."""
-
-    repair_wait_s: float = 30.0
-    """Longest wait for another process that rebuilds the catalogue."""
-    busy_timeout_ms: int = BUSY_TIMEOUT_MS
-    """Longest wait for another process that writes to it."""
-
-
 class Catalogue:
     """The catalogue of one agent. Safe between threads and processes."""
 
-    def __init__(self, path: str, folder: str, limits: CatalogueLimits | None = None) -> None:
+    def __init__(self, path: str, folder: str) -> None:
         self.path = path
         self.folder = folder
-        self.limits = limits or CatalogueLimits()
         self._lock = ProcessLock(self._drop_parent)
         self._is_closed = False
         self._db: FileConnection | None = None
@@ -134,8 +124,8 @@ class Catalogue:
             located = self.run(lambda db: db.execute(query, (storable(session_id),)).fetchone())
         return located
 
-    def find_by_prefix(self, prefix: str, limit: int) -> list[SessionRecord]:
-        return self._select("WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?", [len(prefix), prefix, limit])
+    def find_by_prefix(self, prefix: str) -> list[SessionRecord]:
+        return self._select("WHERE substr(id, 1, ?) = ? ORDER BY id", [len(prefix), prefix])
 
     def find_newest(self, key: str) -> SessionRecord | None:
         """Return the last session of a conversation, ended or not.
@@ -332,12 +322,12 @@ class Catalogue:
             db = connect_in_memory(_MIGRATIONS)
             db.number = file_number(self.path)
             return db
-        db.set_busy_timeout(self.limits.busy_timeout_ms)
+        db.set_busy_timeout(BUSY_TIMEOUT_MS)
         return db
 
     def _replace(self, damage: StoreDamaged) -> None:
         """Delete the damaged file, and read every transcript into a new one."""
-        wait_s, purpose = self.limits.repair_wait_s, "rebuilding the session catalogue"
+        wait_s, purpose = _REPAIR_WAIT_S, "rebuilding the session catalogue"
         if discard_if_damaged(self.path, self._db, lambda: self._run(_check), wait_s=wait_s, purpose=purpose):
             self._record_repair(damage)
         self._disconnect()

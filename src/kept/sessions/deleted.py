@@ -21,14 +21,13 @@ import datetime as dt
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from kept.damaged_records import TORN_ENDING, repair_end
 from kept.durable import append_durably, erase_file, sync_folder
 from kept.errors import SessionAmbiguous, SessionError, SessionNotFound, TranscriptUnwritable, WriteFailed
 from kept.limits import is_time, strict_json
-from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_time, parse_time, to_json
+from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_time, parse_time, to_json, whole_ms
 from kept.sessions.transcript import Damage, Transcript
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
@@ -91,17 +90,30 @@ class DeletedSessions:
         sessions = [_describe(session_id, lines.get(session_id, {}), paths.get(session_id)) for session_id in ids]
         return sorted(sessions, key=lambda session: session.deleted.timestamp() if session.deleted else 0, reverse=True)
 
-    def add(self, session_id: str, first: str, now: dt.datetime) -> None:
-        self._append({"id": session_id, "deleted": format_time(now), "first": first})
+    def add(self, path: str, session_id: str, now: dt.datetime) -> str:
+        """Give a transcript a name that is not a transcript's. Return the new path. The caller holds its lock."""
+        first, name = _hash_of_file(path), f"{path}{_MARK}{now:{_TIME_FORMAT}}"
+        candidates = (name, *(f"{name}.{number}" for number in range(2, _MOST_COPIES)))
+        new_path = next(candidate for candidate in candidates if not os.path.lexists(candidate))
+        _rename(path, new_path)
+        self._append({"id": session_id, "deleted": format_time(whole_ms(now)), "first": first})
+        return new_path
 
-    def ensure_added(self, session: DeletedSession, now: dt.datetime) -> None:
-        """Add the line of a session that a command which was killed has deleted without it."""
-        if session.id not in self._lines():
-            self.add(session.id, session.first, now)
+    def purge(self, session_id: str, now: dt.datetime) -> None:
+        """Remove the transcripts of a deleted session for good, with the torn ends that were cut off them. All are
+        overwritten first."""
+        while (session := self.find(session_id)) and session.transcript_path is not None:
+            if session_id not in self._lines():  # a command that was killed has not added it
+                self._append({"id": session_id, "deleted": format_time(whole_ms(now)), "first": session.first})
+            for path in (session.transcript_path, original_path(session.transcript_path) + TORN_ENDING):
+                try:
+                    erase_file(path)
+                except WriteFailed as exc:
+                    raise TranscriptUnwritable(exc.message) from exc
 
     def remove(self, session_id: str, now: dt.datetime) -> None:
         if session_id in self._lines():
-            self._append({"id": session_id, "restored": format_time(now)})
+            self._append({"id": session_id, "restored": format_time(whole_ms(now))})
 
     def _append(self, line: dict[str, Any]) -> None:
         try:
@@ -187,18 +199,7 @@ def _hash_of_file(path: str) -> str:
         return ""
 
 
-# files; the caller holds the transcript's lock
-
-
-def rename_deleted(path: str, now: dt.datetime) -> str:
-    """Give a transcript a name that is not a transcript's. Return the new path."""
-    name = f"{path}{_MARK}{now:{_TIME_FORMAT}}"
-    candidates = (name, *(f"{name}.{number}" for number in range(2, _MOST_COPIES)))
-    new_path = next(candidate for candidate in candidates if not os.path.lexists(candidate))
-    with _unremovable(path):
-        os.rename(path, new_path)
-        sync_folder(os.path.dirname(path))
-    return new_path
+# files
 
 
 def original_path(deleted_path: str) -> str:
@@ -209,25 +210,13 @@ def original_path(deleted_path: str) -> str:
 
 def rename_restored(deleted_path: str) -> str:
     """Give a deleted transcript its old name, which must be free. Return the path."""
-    path = original_path(deleted_path)
-    with _unremovable(deleted_path):
-        os.rename(deleted_path, path)
-        sync_folder(os.path.dirname(path))
-    return path
+    _rename(deleted_path, original_path(deleted_path))
+    return original_path(deleted_path)
 
 
-def purge_transcript(deleted_path: str) -> None:
-    """Remove a deleted transcript for good, with the torn ends that were cut off it. Both are overwritten first."""
-    for path in (deleted_path, original_path(deleted_path) + TORN_ENDING):
-        try:
-            erase_file(path)
-        except WriteFailed as exc:
-            raise TranscriptUnwritable(exc.message) from exc
-
-
-@contextmanager
-def _unremovable(path: str) -> Iterator[None]:
+def _rename(path: str, new_path: str) -> None:
     try:
-        yield
+        os.rename(path, new_path)
+        sync_folder(os.path.dirname(path))
     except OSError as exc:
-        raise TranscriptUnwritable(f"{path}: could not be renamed or removed ({exc.strerror}).") from exc
+        raise TranscriptUnwritable(f"{path}: could not be renamed ({exc.strerror}).") from exc

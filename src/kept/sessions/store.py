@@ -5,11 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
+from kept.durable import make_private_folder
 from kept.errors import (
     SessionAmbiguous,
     SessionDeleted,
@@ -17,15 +20,19 @@ from kept.errors import (
     SessionKeyInvalid,
     SessionNotFound,
     StoreError,
+    TranscriptTooNew,
+    TranscriptUnwritable,
     UsageError,
 )
+from kept.file_lock import locked
 from kept.records import Problem
-from kept.sessions.catalogue import CatalogueLimits
-from kept.sessions.deleted import DeletedSession
+from kept.sessions.catalogue import Catalogue
+from kept.sessions.deleted import DeletedSession, DeletedSessions, original_path, rename_restored
 from kept.sessions.entries import (
     MODEL,
     THINKING,
     USER_TITLE,
+    VERSION,
     AnyEntry,
     Body,
     CompactionEntry,
@@ -45,14 +52,15 @@ from kept.sessions.record import (
     policy_for,
     staleness,
 )
-from kept.sessions.session_folder import SessionFolder, require_known_version
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
-from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine
-from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name
+from kept.sessions.transcript import LOCK_WAIT_S, Damage, Position, Transcript, TranscriptLine
+from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name, transcript_name
+from kept.visibility import Viewer
 
 _CARRIED_OVER = (MODEL, THINKING)
 """States that a person has chosen for a conversation. They outlive a reset."""
 _SHOWN_CANDIDATES = 4
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +76,7 @@ class SessionStore:
     Safe to share between threads and between processes that use the same home.
     """
 
-    def __init__(
-        self, config: Config, *, clock: Clock | None = None, catalogue_limits: CatalogueLimits | None = None
-    ) -> None:
+    def __init__(self, config: Config, *, clock: Clock | None = None) -> None:
         if not isinstance(cast("object", config), Config):
             hint = "Open the sessions of an agent with SessionStore.open()."
             raise UsageError(f"SessionStore() takes a Config, not {config!r:.80}.", hint=hint)
@@ -78,7 +84,8 @@ class SessionStore:
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
         self.folder = config.paths.sessions
-        self._files = SessionFolder(config.paths, self.clock, catalogue_limits)
+        self._catalogue = Catalogue(config.paths.catalogue, self.folder)
+        self._deleted = DeletedSessions(config.paths.deleted_sessions, self.folder)
 
     @classmethod
     def open(
@@ -109,60 +116,52 @@ class SessionStore:
 
     def close(self) -> None:
         """Close the catalogue. Every later use raises UsedAfterClose, except another `close`."""
-        self._files.catalogue.close()
+        self._catalogue.close()
 
     def take_problems(self) -> tuple[Problem, ...]:
         """Return what was repaired or is damaged. Each problem is returned once."""
-        return self._files.catalogue.take_problems()
+        return self._catalogue.take_problems()
 
     # finding
 
     def key(
-        self,
-        channel: str,
-        user_id: str,
-        *,
-        account_id: str = DEFAULT_ACCOUNT,
-        chat_type: str = DEFAULT_CHAT_TYPE,
+        self, channel: str, user_id: str, *, account_id: str = DEFAULT_ACCOUNT, chat_type: str = DEFAULT_CHAT_TYPE
     ) -> SessionKey:
         return SessionKey(self.agent_id, channel, account_id, chat_type, user_id)
 
     def find(
-        self,
-        channel: str,
-        user_id: str,
-        *,
-        account_id: str = DEFAULT_ACCOUNT,
-        chat_type: str = DEFAULT_CHAT_TYPE,
+        self, channel: str, user_id: str, *, account_id: str = DEFAULT_ACCOUNT, chat_type: str = DEFAULT_CHAT_TYPE
     ) -> SessionRecord | None:
         """Return the current session of a conversation, stale or not. None if there is none or it was reset."""
         newest = self._find_newest(self.key(channel, user_id, account_id=account_id, chat_type=chat_type))
         return None if newest is None or newest.ended else newest
 
-    def get(self, reference: str) -> SessionRecord:
+    def get(self, reference: str, viewer: Viewer | None = None) -> SessionRecord:
         """Return a session by its id, the beginning of its id, or the key of its conversation, full or short.
 
         The citation of a transcript is taken too, and ``claude-code:FOLDER`` is the last conversation in that folder.
+        For a viewer, a session of somebody else is one that does not exist.
         """
         if is_transcript_citation(reference):
             reference = parse_transcript_name(os.path.basename(reference))[0]
-        self._files.catalogue.refresh_names()
-        exact = self._files.catalogue.find(reference)
+        self._catalogue.refresh_names()
+        found = [record for record in self._fitting(reference) if viewer is None or viewer.sees_key(record.key)]
+        if not found:
+            raise SessionNotFound(f"There is no session '{reference}'.")
+        if len(found) > 1:
+            ids = ", ".join(record.id for record in found[:_SHOWN_CANDIDATES])
+            raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
+        return self._catalogue.refresh_one(found[0].transcript_path) or found[0]
+
+    def _fitting(self, reference: str) -> list[SessionRecord]:
+        exact = self._catalogue.find(reference)
         if exact is not None:
-            return self._files.catalogue.refresh_one(exact.transcript_path) or exact
+            return [exact]
         if ":" in reference:
             key = parse_key(reference, agent_id=self.agent_id)
-            newest = self._find_newest(key) or self._files.catalogue.find_newest_in(key.channel, key.user_id)
-            if newest is None:
-                raise SessionNotFound(f"There is no session of {reference}.")
-            return newest
-        candidates = self._files.catalogue.find_by_prefix(reference, _SHOWN_CANDIDATES) if reference else []
-        if not candidates:
-            raise SessionNotFound(f"There is no session '{reference}'.")
-        if len(candidates) > 1:
-            ids = ", ".join(candidate.id for candidate in candidates)
-            raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
-        return self._files.catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
+            newest = self._find_newest(key) or self._catalogue.find_newest_in(key.channel, key.user_id)
+            return [newest] if newest else []
+        return self._catalogue.find_by_prefix(reference) if reference else []
 
     def find_by_id(self, session_id: str, *, refresh: bool = True) -> SessionRecord | None:
         """Return the session with exactly this id, or None.
@@ -174,33 +173,33 @@ class SessionStore:
             return None
         if refresh:
             self.refresh()
-        record = self._files.catalogue.find(session_id)
-        return record and self._files.catalogue.refresh_one(record.transcript_path)
+        record = self._catalogue.find(session_id)
+        return record and self._catalogue.refresh_one(record.transcript_path)
 
     def refresh(self) -> None:
         """Look for transcripts that others have put into the folder, or taken out of it."""
         if os.path.isdir(self.folder):
-            self._files.catalogue.refresh_names()
+            self._catalogue.refresh_names()
 
     def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
-        self._files.catalogue.refresh()
-        return self._files.catalogue.recent(channel=channel, limit=limit)
+        self._catalogue.refresh()
+        return self._catalogue.recent(channel=channel, limit=limit)
 
     def conversation_keys(self, *, without_channels: Collection[str] = ()) -> list[str]:
         """Return the keys of all conversations, each once, except for those on some channels."""
-        self._files.catalogue.refresh_names()
-        return self._files.catalogue.conversation_keys(without_channels=without_channels)
+        self._catalogue.refresh_names()
+        return self._catalogue.conversation_keys(without_channels=without_channels)
 
     def channels(self) -> list[str]:
         """Return the channels that sessions are on."""
-        self._files.catalogue.refresh_names()
-        return self._files.catalogue.channels()
+        self._catalogue.refresh_names()
+        return self._catalogue.channels()
 
     def _find_newest(self, key: SessionKey) -> SessionRecord | None:
-        self._files.catalogue.refresh_names()
-        newest = self._files.catalogue.find_newest(str(key))
-        return newest and (self._files.catalogue.refresh_one(newest.transcript_path) or newest)
+        self._catalogue.refresh_names()
+        newest = self._catalogue.find_newest(str(key))
+        return newest and (self._catalogue.refresh_one(newest.transcript_path) or newest)
 
     # starting
 
@@ -218,10 +217,10 @@ class SessionStore:
         newest = self._find_newest(key)
         if newest is not None and self._find_end(newest) is None:
             return newest
-        with self._files.locked():
+        with self._locked():
             newest = self._find_newest(key)  # another process may have been faster
             if newest is None:
-                return self._files.create(SessionStart(str(key), metadata=dict(metadata or {})), new_id())
+                return self._create(SessionStart(str(key), metadata=dict(metadata or {})), new_id())
             end_reason = self._find_end(newest)
             return newest if end_reason is None else self._succeed(newest, end_reason, metadata)
 
@@ -237,7 +236,7 @@ class SessionStore:
     ) -> SessionRecord:
         """End a session and start its successor. The old transcript is kept. If the session has ended already, return
         the session that followed."""
-        with self._files.locked():
+        with self._locked():
             record = self.get(session_id)
             if not record.key:
                 raise SessionKeyInvalid(
@@ -257,7 +256,7 @@ class SessionStore:
         successor = new_id()
         if not old.ended:
             self.append(old.id, ResetEntry(reason, successor))
-        elif self._files.can_be_created(old.successor):
+        elif old.successor and _ID.fullmatch(old.successor) and not self._was_created(old.successor):
             successor = old.successor
         carried = {name: old.state[name] for name in _CARRIED_OVER if name in old.state}
         start = SessionStart(
@@ -267,7 +266,41 @@ class SessionStore:
             state=carried,
             metadata=dict(metadata or old.metadata),
         )
-        return self._files.create(start, successor)
+        return self._create(start, successor)
+
+    def _was_created(self, session_id: str) -> bool:
+        """Return whether there is or was such a session. A deleted one is not replaced: it could not be restored."""
+        return self._catalogue.find(session_id) is not None or self._deleted.find(session_id) is not None
+
+    def _locked(self) -> AbstractContextManager[int]:
+        """Hold the lock of the folder, so that no other process starts or ends a session."""
+        try:
+            make_private_folder(self.folder)
+        except OSError as exc:
+            raise TranscriptUnwritable(f"{self.folder}: could not be created ({exc.strerror}).") from exc
+        return locked(self.folder, wait_s=LOCK_WAIT_S, purpose="starting or ending a session")
+
+    def _create(
+        self,
+        start: SessionStart,
+        session_id: str,
+        *,
+        created: dt.datetime | None = None,
+        entries: Iterable[AnyEntry] = (),
+    ) -> SessionRecord:
+        """Create the transcript of a session. The caller holds the folder's lock."""
+        if not _ID.fullmatch(session_id):
+            raise UsageError(
+                f"'{session_id}' cannot be the id of a session.",
+                hint="Use up to 128 letters, digits, '-', '_' and '.', starting with a letter or digit.",
+            )
+        created = whole_ms(created or self.clock.now())
+        path = os.path.join(self.folder, transcript_name(session_id, created))
+        Transcript.create(path, [Entry(session_id, None, created, start), *entries])
+        record = self._catalogue.refresh_one(path)
+        if record is None:
+            raise SessionNotFound(f"{path}: was deleted.")
+        return record
 
     def adopt(
         self,
@@ -282,16 +315,16 @@ class SessionStore:
         Raise SessionDeleted if the user deleted it, and SessionExists if its id belongs to another session.
         """
         entries = tuple(entries)
-        with self._files.locked():
-            if self._files.catalogue.find(session_id) is not None:
+        with self._locked():
+            if self._catalogue.find(session_id) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
             self.require_not_deleted(session_id, entries)
-            return self._files.create(start, session_id, created=created, entries=entries)
+            return self._create(start, session_id, created=created, entries=entries)
 
     def require_not_deleted(self, session_id: str, entries: Iterable[AnyEntry]) -> None:
         """Raise SessionDeleted if the user deleted the conversation with these entries, and SessionExists if they
         deleted another one that has its id: that can be restored."""
-        deleted = self._files.deleted.find(session_id)
+        deleted = self._deleted.find(session_id)
         if deleted is not None and deleted.is_same(entries):
             raise SessionDeleted(f"Session {session_id} was deleted.")
         if deleted is not None:
@@ -302,15 +335,23 @@ class SessionStore:
 
         ``after`` is the id of the last entry here. Raise SessionExists if that has changed; then nothing is appended.
         """
-        record = self.find_by_id(session_id) or self.get(session_id)
-        require_known_version(session_id, record.version)
-        if not entries:
-            return record
-        with self._files.transcript(record.transcript_path).appending() as append:
+        path = self._locate(session_id)
+        with Transcript(path).appending() as append:
             if append.transcript.find_last_id() != after:
                 raise SessionExists(f"Session {session_id} has continued here in the meantime.")
             append.add(entries)
-        return self._files.catalogue.refresh_one(record.transcript_path) or record
+        return self._catalogue.refresh_one(path) or self.get(session_id)
+
+    def _locate(self, session_id: str) -> str:
+        """Return the path of a session's transcript, to append to it."""
+        located = self._catalogue.locate(session_id)
+        if located is None:
+            raise SessionNotFound(f"There is no session '{session_id}'.")
+        file, version = located
+        if version > VERSION:
+            reason = f"Session {session_id} has version {version}; this Kept knows versions up to {VERSION}."
+            raise TranscriptTooNew(reason)
+        return os.path.join(self.folder, file)
 
     # appending
 
@@ -336,14 +377,11 @@ class SessionStore:
             return ()
         for body in bodies:
             require_body(body)
-        located = self._files.catalogue.locate(session_id)
-        if located is None:
-            raise SessionNotFound(f"There is no session '{session_id}'.")
-        file, version = located
-        require_known_version(session_id, version)
-        with self._files.transcript(os.path.join(self.folder, file)).appending() as append:
+        path = self._locate(session_id)
+        file = os.path.basename(path)
+        with Transcript(path).appending() as append:
             if append.torn:
-                self._files.catalogue.report(file, str(append.torn))
+                self._catalogue.report(file, str(append.torn))
             if only_if is not None and not only_if(append.transcript):
                 return ()
             when = whole_ms(timestamp or self.clock.now())
@@ -354,7 +392,7 @@ class SessionStore:
                 parent = entries[-1].id
             offset, state = append.add(entries)
             try:
-                self._files.catalogue.advance(file, entries, offset, state)
+                self._catalogue.advance(file, entries, offset, state)
             except StoreError as exc:
                 # The entries are on disk. The catalogue catches up when it is next used.
                 log.warning("session %s: the catalogue could not be brought up to date (%s)", session_id, exc.code)
@@ -366,19 +404,7 @@ class SessionStore:
         self.append(record.id, StateEntry(USER_TITLE, title.strip() or None))
         return self.get(record.id)
 
-    def compact(
-        self,
-        session_id: str,
-        summary: str,
-        *,
-        first_kept_id: str | None = None,
-        keep_messages: int | None = None,
-        tokens_before: int | None = None,
-        tokens_after: int | None = None,
-        source: str = "manual",
-        receipt: Mapping[str, Any] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Entry:
+    def compact(self, session_id: str, summary: str, *, keep_messages: int | None = None) -> Entry:
         """Append a summary that replaces everything before the first kept entry in the context. Nothing is removed.
 
         ``keep_messages`` keeps the last messages: at least this many, starting with a question.
@@ -386,18 +412,11 @@ class SessionStore:
         if not summary.strip():
             raise UsageError("A compaction needs a summary.", hint="Write what the summarised part was about.")
         record = self.get(session_id)
-        if first_kept_id is None and keep_messages:
+        first_kept_id = None
+        if keep_messages:
             first_kept_id = find_first_kept(Transcript(record.transcript_path), record.end, keep_messages)
-        body = CompactionEntry(
-            summary,
-            first_kept_id=first_kept_id,
-            tokens_before=record.tokens_context or None if tokens_before is None else tokens_before,
-            tokens_after=tokens_after,
-            source=source,
-            receipt=None if receipt is None else dict(receipt),
-            metadata=dict(metadata or {}),
-        )
-        return self.append(record.id, body)
+        tokens_before = record.tokens_context or None
+        return self.append(record.id, CompactionEntry(summary, first_kept_id, tokens_before))
 
     # reading
 
@@ -415,12 +434,12 @@ class SessionStore:
     def tail(self, session_id: str, messages: int) -> list[TranscriptLine]:
         """Return the lines from the Nth-last message on. The file is read from its end."""
         record = self.get(session_id)
-        return self._files.transcript(record.transcript_path).tail(messages, record.end)
+        return Transcript(record.transcript_path).tail(messages, record.end)
 
     def iter_lines(self, session_id: str, start: Position | None = None) -> Iterator[TranscriptLine]:
         """Yield the lines of a session, from its beginning or from a position on."""
         record = self.get(session_id)
-        return self._files.transcript(record.transcript_path).iter_lines(start)
+        return Transcript(record.transcript_path).iter_lines(start)
 
     # deleting
 
@@ -430,15 +449,21 @@ class SessionStore:
         It stays deleted: an import of the same conversation leaves it out until it is restored. ``purge`` also
         removes the transcript of a session that was deleted before.
         """
-        with self._files.locked():
+        with self._locked():
             try:
                 record = self.get(session_id)
             except SessionNotFound:
-                if not purge or self._files.deleted.find(session_id) is None:
+                if not purge or self._deleted.find(session_id) is None:
                     raise
-                self._files.purge(session_id)
+                self._deleted.purge(session_id, self.clock.now())
                 return None
-            return self._files.delete(record, purge=purge)
+            path = record.transcript_path
+            with Transcript(path).appending():
+                new_path = self._deleted.add(path, record.id, self.clock.now())
+                if purge:
+                    self._deleted.purge(record.id, self.clock.now())
+            self._catalogue.forget(os.path.basename(path))
+            return None if purge else new_path
 
     def restore(self, reference: str) -> tuple[DeletedSession, SessionRecord | None]:
         """Bring back a deleted session, by its id or the beginning of it. Return what it was and what it is now.
@@ -446,16 +471,25 @@ class SessionStore:
         The record is None if its transcript was purged. Then the next import brings it back, if the other program
         still has the conversation.
         """
-        with self._files.locked():
-            return self._files.restore(reference)
+        with self._locked():
+            deleted, record = self._deleted.get(reference), None
+            if deleted.transcript_path is not None:
+                self._catalogue.refresh_names()
+                path = original_path(deleted.transcript_path)
+                if self._catalogue.find(deleted.id) is not None or os.path.lexists(path):
+                    hint = "Nothing was changed. Delete that one first."
+                    raise SessionExists(f"There is a session {deleted.id} already.", hint=hint)
+                record = self._catalogue.refresh_one(rename_restored(deleted.transcript_path))
+            self._deleted.remove(deleted.id, self.clock.now())
+            return deleted, record
 
     def deleted(self) -> list[DeletedSession]:
         """Return the deleted sessions, the last one first."""
         if not os.path.isdir(self.folder):
             return []
-        self._files.catalogue.refresh_names()
-        return [session for session in self._files.deleted.all() if self._files.catalogue.find(session.id) is None]
+        self._catalogue.refresh_names()
+        return [session for session in self._deleted.all() if self._catalogue.find(session.id) is None]
 
     def find_deleted(self, session_id: str) -> DeletedSession | None:
         """Return a session that was deleted and not restored, by its id."""
-        return self._files.deleted.find(session_id)
+        return self._deleted.find(session_id)

@@ -112,14 +112,11 @@ class FileState:
         return cls(int64(stat.st_ino), stat.st_size, int64(stat.st_mtime_ns))
 
 
+@frozen
 class Transcript:
     """File of one session. Safe between threads and processes. Opened for each call and closed after it."""
 
-    def __init__(self, path: str, *, block_bytes: int = BLOCK_BYTES) -> None:
-        self.path = path
-        self._block_bytes = block_bytes
-        self.last_entry: tuple[FileState, str | None] | None = None
-        """State of the file and id of its last entry. Valid as long as the file is in that state."""
+    path: str
 
     # reading
 
@@ -151,7 +148,7 @@ class Transcript:
         older: list[TranscriptLine] = []
         with self._open() as file:
             number = end.lines
-            for start, raw in _iter_backwards(file, end.offset, self._block_bytes):
+            for start, raw in _iter_backwards(file, end.offset):
                 if missing <= 0:
                     break
                 older.append(parse_line(RawLine(number, start, start + len(raw) + 1, raw + b"\n")))
@@ -161,10 +158,7 @@ class Transcript:
 
     @contextmanager
     def _open(self) -> Iterator[BinaryIO]:
-        with (
-            _unreadable(self.path),
-            open(self.path, "rb", buffering=self._block_bytes, opener=_open_unlinked) as file,
-        ):
+        with _unreadable(self.path), open(self.path, "rb", buffering=BLOCK_BYTES, opener=_open_unlinked) as file:
             yield file
 
     def stat(self) -> os.stat_result:
@@ -182,16 +176,10 @@ class Transcript:
 
     def find_last_id(self) -> str | None:
         """Return the id of the last entry that has one: the parent of the next entry."""
-        state = FileState.of(self.path)
-        if self.last_entry is None or self.last_entry[0] != state:
-            with self._open() as file:
-                size = file.seek(0, os.SEEK_END)
-                ids = (_find_id(raw) for _, raw in _iter_backwards(file, size, self._block_bytes))
-                last_id = next(filter(None, ids), None)
-            if state is None:
-                return last_id
-            self.last_entry = (state, last_id)
-        return self.last_entry[1]
+        with self._open() as file:
+            size = file.seek(0, os.SEEK_END)
+            ids = (_find_id(raw) for _, raw in _iter_backwards(file, size))
+            return next(filter(None, ids), None)
 
     # writing
 
@@ -240,7 +228,7 @@ class Transcript:
     def _repair_locked(self) -> TornLine:
         with self._open() as file:
             size = file.seek(0, os.SEEK_END)
-            start, raw = next(_iter_backwards(file, size, self._block_bytes, ends_with_line_break=False))
+            start, raw = next(_iter_backwards(file, size, ends_with_line_break=False))
         with _unwritable():
             try:
                 parse_entry(raw)
@@ -267,7 +255,6 @@ class TranscriptAppend:
         state = FileState.of(path)
         if state is None:
             raise SessionNotFound(f"{path}: was deleted.")
-        self.transcript.last_entry = (state, entries[-1].id)
         return offset, state
 
     def replace_lines(self, lines: Sequence[bytes]) -> bool:
@@ -316,9 +303,7 @@ def _find_id(raw: bytes) -> str | None:
         return None
 
 
-def _iter_backwards(
-    file: BinaryIO, end: int, block_bytes: int, *, ends_with_line_break: bool = True
-) -> Iterator[tuple[int, bytes]]:
+def _iter_backwards(file: BinaryIO, end: int, *, ends_with_line_break: bool = True) -> Iterator[tuple[int, bytes]]:
     """Yield the lines before ``end``, the last one first, each with its offset and without its line break.
 
     ``end`` is the offset after a line break, or, with ``ends_with_line_break`` False, the end of a torn line.
@@ -332,7 +317,7 @@ def _iter_backwards(
     Blocks double in size, so that a line longer than a block is not joined over and over.
     """
     block_start, line_end, line_break = end, b"", int(ends_with_line_break)
-    skips_empty = ends_with_line_break
+    skips_empty, block_bytes = ends_with_line_break, BLOCK_BYTES
     while block_start > 0:
         size = min(block_bytes, block_start)
         block_bytes = min(block_bytes * 2, _LARGEST_BLOCK)

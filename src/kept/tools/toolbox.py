@@ -20,7 +20,6 @@ from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, SeenTail
 from kept.redact import redact
 from kept.search.query_dates import check_order, parse_when
-from kept.sessions.people import get_visible
 from kept.sessions.transcript_paths import is_transcript_citation
 from kept.tools.record_json import (
     hit_json,
@@ -267,7 +266,7 @@ class Toolbox:
         check_order(arguments.get("since"), arguments.get("until"), since or None, until)
         records = self._visible_sessions(channel=arguments.get("channel"))
         if "session" in arguments:
-            session_id = get_visible(self.sessions, self.memory.viewer, arguments["session"]).id
+            session_id = self.sessions.get(arguments["session"], self.memory.viewer).id
             records = [record for record in records if record.id == session_id]
         in_range = (
             record
