@@ -205,6 +205,7 @@ class Memory:
         """
         from kept.history.note_history import open_recorder, python_author
         from kept.workspace.addition import Addition, write_addition
+        from kept.workspace.notes import NoteWriter
 
         self._require_open()
         if not isinstance(text, str):
@@ -230,14 +231,9 @@ class Memory:
 
             written = write_for_agent(self.review, addition, near=near, by=by, why=why)
         else:
-            written = write_addition(
-                self.workspace,
-                addition,
-                clock=self.clock,
-                max_bytes=self.settings.max_file_bytes,
-                near=near,
-                recorder=open_recorder(self.config, self.workspace, self.clock, by, why=why),
-            )
+            recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why)
+            writer = NoteWriter(self.workspace, self.clock, self.settings.max_file_bytes, recorder=recorder)
+            written = write_addition(writer, addition, near)
         return self._with_notice(written)
 
     def _with_notice(self, written: Written) -> Written:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+from kept.digest import digest_bytes
+from kept.history import rewrite
 from kept.history.rewrite import prune_history, scrub_history
 from kept.history.undo import select_by_id, undo_changes
 from kept.workspace.change_recorder import Author
@@ -52,7 +54,8 @@ def test_old_changes_are_dropped_and_later_ones_can_still_be_taken_back(tmp_path
         assert memory.history.read_version(changes_of(memory)[-1].before) == b"Old note.\n"
 
 
-def test_a_history_beyond_its_size_is_pruned_by_a_sync(tmp_path):
+def test_a_history_beyond_its_size_is_pruned_by_a_sync(tmp_path, monkeypatch):
+    monkeypatch.setattr(rewrite, "_GRACE_S", 0.0)
     clock = SetClock()
     with open_memory(tmp_path, clock=clock, settings={"history.max_bytes": 10_000}) as memory:
         for number in range(60):
@@ -65,6 +68,20 @@ def test_a_history_beyond_its_size_is_pruned_by_a_sync(tmp_path):
         assert len(all_bytes(tmp_path)) < 12_000
         assert 10 < len(changes_of(memory)) < 60
         assert_sound(memory.history)
+
+
+def test_a_version_that_arrived_before_its_line_is_not_pruned(tmp_path, monkeypatch):
+    clock = SetClock()
+    with open_memory(tmp_path, clock=clock) as memory:
+        memory.add("First.", to="memory/a.md")
+        memory.history.versions.put([b"From another machine.\n"])
+        digest = digest_bytes(b"From another machine.\n")
+        for grace, is_left in ((rewrite._GRACE_S, True), (0.0, False)):
+            monkeypatch.setattr(rewrite, "_GRACE_S", grace)
+            clock.moment += dt.timedelta(days=10)
+            prune_history(memory.history, max_age_days=4, max_bytes=0)
+            assert (digest in memory.history.versions.digests()) is is_left
+            memory.add("Later.", to="memory/a.md")
 
 
 def test_a_text_is_removed_from_every_version_and_line(tmp_path):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kept import KeptError, Memory
 from kept.forgetting.note_places import NoteStore
-from kept.forgetting.plan import LineCut, digest_of
+from kept.forgetting.plan import ForgetOrder, LineCut, digest_of
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from kept.workspace.adopt import adopt_notes
@@ -120,7 +120,11 @@ def index(place: Place, memory: Memory) -> str:
 
 
 def remove(place: Place, memory: Memory) -> str:
-    return str(NoteStore(memory.workspace).cut([LineCut(NOTE, 2, 1, digest_of("- keeper"))]))
+    cut = LineCut(NOTE, 2, 1, digest_of("- keeper"))
+    order = ForgetOrder(
+        "1", "", "citation", words=(), lines=(), cuts=(cut,), entries=(), notes=(), sessions=(), places=()
+    )
+    return str(NoteStore(memory.workspace).scrub(order))
 
 
 def adopt_into(place: Place, memory: Memory) -> str:

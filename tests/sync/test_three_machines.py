@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from kept.testing import FrozenClock
-from kept.workspace.notes import add_note
+from kept.workspace.notes import NoteWriter
 from kept.workspace.workspace import Workspace
 from tests.support.sync_machines import connect_machines, settle
 
@@ -49,7 +49,7 @@ class ThreeMachines(RuleBasedStateMachine):
     def add_to_the_day(self, machine, minute):
         now = dt.datetime(2026, 11, 16, 9, 30 + minute).astimezone()
         workspace = Workspace.at(str(self.machines[machine].workspace))
-        add_note(workspace, self.new_word(), to="daily", clock=FrozenClock(now), max_bytes=1_000_000)
+        NoteWriter(workspace, FrozenClock(now), 1_000_000).add(self.new_word(), "daily")
 
     @rule(machine=MACHINES, note=NOTES)
     def append_a_line(self, machine, note):

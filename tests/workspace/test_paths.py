@@ -18,7 +18,7 @@ from kept import Memory
 from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
 from kept.file_lock import locked
 from kept.forgetting.note_places import NoteStore
-from kept.forgetting.plan import LineCut, digest_of
+from kept.forgetting.plan import ForgetOrder, LineCut, digest_of
 from kept.records import Written
 from kept.testing import FakeEmbedder
 from kept.tools.tool_text import from_citation
@@ -163,7 +163,11 @@ def test_a_note_with_the_longest_name_there_is_can_be_forgotten_in_and_adopted(w
     write_file(tmp_path / "other" / name, "one\ntwo\n")
     notes = Workspace.at(str(workspace))
     assert adopt_notes(notes, str(tmp_path / "other"), max_bytes=1000).copied == (name,)
-    assert NoteStore(notes).cut([LineCut(name, 1, 1, digest_of("one"))]).removed == 1
+    cut = LineCut(name, 1, 1, digest_of("one"))
+    order = ForgetOrder(
+        "1", "", "citation", words=(), lines=(), cuts=(cut,), entries=(), notes=(), sessions=(), places=()
+    )
+    assert NoteStore(notes).scrub(order).removed == 1
     assert (workspace / name).read_text() == "two\n"
 
 

@@ -38,7 +38,7 @@ from kept.sessions.title import is_greeting
 from kept.sessions.transcript import Transcript, TranscriptLine
 from kept.values import frozen
 from kept.words.stopwords import content_words
-from kept.workspace.daily import daily_notes_in, daily_parts, get_daily_notes
+from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import INFORMING, INSTRUCTING
 
@@ -386,7 +386,7 @@ def plan_day_notes(services: AgentServices, view: ConversationView) -> dict[str,
 def _parts_of(memory: Memory, day: dt.date) -> list[str]:
     """Return the shared notes of a day, and then those of the person that the memory is for."""
     own = memory.visible.own_folders if memory.viewer else []
-    logs = (None, *map(daily_notes_in, own))
+    logs = (None, *map(DailyNotes, own))
     return [path for log in logs for path in daily_parts(memory.workspace, day, log)]
 
 

@@ -15,7 +15,8 @@ from kept.context.fence import clean_lines
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.tools.tool_text import quote, show_name
-from kept.workspace.daily import DailyNotes, daily_parts, project_daily_notes
+from kept.visibility import PROJECTS_FOLDER
+from kept.workspace.daily import DailyNotes, daily_parts
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -48,7 +49,7 @@ def recent_context(memory: Memory, sessions: SessionStore, *, cwd: str | None, c
 def _notes(memory: Memory) -> Iterator[str]:
     """Yield the long-term memory and the last two days: of the project first, if there is one, then what is shared."""
     if memory.project:
-        daily = project_daily_notes(memory.project)
+        daily = DailyNotes(f"{PROJECTS_FOLDER}/{memory.project}")
         yield from _notes_in(memory, (f"{daily.folder}/MEMORY.md",), daily)
     yield from _notes_in(memory, ("MEMORY.md", "memory.md"), None)
 

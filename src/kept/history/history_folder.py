@@ -181,6 +181,11 @@ class VersionStore:
         """Return the compressed size of a version, or 0 if it is missing."""
         return self.folder.size(*_place(digest))
 
+    def arrived(self, digest: str) -> float:
+        """Return when a version was written on this machine, in seconds since 1970. Its own time may be older."""
+        with self.folder.reading(*_place(digest)) as handle:
+            return 0.0 if handle is None else os.fstat(handle).st_ctime
+
     def digests(self) -> list[str]:
         """Return the hashes of all versions."""
         return [

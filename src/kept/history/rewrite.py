@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -33,6 +34,8 @@ _PRUNE_TO = 0.8
 """Share of the size limit that is left after a history was pruned."""
 _TOGETHER = 200
 """Versions that are written with one sync of the disk."""
+_GRACE_S = 86_400.0
+"""Time for which a version without a line stays: a program that synchronises folders may bring the line later."""
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -71,7 +74,7 @@ def prune_history(history: NoteHistory, *, max_age_days: int, max_bytes: int) ->
     if count:
         lines = map(format_change, [*_states(changes[:start]), *changes[start:]])
         history.folder.replace(CHANGES, history.log.own_name, b"".join(lines))
-        _delete_unnamed(history)
+        _delete_unnamed(history, least_age_s=_GRACE_S)
     return count
 
 
@@ -94,10 +97,12 @@ def _states(changes: Sequence[NoteChange]) -> list[NoteChange]:
     ]
 
 
-def _delete_unnamed(history: NoteHistory, *, erase: bool = False) -> None:
+def _delete_unnamed(history: NoteHistory, *, least_age_s: float, erase: bool = False) -> None:
+    """Delete the versions that no line names, and that have been here for some time."""
     named = {digest for name in history.log.names() for digest in _DIGEST.findall(history.folder.read(CHANGES, name))}
+    latest = time.time() - least_age_s
     for digest in history.versions.digests():
-        if digest.encode() not in named:
+        if digest.encode() not in named and history.versions.arrived(digest) <= latest:
             history.versions.remove(digest, erase=erase)
 
 
@@ -124,7 +129,7 @@ def scrub_history(history: NoteHistory, scrub: Scrub, removal: Removal | None = 
         scrubber.rewrite(name)
     for name in history.folder.names(CHANGES, DAMAGED_ENDING):
         history.folder.remove(CHANGES, name, erase=True)
-    _delete_unnamed(history, erase=True)
+    _delete_unnamed(history, least_age_s=0, erase=True)
     return scrubber.versions
 
 

@@ -15,7 +15,7 @@ from kept.records import Filter, ListedPeriod, Progress, SearchResult
 from kept.search.note_links import explain_unknown_tags
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
-from kept.workspace.daily import daily_name, daily_notes_in, daily_parts, get_daily_notes
+from kept.workspace.daily import DailyNotes, daily_name, daily_parts, get_daily_notes
 
 if TYPE_CHECKING:
     from kept.indexing.service import IndexService
@@ -162,7 +162,7 @@ def find_note(service: IndexService, name: str, now: dt.datetime, visible: Filte
     Raise UsageError if several notes have the name, and NoteNotFound if nothing was written on the day.
     """
     day = _find_day(name, now)
-    logs = [daily_notes_in(folder) for folder in visible.own_folders]
+    logs = [DailyNotes(folder) for folder in visible.own_folders]
     if day:
         for daily in (*logs, None):
             if parts := daily_parts(service.workspace, day, daily):

@@ -17,6 +17,7 @@ from kept.review.review_queue import ReviewQueue, new_listed_item
 from kept.workspace.addition import Addition, write_addition
 from kept.workspace.change_recorder import Author, ChangeRecorder
 from kept.workspace.line_edit import digest_of_lines
+from kept.workspace.notes import NoteWriter
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.replacement import FactReference
 from kept.workspace.workspace import is_persons_own, refusal, require_tool_may_write
@@ -38,15 +39,8 @@ def write_for_agent(
     if mode == "listed":
         queue.require_room()
         recorder = listed = ItemRecorder(queue.folder, new_listed_item(queue, by, why), inner)
-    written = write_addition(
-        queue.workspace,
-        addition,
-        clock=queue.clock,
-        max_bytes=queue.max_bytes,
-        by_tool=True,
-        near=near,
-        recorder=recorder,
-    )
+    writer = NoteWriter(queue.workspace, queue.clock, queue.max_bytes, by_tool=True, recorder=recorder)
+    written = write_addition(writer, addition, near)
     return replace(written, review=listed.item.id) if listed and listed.item.writes else written
 
 

@@ -21,6 +21,7 @@ from kept.review.review_item import ItemRecorder, NoteWrite, PreviewReady, Previ
 from kept.values import frozen
 from kept.workspace.addition import Addition, write_addition
 from kept.workspace.change_recorder import Author
+from kept.workspace.notes import LOCK_WAIT_S, NoteWriter
 from kept.workspace.opened import OpenWorkspace
 
 if TYPE_CHECKING:
@@ -151,15 +152,8 @@ class ReviewQueue:
         self, addition: Addition, *, clock: Clock, by_tool: bool = False, near: Iterable[NearFact] = ()
     ) -> Written:
         """Raise PreviewReady with what an addition would write. Return the lines that say the same already."""
-        return write_addition(
-            self.workspace,
-            addition,
-            clock=clock,
-            max_bytes=self.max_bytes,
-            by_tool=by_tool,
-            near=near,
-            recorder=PreviewRecorder(),
-        )
+        writer = NoteWriter(self.workspace, clock, self.max_bytes, by_tool, PreviewRecorder())
+        return write_addition(writer, addition, near)
 
     # adding
 
@@ -232,9 +226,8 @@ class ReviewQueue:
         )
         recorder = ItemRecorder(self.folder, replace(item, writes=()), inner)
         try:
-            write_addition(
-                self.workspace, addition, clock=TimeOfProposal(item), max_bytes=self.max_bytes, recorder=recorder
-            )
+            writer = NoteWriter(self.workspace, TimeOfProposal(item), self.max_bytes, recorder=recorder)
+            write_addition(writer, addition)
         except CitationMismatch as exc:
             raise ReviewConflict(exc.message) from exc
         changes = tuple(inner.changes) if inner else ()
@@ -245,7 +238,6 @@ class ReviewQueue:
         from kept.durable import write_atomic
         from kept.history.line_changes import LinesOverlap, take_back
         from kept.workspace.change_recorder import recording
-        from kept.workspace.notes import LOCK_WAIT_S
         from kept.workspace.workspace import writing_to
 
         change = self._first_change(item)

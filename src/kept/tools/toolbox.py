@@ -46,7 +46,7 @@ from kept.tools.tool_text import (
 )
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
-from kept.workspace.daily import daily_name, daily_notes_in, daily_parts, find_next_part
+from kept.workspace.daily import DailyNotes, daily_name, daily_parts, find_next_part
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -183,7 +183,7 @@ class Toolbox:
         """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
         day, workspace = find_day(date, self.memory.clock.now()), self.memory.workspace
         for folder in self.memory.visible.own_folders:
-            if parts := daily_parts(workspace, day, daily_notes_in(folder)):
+            if parts := daily_parts(workspace, day, DailyNotes(folder)):
                 return parts[0]
         return daily_name(workspace, day)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from kept.clock import Clock
 from kept.records import NearFact, Written
 from kept.values import frozen
 from kept.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
-from kept.workspace.change_recorder import ChangeRecorder
-from kept.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from kept.workspace.notes import NoteWriter
 
 
 @frozen
@@ -33,42 +34,13 @@ class Addition:
         return f"{PROJECTS_FOLDER}/{self.project}" if self.project else None
 
 
-def write_addition(
-    workspace: Workspace,
-    addition: Addition,
-    *,
-    clock: Clock,
-    max_bytes: int,
-    by_tool: bool = False,
-    near: Iterable[NearFact] = (),
-    recorder: ChangeRecorder | None = None,
-) -> Written:
-    """Write a text to its note. ``by_tool`` refuses the files that belong to the person."""
+def write_addition(writer: NoteWriter, addition: Addition, near: Iterable[NearFact] = ()) -> Written:
+    """Write a text to its note."""
     if addition.replaces is not None:
         from kept.workspace.replacement import FactReference, replace_fact
 
         return replace_fact(
-            workspace,
-            FactReference.parse(addition.replaces),
-            addition.text,
-            to=addition.to,
-            clock=clock,
-            max_bytes=max_bytes,
-            by_tool=by_tool,
-            folder=addition.folder,
-            recorder=recorder,
+            writer, FactReference.parse(addition.replaces), addition.text, to=addition.to, folder=addition.folder
         )
-    from kept.workspace.notes import add_note
-
-    return add_note(
-        workspace,
-        addition.text,
-        to="daily" if addition.to is None else addition.to,
-        clock=clock,
-        max_bytes=max_bytes,
-        by_tool=by_tool,
-        folder=addition.folder,
-        again=addition.again,
-        near=near,
-        recorder=recorder,
-    )
+    to = "daily" if addition.to is None else addition.to
+    return writer.add(addition.text, to, folder=addition.folder, again=addition.again, near=near)

@@ -11,7 +11,6 @@ import re
 from functools import lru_cache
 
 from kept.values import frozen
-from kept.visibility import PROJECTS_FOLDER
 from kept.workspace.workspace import MEMORY_FOLDER, Workspace
 
 DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})(?:-([2-9]|[1-9]\d{1,2}))?\.md$", re.IGNORECASE)
@@ -81,16 +80,6 @@ def get_daily_notes(workspace: Workspace) -> DailyNotes:
     from kept.workspace.vault import read_daily_notes
 
     return read_daily_notes(workspace)
-
-
-def project_daily_notes(project: str) -> DailyNotes:
-    """Return where the daily notes of a project are."""
-    return daily_notes_in(f"{PROJECTS_FOLDER}/{project}")
-
-
-def daily_notes_in(folder: str) -> DailyNotes:
-    """Return where the daily notes of a project's or person's folder are."""
-    return DailyNotes(folder)
 
 
 def daily_name(workspace: Workspace, day: dt.date) -> str:

@@ -16,7 +16,7 @@ from kept.records import cite
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.opened import NoteText, OpenWorkspace, declared_encoding, require_utf8
+from kept.workspace.opened import NoteText, OpenWorkspace, encoding_of, require_utf8
 from kept.workspace.workspace import Workspace, require_tool_may_write, writing_to
 
 DIGEST_CHARS = 8
@@ -212,12 +212,6 @@ def load_proposals(path: str) -> list[Proposal]:
 # removing lines, in whatever encoding and with whatever line ends a note has
 
 _LINE = r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z"
-_CODECS = {
-    b"\xff\xfe\0\0": "utf-32-le",  # before UTF-16, which begins the same
-    b"\0\0\xfe\xff": "utf-32-be",
-    b"\xff\xfe": "utf-16-le",
-    b"\xfe\xff": "utf-16-be",
-}
 
 
 def remove_lines(raw: bytes, ranges: Iterable[tuple[int, int]], path: str) -> bytes:
@@ -226,10 +220,10 @@ def remove_lines(raw: bytes, ranges: Iterable[tuple[int, int]], path: str) -> by
     Of two blank lines that would meet, the second goes too. Raise PathRefused for a note that cannot be read and
     written back unchanged.
     """
-    codec = _codec_of(raw)
+    mark, codec = encoding_of(raw)
+    errors = "surrogateescape" if codec == "utf-8" else "strict"
     try:
-        text = raw.decode(codec, "surrogateescape" if codec == "utf-8" else "strict")
-        lines = re.findall(_LINE, text)
+        lines = re.findall(_LINE, raw[len(mark) :].decode(codec, errors))
     except UnicodeError:
         raise PathRefused(f"{path}: cannot be read as {codec}.", hint="Change it with an editor.") from None
     dropped: set[int] = set()
@@ -240,14 +234,4 @@ def remove_lines(raw: bytes, ranges: Iterable[tuple[int, int]], path: str) -> by
         if is_blank_before and after <= len(lines) and not lines[after - 1].strip():
             dropped.add(after)
     remaining = "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
-    if codec != "utf-8" and not remaining.startswith("\ufeff"):
-        remaining = f"\ufeff{remaining}"  # the byte order mark was before the first line, which is gone
-    elif raw.startswith(b"\xef\xbb\xbf") and not remaining.startswith("\ufeff"):
-        remaining = f"\ufeff{remaining}"
-    return remaining.encode(codec, "surrogateescape" if codec == "utf-8" else "strict")
-
-
-def _codec_of(raw: bytes) -> str:
-    if declared_encoding(raw) is None:
-        return "utf-8"
-    return next(codec for mark, codec in _CODECS.items() if raw.startswith(mark))
+    return mark + remaining.encode(codec, errors)

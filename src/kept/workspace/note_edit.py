@@ -19,16 +19,9 @@ from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.common_ends import count_common_ends
 from kept.workspace.line_edit import require_editable
 from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.opened import NoteText, OpenWorkspace
+from kept.workspace.opened import NoteText, OpenWorkspace, encoding_of
 from kept.workspace.workspace import Workspace, writing_to
 
-_BOMS = (
-    (b"\xff\xfe\0\0", "utf-32-le"),  # before UTF-16, whose mark it begins with
-    (b"\0\0\xfe\xff", "utf-32-be"),
-    (b"\xff\xfe", "utf-16-le"),
-    (b"\xfe\xff", "utf-16-be"),
-)
-_UTF8_BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n)|([^\r\n]+)\Z")
 
 
@@ -91,7 +84,7 @@ class _RawLine:
 
 def replace_text(raw: bytes, text: str, path: str) -> bytes:
     """Return the bytes of a note with a new text. Raise PathRefused if bytes that cannot be shown would be lost."""
-    mark, codec = _encoding_of(raw)
+    mark, codec = encoding_of(raw)
     errors = "surrogateescape" if codec == "utf-8" else "strict"
     try:
         exact = raw[len(mark) :].decode(codec, errors)
@@ -103,16 +96,6 @@ def replace_text(raw: bytes, text: str, path: str) -> bytes:
     lines = [_raw_line(match) for match in _LINE.finditer(exact)]
     merged = _merge(lines, text.replace("\r\n", "\n").replace("\r", "\n"), path)
     return mark + merged.encode(codec, errors)
-
-
-def _encoding_of(raw: bytes) -> tuple[bytes, str]:
-    """Return the byte order mark and the encoding of a note, as `decode` reads it."""
-    if raw.startswith(_UTF8_BOM):
-        return _UTF8_BOM, "utf-8"
-    for mark, codec in _BOMS:
-        if raw.startswith(mark):
-            return mark, codec
-    return b"", "utf-8"
 
 
 def _raw_line(match: re.Match[str]) -> _RawLine:
@@ -138,23 +121,16 @@ def _merge(old: Sequence[_RawLine], text: str, path: str) -> str:
 
 
 def _matching(old: Sequence[_RawLine], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Return ranges of old lines and of the new lines in their place. In equal ranges, both have one line."""
+    """Return ranges of old lines and of the new lines in their place, also of those that are equal."""
     shown = [line.shown for line in old]
     head, tail = count_common_ends(shown, new)
     middle = difflib.SequenceMatcher(
         None, shown[head : len(shown) - tail], new[head : len(new) - tail], autojunk=len(new) > 2_000
     )
-    ranges = [(at, at + 1, at, at + 1) for at in range(head)]
-    for kind, start, end, first, last in middle.get_opcodes():
-        if kind == "equal":
-            ranges += [
-                (head + start + at, head + start + at + 1, head + first + at, head + first + at + 1)
-                for at in range(end - start)
-            ]
-        else:
-            ranges.append((head + start, head + end, head + first, head + last))
-    ranges += [(len(shown) - at, len(shown) - at + 1, len(new) - at, len(new) - at + 1) for at in range(tail, 0, -1)]
-    return ranges
+    ranges = [
+        (head + start, head + end, head + first, head + last) for _, start, end, first, last in middle.get_opcodes()
+    ]
+    return [(0, head, 0, head), *ranges, (len(shown) - tail, len(shown), len(new) - tail, len(new))]
 
 
 def _block(old: Sequence[_RawLine], around: Sequence[_RawLine], new: Sequence[str], path: str) -> list[_RawLine]:

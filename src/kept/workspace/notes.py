@@ -15,7 +15,7 @@ from kept.limits import CHARS_PER_TOKEN, estimate_tokens
 from kept.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
-from kept.workspace.daily import DailyNotes, daily_notes_in, daily_parts, get_daily_notes, part_name
+from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name
 from kept.workspace.fact_match import find_near_facts, may_be_fact, sort_near
 from kept.workspace.opened import OpenWorkspace, decode, require_utf8
 from kept.workspace.workspace import (
@@ -39,112 +39,112 @@ Comparison = Callable[[OpenWorkspace, str, str, int], list[NearFact]]
 _NAME_HINT = "Use letters, digits, spaces and punctuation, for example memory/ideas.md."
 
 
-def add_note(
-    workspace: Workspace,
-    text: str,
-    *,
-    to: str,
-    clock: Clock,
-    max_bytes: int,
-    by_tool: bool = False,
-    folder: str | None = None,
-    again: bool = False,
-    near: Iterable[NearFact] = (),
-    recorder: ChangeRecorder | None = None,
-) -> Written:
-    """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
+@frozen
+class NoteWriter:
+    """Appends texts to the notes of a workspace. ``by_tool`` refuses the files that belong to the person."""
 
-    With ``folder``, that of a project or a person, these are the log and MEMORY.md in it, and a name without a folder
-    is a note there. ``by_tool`` refuses the files that belong to the person. A line that the note or MEMORY.md has
-    already is written only with ``again``. ``near`` has further lines that it repeats or seems to change.
-    """
-    if by_tool and is_persons_own(to):
-        raise refusal(to)
-    if len(text) > max_bytes:
-        raise NoteTooLarge(f"The text has more than the limit of {max_bytes:,} bytes for a note.")
-    text = decode(text.encode("utf-8", errors="replace"))[0].strip("\n")
-    if not text.strip():
-        raise EmptyNote("There is nothing to remember.")
-    workspace.require()
-    with writing_to(workspace, wait_s=LOCK_WAIT_S):
-        return append_entry(
-            workspace,
-            text,
-            to=to,
-            clock=clock,
-            max_bytes=max_bytes,
-            by_tool=by_tool,
-            folder=folder,
-            again=again,
-            near=near,
-            recorder=recorder,
-        )
+    workspace: Workspace
+    clock: Clock
+    max_bytes: int
+    by_tool: bool = False
+    recorder: ChangeRecorder | None = None
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return tuple(self.recorder.notices) if self.recorder else ()
 
-def append_entry(
-    workspace: Workspace,
-    text: str,
-    *,
-    to: str,
-    clock: Clock,
-    max_bytes: int,
-    by_tool: bool,
-    folder: str | None,
-    again: bool = True,
-    near: Iterable[NearFact] = (),
-    recorder: ChangeRecorder | None = None,
-) -> Written:
-    """Append a text, as `add_note` does. The caller holds the lock of the workspace."""
-    compare = None if again or not may_be_fact(text) else partial(find_near, workspace, text, folder=folder, known=near)
-    if to == "daily":
+    def add(
+        self, text: str, to: str, *, folder: str | None = None, again: bool = False, near: Iterable[NearFact] = ()
+    ) -> Written:
+        """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
+
+        With ``folder``, that of a project or a person, these are the log and MEMORY.md in it, and a name without a
+        folder is a note there. A line that the note or MEMORY.md has already is written only with ``again``. ``near``
+        has further lines that it repeats or seems to change.
+        """
+        if self.by_tool and is_persons_own(to):
+            raise refusal(to)
+        if len(text) > self.max_bytes:
+            raise NoteTooLarge(f"The text has more than the limit of {self.max_bytes:,} bytes for a note.")
+        text = decode(text.encode("utf-8", errors="replace"))[0].strip("\n")
+        if not text.strip():
+            raise EmptyNote("There is nothing to remember.")
+        self.workspace.require()
+        compare = None
+        if not again and may_be_fact(text):
+            compare = partial(find_near, self.workspace, text, folder=folder, known=near)
+        with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
+            return self.append(text, to, folder=folder, compare=compare)
+
+    def append(self, text: str, to: str, *, folder: str | None, compare: Comparison | None = None) -> Written:
+        """Append a text, as `add` does. The caller holds the lock of the workspace."""
+        if to == "daily":
+            return self._append_daily(text, folder, compare)
+        if to == "memory":
+            text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
+            path = f"{folder}/MEMORY.md" if folder else _memory_name(self.workspace)
+            opening = "# Memory\n"
+        else:
+            is_plain_name = folder and "/" not in to and os.sep not in to
+            path = _writable(self.workspace, f"{folder}/{to}" if is_plain_name else to)
+            opening = ""
+        self._require_allowed(path, to)
+        return self._append(path, text, opening=opening, compare=compare)
+
+    def _require_allowed(self, path: str, shown: str) -> None:
+        if self.by_tool:
+            require_tool_may_write(self.workspace, self.workspace.locate(path), shown)
+
+    def _append_daily(self, text: str, folder: str | None, compare: Comparison | None) -> Written:
+        """Append to the log of the day. A full log continues in a further file."""
+        daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
         # The date is taken under the lock: two writers around midnight each get the day they wrote on.
-        daily = daily_notes_in(folder) if folder else get_daily_notes(workspace)
-        return _append_daily(
-            workspace, daily, text, clock.now(), max_bytes, by_tool=by_tool, recorder=recorder, compare=compare
-        )
-    if to == "memory":
-        text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
-        path = f"{folder}/MEMORY.md" if folder else _memory_name(workspace)
-        opening = "# Memory\n"
-    else:
-        is_plain_name = folder and "/" not in to and os.sep not in to
-        path = _writable(workspace, f"{folder}/{to}" if is_plain_name else to)
-        opening = ""
-    if by_tool:
-        require_tool_may_write(workspace, workspace.locate(path), to)
-    return _append(workspace, path, text, max_bytes, recorder, opening=opening, compare=compare)
+        now = self.clock.now()
+        # Obsidian and Logseq show the name of a file above its text.
+        heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
+        parts = daily_parts(self.workspace, now.date(), daily)
+        path = parts[-1] if parts else daily.name(now.date())
+        if daily.template and not parts:
+            opening = _from_template(self.workspace, daily, path, now)
+        if self.workspace.layout == "vault":
+            _writable(self.workspace, path)
+        self._require_allowed(path, "daily")
+        try:
+            return self._append(path, text, heading=heading, opening=opening, compare=compare)
+        except NoteTooLarge:
+            if not parts:
+                raise
+        return self._append(part_name(parts[0], len(parts) + 1), text, heading=heading, opening=opening)
 
+    def _append(
+        self, path: str, text: str, *, opening: str, heading: str = "", compare: Comparison | None = None
+    ) -> Written:
+        """Append a text in one write, set apart from the text before it. Return the lines that hold it.
 
-def _append_daily(
-    workspace: Workspace,
-    daily: DailyNotes,
-    text: str,
-    now: dt.datetime,
-    max_bytes: int,
-    *,
-    by_tool: bool,
-    recorder: ChangeRecorder | None,
-    compare: Comparison | None,
-) -> Written:
-    """Append to the log of a day. A full log continues in a further file."""
-    today = now.date()
-    # Obsidian and Logseq show the name of a file above its text.
-    heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
-    parts = daily_parts(workspace, today, daily)
-    path = parts[-1] if parts else daily.name(today)
-    if daily.template and not parts:
-        opening = _from_template(workspace, daily, path, now)
-    if workspace.layout == "vault":
-        _writable(workspace, path)
-    if by_tool:
-        require_tool_may_write(workspace, workspace.locate(path), "daily")
-    try:
-        return _append(workspace, path, text, max_bytes, recorder, heading=heading, opening=opening, compare=compare)
-    except NoteTooLarge:
-        if not parts:
-            raise
-    path = part_name(parts[0], len(parts) + 1)
-    return _append(workspace, path, text, max_bytes, recorder, heading=heading, opening=opening)
+        If ``compare`` finds the same line in a note, nothing is written, and that line is returned.
+        """
+        absolute = self.workspace.locate(path)
+        with OpenWorkspace(self.workspace) as opened:
+            raw, exists = _read_to_append(opened, absolute, path, len(text.encode("utf-8")) + 1, self.max_bytes)
+            require_utf8(raw, path)
+            # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
+            is_half_ended = raw.endswith(b"\r")
+            before, _ = decode(raw.removesuffix(b"\r"))
+            near = tuple(compare(opened, path, before, self.max_bytes)) if compare else ()
+            # A note that the caller named gets the line even if another note has it.
+            if near and near[0].relation == "repeats" and (heading or near[0].path == path):
+                return Written(near[0].path, near[0].start_line, near[0].end_line, is_new=False, near=near)
+            entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path))
+            if raw:
+                lead = blank_lines(before, entry, ends_line=before.endswith("\n") and not is_half_ended)
+            else:
+                lead = opening + "\n" if opening else ""
+            data = f"{lead}{entry.text}\n".encode()
+            _refuse_too_large(path, len(raw) + len(data), self.max_bytes)
+            with recording(self.recorder, path, raw if exists else None, raw + data, kind="add"):
+                append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
+        first = before.count("\n") + lead.count("\n") + 1
+        return Written(path, first, first + entry.text.count("\n"), near=near, degraded=self.notices)
 
 
 def _from_template(workspace: Workspace, daily: DailyNotes, path: str, now: dt.datetime) -> str:
@@ -212,46 +212,6 @@ def _writable(workspace: Workspace, to: str) -> str:
 def _visible_name(path: str) -> str:
     name = show_path(os.path.basename(path).lstrip("."))
     return name if is_note_name(name) else "ideas.md"
-
-
-def _append(
-    workspace: Workspace,
-    path: str,
-    text: str,
-    max_bytes: int,
-    recorder: ChangeRecorder | None,
-    *,
-    opening: str,
-    heading: str = "",
-    compare: Comparison | None = None,
-) -> Written:
-    """Append a text in one write, set apart from the text before it. Return the lines that hold it.
-
-    If ``compare`` finds the same line in a note, nothing is written, and that line is returned.
-    """
-    absolute = workspace.locate(path)
-    with OpenWorkspace(workspace) as opened:
-        raw, exists = _read_to_append(opened, absolute, path, len(text.encode("utf-8")) + 1, max_bytes)
-        require_utf8(raw, path)
-        # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
-        is_half_ended = raw.endswith(b"\r")
-        before, _ = decode(raw.removesuffix(b"\r"))
-        near = tuple(compare(opened, path, before, max_bytes)) if compare else ()
-        # A note that the caller named gets the line even if another note has it.
-        if near and near[0].relation == "repeats" and (heading or near[0].path == path):
-            return Written(near[0].path, near[0].start_line, near[0].end_line, is_new=False, near=near)
-        entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path))
-        if raw:
-            lead = blank_lines(before, entry, ends_line=before.endswith("\n") and not is_half_ended)
-        else:
-            lead = opening + "\n" if opening else ""
-        data = f"{lead}{entry.text}\n".encode()
-        _refuse_too_large(path, len(raw) + len(data), max_bytes)
-        with recording(recorder, path, raw if exists else None, raw + data, kind="add"):
-            append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
-    first = before.count("\n") + lead.count("\n") + 1
-    notices = tuple(recorder.notices) if recorder else ()
-    return Written(path, first, first + entry.text.count("\n"), near=near, degraded=notices)
 
 
 def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:

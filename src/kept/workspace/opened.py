@@ -22,6 +22,13 @@ from kept.workspace.workspace import Workspace, is_too_long, show_path
 # reading a note
 
 _BOM = b"\xef\xbb\xbf"
+_MARKS = {
+    _BOM: "utf-8",
+    b"\xff\xfe\0\0": "utf-32-le",  # before UTF-16, which begins the same
+    b"\0\0\xfe\xff": "utf-32-be",
+    b"\xff\xfe": "utf-16-le",
+    b"\xfe\xff": "utf-16-be",
+}
 _BLOCK = 1 << 20
 
 
@@ -97,11 +104,15 @@ def decode(raw: bytes) -> tuple[str, str | None]:
     return text, warning
 
 
+def encoding_of(raw: bytes) -> tuple[bytes, str]:
+    """Return the byte order mark of a note, which may be missing, and its encoding."""
+    return next(((mark, codec) for mark, codec in _MARKS.items() if raw.startswith(mark)), (b"", "utf-8"))
+
+
 def declared_encoding(raw: bytes) -> str | None:
     """Return the encoding that a byte order mark declares, if it is not UTF-8."""
-    if raw.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):  # the first begins like one of UTF-16
-        return "UTF-32"
-    return "UTF-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else None
+    codec = encoding_of(raw)[1]
+    return None if codec == "utf-8" else codec[:6].upper()
 
 
 def require_utf8(raw: bytes, path: str) -> None:

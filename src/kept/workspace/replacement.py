@@ -13,20 +13,18 @@ import datetime as dt
 import re
 from dataclasses import replace
 
-from kept.clock import Clock
 from kept.errors import CitationMismatch, EmptyNote, UsageError
 from kept.limits import clip, one_line
 from kept.records import Written, cite
 from kept.values import frozen
-from kept.workspace.change_recorder import ChangeRecorder
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.fact_match import FactWords
 from kept.workspace.line_edit import LineEdit, apply_locked, digest_of_lines, require_editable
-from kept.workspace.notes import LOCK_WAIT_S, append_entry
+from kept.workspace.notes import LOCK_WAIT_S, NoteWriter
 from kept.workspace.opened import OpenWorkspace, decode
 from kept.workspace.statements import Statement, read_statements
 from kept.workspace.validity import format_marks, read_line, strike_line
-from kept.workspace.workspace import Workspace, is_persons_own, refusal, show_path, writing_to
+from kept.workspace.workspace import is_persons_own, refusal, show_path, writing_to
 
 _CITATION = r"(?P<path>.+?)(?:#L|:)(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?(?:@(?P<digest>[0-9a-f]{8}))?"
 _HINT = "Cite one line as path#L12 or path:12, as a search shows it."
@@ -58,65 +56,45 @@ class FactReference:
 
 
 def replace_fact(
-    workspace: Workspace,
-    reference: FactReference,
-    text: str,
-    *,
-    to: str | None,
-    clock: Clock,
-    max_bytes: int,
-    by_tool: bool = False,
-    folder: str | None = None,
-    recorder: ChangeRecorder | None = None,
+    writer: NoteWriter, reference: FactReference, text: str, *, to: str | None, folder: str | None = None
 ) -> Written:
     """Write a fact in place of the cited one. Change nothing and raise if the citation is not one current fact.
 
     A date in the text (``since 2026-11-03``) is the day from which it holds; without one, it is today.
     """
+    workspace = writer.workspace
     text = decode(text.encode("utf-8", errors="replace"))[0].strip()
     if not text:
         raise EmptyNote("There is nothing to remember.")
     if "\n" in text:
         raise UsageError("A fact that replaces another is one line.", hint="Write it in one line, without --replaces.")
-    if by_tool and is_persons_own(reference.path):
+    if writer.by_tool and is_persons_own(reference.path):
         raise refusal(reference.path)
     workspace.require()
     with writing_to(workspace, wait_s=LOCK_WAIT_S):
-        absolute = require_editable(workspace, reference.path, by_tool=by_tool)
+        absolute = require_editable(workspace, reference.path, by_tool=writer.by_tool)
         path = workspace.cite(absolute)
         with OpenWorkspace(workspace) as opened:
-            note = opened.read(absolute, max_bytes=max_bytes)
+            note = opened.read(absolute, max_bytes=writer.max_bytes)
         old = find_fact(note.text, reference)
         _require_other_words(old, text, reference)
-        today = clock.now().date()
-        line, since = _with_marks(text, old, today)
+        line, since = _with_marks(text, old, writer.clock.now().date())
         lines = note.text.split("\n")[old.first_line - 1 : old.last_line]
-        digest, struck = digest_of_lines("\n".join(lines)), strike_lines(lines, since)
+        strike = LineEdit(
+            path, old.first_line, old.last_line, digest_of_lines("\n".join(lines)), strike_lines(lines, since)
+        )
         if to is None and get_daily_notes(workspace).find_day(path) is None:
             if old.kind == "row" and not line.startswith("|"):
-                raise UsageError(
-                    f"{reference.citation} is a row of a table.", hint="Write TEXT as a row, | … |, or name a note."
-                )
-            edit = LineEdit(path, old.first_line, old.last_line, digest, struck)
-            edits, written = _plan_above(note.text, edit, old, line)
-            apply_locked(workspace, edits, max_bytes=max_bytes, by_tool=by_tool, recorder=recorder)
-            return replace(written, degraded=tuple(recorder.notices) if recorder else ())
-        edit = LineEdit(path, old.first_line, old.last_line, digest, struck)
-        written = append_entry(
-            workspace,
-            line,
-            to=to or "daily",
-            clock=clock,
-            max_bytes=max_bytes,
-            by_tool=by_tool,
-            folder=folder,
-            recorder=recorder,
-        )
+                hint = "Write TEXT as a row, | … |, or name a note."
+                raise UsageError(f"{reference.citation} is a row of a table.", hint=hint)
+            edits, written = _plan_above(note.text, strike, old, line)
+        else:
+            edits, written = [strike], writer.append(line, to or "daily", folder=folder)
+            written = replace(written, replaced=strike.citation)
         # The new text comes first: if the next write fails, both facts are present, and none is lost.
         # Lines are only appended, so those of the old fact are where they were, even in the same note.
-        apply_locked(workspace, [edit], max_bytes=max_bytes, by_tool=by_tool, recorder=recorder)
-        replaced = cite(path, old.first_line, old.last_line)
-        return replace(written, replaced=replaced, near=(), degraded=tuple(recorder.notices) if recorder else ())
+        apply_locked(workspace, edits, max_bytes=writer.max_bytes, by_tool=writer.by_tool, recorder=writer.recorder)
+        return replace(written, degraded=writer.notices)
 
 
 def _require_other_words(old: Statement, text: str, reference: FactReference) -> None:
