@@ -429,12 +429,8 @@ class Memory:
 
     def _searches(self) -> MemorySearch:
         self._require_open()
-        searches: MemorySearch | None = vars(self).get("_search")
-        return searches or vars(self).setdefault(
-            "_search",
-            MemorySearch(
-                self.config, self.workspace, self.clock, self.index_service, self.project, self.viewer, self._qmd
-            ),
+        return MemorySearch(
+            self.config, self.workspace, self.clock, self.index_service, self.project, self.viewer, self._qmd
         )
 
     @property

@@ -13,7 +13,7 @@ from kept.errors import SessionNotFound, UsageError
 from kept.limits import is_utf8
 from kept.records import SOURCES, Filter, Progress, SearchResult, SeenTail
 from kept.values import frozen
-from kept.visibility import ProjectScope, Viewer
+from kept.visibility import Viewer
 from kept.workspace.workspace import Workspace, has_projects
 
 if TYPE_CHECKING:
@@ -81,6 +81,11 @@ class MemorySearch:
             from kept.sessions.session_key import parse_key
 
             full_key = str(parse_key(session_key, agent_id=self.config.agent_id))
+        scope = None
+        if project or self.project:
+            from kept.indexing.memory_view import MemoryView
+
+            scope = MemoryView(self.config, self.workspace, self.project).scope(project)
         sources = tuple(self.settings.sources)
         filters = Filter(
             sources=(source,) if source else sources if len(sources) == 1 else (),
@@ -91,15 +96,10 @@ class MemorySearch:
             session_key=full_key,
             channel=channel or None,
             tags=_tag_keys(tags) if tags else (),
-            scope=self._scope(project) if project or self.project else None,
+            scope=scope,
             viewer=self.viewer,
         )
         return filters if session is None else self._within_session(filters, session)
-
-    def _scope(self, project: str | None) -> ProjectScope | None:
-        from kept.indexing.memory_view import MemoryView
-
-        return MemoryView(self.config, self.workspace, self.project).scope(project)
 
     def _within_session(self, filters: Filter, reference: str) -> Filter:
         """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""

@@ -566,9 +566,9 @@ def test_what_is_written_down_can_be_read_again():
         b"null",
         b"\xff\x00",
         b"[" * 100_000,
-        b'{"version": 9, "jobs": [], "trouble": null}',
-        b'{"version": 1, "jobs": [{"key": 1}], "trouble": null}',
-        b'{"version": 1, "jobs": [], "trouble": {"failures": "two"}}',
+        b'{"version": 9, "jobs": [], "problem": null}',
+        b'{"version": 1, "jobs": [{"key": 1}], "problem": null}',
+        b'{"version": 1, "jobs": [], "problem": {"failures": "two"}}',
         dump_book(BatchBook((BatchJob("k", "w", "i", "p", 1, ("zz",)),))),
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from kept.book_file import BookFile
@@ -123,25 +123,7 @@ class BatchBookFile(BookFile[BatchBook]):
 
 
 def dump_book(book: BatchBook) -> bytes:
-    jobs = [
-        {
-            "key": job.key,
-            "workspace": job.workspace,
-            "identity": job.identity,
-            "provider": job.provider,
-            "intended_s": job.created_s,
-            "file_id": job.file_id,
-            "batch_id": job.batch_id,
-            "hashes": list(job.hashes),
-        }
-        for job in book.jobs
-    ]
-    problem = book.problem and {
-        "identity": book.problem.identity,
-        "failures": book.problem.failures,
-        "reason": book.problem.reason,
-    }
-    return json.dumps({"version": VERSION, "trouble": problem, "jobs": jobs}, indent=1).encode() + b"\n"
+    return json.dumps({"version": VERSION, **asdict(book)}, indent=1).encode() + b"\n"
 
 
 def parse_book(raw: bytes) -> tuple[BatchBook, list[str]]:
@@ -151,7 +133,7 @@ def parse_book(raw: bytes) -> tuple[BatchBook, list[str]]:
     except (ValueError, RecursionError):
         return BatchBook(), ["it is not JSON"]
     match tree:
-        case {"version": 1, "jobs": [*jobs], "trouble": problem}:
+        case {"version": 1, "jobs": [*jobs], "problem": problem}:
             return _parse_parts(jobs, problem)
     return BatchBook(), ["it is not a list of batches"]
 
@@ -178,7 +160,7 @@ def _parse_job(tree: Any) -> BatchJob | None:
             "workspace": str(workspace),
             "identity": str(identity),
             "provider": str(provider),
-            "intended_s": created_s,
+            "created_s": created_s,
             "file_id": str() | None as file_id,
             "batch_id": str() | None as batch_id,
             "hashes": [*hashes],

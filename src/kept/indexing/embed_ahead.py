@@ -26,8 +26,8 @@ class EmbedProgress:
 
     texts: int
     total_texts: int
-    left_s: float | None
-    """Estimated time left; None before anything was measured."""
+    left_s: float
+    """Estimated time left."""
 
 
 def embed_ahead(service: IndexService, report: Callable[[EmbedProgress], None] | None = None) -> int:
@@ -43,13 +43,18 @@ def embed_ahead(service: IndexService, report: Callable[[EmbedProgress], None] |
         missing = _missing_texts(planner)
         if index.cache.count() + len(missing) > planner.settings.cache.max_entries:
             return 0
-        meter = _Meter(missing, report)
-        for keys in meter.slices():
-            fetched = vectors.get_vectors({key: missing[key] for key in keys})
+        texts_done = chars_done = 0
+        all_chars, started = sum(map(len, missing.values())), time.monotonic()
+        for texts in _iter_slices(missing):
+            fetched = vectors.get_vectors(texts)
             vectors.remember(fetched)
             if fetched.pending_reason:
                 raise EmbeddingFailed(fetched.pending_reason, hint="What is embedded so far is kept. Try again.")
-            meter.advance(keys)
+            texts_done += len(texts)
+            chars_done += sum(map(len, texts.values()))
+            if report:
+                left_s = (time.monotonic() - started) * (all_chars - chars_done) / max(1, chars_done)
+                report(EmbedProgress(texts_done, len(missing), left_s))
         return len(missing)
 
 
@@ -63,33 +68,15 @@ def _missing_texts(planner: SyncPlanner) -> dict[bytes, str]:
     return planner.vectors.find_missing(texts) if planner.vectors else {}
 
 
-class _Meter:
-    """Divides the texts into slices, longest texts first, and estimates the time left."""
-
-    def __init__(self, texts: dict[bytes, str], report: Callable[[EmbedProgress], None] | None) -> None:
-        self._texts = texts
-        self._report = report
-        self._total_chars = sum(map(len, texts.values()))
-        self._texts_done = 0
-        self._chars_done = 0
-        self._started = time.monotonic()
-
-    def slices(self) -> Iterator[list[bytes]]:
-        keys: list[bytes] = []
-        chars = 0
-        for key, text in sorted(self._texts.items(), key=lambda item: -len(item[1])):
-            keys.append(key)
-            chars += len(text)
-            if chars >= _SLICE_CHARS:
-                yield keys
-                keys, chars = [], 0
-        if keys:
-            yield keys
-
-    def advance(self, keys: list[bytes]) -> None:
-        self._texts_done += len(keys)
-        self._chars_done += sum(len(self._texts[key]) for key in keys)
-        if self._report:
-            elapsed_s = time.monotonic() - self._started
-            left_s = elapsed_s * (self._total_chars - self._chars_done) / max(1, self._chars_done)
-            self._report(EmbedProgress(self._texts_done, len(self._texts), left_s))
+def _iter_slices(texts: dict[bytes, str]) -> Iterator[dict[bytes, str]]:
+    """Yield the texts in slices, the longest first."""
+    part: dict[bytes, str] = {}
+    chars = 0
+    for key, text in sorted(texts.items(), key=lambda item: -len(item[1])):
+        part[key] = text
+        chars += len(text)
+        if chars >= _SLICE_CHARS:
+            yield part
+            part, chars = {}, 0
+    if part:
+        yield part

@@ -12,18 +12,22 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from threading import Event
 from types import TracebackType
 from typing import Any, Literal
 
-from kept.errors import KeptError
+from kept.config import Config
+from kept.durable import make_private_folder
+from kept.errors import KeptError, LockBusy, WorkspaceError
+from kept.file_lock import locked
 from kept.indexing.service import IndexService
-from kept.live.leadership import LeaderLock, lock_path
 from kept.live.sync_timing import LiveTiming, PendingChanges, SyncSchedule
 from kept.live.watcher import Watching, WatchSupervisor
 from kept.memory import Memory
 from kept.reports import SyncReport
+from kept.sqlite import file_number
 from kept.values import frozen
 
 log = logging.getLogger(__name__)
@@ -114,6 +118,74 @@ class LiveReporter:
     ) -> None:
         if self._listener is not None:
             self._listener(LiveEvent(kind, self.state(), message, report, succeeds))
+
+
+# the lock of the leader
+
+_MAX_PID_DIGITS = 20
+
+
+def find_watcher(config: Config) -> int | None:
+    """Return the id of the process that keeps this index current, or None.
+
+    The number in the file counts only while a process holds the lock.
+    """
+    path = config.paths.watcher_lock(config.workspace)
+    if not os.path.exists(path):
+        return None
+    try:
+        with locked(path, wait_s=0, purpose="watching", create=False):
+            return None
+    except LockBusy:
+        return _read_pid(path)
+    except WorkspaceError:
+        return None
+
+
+def _read_pid(path: str) -> int | None:
+    try:
+        with open(path, "rb") as file:
+            digits = file.read(_MAX_PID_DIGITS).strip()
+    except OSError:
+        return None
+    return int(digits) if digits.isdigit() else None
+
+
+class LeaderLock:
+    """The lock of the leader, held from `take` until `release` or the end of the process."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = ExitStack()
+        self._file: tuple[int, int] | None = None
+
+    def take(self) -> bool:
+        """Try to take the lead. Return whether this process leads now."""
+        try:
+            make_private_folder(os.path.dirname(self.path))
+            handle = self._lock.enter_context(locked(self.path, wait_s=0, purpose="watching"))
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        except LockBusy:
+            return False
+        except OSError as exc:
+            self.release()
+            raise WorkspaceError(f"{self.path}: cannot be locked ({exc.strerror}).") from exc
+        state = os.fstat(handle)
+        self._file = (state.st_dev, state.st_ino)
+        return True
+
+    def is_leader(self) -> bool:
+        """Return whether this process still leads. If the lock file was deleted, another process can create a new
+        one and lead as well, so this one no longer does."""
+        return self._file is not None and file_number(self.path) == self._file
+
+    def find_leader(self) -> int | None:
+        return _read_pid(self.path)
+
+    def release(self) -> None:
+        self._lock.close()
+        self._file = None
 
 
 # the loop of the leader
@@ -276,7 +348,7 @@ class LiveIndex:
         self._watches = memory.settings.sync.watch if watch is None else watch
         self._timing = timing or LiveTiming()
         self._reporter = LiveReporter(listener)
-        self._leadership = LeaderLock(lock_path(memory.config))
+        self._leadership = LeaderLock(memory.config.paths.watcher_lock(memory.config.workspace))
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
