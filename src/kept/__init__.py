@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from kept.sessions.entries import Message, StateEntry
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
-    from kept.tools import TOOLS, Toolbox, ToolOutcome, definitions, plain_functions
+    from kept.tools.tool_definitions import TOOLS, definitions
+    from kept.tools.toolbox import Toolbox, ToolOutcome, plain_functions
     from kept.workspace.change_recorder import Author
 
 __all__ = [
@@ -145,11 +146,11 @@ _HOMES = {
     "StateEntry": "kept.sessions.entries",
     "SessionRecord": "kept.sessions.record",
     "SessionStore": "kept.sessions.store",
-    "TOOLS": "kept.tools",
-    "ToolOutcome": "kept.tools",
-    "Toolbox": "kept.tools",
-    "definitions": "kept.tools",
-    "plain_functions": "kept.tools",
+    "TOOLS": "kept.tools.tool_definitions",
+    "ToolOutcome": "kept.tools.toolbox",
+    "Toolbox": "kept.tools.toolbox",
+    "definitions": "kept.tools.tool_definitions",
+    "plain_functions": "kept.tools.toolbox",
     "Author": "kept.workspace.change_recorder",
 }
 

@@ -77,9 +77,9 @@ class Memory:
         self._limits = limits
         self._qmd: QmdWithFallback | None = None
         if self.settings.backend == "qmd":
-            from kept.backends.qmd import open_qmd
+            from kept.backends.qmd import QmdBackend, QmdWithFallback
 
-            self._qmd = open_qmd(config, self.workspace, self.clock)
+            self._qmd = QmdWithFallback(QmdBackend(config, self.workspace), self.clock)
         # A misspelt provider is an error from the start. Only providers of other packages have to be loaded to know.
         if not {self.settings.provider, self.settings.fallback} <= set(get_args(BuiltInProvider)):
             self.index_service.require_known_provider()

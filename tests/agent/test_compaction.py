@@ -17,11 +17,11 @@ from kept.agent.flush import flush_and_record
 from kept.agent.session_log import SessionLog
 from kept.doctor import examine
 from kept.errors import WriteFailed
-from kept.llm.base import ToolUse
+from kept.llm.base import Finished, ModelUsage, ToolUse
 from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelFailed
 from kept.sessions.entries import CompactionEntry, Message
 from kept.testing import ScriptedChat
-from kept.tools import Toolbox
+from kept.tools.toolbox import Toolbox
 from tests.support.agents import AgentHarness, open_agent, reply, shown
 from tests.support.workspaces import write_note
 
@@ -316,6 +316,18 @@ def test_a_message_longer_than_the_window_is_shown_in_part_and_says_where_it_sta
         sent = shown(at.model.requests[0])
         assert tokens_of(at.model.requests[0]) < SMALL
         assert re.search(r"tokens left out here; the full text is in sessions/\S+\.jsonl#L2", sent)
+
+
+def test_the_window_is_watched_by_what_the_provider_counts(tmp_path):
+    """It counts twice what we estimate."""
+
+    def reply_with(request):
+        return ["Yes.", Finished("end", ModelUsage(input=2 * tokens_of(request), output=5))]
+
+    with open_agent(tmp_path, chat(reply_with)) as at:
+        talk(at, 24, words=FILLER * 4)
+        assert len(at.compactions()) >= 2
+        assert max(2 * tokens_of(request) for request in at.model.requests if request.purpose == "reply") < SMALL
 
 
 def test_a_model_without_tools_of_ours_is_compacted_by_our_own_count(tmp_path):

@@ -11,13 +11,11 @@ import sys
 import pytest
 
 from kept.agent.compaction import verify_receipt
-from kept.agent.events import Notice
 from kept.config import load_config
 from kept.llm.extractive import ExtractiveChat
 from kept.llm.registry import make_model
-from kept.remote_errors import ModelFailed
 from tests.support.agents import open_agent, reply
-from tests.support.chat_server import Breaks, Call, Fails, ModelServer, Says, anthropic_error, openai_error
+from tests.support.chat_server import Call, ModelServer, Says
 from tests.support.remote_agents import remote
 from tests.support.repository import ROOT
 from tests.support.workspaces import write_note
@@ -25,14 +23,6 @@ from tests.support.workspaces import write_note
 pytestmark = pytest.mark.slow
 
 FILLER = "It was a long day with many small things to see to, none of which will matter to anybody in a week. "
-OVERFLOW = {
-    "anthropic": Fails(
-        400, anthropic_error("invalid_request_error", "prompt is too long: 207791 tokens > 200000 maximum")
-    ),
-    "openai": Fails(
-        400, openai_error("This model's maximum context length is 4097 tokens.", code="context_length_exceeded")
-    ),
-}
 both = pytest.mark.parametrize("provider", ["anthropic", "openai"])
 
 
@@ -40,11 +30,6 @@ both = pytest.mark.parametrize("provider", ["anthropic", "openai"])
 def server():
     with ModelServer() as server:
         yield server
-
-
-def purpose(request) -> str:
-    body = json.dumps(request.body)
-    return "flush" if "You keep its log" in body else "summary" if "You summarise" in body else "reply"
 
 
 @both
@@ -71,59 +56,6 @@ def test_arguments_that_are_not_json_are_told_to_the_model(tmp_path, server, pro
     with remote(tmp_path, server, provider) as at:
         assert reply(at.say("Which port?")).text == "Sorry."
         assert "malformed_arguments" in json.dumps(server.chats[1].body)
-
-
-@both
-def test_a_provider_that_refuses_the_length_gets_a_summarised_conversation(tmp_path, server, provider):
-    said = {
-        "reply": Says("Yes."),
-        "flush": Says("- Ann moved to Oslo on 3 March 2026. [L2]"),
-        "summary": Says("They talked."),
-    }
-    server.otherwise = lambda request: said[purpose(request)]
-    with remote(tmp_path, server, provider) as at:
-        for number in range(8):
-            at.say(f"Message {number}. {FILLER * 8}")
-        server.script(OVERFLOW[provider])
-        events = at.say("And now?")
-        assert reply(events).text == "Yes."
-        assert Notice("The conversation was too long for the model and has been shortened.") in events
-        (entry,) = at.compactions()
-        assert (entry.source, entry.metadata["why"], entry.metadata["flush"]) == ("model", "overflow", "written")
-        assert verify_receipt(at.memory, at.sessions.folder, entry.receipt) is None
-        assert "Ann moved to Oslo on 3 March 2026. (from sessions/" in at.today()
-        last = json.dumps([chat.body for chat in server.chats if purpose(chat) == "reply"][-1])
-        assert "| They talked." in last
-        assert "Message 0." not in last
-
-
-@both
-def test_a_long_conversation_compacts_by_what_the_provider_counts(tmp_path, server, provider):
-    """The provider counts twice what we estimate; the window is watched by its count."""
-
-    def answer(request):
-        if purpose(request) != "reply":
-            return Says("NO_REPLY" if purpose(request) == "flush" else "They talked.")
-        return Says("Yes.", usage=(len(json.dumps(request.body)) // 2, 5, 0))
-
-    server.otherwise = answer
-    with remote(tmp_path, server, provider, window=8_000) as at:
-        for number in range(24):
-            at.say(f"Message {number}. {FILLER * 4}")
-        assert len(at.compactions()) >= 2
-        sizes = [len(json.dumps(chat.body)) // 2 for chat in server.chats if purpose(chat) == "reply"]
-        assert max(sizes) < 8_000
-
-
-@both
-def test_a_line_that_breaks_in_the_middle_of_a_reply_leaves_the_conversation_whole(tmp_path, server, provider):
-    server.script(Breaks("The answer to your"), Says("The answer is 42."))
-    with remote(tmp_path, server, provider) as at:
-        with pytest.raises(ModelFailed):
-            at.say("What is it?", as_id="a")
-        assert [message.text for message in at.messages()] == ["What is it?"]
-        assert reply(at.say("What is it?", as_id="a")).text == "The answer is 42."
-        assert [message.role for message in at.messages()] == ["user", "assistant"]
 
 
 # a program

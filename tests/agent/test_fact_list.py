@@ -27,8 +27,6 @@ def texts(answer):
     [
         ("- Ann moved to Oslo. [L12]\n- Bob has a dog. [L14-L15]", ["Ann moved to Oslo.", "Bob has a dog."]),
         ("Here are the facts:\n\n1. Ann moved to Oslo.\n2) Bob has a dog.", ["Ann moved to Oslo.", "Bob has a dog."]),
-        ("(1) Ann moved to Oslo. (2) Bob has a dog.", ["Ann moved to Oslo.", "Bob has a dog."]),
-        ("Facts: 1. Ann moved to Oslo. 2. Bob has a dog.", ["Ann moved to Oslo.", "Bob has a dog."]),
         ("- Staging:\n  - The port is 5433.\n  - The host is alpha.\n- Bob has a dog.",
          ["Staging: The port is 5433.", "Staging: The host is alpha.", "Bob has a dog."]),
         ("- **Servers:**\n    * **Staging**:\n        - Port 5433.\n    * Production is closed.",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from kept.sessions.entries import StateEntry
 from tests.support.chat_server import Call, ModelServer, Says
-from tests.support.commands import kept_environment, run_kept
 from tests.support.remote_agents import remote
 from tests.support.workspaces import write_note
 
@@ -68,23 +66,6 @@ def test_most_of_a_long_conversation_is_a_cached_prefix_also_after_a_restart(tmp
     assert share >= 0.7
     restarted = next(at for at, body in enumerate(bodies) if "Question 1.0" in json.dumps(body))
     assert cached_share(bodies[restarted - 1 : restarted + 1]) > 0.3, "the marker is the same after a restart"
-
-
-@pytest.mark.slow
-def test_most_of_a_conversation_of_separate_processes_is_a_cached_prefix(tmp_path, server):
-    server.otherwise = Says("Port 5433 is what the note says, and nothing has changed since. " * 8)
-    in_home: Any = {"env": kept_environment(tmp_path), "cwd": tmp_path}
-    run_kept("init", tmp_path / "workspace", **in_home)
-    write_note(tmp_path / "workspace", "memory/servers.md", "The staging database listens on port 5433.\n")
-    model = {"provider": "anthropic", "name": "m", "base_url": server.anthropic_url, "api_key": "sk-test-01234567"}
-    options = [part for name, value in model.items() for part in ("--set", f"model.{name}={value}")]
-    for number in range(12):
-        question = f"Question {number}: which port is staging on? " + "I have to tell the others. " * 10
-        ended = run_kept(*options, "chat", "-m", question, **in_home)
-        assert ended.code == 0, ended.err
-    share = cached_share([request.body for request in server.chats])
-    print(f"cached prefix over 12 processes: {share:.0%}")
-    assert share >= 0.7
 
 
 def test_cutting_old_tool_results_costs_little_of_the_cache(tmp_path, server):

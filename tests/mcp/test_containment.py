@@ -9,7 +9,7 @@ import pytest
 from kept.errors import KeptError
 from kept.mcp.resources import read_resource, uri_of
 from kept.sessions.store import SessionStore
-from kept.tools import Toolbox
+from kept.tools.toolbox import Toolbox
 from tests.support.files import tree_of, write_file
 
 SECRET = "the treasure is under the oak"

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from kept.tools import TOOLS
 from kept.tools.forget_tool import FORGET_TOOL
+from kept.tools.tool_definitions import TOOLS
 from tests.support.commands import KEPT
 from tests.support.repository import NODE_PATH
 from tests.support.serve_process import create_token

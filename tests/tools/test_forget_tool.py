@@ -6,8 +6,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kept import SessionStore
-from kept.tools import Toolbox, definitions, plain_functions
 from kept.tools.forget_tool import FORGET_TOOL, run_forget
+from kept.tools.tool_definitions import definitions
+from kept.tools.toolbox import Toolbox, plain_functions
 from tests.support.files import write_file
 from tests.support.planted_words import places_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept.sessions.store import SessionStore
-from kept.tools import Toolbox
+from kept.tools.toolbox import Toolbox
 from tests.support.mcp_client import StdioClient
 from tests.support.workspaces import write_note
 

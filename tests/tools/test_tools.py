@@ -12,9 +12,8 @@ from kept.errors import KeptError, UsageError
 from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
-from kept.tools import TOOLS, Toolbox, definitions, get_tool, plain_functions
-from kept.tools.tool_definitions import check_arguments
-from kept.tools.toolbox import HANDLERS
+from kept.tools.tool_definitions import TOOLS, check_arguments, definitions, get_tool
+from kept.tools.toolbox import HANDLERS, Toolbox, plain_functions
 from tests.support.files import write_file
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26).astimezone()

@@ -19,7 +19,6 @@ from kept.reports import Status
 from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.testing import ScriptedChat
-from kept.tools import Toolbox, plain_functions
 from kept.tools.tool_text import (
     error_text,
     from_citation,
@@ -31,6 +30,7 @@ from kept.tools.tool_text import (
     status_text,
     written_text,
 )
+from kept.tools.toolbox import Toolbox, plain_functions
 from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, ROOT_NOTES, is_persons_own
 from tests.support.agents import open_agent
 from tests.support.files import tree_of, write_file

@@ -15,7 +15,7 @@ from kept.indexing.note_rows import daily_date
 from kept.mcp.resources import list_notes, read_resource
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
-from kept.tools import Toolbox
+from kept.tools.toolbox import Toolbox
 
 LIMIT = "memory_search.max_file_bytes"
 FIRST, SECOND, THIRD = (f"memory/2026-03-14{part}.md" for part in ("", "-2", "-3"))

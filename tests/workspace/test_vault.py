@@ -13,7 +13,7 @@ from kept.errors import PathRefused
 from kept.mcp.resources import list_notes, read_resource
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
-from kept.tools import Toolbox
+from kept.tools.toolbox import Toolbox
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.ignored import is_ignored
 from kept.workspace.scan import scan_workspace

@@ -104,6 +104,9 @@ class Agent:
     ) -> AsyncGenerator[AgentEvent, None]:
         """Answer messages of one conversation in a single turn; see `AgentTurn.run`.
 
+        The messages are in the transcript, with their ids, before the model is called. Called again with the same ids
+        after a crash, it resumes: a reply that is in the transcript is returned without calling the model.
+
         ``withdraw`` is called if an answer breaks off after some of it was yielded. It returns True if nobody has seen
         those pieces and they are dropped; then the model is called again.
         """

@@ -1,15 +1,12 @@
-"""Input and output of an agent's turn. Channels and the responder know the agent only by these."""
+"""Input and output of an agent's turn."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from kept.values import frozen
-
-if TYPE_CHECKING:
-    from kept.agent.session_models import SessionModels
 
 
 @frozen
@@ -108,49 +105,3 @@ class CompactionResult:
     tokens_before: int = 0
     tokens_after: int = 0
     flushed: Literal["written", "nothing", "failed", "off"] = "off"
-
-
-class AnsweringAgent(Protocol):
-    """Interface of an agent for the responder."""
-
-    def respond(
-        self,
-        session_id: str,
-        messages: Sequence[Inbound],
-        *,
-        group: Sequence[GroupLine] = (),
-        withdraw: Callable[[], bool] = ...,
-    ) -> AsyncGenerator[AgentEvent, None]:
-        """Answer messages of one conversation in a single turn.
-
-        The messages are in the transcript, with their ids, before the model is called. Called again with the same ids
-        after a crash, it resumes: a reply that is in the transcript is returned without calling the model.
-        """
-        ...
-
-    async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult: ...
-
-    async def stop(self, session_id: str, message_ids: Sequence[str]) -> None:
-        """Record that messages are no longer to be answered."""
-        ...
-
-    async def flush_ended(self, session_id: str) -> None:
-        """Write down what is new in a session that has ended."""
-        ...
-
-    @property
-    def models(self) -> SessionModels:
-        """Models and thinking levels that a session may choose."""
-        ...
-
-    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
-        """Decide about a tool call that waits. Return False if it no longer waits."""
-        ...
-
-    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
-        """Return the calls that wait for a decision, oldest first."""
-        ...
-
-    async def close(self) -> None:
-        """End what the agent has started, such as MCP servers."""
-        ...

@@ -1,6 +1,6 @@
 """Facts in an answer to the flush prompt, and what to do about pairs of facts.
 
-Models answer in many ways: with a list, nested lists, numbers in one line, JSON, or in words that there is nothing.
+Models answer in many ways: with a list, nested lists, JSON, or in words that there is nothing.
 Each fact becomes one line that makes sense without the others. Headings, introductions, questions and courtesies are
 left out.
 
@@ -31,7 +31,6 @@ from kept.workspace.line_edit import Proposal
 _LISTED_FACT_CHARS = 600
 _MAX_FACTS = 100
 _ITEM = re.compile(r"^(?P<indent>\s{0,12})(?:[-*+•–]|\d{1,3}[.)]|\(\d{1,3}\))\s+(?:\[[ xX]\]\s+)?(?P<text>.*)$")
-_INLINE_NUMBERS = re.compile(r"(?:(?<=[.;:!]\s)|^)(?=\(?\d{1,2}[.)]\s+\S)")
 _LINES = re.compile(r"\s*[\[(]?\bL?(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
 _MARKED_LINES = re.compile(r"\s*[\[(]?\bL(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
 _LABEL = re.compile(r"\s*(?:#{1,6}\s.*|\*\*[^*]{1,80}\*\*:?|[^.!?|]{1,80}:)\s*$")
@@ -117,7 +116,7 @@ def _has_items(text: str) -> bool:
 
 
 def _iter_entries(text: str) -> Iterator[str]:
-    lines = list(_split_numbers(text.split("\n")))
+    lines = text.split("\n")
     if any(map(_ITEM.match, lines)):
         yield from _iter_items(lines)
         return
@@ -127,14 +126,6 @@ def _iter_entries(text: str) -> Iterator[str]:
     for line in lines:
         if line.strip() and not _LABEL.match(line) and not _COURTESY.match(line):
             yield line
-
-
-def _split_numbers(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, with a line that numbers several things inside it taken apart."""
-    for line in lines:
-        parts = [part.strip() for part in _INLINE_NUMBERS.split(line) if part.strip()]
-        is_list = sum(bool(re.match(r"\(?\d{1,2}[.)]\s", part)) for part in parts) > 1
-        yield from parts if is_list else [line]
 
 
 def _iter_items(lines: Iterable[str]) -> Iterator[str]:

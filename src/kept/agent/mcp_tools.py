@@ -104,11 +104,11 @@ class McpServer:
             return ToolAnswer(f"The MCP server '{self.name}' cannot be used: {exc}", is_error=True)
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                result = await connection.use(connection.session.call_tool(tool, arguments))
+                result = await connection.session.call_tool(tool, arguments)
         except TimeoutError:
             text = f"{tool} took longer than {self.settings.timeout_s:g} s. It may still be carried out."
             return ToolAnswer(text, is_error=True)
-        except (ServerGone, MCPError) as exc:
+        except MCPError as exc:
             if connection.is_alive:
                 if self.settings.url:
                     connection.retire()  # the server may have forgotten the session
@@ -216,19 +216,6 @@ class ServerConnection:
         except asyncio.CancelledError:
             await self.close()
             raise
-
-    async def use(self, call: Any) -> Any:
-        """Return the result of a call. Raise ServerGone if the server ends meanwhile."""
-        calling, ending = asyncio.ensure_future(call), asyncio.create_task(self._ended.wait())
-        try:
-            await asyncio.wait([calling, ending], return_when=asyncio.FIRST_COMPLETED)
-            if not calling.done():
-                raise ServerGone("it ended")
-            return await calling
-        finally:
-            for task in (calling, ending):
-                task.cancel()
-            await asyncio.wait([calling, ending])
 
     def retire(self) -> None:
         """Let the next call open a new connection."""

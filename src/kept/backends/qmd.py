@@ -11,12 +11,14 @@ import hashlib
 import json
 import os
 import re
-import selectors
 import shutil
 import signal
 import subprocess
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, zip_longest
 from typing import Any
@@ -44,7 +46,6 @@ UPDATE_TIMEOUT_S = 300.0
 EMBED_TIMEOUT_S = 3600.0
 MAX_OUTPUT_BYTES = 8_000_000
 _MAX_ERROR_BYTES = 4_000
-_READ_BYTES = 65_536
 _INDEX_NAME = "kept"
 _STATE_FILE = "updated"
 _WORD = re.compile(r"\w+")
@@ -162,11 +163,13 @@ class QmdBackend:
         return " ".join(dict.fromkeys(words)) or query
 
     def _run(self, command: list[str], *, timeout_s: float) -> bytes:
-        program = find_program(self.settings.command, hint=INSTALL)
+        program = shutil.which(os.path.expanduser(self.settings.command))
+        if program is None:
+            raise BackendFailed(f"the program '{self.settings.command}' is not installed.", hint=INSTALL)
         # Both are set because otherwise qmd would use a `.qmd` folder anywhere above the current one.
         env = {**os.environ, "QMD_CONFIG_DIR": self.folder, "INDEX_PATH": os.path.join(self.folder, "index.sqlite")}
         make_private_folder(self.folder)
-        arguments = [program, "--index", _INDEX_NAME, *command]
+        arguments = [os.path.abspath(program), "--index", _INDEX_NAME, *command]
         return run_program(arguments, env=env, cwd=self.folder, timeout_s=timeout_s)
 
     def _find_hit(self, answer: QmdAnswer) -> Hit | None:
@@ -270,10 +273,6 @@ class BackendQuery:
     """True if conversations are searched too."""
 
 
-def open_qmd(config: Config, workspace: Workspace, clock: Clock) -> QmdWithFallback:
-    return QmdWithFallback(QmdBackend(config, workspace), clock)
-
-
 class QmdWithFallback:
     """Finds notes with qmd and conversations in Kept's own index. After a failure qmd is left alone for a while."""
 
@@ -362,75 +361,53 @@ def _interleave(notes: Iterable[Hit], sessions: Iterable[Hit]) -> Iterator[Hit]:
 # running the program
 
 
-def find_program(command: str, *, hint: str) -> str:
-    """Return the absolute path of a program that is named or given by path. Raise BackendFailed if there is none."""
-    path = shutil.which(os.path.expanduser(command))
-    if path is None:
-        raise BackendFailed(f"the program '{command}' is not installed.", hint=hint)
-    return os.path.abspath(path)
-
-
 def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float) -> bytes:
     """Return the standard output. The program and its children are killed if it takes too long or prints too much."""
     name = os.path.basename(command[0])
-    try:
-        process = subprocess.Popen(
-            command,
-            env=dict(env),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # a new process group, which can be killed as one
-        )
-    except (OSError, ValueError) as exc:
-        raise BackendFailed(f"{name} could not be started ({exc}).") from exc
-    try:
-        output, errors = _read(process, name, timeout_s)
-    finally:
-        _kill_group(process)
-    if process.returncode:
-        lines = errors.decode("utf-8", "replace").strip().splitlines()
-        reason = f": {lines[-1][:300]}" if lines else ", without a message."
-        raise BackendFailed(f"{name} failed with exit code {process.returncode}{reason}")
-    return output
+    is_late = threading.Event()
+    with tempfile.TemporaryFile() as errors:
+        try:
+            # In a new process group, which can be killed as one.
+            process = subprocess.Popen(
+                command,
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as exc:
+            raise BackendFailed(f"{name} could not be started ({exc}).") from exc
 
+        def stop() -> None:
+            is_late.set()
+            _kill_group(process)
 
-def _read(process: subprocess.Popen[bytes], name: str, timeout_s: float) -> tuple[bytes, bytes]:
-    """Read output and errors until the program ends. Keep only the last part of the errors."""
-    deadline_s = time.monotonic() + timeout_s
-    assert process.stdout is not None
-    assert process.stderr is not None
-    output, errors = bytearray(), bytearray()
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ, output)
-        selector.register(process.stderr, selectors.EVENT_READ, errors)
-        while selector.get_map():
-            ready = selector.select(max(0.0, deadline_s - time.monotonic()))
-            if not ready and time.monotonic() >= deadline_s:
-                raise BackendFailed(f"{name} did not answer within {timeout_s:g} s.")
-            for key, _ in ready:
-                piece = os.read(key.fd, _READ_BYTES)
-                if not piece:
-                    selector.unregister(key.fileobj)
-                key.data.extend(piece)
-            del errors[:-_MAX_ERROR_BYTES]
+        timer = threading.Timer(timeout_s, stop)
+        timer.start()
+        try:
+            assert process.stdout is not None
+            with process.stdout:
+                output = process.stdout.read(MAX_OUTPUT_BYTES + 1)
             if len(output) > MAX_OUTPUT_BYTES:
                 raise BackendFailed(f"{name} printed more than {MAX_OUTPUT_BYTES:,} bytes.")
-    try:
-        process.wait(max(0.0, deadline_s - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        raise BackendFailed(f"{name} did not end within {timeout_s:g} s.") from None
-    return bytes(output), bytes(errors)
+            process.wait()
+        finally:
+            timer.cancel()
+            _kill_group(process)
+            process.wait()
+        if is_late.is_set():
+            raise BackendFailed(f"{name} did not answer within {timeout_s:g} s.")
+        if process.returncode:
+            errors.seek(max(0, errors.tell() - _MAX_ERROR_BYTES))
+            lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+            reason = f": {lines[-1][:300]}" if lines else ", without a message."
+            raise BackendFailed(f"{name} failed with exit code {process.returncode}{reason}")
+        return output
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill the program and its children, including those that outlived it."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    process.wait()
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()

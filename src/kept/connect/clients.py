@@ -11,7 +11,7 @@ from kept.server_command import ServerCommand
 from kept.values import frozen
 
 Scope = Literal["user", "project"]
-Format = Literal["json", "jsonc", "json5", "toml"]
+Format = Literal["json", "toml"]
 SERVER = "kept"
 """Name of our entry among a client's servers."""
 
@@ -83,7 +83,7 @@ _ALL = (
     Client(
         "cursor",
         "Cursor",
-        "jsonc",
+        "json",
         ("mcpServers",),
         lambda environment: os.path.join(environment.home, ".cursor", "mcp.json"),
         "Enable it in Cursor's settings, under MCP.",
@@ -101,7 +101,7 @@ _ALL = (
     Client(
         "vscode",
         "VS Code",
-        "jsonc",
+        "json",
         ("servers",),
         lambda environment: environment.application_folder("Code", "User", "mcp.json"),
         "Start it with 'MCP: List Servers'.",
@@ -111,7 +111,7 @@ _ALL = (
     Client(
         "openclaw",
         "OpenClaw",
-        "json5",
+        "json",
         ("mcp", "servers"),
         _openclaw_file,
         "Restart the gateway; 'openclaw mcp doctor kept --probe' tries it.",

@@ -112,10 +112,9 @@ class Connection:
         return self._set_json(text, (*self.client.keys, SERVER), entry)
 
     def _set_json(self, text: str, path: tuple[str, ...], entry: Any) -> str:
-        dialect = self.client.format
         try:
-            edited = set_entry(text, path, entry, dialect)
-            _require_only_entry_set(text, edited, path, entry, dialect)
+            edited = set_entry(text, path, entry)
+            _require_only_entry_set(text, edited, path, entry)
         except JsonSyntaxError as exc:
             raise syntax_error(self.settings_path, text, exc) from exc
         return edited
@@ -144,9 +143,9 @@ class Connection:
         try:
             if self._with_plugin:
                 for path, _ in settings_entries(""):
-                    text = _remove_json(text, path, self.client.format)
+                    text = _remove_json(text, path)
                 return text
-            return _remove_json(text, (*self.client.keys, SERVER), self.client.format)
+            return _remove_json(text, (*self.client.keys, SERVER))
         except JsonSyntaxError as exc:
             raise syntax_error(self.settings_path, text, exc) from exc
 
@@ -248,28 +247,28 @@ def _read_copy(record: dict[str, Any]) -> bytes | None:
     return copy
 
 
-def _require_only_entry_set(text: str, edited: str, path: tuple[str, ...], entry: Any, dialect: str) -> None:
+def _require_only_entry_set(text: str, edited: str, path: tuple[str, ...], entry: Any) -> None:
     """Parse the edited text: it must have the old content and the entry, and nothing else."""
-    expected: Any = parse(text, dialect).value if text.strip("\ufeff \t\r\n") else {}
+    expected: Any = parse(text).value if text.strip("\ufeff \t\r\n") else {}
     parent = expected
     for key in path[:-1]:
         parent = parent.setdefault(key, {})
     new = as_parsed(entry)
     old = parent.get(path[-1])
     parent[path[-1]] = {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
-    if parse(edited, dialect).value != expected:
+    if parse(edited).value != expected:
         raise JsonSyntaxError(_NOT_EDITABLE, 0)
 
 
-def _remove_json(text: str, path: tuple[str, ...], dialect: str) -> str:
-    edited = remove_entry(text, path, dialect)
+def _remove_json(text: str, path: tuple[str, ...]) -> str:
+    edited = remove_entry(text, path)
     if edited != text:
-        expected: Any = parse(text, dialect).value
+        expected: Any = parse(text).value
         parent = expected
         for key in path[:-1]:
             parent = parent[key]
         del parent[path[-1]]
-        if parse(edited, dialect).value != expected:
+        if parse(edited).value != expected:
             raise JsonSyntaxError(_NOT_EDITABLE, 0)
     return edited
 

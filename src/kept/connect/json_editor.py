@@ -1,7 +1,7 @@
 """Changing one entry of a JSON file and no other byte of it: comments, order and layout stay as they are.
 
-`parse` reads JSON, JSON with comments and trailing commas (jsonc), and the parts of JSON5 that people write by hand
-(single quotes, names without quotes). It records where each value begins and ends, so that `set_entry` and
+`parse` reads JSON, also with what people add by hand and some programs allow: comments, trailing commas, single quotes,
+names without quotes. It records where each value begins and ends, so that `set_entry` and
 `remove_entry` can edit the text itself. Numbers and literals are kept as written: reading them cannot change them.
 """
 
@@ -14,19 +14,17 @@ from typing import Any
 from kept.errors import ConfigError
 from kept.values import frozen
 
-_SPACE = re.compile(r"[ \t\r\n]+")
-_ANY_SPACE = re.compile(r"\s+|\ufeff")
+_SPACE = re.compile(r"\s+|\ufeff")
 _COMMENT = re.compile(r"//[^\n\r]*|/\*.*?\*/", re.DOTALL)
 _DOUBLE_QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"', re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'(?:[^'\\\n]|\\.)*'", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_$][\w$]*")
-_STRICT_LITERAL = re.compile(r"(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.+-])")
-_LOOSE_LITERAL = re.compile(r"[+-]?(?:[\w.]|(?<=[eE])[+-])+")
+_LITERAL = re.compile(r"[+-]?(?:[\w.]|(?<=[eE])[+-])+")
 _MAX_DEPTH = 200
 
 
 class JsonSyntaxError(Exception):
-    """The text is not JSON of its dialect, or cannot be edited without touching the rest."""
+    """The text is not JSON, or cannot be edited without touching the rest."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -58,9 +56,9 @@ class JsonLiteral:
 # reading
 
 
-def parse(text: str, dialect: str) -> Node:
-    """Return the root of a file. Raise JsonSyntaxError if the text is not of this dialect."""
-    return _Parser(text, dialect).whole()
+def parse(text: str) -> Node:
+    """Return the root of a file. Raise JsonSyntaxError if the text is not JSON."""
+    return _Parser(text).whole()
 
 
 def as_parsed(value: Any) -> Any:
@@ -79,14 +77,11 @@ def as_parsed(value: Any) -> Any:
 class _Parser:
     """Recursive descent. Every method takes a position, and those that read a value return its `Node`."""
 
-    def __init__(self, text: str, dialect: str) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.comments = dialect != "json"
-        self.loose = dialect == "json5"
-        self.space = _ANY_SPACE if self.loose else _SPACE
 
     def whole(self) -> Node:
-        node = self.value(self.skip(len(self.text) - len(self.text.removeprefix("\ufeff"))), 0)
+        node = self.value(self.skip(0), 0)
         rest = self.skip(node.end)
         if rest != len(self.text):
             raise JsonSyntaxError("unexpected text after the end of the value", rest)
@@ -94,11 +89,9 @@ class _Parser:
 
     def skip(self, at: int) -> int:
         """Return the position after white space and comments."""
-        while True:
-            match = self.space.match(self.text, at) or (self.comments and _COMMENT.match(self.text, at))
-            if not match:
-                return at
+        while match := _SPACE.match(self.text, at) or _COMMENT.match(self.text, at):
             at = match.end()
+        return at
 
     def value(self, at: int, depth: int) -> Node:
         if depth > _MAX_DEPTH:
@@ -113,24 +106,22 @@ class _Parser:
             case "":
                 raise JsonSyntaxError("the file ends too early", at)
             case _:
-                literal = (_LOOSE_LITERAL if self.loose else _STRICT_LITERAL).match(self.text, at)
+                literal = _LITERAL.match(self.text, at)
                 if not literal:
                     raise JsonSyntaxError(f"unexpected {self.text[at]!r}", at)
                 return Node(at, literal.end(), JsonLiteral(literal.group()))
 
     def string(self, at: int) -> Node:
-        quoted = _DOUBLE_QUOTED.match(self.text, at) or (self.loose and _SINGLE_QUOTED.match(self.text, at))
+        quoted = _DOUBLE_QUOTED.match(self.text, at) or _SINGLE_QUOTED.match(self.text, at)
         if not quoted:
             raise JsonSyntaxError("a string is not closed, or not quoted as it should be", at)
         return Node(at, quoted.end(), self.decode(quoted.group(), at))
 
     def decode(self, raw: str, at: int) -> str:
-        if self.loose:
-            inner = re.sub(r"\\\r?\n", "", raw[1:-1]).replace("\\'", "'")
-            inner = re.sub(r'(?<!\\)((?:\\\\)*)"', r'\1\\"', inner) if raw[0] == "'" else inner
-            raw = f'"{inner}"'
+        inner = re.sub(r"(?<!\\)((?:\\\\)*)\\(?:\r?\n|('))", r"\1\2", raw[1:-1])
+        inner = re.sub(r'(?<!\\)((?:\\\\)*)"', r'\1\\"', inner) if raw[0] == "'" else inner
         try:
-            return str(json.loads(raw, strict=False))
+            return str(json.loads(f'"{inner}"', strict=False))
         except ValueError:
             raise JsonSyntaxError("a string has an invalid escape", at) from None
 
@@ -149,7 +140,7 @@ class _Parser:
 
     def name(self, at: int) -> tuple[str, int]:
         """Return the name of a member and the position after it."""
-        if self.loose and (name := _NAME.match(self.text, at)):
+        if name := _NAME.match(self.text, at):
             return name.group(), name.end()
         if self.text[at : at + 1] not in ('"', "'"):
             raise JsonSyntaxError("expected a name in quotes", at)
@@ -172,19 +163,16 @@ class _Parser:
             return here
         if self.text[here : here + 1] != ",":
             raise JsonSyntaxError(f"expected ',' or '{closing}'", here)
-        after = self.skip(here + 1)
-        if self.text[after : after + 1] == closing and not self.comments:
-            raise JsonSyntaxError(f"there is a comma before '{closing}'", here)
-        return after
+        return self.skip(here + 1)
 
 
 # editing
 
 
-def set_entry(text: str, path: tuple[str, ...], entry: Any, dialect: str) -> str:
+def set_entry(text: str, path: tuple[str, ...], entry: Any) -> str:
     """Return the text with this entry at that path. Other members of an object that is there already are kept."""
     text = text if text.strip("\ufeff \t\r\n") else "{}\n"
-    node, depth = _find_deepest(parse(text, dialect), path)
+    node, depth = _find_deepest(parse(text), path)
     rest = path[depth:]
     if rest:
         value = entry
@@ -196,9 +184,9 @@ def set_entry(text: str, path: tuple[str, ...], entry: Any, dialect: str) -> str
     return _replace(text, node, entry)
 
 
-def remove_entry(text: str, path: tuple[str, ...], dialect: str) -> str:
+def remove_entry(text: str, path: tuple[str, ...]) -> str:
     """Return the text without the entry at that path. Comments around it stay: the user wrote them."""
-    node, depth = _find_deepest(parse(text, dialect), path[:-1])
+    node, depth = _find_deepest(parse(text), path[:-1])
     members = node.members or ()
     index = next((number for number, (key, _, _) in enumerate(members) if key == path[-1]), None)
     if depth < len(path) - 1 or index is None:
@@ -213,7 +201,7 @@ def remove_entry(text: str, path: tuple[str, ...], dialect: str) -> str:
         return _cut(text, start, rest=text[end:comma] + text[comma + 1 :])
     if index and not _COMMENT.search(text[before:start]):
         return text[:before] + text[end:]
-    # The comma before the member stays. A dialect with comments allows trailing commas, so the result is valid.
+    # The comma before the member stays: who allows comments allows trailing commas, so the result is valid.
     return _cut(text, start, rest=text[end:])
 
 
@@ -244,8 +232,8 @@ def _set_members(text: str, node: Node, entry: dict[str, Any]) -> str:
     for key, value in entry.items():
         old = node.find(key)
         text = _insert(text, node, key, value) if old is None else _replace(text, old, value)
-        # Positions have moved. The object still begins at the same one; JSON5 reads every dialect.
-        node = _Parser(text, "json5").value(node.start, 0)
+        # Positions have moved. The object still begins at the same one.
+        node = _Parser(text).value(node.start, 0)
     return text
 
 

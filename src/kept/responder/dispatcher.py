@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from kept.agent.events import AgentEvent, AnsweringAgent, CompactionResult, GroupLine, Inbound, Reply
+from kept.agent.agent import Agent
+from kept.agent.events import AgentEvent, CompactionResult, GroupLine, Inbound, Reply
 from kept.error_statuses import status_of
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.plan import ForgetStore
@@ -97,7 +98,7 @@ class Commands:
 
     def __init__(
         self,
-        agent: AnsweringAgent,
+        agent: Agent,
         memory: Memory,
         sessions: SessionStore,
         *,
@@ -321,9 +322,7 @@ def _describe_compaction(result: CompactionResult) -> str:
 class Dispatcher:
     """Chooses between commands and agent. The caller adds the messages that the agent answered to ``indexer``."""
 
-    def __init__(
-        self, agent: AnsweringAgent, sessions: SessionStore, commands: Commands, *, indexer: PeriodicIndexer
-    ) -> None:
+    def __init__(self, agent: Agent, sessions: SessionStore, commands: Commands, *, indexer: PeriodicIndexer) -> None:
         self.agent = agent
         self.sessions = sessions
         self.commands = commands

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kept.reports import Status
     from kept.review.review_item import ReviewItem
     from kept.review.review_queue import ReviewPreview, ReviewResult
-    from kept.workspace.change_recorder import Author
 
 
 _NOT_IN_EVERY_HIT = frozenset(
@@ -181,32 +180,9 @@ def to_json(value: Any) -> Any:
 
 
 def change_json(change: NoteChange, *, diff: str | None = None) -> dict[str, Any]:
-    shape: dict[str, Any] = {
-        "id": change.id,
-        "time": change.time,
-        "path": change.path,
-        "was": change.was,
-        "kind": change.kind,
-        "by": author_json(change.by),
-        "why": change.why,
-        "before": change.before,
-        "after": change.after,
-        "undoes": list(change.undoes),
-        "undone": change.is_undone,
-        "forgotten": change.forgotten,
-        "machine": change.machine,
-    }
+    shape: dict[str, Any] = to_json(change)
+    shape["undone"] = shape.pop("isUndone")
     return shape if diff is None else {**shape, "diff": diff}
-
-
-def author_json(by: Author) -> dict[str, str | None]:
-    return {
-        "agent": by.agent,
-        "session": by.session,
-        "tool": by.tool,
-        "person": by.person,
-        "client": by.client,
-    }
 
 
 def undo_json(result: UndoResult, *, dry_run: bool) -> dict[str, Any]:
@@ -227,7 +203,7 @@ def review_item_json(item: ReviewItem, preview: ReviewPreview | None = None) -> 
         "state": item.state,
         "time": item.time,
         "path": item.path,
-        "by": author_json(item.by),
+        "by": to_json(item.by),
         "why": item.why,
         "text": addition.text if addition else None,
         "replaces": addition.replaces if addition else None,

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
+from kept.agent.agent import Agent
 from kept.agent.approvals import describe_approval
 from kept.agent.events import (
     AgentEvent,
-    AnsweringAgent,
     ApprovalAsked,
     Notice,
     Reply,
@@ -142,7 +142,7 @@ class WebChat:
         if self._model is not None:
             await self._model.close()
 
-    async def agent(self) -> AnsweringAgent:
+    async def agent(self) -> Agent:
         """Return the agent, which is opened on first use."""
         async with self._opening:
             if self._dispatcher is None:
