@@ -17,62 +17,14 @@ from kept.records import ENTRY_RULE, Chunk
 SMALL = ChunkSize(tokens=16, overlap=4)
 
 # Lines that mean something in Markdown, so that they meet in every order.
-PIECES = st.sampled_from(
-    [
-        "",
-        "",
-        "text",
-        "more words on a line",
-        "# One",
-        "## Two",
-        "### Three",
-        "#",
-        "# ",
-        "#hash",
-        "===",
-        "---",
-        "* * *",
-        "***",
-        "- item",
-        "  - nested",
-        "    code",
-        "\tcode",
-        "1. first",
-        "> quote",
-        "> # quoted heading",
-        "```",
-        "~~~",
-        "```python",
-        "````",
-        "| a | b |",
-        "|---|---|",
-        "<div>",
-        "</div>",
-        "<!--",
-        "-->",
-        "[ref]: http://x",
-        "[ref]:",
-        "...",
-        "漢字かな交じり文",
-        "ภาษาไทย",
-        "😀",
-        " ",
-        "\t",
-        "\u2028",
-        "\x0c",
-        "\x85",
-        "\xa0",
-        "\\",
-        "- ",
-        "-",
-        "*",
-        "&amp;",
-        "word " * 40,
-        "x" * 200,
-        "漢" * 50,
-    ]
-)
-MARKDOWN = st.lists(PIECES, max_size=30).map("\n".join)
+PIECES = [
+    "", "", "text", "more words on a line", "# One", "## Two", "### Three", "#", "# ", "#hash", "===", "---",
+    "* * *", "***", "- item", "  - nested", "    code", "\tcode", "1. first", "> quote", "> # quoted heading",
+    "```", "~~~", "```python", "````", "| a | b |", "|---|---|", "<div>", "</div>", "<!--", "-->",
+    "[ref]: http://x", "[ref]:", "...", "漢字かな交じり文", "ภาษาไทย", "😀", " ", "\t", "\u2028", "\x0c", "\x85",
+    "\xa0", "\\", "- ", "-", "*", "&amp;", "word " * 40, "x" * 200, "漢" * 50,
+]  # fmt: skip
+MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=30).map("\n".join)
 ANY_TEXT = st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"]), max_size=300)
 NAMES = st.sampled_from(["memory/x.md", "MEMORY.md", "USER.md"])
 SIZES = st.builds(ChunkSize, tokens=st.integers(16, 60), overlap=st.integers(0, 60))
@@ -124,11 +76,6 @@ def test_every_word_of_the_note_is_in_what_is_embedded(text, name, size):
     for word in ("text", "words", "item", "nested", "quote", "first", "code", "Three"):
         if word in text:
             assert word in embedded
-
-
-@given(text=MARKDOWN, size=SIZES)
-def test_cutting_is_the_same_each_time(text, size):
-    assert chunk_markdown(text, size=size) == chunk_markdown(text, size=size)
 
 
 # sections
@@ -400,7 +347,7 @@ TINY = ChunkingBudget(lines=12, steps=40, tokens=20, chunks=6)
 QUOTES = "> " * 19 + "a\n"
 
 
-@given(st.lists(PIECES, max_size=60).map("\n".join), st.sampled_from(["a.md", "MEMORY.md"]))
+@given(st.lists(st.sampled_from(PIECES), max_size=60).map("\n".join), st.sampled_from(["a.md", "MEMORY.md"]))
 def test_a_note_beyond_its_budget_is_cut_as_correctly_as_any(note, name):
     check(note, cut_note(note, name=name, size=SMALL, budget=TINY).chunks, SMALL)
 

@@ -83,17 +83,6 @@ def test_moving_a_section_embeds_only_what_its_heading_path_changed(tmp_path):
         assert embedder.texts == ["Farm > Lions\n\nFed at dusk."]
 
 
-def test_editing_one_section_embeds_only_that_section(tmp_path):
-    note = write_note(tmp_path / "workspace", "memory/zoo.md", SECTIONS)
-    embedder = FakeEmbedder()
-    with open_memory(tmp_path, embedder=embedder) as memory:
-        memory.sync()
-        embedder.texts.clear()
-        note.write_text(SECTIONS.replace("dusk", "dawn"))
-        memory.sync()
-        assert embedder.texts == ["Zoo > Lions\n\nFed at dawn."]
-
-
 def test_an_unchanged_workspace_costs_nothing(tmp_path):
     workspace = tmp_path / "workspace"
     for number in range(5):
@@ -152,17 +141,6 @@ def test_a_dead_embedder_leaves_old_hits_searchable_and_new_text_found_by_word(t
         report = memory.sync()
         assert (report.ok, report.pending, report.embedded) == (True, 0, 2)
         assert memory.search("zeppelin").hits[0].vector_score is not None
-
-
-def test_a_first_index_with_a_dead_embedder_is_completed_later(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
-    embedder = FakeEmbedder()
-    embedder.broken = True
-    with open_memory(tmp_path, embedder=embedder) as memory:
-        assert memory.sync().pending == 1
-        assert memory.status().pending == 1
-        embedder.broken = False
-        assert memory.sync().pending == 0
 
 
 def test_another_embedder_rebuilds_the_index_beside_the_old_one(tmp_path):
@@ -286,13 +264,6 @@ def test_two_workspaces_of_one_home_never_mix(tmp_path):
         assert first.search("zeppelin").hits == ()
         assert paths(second.search("zeppelin")) == ["memory/x.md"]
         assert first.status().index_path != second.status().index_path
-
-
-def test_an_agent_has_an_index_of_its_own(tmp_path):
-    write_note(tmp_path / "workspace", "memory/x.md", "The parrot is green.\n")
-    with open_memory(tmp_path, agent="research") as memory:
-        memory.sync()
-        assert memory.status().index_path.endswith("agents/research/index.sqlite")
 
 
 def test_progress_is_reported_to_the_end(tmp_path):

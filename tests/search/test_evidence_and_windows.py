@@ -14,12 +14,12 @@ from kept.embedding.base import Calibration
 from kept.records import Filter
 from kept.search.candidates import Candidate, CandidatePool, Evidence
 from kept.search.keywords import KeywordHit
-from kept.search.scores import FusionWeights, fuse_rrf, fuse_weighted
+from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.selection import MAX_CHARS, Windows
 from kept.search.weights import NOTES, UTTERANCES
 from kept.store.rows import ChunkRow
 from kept.testing import FrozenClock
-from tests.support.workspaces import open_memory, write_note
+from tests.support.workspaces import open_memory
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 
@@ -86,11 +86,10 @@ figures = st.floats(0, 1)
     has_vector=st.booleans(),
     share=figures,
     age=st.floats(-10, 5000),
-    fuse=st.sampled_from([fuse_weighted, fuse_rrf]),
 )
-def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_utterance, has_vector, share, age, fuse):
+def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_utterance, has_vector, share, age):
     candidate = Candidate(1, is_utterance, Evidence(*figure), has_vector, age, ("word",))
-    [scored] = fuse([candidate], FusionWeights(share, 1.0 - share))
+    [scored] = fuse_weighted([candidate], FusionWeights(share, 1.0 - share))
     assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
     assert -1e-9 <= scored.relevance <= scored.score <= 1.0 + 1e-9
 
@@ -158,33 +157,3 @@ def test_what_is_shown_is_exactly_the_lines_that_are_cited(tmp_path):
             seen |= lines
         assert os.path.basename(session.transcript_path) in best.path
         assert {dropped.reason for dropped in result.dropped} & {"shown with a better hit", "beyond max_results"}
-
-
-def test_messages_that_fit_much_less_do_not_push_out_one_that_nearly_repeats_the_best(tmp_path):
-    same = "The green parrot sits on the fence near the old barn every single morning before the others wake up"
-    others = [f"A green parrot {place}" for place in ("in Bern ate seeds", "left for an attic", "of a cousin sings")]
-    with SessionStore.open(home=tmp_path / "home", clock=FrozenClock(NOW)) as store:
-        for number, text in enumerate(
-            [f"{same}.", f"{same}!", *others, *(f"Remark {at} on weather." for at in range(20))]
-        ):
-            store.append(store.get_or_create("telegram", str(number)).id, Message.of("user", text))
-    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        hits = memory.search("green parrot fence barn neighbour lighthouse ferry", max_results=3).hits
-    assert {hit.grade for hit in hits} == {"likely"}
-    assert all("fence near the old barn" in hit.snippet for hit in hits[:2])
-
-
-# small data
-
-
-def test_three_notes_answer_what_they_can_and_nothing_else(tmp_path):
-    workspace = tmp_path / "workspace"
-    write_note(workspace, "memory/a.md", "# Router\n\nThe router's password is on the sticker below it.\n")
-    write_note(workspace, "memory/b.md", "# Bread\n\nLet the dough rest for a night in the fridge.\n")
-    write_note(workspace, "memory/c.md", "# Car\n\nThe winter tyres are stored at Meyer's garage.\n")
-    with open_memory(tmp_path) as memory:
-        assert memory.search("router password").hits[0].path == "memory/a.md"
-        assert memory.search("tyres").hits[0].path == "memory/c.md"
-        assert memory.search("how long does the dough rest?").hits[0].path == "memory/b.md"
-        assert memory.search("quarterly revenue of the shipping company").answered == "no"
-        assert memory.search("zxqv blorp").answered == "no"
