@@ -106,11 +106,6 @@ class FlushResult:
         return StateEntry(FLUSH, fields | {name: value for name, value in optional.items() if value is not None})
 
 
-def is_early_flush_due(view: ConversationView) -> bool:
-    """Return whether to flush before the next compaction is near. One attempt is made, whatever its outcome."""
-    return view.flush is None
-
-
 def is_flush_due(view: ConversationView) -> bool:
     """Return whether a compaction has to flush first: no flush has succeeded since the last compaction."""
     return view.flush is None or not flush_succeeded(view.flush)

@@ -29,7 +29,7 @@ from kept.agent.events import (
     ToolStarted,
 )
 from kept.agent.extra_tools import ToolAnswer
-from kept.agent.flush import flush_and_record, flush_backlog, is_early_flush_due
+from kept.agent.flush import flush_and_record, flush_backlog
 from kept.agent.material import TurnMaterial, build_turn_context, gather_material, plan_day_notes
 from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
@@ -328,7 +328,7 @@ class AgentTurn:
                 await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
             elif context.tokens >= self.services.budget.flush_at and self.services.flushes:
                 view = await asyncio.to_thread(self.log.view)
-                if is_early_flush_due(view):
+                if view.flush is None:  # one attempt is made, whatever its outcome
                     await flush_and_record(self.services.writer, self.log, view, view.messages)
         except KeptError as exc:
             log.warning("session %s: the conversation could not be compacted (%s)", self.log.session_id, exc.code)
