@@ -6,14 +6,11 @@ import asyncio
 import datetime as dt
 from pathlib import Path
 
-import pytest
-
 from kept.ledger import open_model_ledger
 from kept.reports import ModelSpending, Spending
 from kept.testing import FrozenClock
-from kept.web.charts import HEIGHT, WIDTH, last_days, make_bar_chart
-from kept.web.live_events import read_activity, stream_events
-from kept.web.screens.health_screen import chart_spending
+from kept.web.charts import HEIGHT, WIDTH, make_bars
+from kept.web.screens.health_screen import read_activity, stream_events, tokens_by_day
 from kept.web.visit import Visit
 from tests.support.web_site import open_site, texts, visiting
 from tests.support.workspaces import write_note
@@ -59,21 +56,17 @@ def test_providers_and_models_are_listed(pages):
     assert "in use" in texts(page, ".grade.strong")
 
 
-def test_bars_are_stacked_and_fit_the_drawing():
-    days = last_days(TODAY, 3)
-    chart = make_bar_chart({(TODAY, "reply"): 30, (TODAY, "flush"): 10, (days[0], "reply"): 20}, days)
-    assert chart.top == 40
-    assert chart.total == 60
-    assert [name for _, name, _ in chart.legend] == ["reply", "flush"]
-    assert all(segment.y >= 0 and segment.y + segment.height <= HEIGHT + 0.01 for segment in chart.segments)
-    assert all(segment.x >= 0 and segment.x + segment.width <= WIDTH for segment in chart.segments)
-    last = [segment for segment in chart.segments if segment.label.startswith("2026-03-14")]
-    assert sum(segment.height for segment in last) == pytest.approx(HEIGHT)
+def test_bars_fit_the_drawing():
+    days = [TODAY - dt.timedelta(days=back) for back in (2, 1, 0)]
+    first, last = make_bars({TODAY: {"reply": 30, "flush": 10}, days[0]: {"reply": 20}}, days)
+    assert (first.height, last.height) == (HEIGHT / 2, HEIGHT)
+    assert 0 < first.x < last.x < last.x + last.width < WIDTH == 600
+    assert last.label == "2026-03-14: flush 10, reply 30"
 
 
 def test_a_day_that_is_no_date_is_left_out_of_the_plot():
     spent = [ModelSpending("p", "m", "reply", "yesterday", 1, 10), ModelSpending("p", "m", "reply", "2026-03-14", 1, 5)]
-    assert chart_spending(spent, [Spending("p", "m", "2026-03-14", tokens=7)], TODAY).total == 12
+    assert tokens_by_day(spent, [Spending("p", "m", "2026-03-14", tokens=7)]) == {TODAY: {"reply": 5, "embedding": 7}}
 
 
 def test_a_browser_hears_of_a_change(tmp_path: Path, workspace: Path):

@@ -79,14 +79,6 @@ class WordIndex:
         )
         return [text for (text,) in self.db.execute(query, (stem, limit))]
 
-    def notes_with(self, stem: str, *, limit: int) -> list[str]:
-        """Return the paths of some notes that contain a stem, in their order."""
-        query = (
-            "SELECT DISTINCT path FROM temp.occurrences JOIN chunks ON chunks.row = occurrences.doc"
-            " WHERE term = ? AND source = 'memory' ORDER BY path LIMIT ?"
-        )
-        return [str(path) for (path,) in self.db.execute(query, (stem, limit))]
-
     def phrase_frequency(self, phrase: Phrase, *, cap: int) -> int:
         """Return how many chunks contain a phrase, at most ``cap``. The frequencies of its words do not tell."""
         query = "SELECT count(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT ?)"

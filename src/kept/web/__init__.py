@@ -7,7 +7,6 @@ response; it runs in a thread and calls the same services as the command line.
 web_access, sign_in        who may use the pages: one-time links, cookies, tokens
 visit, page_templates      one request; templates and addresses
 web_chat                   the chat, and an answer as it is written
-live_events                telling pages that something has changed
 note_html, transcript_view, diff_view, workspace_files
                            notes, conversations, changes and files, as pages show them
 charts                     drawings

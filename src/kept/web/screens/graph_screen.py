@@ -1,9 +1,8 @@
-"""The neighbourhood of a note as a picture and a list: links, backlinks, and notes with the same rare tags or names."""
+"""The neighbourhood of a note as a picture and a list: links, backlinks, and notes with the same rare tags."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -13,11 +12,9 @@ from kept.memory import Memory
 from kept.search.note_links import LinkResolver
 from kept.values import frozen
 from kept.web.visit import Page, Screen, Visit
-from kept.workspace.note_edit import read_whole
 
 if TYPE_CHECKING:
     from kept.store.generation import Generation
-    from kept.store.word_index import WordIndex
 
 MOST_LINKED, MOST_SHARING = 24, 16
 WIDTH = 960
@@ -27,16 +24,12 @@ _FEW = 12
 _TURNS = (0.08, 0.21)
 """How far each ring is turned, in parts of a circle: titles of dots in one line would be hard to read."""
 _TITLE_CHARS = 26
-_CHAR_WIDTH, _MARGIN = 9.0, 24.0
+_SIDE = 170
+"""Room for titles on either side."""
 _RARE_NOTES = 30
 """A tag that more notes have says little about any two of them."""
 
-Relation = Literal["links to", "linked from", "both", "tag", "name"]
-
-_NAME = re.compile(r"(?<=[\w,;:(] )[^\W\d_a-z][\w-]{3,}|\b[A-Z]+-?\d[\w-]{2,}")
-"""A word in the middle of a sentence with a capital, or an identifier."""
-_MOST_NAMES = 200
-_SHARING = ("tag", "name")
+Relation = Literal["links to", "linked from", "both", "tag"]
 
 
 @frozen
@@ -45,7 +38,7 @@ class Neighbour:
     title: str
     relation: Relation
     detail: str = ""
-    """Tags and names that both have."""
+    """Tags that both have."""
 
 
 @frozen
@@ -67,23 +60,15 @@ class NoteGraph:
     """Lines from the middle, and between neighbours: two points and the class."""
     left_out: int
     middle: tuple[float, float]
-    left: int
-    top: int
-    width: int
     height: int
-    """The part of the plane that has the dots and their titles."""
-
-
-def find_names(text: str) -> list[str]:
-    """Return the words of a note that look like names, in order."""
-    return list(dict.fromkeys(match.group() for match in _NAME.finditer(text)))[:_MOST_NAMES]
+    left: int = -_SIDE
+    width: int = WIDTH + 2 * _SIDE
 
 
 def choose_neighbours(
     outgoing: Sequence[str], incoming: Sequence[str], shared: Mapping[str, Sequence[str]], titles: Mapping[str, str]
 ) -> tuple[list[Neighbour], int]:
-    """Return the nearest notes, and how many were left out. ``shared`` has the other notes with each tag, as #tag, and
-    with each name of the note."""
+    """Return the nearest notes, and how many were left out. ``shared`` has the other notes with each tag."""
     linked = list(dict.fromkeys((*outgoing, *incoming)))
     sharing: dict[str, list[str]] = {}
     for mark, paths in shared.items():
@@ -96,8 +81,7 @@ def choose_neighbours(
         for path in linked[:MOST_LINKED]
     ]
     neighbours += [
-        Neighbour(path, titles.get(path) or path, _kind_of(sharing[path]), " ".join(sharing[path]))
-        for path in others[:MOST_SHARING]
+        Neighbour(path, titles.get(path) or path, "tag", " ".join(sharing[path])) for path in others[:MOST_SHARING]
     ]
     return neighbours, len(linked) + len(others) - len(neighbours)
 
@@ -108,15 +92,11 @@ def _relation(path: str, outgoing: Sequence[str], incoming: Sequence[str]) -> Re
     return "links to" if path in outgoing else "linked from"
 
 
-def _kind_of(marks: Sequence[str]) -> Relation:
-    return "tag" if any(mark.startswith("#") for mark in marks) else "name"
-
-
 def draw_graph(neighbours: Sequence[Neighbour], links: Sequence[tuple[str, str]], left_out: int) -> NoteGraph:
     """Place the neighbours on two rings. ``links`` are the links between them, by path."""
     rings = (
-        [neighbour for neighbour in neighbours if neighbour.relation not in _SHARING],
-        [neighbour for neighbour in neighbours if neighbour.relation in _SHARING],
+        [neighbour for neighbour in neighbours if neighbour.relation != "tag"],
+        [neighbour for neighbour in neighbours if neighbour.relation == "tag"],
     )
     height, radii = _SMALL if len(neighbours) <= _FEW else _LARGE
     nodes = [
@@ -132,20 +112,7 @@ def draw_graph(neighbours: Sequence[Neighbour], links: Sequence[tuple[str, str]]
         for start, end in links
         if start in at and end in at and start != end
     ]
-    return NoteGraph(tuple(nodes), tuple(dict.fromkeys(edges)), left_out, middle, *_bounds(nodes, middle))
-
-
-def _bounds(nodes: Sequence[GraphNode], middle: tuple[float, float]) -> tuple[int, int, int, int]:
-    """Return left, top, width and height of all dots with their titles."""
-    sides = [(middle[0] - _MARGIN * 4, middle[0] + _MARGIN * 4)]
-    for node in nodes:
-        length = _CHAR_WIDTH * len(node.label)
-        before = {"start": 0.0, "middle": length / 2, "end": length}[node.anchor]
-        sides.append((min(node.x, node.label_x - before), max(node.x, node.label_x - before + length)))
-    left, right = min(side[0] for side in sides) - _MARGIN, max(side[1] for side in sides) + _MARGIN
-    heights = [middle[1], *(node.y for node in nodes)]
-    top, bottom = min(heights) - 1.5 * _MARGIN, max(heights) + 2 * _MARGIN
-    return round(left), round(top), round(right - left), round(bottom - top)
+    return NoteGraph(tuple(nodes), tuple(dict.fromkeys(edges)), left_out, middle, height)
 
 
 def _place(neighbour: Neighbour, turn: float, height: int, radius: tuple[float, float]) -> GraphNode:
@@ -158,11 +125,6 @@ def _place(neighbour: Neighbour, turn: float, height: int, radius: tuple[float, 
     title = neighbour.title
     label = title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
     return GraphNode(neighbour, round(x, 1), round(y, 1), anchor, round(label_x, 1), round(label_y, 1), label)
-
-
-_RARE_PASSAGES = 12
-"""A name in more passages says little about any two of them."""
-_MOST_RARE = 10
 
 
 def show_graph(visit: Visit) -> Response:
@@ -182,24 +144,15 @@ def load_graph(memory: Memory, path: str) -> tuple[NoteGraph, tuple[str, ...]]:
     links = memory.notes.links(path)
     outgoing = [link.resolved for link in links.outgoing if link.resolved and link.resolved != path]
     incoming = [link.path for link in links.incoming]
-    names = find_names(read_whole(memory.workspace, path, max_bytes=memory.settings.max_file_bytes).note.text)
     with memory.index_service.inspecting() as (index, _), index.reading():
         notes = index.live.notes
-        shared = {f"#{tag}": notes.paths_tagged(tag) for tag in notes.tags_of(path)} | notes_by_name(index.words, names)
+        shared = {f"#{tag}": notes.paths_tagged(tag) for tag in notes.tags_of(path)}
         others = {mark: [other for other in paths if other != path] for mark, paths in shared.items()}
         paths = {*outgoing, *incoming, *(other for marked in others.values() for other in marked)}
         titles = {other: notes.find_title(other) or "" for other in paths}
         neighbours, left_out = choose_neighbours(outgoing, incoming, others, titles)
         graph = draw_graph(neighbours, _links_between(index.live, neighbours), left_out)
     return graph, links.degraded
-
-
-def notes_by_name(words: WordIndex, names: list[str]) -> dict[str, list[str]]:
-    """Return the notes that have each name, of the rarest names that more than one passage has."""
-    stems = {stems[0]: name for name in reversed(names) if len(stems := words.stems(name)) == 1}
-    counts = words.document_frequencies(stems)
-    rare = sorted((stem for stem in stems if 1 < counts.get(stem, 0) <= _RARE_PASSAGES), key=counts.__getitem__)
-    return {stems[stem]: words.notes_with(stem, limit=_RARE_PASSAGES) for stem in rare[:_MOST_RARE]}
 
 
 def _links_between(live: Generation, neighbours: list[Neighbour]) -> list[tuple[str, str]]:

@@ -157,7 +157,7 @@ def _view(hit: Hit, words: list[str]) -> HitView:
         " › ".join(hit_headings(hit)) or posixpath.splitext(posixpath.basename(hit.path))[0],
         matched,
         max(0, len(lines) - _LINES_SHOWN),
-        make_score_bar(hit.parts, hit.score),
+        make_score_bar(hit.parts),
         tuple(_view(passage, words) for passage in hit.further),
     )
 
