@@ -89,23 +89,6 @@ def test_no_cut_leaves_the_beginning_of_a_key(key):
     assert redact(text, limit=20) == text[:20]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The password: see the fridge.",
-        "the password is written on the fridge",
-        "token: a unit of text; tokens: 512, max_tokens=4096",
-        "monkey: 12345678, the key idea: 3 rooms",
-        "token = os.environ['GITHUB_TOKEN']; password=${DB_PASSWORD}; api_key: <your key>",
-        "commit 9692da2f3c1b4e5d6a7b8c9d0e1f2a3b4c5d6e7f at https://example.com:8080/a@b",
-        "ask-me-anything-about-the-whole-thing, task_test_something_else, bearer of good news",
-        "at 12:30 we meet; ratio 3:2; 5f0c1a52-8a1b-4c6e-9d7e-0123456789ab",
-    ],
-)
-def test_ordinary_text_is_left_alone(text):
-    assert redact(text) == text
-
-
 def test_known_secrets_are_taken_out_of_messages_in_every_form():
     hide = Redactor(['open "sesame"/1', "hunter"])
     for form in ('open "sesame"/1', "open%20%22sesame%22%2F1", 'open \\"sesame\\"/1', "hunter"):

@@ -48,20 +48,6 @@ def test_the_link_opens_the_pages_and_a_signal_ends_them(start):
         assert process.wait(30) in (0, -signal.SIGINT, 130)
 
 
-def test_a_tab_survives_a_restart_of_the_server(start):
-    process, link = start("--port", "0")
-    port = link.split(":")[2].partition("/")[0]
-    with httpx.Client() as browser:
-        browser.get(link)
-        process.kill()
-        process.wait()
-        _, again = start("--port", port)
-        home = again.partition("open?")[0]
-        assert "4711" in browser.get(home, params={"q": "gate"}).text
-        assert browser.get(link).status_code == 303, "signed in already"
-    assert httpx.get(link).status_code == 401, "used with the server before"
-
-
 def test_a_second_process_prints_a_link_for_the_first(start):
     first, link = start("--port", "0")
     port = link.split(":")[2].partition("/")[0]

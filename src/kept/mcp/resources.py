@@ -9,11 +9,12 @@ import datetime as dt
 import os
 from urllib.parse import quote
 
+import mcp_types as types
+
 from kept.errors import NoteNotFound
 from kept.memory import Memory
 from kept.records import SourceFile
 from kept.tools.tool_text import NOTES, decode, show_name, uri_of
-from kept.values import frozen
 from kept.workspace.daily import DailyNotes, daily_name, daily_parts, get_daily_notes
 from kept.workspace.scan import scan_workspace
 
@@ -23,16 +24,7 @@ PAGE = 500
 MIME_TYPE = "text/markdown"
 
 
-@frozen
-class NoteResource:
-    uri: str
-    name: str
-    title: str
-    size: int
-    modified: str
-
-
-def list_notes(memory: Memory, cursor: str | None) -> tuple[list[NoteResource], str | None]:
+def list_notes(memory: Memory, cursor: str | None) -> tuple[list[types.Resource], str | None]:
     """Return one page of the notes, by path, and the cursor of the next page. Without a workspace there are none."""
     if not os.path.isdir(memory.workspace.root):
         return [], None
@@ -47,14 +39,21 @@ def list_notes(memory: Memory, cursor: str | None) -> tuple[list[NoteResource], 
     return [_resource(file, daily) for file in page], next_cursor
 
 
-def _resource(file: SourceFile, daily: DailyNotes) -> NoteResource:
+def _resource(file: SourceFile, daily: DailyNotes) -> types.Resource:
     """Describe a note. Clients show names and titles to people and models, so unusual characters are escaped."""
     day = daily.find_day(file.path)
     title = show_name(os.path.basename(file.path))
     if day:
         title = f"Daily log {day[0]}" + (f", part {day[1]}" if day[1] > 1 else "")
     modified = dt.datetime.fromtimestamp(file.mtime_ns / 1e9, dt.UTC)
-    return NoteResource(uri_of(file.path), show_name(file.path), title, file.size, f"{modified:%Y-%m-%dT%H:%M:%SZ}")
+    return types.Resource(
+        uri=uri_of(file.path),
+        name=show_name(file.path),
+        title=title,
+        mime_type=MIME_TYPE,
+        size=file.size,
+        annotations=types.Annotations(last_modified=f"{modified:%Y-%m-%dT%H:%M:%SZ}"),
+    )
 
 
 def read_resource(memory: Memory, uri: str) -> str:

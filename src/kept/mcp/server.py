@@ -187,21 +187,10 @@ class MemoryServer:
     async def _list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        from kept.mcp.resources import MIME_TYPE, list_notes
+        from kept.mcp.resources import list_notes
 
         cursor, grant = params.cursor if params else None, self._grant(ctx)
-        notes, next_cursor = await _in_thread(lambda: list_notes(self._memory_for(grant), cursor))
-        resources = [
-            types.Resource(
-                uri=note.uri,
-                name=note.name,
-                title=note.title,
-                mime_type=MIME_TYPE,
-                size=note.size,
-                annotations=types.Annotations(last_modified=note.modified),
-            )
-            for note in notes
-        ]
+        resources, next_cursor = await _in_thread(lambda: list_notes(self._memory_for(grant), cursor))
         return types.ListResourcesResult(resources=resources, next_cursor=next_cursor)
 
     async def _list_templates(

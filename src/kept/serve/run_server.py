@@ -465,5 +465,5 @@ def _require_packages(preset: Preset) -> None:
     needed = [package for part in preset.parts for package in _PACKAGES[part]] if preset.listens else []
     missing = [package for package in needed if importlib.util.find_spec(package) is None]
     if missing:
-        hint = f"Install it: pip install 'kept[{preset.command}]'"
+        hint = f"Install it: pip install 'kept[{'mcp' if preset.command == 'mcp' else 'serve'}]'"
         raise UsageError(f"'kept {preset.command}' needs the package '{missing[0]}'.", hint=hint)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
-from types import CodeType
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
-from jinja2.bccache import Bucket
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 
 from kept import __version__
 from kept.clock import Clock
@@ -56,62 +55,44 @@ def day_url(day: dt.date) -> str:
     return f"/timeline?day={day:%Y-%m-%d}"
 
 
-class CompiledTemplates(BytecodeCache):
-    """Templates that this process has compiled, by name and contents. Compiling all takes a quarter of a second."""
-
-    def __init__(self) -> None:
-        self._code: dict[tuple[str, str], CodeType] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        bucket.code = self._code.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        if bucket.code is not None:
-            self._code[bucket.key, bucket.checksum] = bucket.code
-
-
-_COMPILED = CompiledTemplates()
+@cache
+def _environment() -> Environment:
+    """Return the templates, compiled now and not while somebody waits for a page."""
+    environment = Environment(
+        loader=FileSystemLoader(str(files("kept.web").joinpath("templates"))),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        cache_size=-1,
+    )
+    addresses = (citation_url, conversation_url, day_url, note_url, place_url, reference_url)
+    environment.globals.update({function.__name__: function for function in addresses}, version=__version__)
+    environment.filters.update(
+        ago=pass_context(lambda context, when: describe_time(when, context["now"])),
+        cost=cost_text,
+        count=lambda number: f"{number:,}",
+        local=local_text,
+        plural=plural,
+        size=size_text,
+    )
+    for name in environment.list_templates():
+        environment.get_template(name)
+    return environment
 
 
 class PageTemplates:
     """Renders templates. ``navigation`` are the screens in its order."""
 
     def __init__(self, clock: Clock, navigation: Sequence[Any]) -> None:
-        folder = str(files("kept.web").joinpath("templates"))
-        self._environment = Environment(
-            loader=FileSystemLoader(folder),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-            cache_size=-1,
-            bytecode_cache=_COMPILED,
-        )
-        self._environment.globals.update(
-            citation_url=citation_url,
-            conversation_url=conversation_url,
-            day_url=day_url,
-            navigation=tuple(navigation),
-            note_url=note_url,
-            place_url=place_url,
-            reference_url=reference_url,
-            version=__version__,
-        )
-        self._environment.filters.update(
-            ago=lambda when: describe_time(when, clock.now()),
-            cost=cost_text,
-            count=lambda number: f"{number:,}",
-            local=local_text,
-            plural=plural,
-            size=size_text,
-        )
-
-        for name in self._environment.list_templates():
-            self._environment.get_template(name)  # compiled now, not while somebody waits for a page
+        self._clock = clock
+        self._navigation = navigation
+        _environment()
 
     def render(self, template: str, **values: Any) -> str:
-        return self._environment.get_template(template).render(**values)
+        shared = {"navigation": self._navigation, "now": self._clock.now()}
+        return _environment().get_template(template).render(**shared, **values)
 
 
 def cost_text(spent: Any) -> str:

@@ -80,8 +80,9 @@ class TalkView:
 
 def view_lines(lines: Sequence[TranscriptLine]) -> list[TalkView]:
     """Return what a page shows of lines. Results of tools are shown with their calls."""
-    results = _results_by_call(lines)
-    calls = {block.id for line in lines for block in _blocks(line) if isinstance(block, ToolCall)}
+    blocks = [block for line in lines for block in _blocks(line)]
+    results = {block.call_id: block for block in blocks if isinstance(block, ToolResult)}
+    calls = {block.id for block in blocks if isinstance(block, ToolCall)}
     views = (_view(line, results, calls) for line in lines)
     return [view for view in views if view is not None]
 
@@ -89,10 +90,6 @@ def view_lines(lines: Sequence[TranscriptLine]) -> list[TalkView]:
 def _blocks(line: TranscriptLine) -> Iterable[Any]:
     content = line.content
     return content.body.content if isinstance(content, Entry) and isinstance(content.body, Message) else ()
-
-
-def _results_by_call(lines: Iterable[TranscriptLine]) -> dict[str, ToolResult]:
-    return {block.call_id: block for line in lines for block in _blocks(line) if isinstance(block, ToolResult)}
 
 
 def _view(line: TranscriptLine, results: Mapping[str, ToolResult], calls: set[str]) -> TalkView | None:
@@ -118,8 +115,10 @@ def _view_message(
     if not blocks:
         return None
     speaker = message.speaker or SHOWN_SPEAKERS[message.role]
-    model = message.model or ""
-    return TalkView(number, message.role, when, speaker, blocks, _view_context(message), model)
+    context = read_context(message)
+    return TalkView(
+        number, message.role, when, speaker, blocks, view_context(context) if context else None, message.model or ""
+    )
 
 
 def _view_block(block: Any, role: str, results: Mapping[str, ToolResult], calls: set[str]) -> TalkBlock | None:
@@ -132,8 +131,9 @@ def _view_block(block: Any, role: str, results: Mapping[str, ToolResult], calls:
             return TalkBlock("thinking", redact(text, limit=MOST_CHARS), _short(text))
         case ToolCall():
             return _view_call(block, results.get(block.id))
-        case ToolResult(call_id=call_id):
-            return None if call_id in calls else _view_result(block)
+        case ToolResult(call_id=call_id) if call_id not in calls:
+            text = redact(block.text, limit=MOST_CHARS)
+            return TalkBlock("call", text, block.name or "result", "", block.is_error)
         case Attachment(media_type, name):
             return TalkBlock("attachment", name or media_type)
         case _:
@@ -148,17 +148,8 @@ def _view_call(call: ToolCall, result: ToolResult | None) -> TalkBlock:
     return TalkBlock("call", text, label, arguments, result.is_error if result else False)
 
 
-def _view_result(result: ToolResult) -> TalkBlock:
-    return TalkBlock("call", redact(result.text, limit=MOST_CHARS), result.name or "result", "", result.is_error)
-
-
 def _short(text: str) -> str:
     return clip(one_line(redact(text, limit=_SUMMARY_CHARS * 4)), _SUMMARY_CHARS)
-
-
-def _view_context(message: Message) -> ContextView | None:
-    context = read_context(message)
-    return None if context is None else view_context(context)
 
 
 def view_context(context: Mapping[str, Any]) -> ContextView:

@@ -73,22 +73,25 @@ def show_settings(visit: Visit) -> Response:
 
 
 def show_setting(visit: Visit) -> Response:
-    """Show one setting with a field to change it, and the diff of a change that the query asks for."""
-    loaded = reload_settings(visit.site.loaded)
-    name = visit.path["name"]
-    view = next((view for view in view_settings(loaded) if view.row.name == name), None)
-    if view is None:
-        raise UsageError(f"No setting is called '{name[:100]}'.", hint="The page Settings lists all of them.")
-    return visit.render("setting.html", view=view, choices=choices_of(name), diff=None, problem=None, value=None)
+    """Show one setting with a field to change it."""
+    view = _find_view(reload_settings(visit.site.loaded), visit.path["name"])
+    return visit.render(
+        "setting.html", view=view, choices=choices_of(view.row.name), diff=None, problem=None, value=None
+    )
+
+
+def _find_view(loaded: LoadedConfig, name: str) -> SettingView:
+    for view in view_settings(loaded):
+        if view.row.name == name:
+            return view
+    raise UsageError(f"No setting is called '{name[:100]}'.", hint="The page Settings lists all of them.")
 
 
 def preview_change(visit: Visit) -> Response:
     """Show what a change does to the settings file. Nothing is written."""
     loaded = reload_settings(visit.site.loaded)
     name, values = visit.path["name"], _values(visit)
-    view = next((view for view in view_settings(loaded) if view.row.name == name), None)
-    if view is None:
-        raise UsageError(f"No setting is called '{name[:100]}'.", hint="The page Settings lists all of them.")
+    view = _find_view(loaded, name)
     problem: KeptError | None = None
     diff: list[DiffLine] = []
     try:
