@@ -17,7 +17,7 @@ from kept.remote_errors import (
     NotSent,
     QueueFull,
 )
-from kept.responder.channel import PullChannel, ResponderTiming
+from kept.responder.channel import Channel, ResponderTiming
 from kept.responder.conversation_queue import EventReplay
 from kept.responder.dispatcher import Dispatcher
 from kept.responder.inbox_records import message_status
@@ -71,7 +71,7 @@ def test_messages_that_come_close_together_are_one_turn(open_harness):
     harness = open_harness()
 
     async def scenario():
-        async with running_responder(harness, http=PullChannel(debounce_ms=10 * MINUTES)) as responder:
+        async with running_responder(harness, http=Channel(debounce_ms=10 * MINUTES)) as responder:
             for number, text in enumerate(["I was wondering", "about the port", "of staging"]):
                 await tell(responder, harness.key(), text, f"m{number}")
             assert message_status(responder.get("http", "m0")[1]) == "waiting"
@@ -87,7 +87,7 @@ def test_after_a_quiet_moment_nothing_more_is_waited_for(open_harness):
     harness = open_harness()
 
     async def scenario():
-        async with running_responder(harness, http=PullChannel(debounce_ms=1)) as responder:
+        async with running_responder(harness, http=Channel(debounce_ms=1)) as responder:
             await tell(responder, harness.key(), "Hello", "m1")
             assert (await reply_to(responder, "m1")).reply
 
@@ -98,7 +98,7 @@ def test_a_command_is_a_turn_of_its_own_and_waits_for_no_more(open_harness):
     harness = open_harness()
 
     async def scenario():
-        async with running_responder(harness, http=PullChannel(debounce_ms=10 * MINUTES)) as responder:
+        async with running_responder(harness, http=Channel(debounce_ms=10 * MINUTES)) as responder:
             await tell(responder, harness.key(), "First", "m1")
             await tell(responder, harness.key(), "/help", "m2")
             await tell(responder, harness.key(), "/status", "m3")
@@ -231,7 +231,7 @@ def test_what_was_accepted_before_a_crash_is_answered_after_it(open_harness):
     async def scenario():
         gate = Gate()
         harness = open_harness(gate.model, max_concurrent=1)
-        responder = harness.responder({"http": PullChannel()})
+        responder = harness.responder({"http": Channel()})
         await responder.start()
         await tell(responder, harness.key("a"), "one", "m1")
         await tell(responder, harness.key("b"), "two", "m2")
@@ -256,7 +256,7 @@ def test_a_turn_is_the_same_after_a_crash_whatever_came_since(open_harness):
     async def scenario():
         gate = Gate()
         harness = open_harness(gate.model)
-        responder = harness.responder({"http": PullChannel()})
+        responder = harness.responder({"http": Channel()})
         await responder.start()
         await tell(responder, harness.key(), "one", "m1")
         await wait_until_async(lambda: gate.waiting == 1)
@@ -332,7 +332,7 @@ def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_har
         gate = Gate()
         harness = open_harness(gate.model)
         for attempt in range(3):
-            responder = harness.responder({"http": PullChannel()}, timing=timing)
+            responder = harness.responder({"http": Channel()}, timing=timing)
             await responder.start()
             await tell(responder, harness.key(), "poison", "m1")
             await wait_until_async(lambda attempt=attempt: gate.waiting == attempt + 1)
@@ -541,7 +541,7 @@ def test_a_drain_that_takes_too_long_leaves_the_rest_to_the_next_start(open_harn
     async def scenario():
         gate = Gate()
         harness = open_harness(gate.model)
-        responder = harness.responder({"http": PullChannel()})
+        responder = harness.responder({"http": Channel()})
         await responder.start()
         await tell(responder, harness.key(), "one", "m1")
         waiting = asyncio.create_task(responder.wait("http", "m1"))

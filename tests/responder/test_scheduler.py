@@ -14,7 +14,7 @@ from kept.channels.gateway import only_gateway
 from kept.errors import LockBusy, ScheduleInvalid
 from kept.llm.base import ChatRequest
 from kept.remote_errors import BudgetExhausted
-from kept.responder.channel import PullChannel
+from kept.responder.channel import Channel
 from kept.responder.responder import Responder
 from kept.responder.scheduler import OWN_CHANNEL, Scheduler, has_entries, target_key
 from kept.schedules.schedule_book import Schedule, ScheduleBookFile
@@ -53,7 +53,7 @@ class ScheduleHarness:
         self.config = replace(config, agent=replace(config.agent, heartbeat=settings))
         self.clock = FrozenClock(MORNING)
         self.channel = RecordingChannel()
-        self.channels = {"telegram": self.channel, OWN_CHANNEL: PullChannel()}
+        self.channels = {"telegram": self.channel, OWN_CHANNEL: Channel()}
         self.book = ScheduleBookFile(config.paths.schedules)
 
     def add(self, **fields) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from kept import Memory, SessionStore
 from kept.agent.agent import Agent
-from kept.agent.events import ApprovalAsked, Inbound
+from kept.agent.events import Inbound
 from kept.llm.base import ChatRequest
-from kept.responder.channel import Channel, PullChannel, ResponderTiming, WholeReplies, approval_question
+from kept.responder.channel import Channel, ResponderTiming
 from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
 from kept.responder.inbox import Inbox
 from kept.responder.inbox_records import AnswerRun
@@ -32,21 +32,18 @@ def asked(request: ChatRequest) -> str:
     return "\n".join(text for text in texts if not TIME_LINE.fullmatch(text))
 
 
-class RecordingChannel(WholeReplies):
+class RecordingChannel(Channel):
     """A channel that records what it was sent. Each entry in `faults` makes one send raise."""
 
     pushes = True
 
     def __init__(self, *, limit: int | None = None, debounce_ms: int = 0) -> None:
+        super().__init__(debounce_ms=debounce_ms)
         self.limit = limit
-        self.debounce_ms = debounce_ms
         self.sent: list[tuple[Any, str]] = []
         self.typing = 0
         self.faults: list[Exception] = []
         self.arrived = asyncio.Event()
-
-    def measure(self, text: str) -> int:
-        return len(text)
 
     def address(self, user_id: str) -> Mapping[str, Any]:
         return {"chat": user_id}
@@ -56,9 +53,6 @@ class RecordingChannel(WholeReplies):
             raise self.faults.pop(0)
         self.sent.append((to.get("chat"), text))
         self.arrived.set()
-
-    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
-        await self.send(to, approval_question(asked))
 
     async def show_typing(self, to: Mapping[str, Any]) -> None:
         self.typing += 1
@@ -132,7 +126,7 @@ async def running_responder(
     **channels: Channel,
 ) -> AsyncIterator[Responder]:
     """Run a responder. On exit it finishes the messages that it accepted."""
-    channels = channels or {"http": PullChannel()}
+    channels = channels or {"http": Channel()}
     responder = harness.responder(channels, dispatcher_class=dispatcher_class, timing=timing)
     await responder.start()
     try:

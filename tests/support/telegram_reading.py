@@ -20,4 +20,4 @@ def read(
     data = {"message_id": 1, "date": 1, "chat": chat, "from": sender, "text": text, **more}
     message = telegram.Message.de_json(data, None)
     assert message is not None
-    return read_message(message, me=ME, agent_id="main", allowed=Allowed.of(allow))
+    return read_message(message, me=ME, allowed=Allowed.of(allow))

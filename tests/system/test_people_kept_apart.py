@@ -13,7 +13,7 @@ from kept import SessionStore
 from kept.agent.events import Inbound
 from kept.config import load_config
 from kept.llm.base import ChatRequest, ToolUse
-from kept.responder.channel import PullChannel
+from kept.responder.channel import Channel
 from kept.testing import ScriptedChat
 from tests.support.agents import shown
 from tests.support.http_gateway import Service, serving
@@ -289,7 +289,7 @@ def test_the_scope_decides_which_accounts_continue_one_conversation(tmp_path, sc
     settings = {"session.scope": scope, "session.identity_links": links}
 
     async def talk(harness):
-        channels = {"http": PullChannel(), "telegram": RecordingChannel()}
+        channels = {"http": Channel(), "telegram": RecordingChannel()}
         async with running_responder(harness, **channels) as responder:
             for number, (channel, user, text) in enumerate(
                 [

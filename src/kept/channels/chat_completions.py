@@ -26,22 +26,18 @@ from kept.channels.chat_request import (
     read_call,
 )
 from kept.channels.http_messages import (
-    ANY_AGENT,
     EVENT_HEADERS,
     HEARTBEAT_S,
     ID,
     MAX_BODY_BYTES,
-    RETRY_AFTER_S,
     grant_of,
     json_response,
     own_name,
     read_body,
     route_own,
 )
-from kept.channels.switchboard import Switchboard
+from kept.channels.switchboard import ANY_AGENT, Switchboard
 from kept.clock import Clock, new_id
-from kept.error_statuses import status_of
-from kept.errors import KeptError
 from kept.remote_errors import MessageRefused, ModelUnknown
 from kept.responder.inbox_records import AcceptedMessage, AnswerRun, message_status
 from kept.sessions.people import THREAD, thread_id
@@ -69,7 +65,7 @@ def error_body(status: int, code: str, message: str) -> dict[str, Any]:
 
 
 class ChatCompletions:
-    """Handlers of the routes."""
+    """Handlers of the routes. What they raise is shown by the routes."""
 
     def __init__(self, front: Switchboard, sessions: Mapping[str, SessionStore], clock: Clock) -> None:
         """``sessions`` has those of each agent, by its name."""
@@ -84,12 +80,9 @@ class ChatCompletions:
         return json_response({"object": "list", "data": [_model_json(name) for name in self._models(request)]})
 
     async def get_model(self, request: Request) -> Response:
-        try:
-            name = request.path_params["name"]
-            self._require_agent(request, find_agent_name(name), name)
-            return json_response(_model_json(name))
-        except KeptError as exc:
-            return _refuse(exc)
+        name = request.path_params["name"]
+        self._require_agent(request, find_agent_name(name), name)
+        return json_response(_model_json(name))
 
     def _models(self, request: Request) -> tuple[str, ...]:
         """Return the names of the agents that the token of a request may talk to."""
@@ -105,23 +98,17 @@ class ChatCompletions:
     # completions
 
     async def complete(self, request: Request) -> Response:
-        from starlette.requests import ClientDisconnect
-        from starlette.responses import Response, StreamingResponse
+        from starlette.responses import StreamingResponse
 
-        try:
-            call = read_call(await read_body(request, MAX_BODY_BYTES), request.headers)
-            call = replace(call, user=own_name(request, call.user))
-            self._require_agent(request, call.agent, call.model)
-            key = route_own(self._front, request, _chat_key(call), call.agent)
-            message = await self._accept(call, key, request.headers)
-            if call.stream:
-                chunks = self._chunks(call, message)
-                return StreamingResponse(chunks, media_type="text/event-stream", headers=EVENT_HEADERS)
-            message, run = await self._front.wait(NAME, message.id)
-        except KeptError as exc:
-            return _refuse(exc)
-        except ClientDisconnect:
-            return Response(status_code=400)  # the client is gone or was too slow, and does not read it
+        call = read_call(await read_body(request, MAX_BODY_BYTES), request.headers)
+        call = replace(call, user=own_name(request, call.user))
+        self._require_agent(request, call.agent, call.model)
+        key = route_own(self._front, request, _chat_key(call), call.agent)
+        message = await self._accept(call, key, request.headers)
+        if call.stream:
+            chunks = self._chunks(call, message)
+            return StreamingResponse(chunks, media_type="text/event-stream", headers=EVENT_HEADERS)
+        message, run = await self._front.responder_for(key).wait(NAME, message.id)
         if run is None or run.parts is None or run.error:
             status, body = _describe_failure(run)
             return json_response(body, status, {"x-should-retry": "false"} if status == 502 else {})
@@ -135,11 +122,12 @@ class ChatCompletions:
         earlier = self._find_earlier(call, key, message_id, is_retry=headers.get("x-stainless-retry-count", "0") != "0")
         if earlier is not None:
             return await self._front.accept(key, earlier.inbound)
-        self._front.limits.check(str(key))
+        responder = self._front.responder_for(key)
+        responder.limits.check(str(key))
         place = await asyncio.to_thread(self._plan, call, key)
         for line in place.unseen:
             sender = "assistant" if line.role == "assistant" else call.user or "user"
-            self._front.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
+            responder.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
         metadata = {_REQUEST: call.digest, **({AFTER: place.after} if place.after else {})}
         inbound = Inbound(message_id or new_id(), place.text, call.user, self._clock.now(), metadata)
         return await self._front.accept(key, inbound)
@@ -192,14 +180,14 @@ class ChatCompletions:
         head = _head(call, message, "chat.completion.chunk")
         more = {"usage": None} if call.stream_usage else {}
         yield _event({**head, "choices": [_delta({"role": "assistant", "content": ""})], **more})
-        streamed = ""
-        async for event in self._front.follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
+        streamed, responder = "", self._front.holder(NAME, message.id)
+        async for event in responder.follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
             if event is None:
                 yield b": still at work\n\n"
             elif isinstance(event, ReplyDelta):
                 streamed += event.text
                 yield _event({**head, "choices": [_delta({"content": event.text})], **more})
-        _, run = self._front.get(NAME, message.id)
+        _, run = responder.get(NAME, message.id)
         if run is None or run.parts is None or run.error:
             yield _event(_describe_failure(run)[1])
             return
@@ -262,10 +250,3 @@ def _event(value: dict[str, Any]) -> bytes:
 
 def _model_json(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": MODEL_PREFIX}
-
-
-def _refuse(error: KeptError) -> Response:
-    status = status_of(error).http
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
-    message = f"{error.message} {error.hint}".strip() if status < 500 else error.message
-    return json_response(error_body(status, error.code, message), status, headers)

@@ -7,17 +7,19 @@ import asyncio
 import datetime as dt
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from kept.agent.events import GroupLine, Inbound
-from kept.channels.media import MediaItem
-from kept.channels.switchboard import ResponderInterface
+from kept.channels.switchboard import Switchboard
 from kept.config import Config
 from kept.config.agent_paths import AgentPaths
+from kept.config.gateway_settings import DiscordSettings, TelegramSettings
 from kept.errors import ConfigError
+from kept.limits import one_line
 from kept.remote_errors import MessageConflict, MessageNotFound, QueueFull
+from kept.responder.channel import Channel, ResponderTiming
 from kept.sessions.attachments import ATTACHMENTS, STORED_TYPES, AttachmentFolder
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
@@ -57,23 +59,56 @@ class Allowed:
         ids = frozenset(int(user) for user in entries if user.isascii() and user.isdigit())
         return cls(ids, frozenset(user.lstrip("@") for user in entries if not (user.isascii() and user.isdigit())))
 
-    @classmethod
-    def require(cls, users: Iterable[str], *, channel: str) -> Allowed:
-        """Read the list of users of a channel. Raise ConfigError if it is empty."""
-        allowed = cls.of(users)
-        if not allowed:
-            raise ConfigError(
-                f"gateway.{channel}.allow_users is empty: the bot would answer no one.",
-                hint="List the numeric ids of the people that it answers.",
-            )
-        return allowed
-
     def __len__(self) -> int:
         return len(self.ids) + len(self.names)
 
     def __contains__(self, user: object) -> bool:
         sender: Any = user
         return sender.id in self.ids or (sender.username or "").lower() in self.names
+
+
+# pictures, documents and the like
+
+MediaKind = Literal["picture", "document", "voice message", "audio", "video", "video message", "sticker", "media"]
+_NAME_CHARS = 80
+
+
+@frozen
+class MediaItem:
+    kind: MediaKind | str
+    """What it is, in a person's words."""
+    name: str | None = None
+    size_bytes: int | None = None
+    seconds: int | None = None
+    media_type: str | None = None
+    source: str | None = None
+    """Id or address under which the channel can fetch the file. None if there is none."""
+
+    def describe(self) -> str:
+        """Return a text that takes the place of the file, such as '(picture: cat.jpg, 34 kB)'."""
+        name = one_line(self.name or "")[:_NAME_CHARS].strip("() ")
+        head = f"{self.kind}: {name}" if name else self.kind
+        size = format_size(self.size_bytes) if self.size_bytes else ""
+        length = f"{self.seconds // 60}:{self.seconds % 60:02d} min" if self.seconds else ""
+        return f"({', '.join(part for part in (head, size, length) if part)})"
+
+
+def format_size(size_bytes: int) -> str:
+    if size_bytes < 1_000:
+        return f"{size_bytes} bytes"
+    return f"{round(size_bytes / 1_000)} kB" if size_bytes < 1_000_000 else f"{size_bytes / 1_000_000:.1f} MB"
+
+
+def with_media(text: str, items: Iterable[MediaItem]) -> str:
+    """Return a text followed by the descriptions of what came with it."""
+    return "\n\n".join(part for part in (text, *(item.describe() for item in items)) if part)
+
+
+def kind_of(media_type: str) -> MediaKind:
+    """Return what a file of a type is called."""
+    prefix = media_type.partition("/")[0]
+    kinds: dict[str, MediaKind] = {"image": "picture", "audio": "audio", "video": "video"}
+    return kinds.get(prefix, "document")
 
 
 @frozen
@@ -92,62 +127,89 @@ class OverheardMessage:
     line: GroupLine
 
 
-Fetch = Callable[[str], Awaitable[bytes]]
-"""Returns a file by the source that its `MediaItem` names. May raise anything."""
+# channels of bots
 
 
-class ChatIntake:
-    """Hands messages of a chat service to the responder. ``acknowledge`` shows the sender that one was accepted.
+class BotChannel(Channel):
+    """Channel to a bot of a chat service: hands its messages to the responders, and sends the replies.
 
     Pictures and documents that models take are fetched and stored first, so that a message that is accepted has its
     files. One that is too large or cannot be fetched is only named.
     """
 
+    name: ClassVar[str]
+    pushes = True
+
     def __init__(
-        self,
-        channel: str,
-        config: Config,
-        acknowledge: Callable[[Mapping[str, Any]], Awaitable[None]],
-        fetch: Fetch,
+        self, config: Config, settings: TelegramSettings | DiscordSettings, timing: ResponderTiming | None
     ) -> None:
-        self._channel = channel
+        super().__init__(debounce_ms=config.gateway.auto_responder.debounce_ms)
+        self.allowed = Allowed.of(settings.allow_users)
+        if not self.allowed:
+            raise ConfigError(
+                f"gateway.{self.name}.allow_users is empty: the bot would answer no one.",
+                hint="List the numeric ids of the people that it answers.",
+            )
+        self._gateway = config.gateway
         self._agents = os.path.join(config.home, "agents")
-        self._acknowledge = acknowledge
-        self._fetch = fetch
+        self._timing = timing or ResponderTiming()
+        self._me = Person(0, "")
         self._tasks: set[asyncio.Future[None]] = set()
 
-    async def take(self, responder: ResponderInterface, content: AddressedMessage | OverheardMessage) -> None:
-        """Return when an addressed message is on disk."""
-        if isinstance(content, OverheardMessage):
-            if content.line.timestamp:  # a library may not require one
-                responder.add_group_line(content.key, content.line)
-        elif content.edited_at is None:
-            await self._accept(responder, content)
-        else:
-            await self._accept_edit(responder, content, content.edited_at)
+    async def connect(self) -> str:
+        """Return the name of the bot. Wait for the network; raise ChannelUnavailable if the bot is refused."""
+        raise NotImplementedError
 
-    async def _accept(self, responder: ResponderInterface, addressed: AddressedMessage) -> None:
-        key, message = addressed.key, addressed.message
-        if files := await self._store_files(responder, addressed):
+    async def serve(self, front: Switchboard) -> None:
+        """Hand messages to the responders until cancelled."""
+        raise NotImplementedError
+
+    async def acknowledge(self, to: Mapping[str, Any]) -> None:
+        """Show the sender that a message is on disk and will be answered. Never raise."""
+        raise NotImplementedError
+
+    async def fetch(self, source: str) -> bytes:
+        """Return a file by the source that its `MediaItem` names. May raise anything."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def take(self, front: Switchboard, content: AddressedMessage | OverheardMessage | Person | None) -> None:
+        """Hand over a message. Return when one that is addressed to the bot is on disk."""
+        if isinstance(content, Person):
+            log.info("%s: ignored user %s, who is not in gateway.%s.allow_users", self.name, content.id, self.name)
+        elif isinstance(content, OverheardMessage):
+            if content.line.timestamp:  # a library may not require one
+                key = front.route(content.key)
+                front.responder_for(key).add_group_line(key, content.line)
+        elif content is not None:
+            addressed = replace(content, key=front.route(content.key))
+            if addressed.edited_at is None or not await self._replace(front, addressed, addressed.edited_at):
+                await self._accept(front, addressed, addressed.message)
+
+    async def _accept(self, front: Switchboard, addressed: AddressedMessage, message: Inbound) -> None:
+        key = addressed.key
+        if files := await self._store_files(addressed):
             message = replace(message, metadata={**(message.metadata or {}), ATTACHMENTS: files})
         while True:
-            await responder.limits.wait_for_space(str(key))
+            await front.responder_for(key).limits.wait_for_space(str(key))
             try:
-                await responder.accept(key, message)
+                await front.accept(key, message)
             except QueueFull:
                 continue  # another channel was faster
             except MessageConflict:
-                log.warning("%s: a message came twice with different texts; the first is used", self._channel)
+                log.warning("%s: a message came twice with different texts; the first is used", self.name)
             break
         # A courtesy that nothing waits for.
-        task = asyncio.ensure_future(self._acknowledge(message.metadata or {}))
+        task = asyncio.ensure_future(self.acknowledge(message.metadata or {}))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _store_files(self, responder: ResponderInterface, addressed: AddressedMessage) -> list[dict[str, Any]]:
+    async def _store_files(self, addressed: AddressedMessage) -> list[dict[str, Any]]:
         """Fetch and store the files of a message, and return what the transcript says about them."""
-        agent = responder.route(addressed.key).agent_id
-        folder = AttachmentFolder(AgentPaths(os.path.join(self._agents, agent)).attachments)
+        folder = AttachmentFolder(AgentPaths(os.path.join(self._agents, addressed.key.agent_id)).attachments)
         files = []
         for item in addressed.media:
             if (
@@ -158,29 +220,24 @@ class ChatIntake:
                 continue
             try:
                 async with asyncio.timeout(_FETCH_TIMEOUT_S):
-                    data = await self._fetch(item.source)
+                    data = await self.fetch(item.source)
             except Exception as exc:  # noqa: BLE001 - a library may raise anything; the file is named in any case
-                log.warning("%s: a file could not be fetched (%s)", self._channel, type(exc).__name__)
+                log.warning("%s: a file could not be fetched (%s)", self.name, type(exc).__name__)
                 continue
             if 0 < len(data) <= MAX_ATTACHMENT_BYTES:
                 files.append(await asyncio.to_thread(folder.save, data, item.media_type, item.name))
         return files
 
-    async def _accept_edit(
-        self, responder: ResponderInterface, addressed: AddressedMessage, edited_at: dt.datetime
-    ) -> None:
-        """Replace a message that is not answered yet. Otherwise accept the new version as a correction."""
+    async def _replace(self, front: Switchboard, addressed: AddressedMessage, edited_at: dt.datetime) -> bool:
+        """Replace a message that is not answered yet, or accept its new version as a correction. Return False if the
+        message is not known."""
         message = addressed.message
         try:
-            known, _ = responder.get(self._channel, message.id)
+            responder = front.holder(self.name, message.id)
         except MessageNotFound:
-            await self._accept(responder, addressed)
-            return
+            return False
+        known, _ = responder.get(self.name, message.id)
         if known.inbound.text != message.text and not await responder.replace_text(known, message.text):
             version = f"{message.id}:{edited_at.timestamp():.0f}"
-            correction = replace(message, id=version, text=f"{CORRECTION}\n{message.text}")
-            await self._accept(responder, replace(addressed, message=correction))
-
-    def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+            await self._accept(front, addressed, replace(message, id=version, text=f"{CORRECTION}\n{message.text}"))
+        return True

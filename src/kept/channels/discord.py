@@ -13,23 +13,32 @@ import re
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kept.agent.events import ApprovalAsked, GroupLine, Inbound
-from kept.channels.chat_intake import PLACEHOLDER, AddressedMessage, Allowed, ChatIntake, OverheardMessage, Person
-from kept.channels.media import MediaItem, kind_of, with_media
-from kept.channels.switchboard import ResponderInterface
+from kept.agent.events import GroupLine, Inbound
+from kept.channels.chat_intake import (
+    PLACEHOLDER,
+    AddressedMessage,
+    Allowed,
+    BotChannel,
+    MediaItem,
+    OverheardMessage,
+    Person,
+    kind_of,
+    with_media,
+)
+from kept.channels.switchboard import ANY_AGENT, Switchboard
 from kept.clock import new_id
 from kept.config import Config
 from kept.errors import ConfigError, ScheduleInvalid
 from kept.limits import clip, one_line
 from kept.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
-from kept.responder.channel import ResponderTiming, approval_question
+from kept.responder.channel import ResponderTiming
 from kept.sessions.entries import FORWARDED, QUOTED
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 
 if TYPE_CHECKING:
     import hikari
 
-LIMIT = 2_000
+NAME = "discord"
 _EDIT_S = 1.5
 """Shortest time between two edits. Discord allows about five in five seconds on a channel."""
 _LONGEST_RATE_LIMIT_S = 60.0
@@ -43,24 +52,17 @@ def find_discord_token(config: Config) -> str | None:
     return config.gateway.discord.token or config.keys.discord
 
 
-class DiscordChannel:
-    """Channel to a bot: takes in its messages for the responder, and sends the replies."""
-
-    pushes = True
-    limit: int | None = LIMIT
+class DiscordChannel(BotChannel):
+    name = NAME
+    limit = 2_000
 
     def __init__(self, config: Config, timing: ResponderTiming | None = None) -> None:
         token = find_discord_token(config)
         if not token:
             raise ConfigError("There is no Discord token.", hint="Set gateway.discord.token or DISCORD_BOT_TOKEN.")
         self._token = token
-        self._settings, self._gateway = config.gateway.discord, config.gateway
-        self._agent_id = config.agent_id
-        self.debounce_ms = config.gateway.auto_responder.debounce_ms
-        self.allowed = Allowed.require(self._settings.allow_users, channel="discord")
-        self._timing = timing or ResponderTiming()
-        self._me = Person(0, "")
-        self._intake = ChatIntake(NAME, config, self._acknowledge, self._fetch)
+        self._settings = config.gateway.discord
+        super().__init__(config, self._settings, timing)
         self._events: asyncio.Queue[hikari.PartialMessage | None] = asyncio.Queue()
         """Messages in the order of their arrival. None means that some may be missing before the next one."""
         self._bot = self._make_bot()
@@ -68,7 +70,6 @@ class DiscordChannel:
     # receiving
 
     async def connect(self) -> str:
-        """Return the name of the bot. Wait for the network; raise ChannelUnavailable if Discord refuses the bot."""
         import hikari
 
         backoff = self._timing.backoff()
@@ -102,32 +103,28 @@ class DiscordChannel:
     async def _on_ready(self, event: hikari.ShardReadyEvent) -> None:
         await self._events.put(None)
 
-    async def serve(self, responder: ResponderInterface) -> None:
-        """Hand messages to the responder until cancelled."""
+    async def serve(self, front: Switchboard) -> None:
         while True:
             message = await self._events.get()
             if message is None:
-                await self._catch_up(responder)
+                await self._catch_up(front)
             else:
-                await self._take(responder, message)
+                await self._read(front, message)
 
-    async def _take(self, responder: ResponderInterface, message: hikari.PartialMessage) -> None:
+    async def _read(self, front: Switchboard, message: hikari.PartialMessage) -> None:
         try:
-            content = read_message(message, me=self._me, agent_id=self._agent_id, allowed=self.allowed)
+            content = read_message(message, me=self._me, allowed=self.allowed)
         except (AttributeError, TypeError, ValueError, LookupError) as exc:
             log.warning("discord: message %s could not be read (%s)", message.id, type(exc).__name__)
-            return
-        if isinstance(content, Person):
-            log.info("discord: ignored user %s, who is not in gateway.discord.allow_users", content.id)
-        elif content is not None:
-            await self._intake.take(responder, content)
+        else:
+            await self.take(front, content)
 
-    async def _catch_up(self, responder: ResponderInterface) -> None:
+    async def _catch_up(self, front: Switchboard) -> None:
         """Fetch what the known channels have since the last accepted message."""
         import hikari
 
         last: dict[int, int] = {}
-        for message in responder.messages_of(NAME):
+        for message in front.messages_of(NAME):
             to = message.inbound.metadata or {}
             chat, number = to.get("chat"), to.get("message")
             if isinstance(chat, int) and isinstance(number, int):
@@ -140,28 +137,25 @@ class DiscordChannel:
                 continue
             for missed_message in sorted(missed, key=lambda message: message.id):
                 missed_message.guild_id = missed_message.guild_id or await self._find_server(chat)
-                await self._take(responder, missed_message)
+                await self._read(front, missed_message)
 
     async def _find_server(self, chat: int) -> hikari.Snowflake | None:
         """Return the server of a channel. Messages that are fetched do not say."""
         return getattr(await self._bot.rest.fetch_channel(chat), "guild_id", None)
 
-    async def _fetch(self, url: str) -> bytes:
+    async def fetch(self, source: str) -> bytes:
         import aiohttp
 
-        async with aiohttp.ClientSession() as session, session.get(url) as response:
+        async with aiohttp.ClientSession() as session, session.get(source) as response:
             response.raise_for_status()
             return await response.read()
 
     async def close(self) -> None:
-        self._intake.close()
+        await super().close()
         if self._bot.is_alive:
             await self._bot.close()
 
     # sending
-
-    def measure(self, text: str) -> int:
-        return len(text)
 
     def address(self, user_id: str) -> Mapping[str, Any]:
         if not (user_id.isascii() and user_id.isdigit()):
@@ -196,14 +190,11 @@ class DiscordChannel:
             raise _delivery_error(exc) from exc
         return {"chat": int(chat), "message": int(sent.id)}
 
-    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
-        await self._send(to, approval_question(asked))
-
     async def show_typing(self, to: Mapping[str, Any]) -> None:
         if "chat" in to:
             await self._try("typing could not be shown", self._bot.rest.trigger_typing(to["chat"]))
 
-    async def _acknowledge(self, to: Mapping[str, Any]) -> None:
+    async def acknowledge(self, to: Mapping[str, Any]) -> None:
         if self._gateway.ack_reaction:
             reaction = self._bot.rest.add_reaction(to["chat"], to["message"], self._gateway.ack_reaction)
             await self._try("a reaction could not be set", reaction)
@@ -289,14 +280,13 @@ def _delivery_error(error: hikari.HikariError) -> Exception:
             return error
 
 
-NAME = "discord"
 _NAME_CHARS = 80
 _QUOTED_CHARS = 2_000
 _MENTION = re.compile(r"<@!?(\d+)>")
 
 
 def read_message(
-    message: hikari.PartialMessage, *, me: Person, agent_id: str, allowed: Allowed
+    message: hikari.PartialMessage, *, me: Person, allowed: Allowed
 ) -> AddressedMessage | OverheardMessage | Person | None:
     """Sort a message. Return the sender if they are not allowed, and None if the message is to be ignored."""
     author = message.author
@@ -307,7 +297,7 @@ def read_message(
     media = read_media(forwarded or message)
     if not (own or media):
         return None
-    key = _key(message, author.id, agent_id)
+    key = _key(message, author.id)
     is_allowed = author in allowed
     if message.guild_id is not None and not (is_allowed and not forwarded and _is_addressed(message, own, me)):
         sender = f"forwarded by {_name(author)}" if forwarded else _name(author)
@@ -341,11 +331,11 @@ def read_media(message: hikari.PartialMessage | hikari.messages.MessageSnapshot)
     return (*items, *(MediaItem("sticker", sticker.name) for sticker in message.stickers or ()))
 
 
-def _key(message: hikari.PartialMessage, author_id: int, agent_id: str) -> SessionKey:
+def _key(message: hikari.PartialMessage, author_id: int) -> SessionKey:
     """Return the key of a conversation: a person in direct messages, otherwise the channel or thread."""
     if message.guild_id is None:
-        return SessionKey(agent_id, NAME, DEFAULT_ACCOUNT, "direct", str(author_id))
-    return SessionKey(agent_id, NAME, DEFAULT_ACCOUNT, "group", str(message.channel_id))
+        return SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, "direct", str(author_id))
+    return SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, "group", str(message.channel_id))
 
 
 def _is_addressed(message: hikari.PartialMessage, text: str, me: Person) -> bool:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from kept.agent.material import read_checklist
 from kept.app import open_dispatcher, open_memory
 from kept.channels import chat_completions, http, http_messages
+from kept.channels.chat_intake import BotChannel
 from kept.channels.discord import DiscordChannel, find_discord_token
-from kept.channels.switchboard import ChatSwitchboard, Switchboard
+from kept.channels.switchboard import Switchboard
 from kept.channels.telegram import TelegramChannel, bot_tokens
 from kept.config import LoadedConfig
 from kept.config.agent_paths import GATEWAY_LOCK
@@ -25,7 +26,7 @@ from kept.errors import AgentNotFound, ConfigError, LockBusy, WriteFailed
 from kept.file_lock import claimed
 from kept.memory import Memory
 from kept.net.serving import App
-from kept.responder.channel import Channel, PullChannel, ResponderTiming
+from kept.responder.channel import Channel, ResponderTiming
 from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
 from kept.responder.scheduler import OWN_CHANNEL, Scheduler
@@ -133,7 +134,7 @@ class Gateway:
         self._report = report
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
-        self._services: dict[str, TelegramChannel | DiscordChannel] = {}
+        self._services: dict[str, BotChannel] = {}
         for account in bot_tokens(config):
             name = "telegram" if account == DEFAULT_ACCOUNT else f"telegram/{account}"
             self._services[name] = TelegramChannel(config, timing, account_id=account)
@@ -142,12 +143,12 @@ class Gateway:
         channels: dict[str, Channel] = {}
         if self._settings.http.enabled:
             for name in (http_messages.NAME, chat_completions.NAME):
-                channels[name] = PullChannel(debounce_ms=self._settings.http.debounce_ms)
+                channels[name] = Channel(debounce_ms=self._settings.http.debounce_ms)
         channels.update(self._services)
         if not channels:
             hint = "Set gateway.http.enabled, gateway.telegram.token or gateway.discord.token."
             raise ConfigError("No channel is configured.", hint=hint)
-        channels[OWN_CHANNEL] = PullChannel()
+        channels[OWN_CHANNEL] = Channel()
         slots = asyncio.Semaphore(self._settings.auto_responder.max_concurrent)
         self.responders = {
             agent.memory.config.agent_id: self._open_responder(agent, channels, timing, slots) for agent in agents
@@ -165,7 +166,6 @@ class Gateway:
         ]
         routes = [route for route in self._settings.routes if route.agent in self.responders]
         self._front = Switchboard(self.responders, routes, default=config.agent_id)
-        self._chats = ChatSwitchboard(self.responders, routes, default=config.agent_id)
 
     def _open_responder(
         self, agent: ServedAgent, channels: Mapping[str, Channel], timing: ResponderTiming, slots: asyncio.Semaphore
@@ -202,10 +202,10 @@ class Gateway:
             self._at_once.set()
         self._stop.set()
 
-    async def _serve(self, service: str, channel: TelegramChannel | DiscordChannel) -> None:
+    async def _serve(self, service: str, channel: BotChannel) -> None:
         name = await channel.connect()
         self._report(f"{service.capitalize()}: {name}, for {len(channel.allowed)} people")
-        await channel.serve(self._chats)
+        await channel.serve(self._front)
 
     async def _wait_for_stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """Return when the gateway is stopped. Raise the error of a channel that failed."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kept.channels import chat_completions, http_messages
 from kept.channels.chat_completions import ChatCompletions
-from kept.channels.http_messages import HttpEndpoints, json_response
+from kept.channels.http_messages import RETRY_AFTER_S, HttpEndpoints, grant_of, json_response
 from kept.channels.switchboard import Switchboard
 from kept.clock import Clock
 from kept.error_statuses import status_of
 from kept.errors import KeptError, ScopeMissing
 from kept.grants import Grant, TokenScope
-from kept.net.serving import GRANT, TOKEN_USER, App, Guard, TokenGate, note_route
+from kept.net.serving import TOKEN_USER, App, Guard, TokenGate, note_route
 from kept.sessions.people import Account, People, read_account
 from kept.sessions.store import SessionStore
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     Endpoint = Callable[[Request], Awaitable[Response]]
-    ShowError = Callable[[Request, KeptError], Response]
 
 _PATHS_HINT = (
     "There are POST /v1/messages, GET and DELETE /v1/messages/ID, POST /v1/chat/completions, GET /v1/models, and "
@@ -37,15 +37,15 @@ def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, 
 
     endpoints = HttpEndpoints(front, clock)
     chat = ChatCompletions(front, sessions, clock)
-    scoped = ScopedRoutes(people, _show_error)
+    make = partial(_make_route, people)
     routes = [
-        scoped.make("POST", "/v1/messages", endpoints.post, "write"),
-        scoped.make("GET", "/v1/messages/{id}", endpoints.get, "read"),
-        scoped.make("DELETE", "/v1/messages/{id}", endpoints.delete, "write"),
-        scoped.make("POST", "/v1/chat/completions", chat.complete, "write"),
-        scoped.make("GET", "/v1/models", chat.list_models, "read"),
-        scoped.make("GET", "/v1/models/{name:path}", chat.get_model, "read"),
-        scoped.make("POST", "/v1/approvals/{id}", endpoints.decide, "write"),
+        make("POST", "/v1/messages", endpoints.post, "write"),
+        make("GET", "/v1/messages/{id}", endpoints.get, "read"),
+        make("DELETE", "/v1/messages/{id}", endpoints.delete, "write"),
+        make("POST", "/v1/chat/completions", chat.complete, "write"),
+        make("GET", "/v1/models", chat.list_models, "read"),
+        make("GET", "/v1/models/{name:path}", chat.get_model, "read"),
+        make("POST", "/v1/approvals/{id}", endpoints.decide, "write"),
     ]
     return Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _wrong_method})
 
@@ -55,45 +55,39 @@ def guard_endpoints(app: App, *, hosts: Iterable[str], gate: TokenGate) -> Guard
     return Guard(app, hosts=hosts, describe=_describe_refusal, gate=gate)
 
 
-class ScopedRoutes:
-    """Makes routes that let a request in if its token has the scope."""
+def _make_route(people: People, method: str, path: str, endpoint: Endpoint, scope: TokenScope) -> Route:
+    """Return a route that lets a request in if its token has the scope."""
+    from starlette.routing import Route
 
-    def __init__(self, people: People, show_error: ShowError) -> None:
-        self._people = people
-        self._show_error = show_error
-
-    def make(self, method: str, path: str, endpoint: Endpoint, scope: TokenScope) -> Route:
-        """Return a route that needs a scope."""
-        from starlette.routing import Route
-
-        async def answer(request: Request) -> Response:
-            note_route(request.scope, path)
-            grant: Grant | None = request.scope.get(GRANT)
-            try:
-                if grant is not None:
-                    grant.require(scope)
-                    self._note_person(request, grant)
-            except KeptError as exc:
-                return self._show_error(request, exc)
+    async def answer(request: Request) -> Response:
+        note_route(request.scope, path)
+        grant = grant_of(request)
+        try:
+            if grant is not None:
+                grant.require(scope)
+                _note_person(people, request, grant)
             return await endpoint(request)
+        except KeptError as exc:
+            return _show_error(request, exc)
 
-        route = Route(path, answer, methods=[method])
-        route.name = scope  # shown to the test that lists all routes
-        return route
+    route = Route(path, answer, methods=[method])
+    route.name = scope  # shown to the test that lists all routes
+    return route
 
-    def _note_person(self, request: Request, grant: Grant) -> None:
-        """Let the token of a person speak for that person only."""
-        if grant.person is None:
-            return
-        is_chat = request.url.path.startswith(chat_completions.PATHS)
-        channel = chat_completions.NAME if is_chat else http_messages.NAME
-        user = find_user(self._people, grant.person, channel)
-        if user is None:
-            raise ScopeMissing(
-                f"The person of the token '{grant.name}' has no account on the channel '{channel}'.",
-                hint=f"Add {channel}:NAME to the person in session.identity_links.",
-            )
-        request.scope[TOKEN_USER] = user
+
+def _note_person(people: People, request: Request, grant: Grant) -> None:
+    """Let the token of a person speak for that person only."""
+    if grant.person is None:
+        return
+    is_chat = request.url.path.startswith(chat_completions.PATHS)
+    channel = chat_completions.NAME if is_chat else http_messages.NAME
+    user = find_user(people, grant.person, channel)
+    if user is None:
+        raise ScopeMissing(
+            f"The person of the token '{grant.name}' has no account on the channel '{channel}'.",
+            hint=f"Add {channel}:NAME to the person in session.identity_links.",
+        )
+    request.scope[TOKEN_USER] = user
 
 
 def find_user(people: People, person: str, channel: str) -> str | None:
@@ -114,26 +108,29 @@ def find_user(people: People, person: str, channel: str) -> str | None:
 
 
 def _show_error(request: Request, error: KeptError) -> Response:
-    return _refusal(request, status_of(error).http, error.code, f"{error.message} {error.hint}".strip())
+    status = status_of(error).http
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
+    return _refusal(request, status, error.code, error.message, error.hint, headers=headers)
 
 
 async def _no_such_path(request: Request, _: Exception) -> Response:
-    return _refusal(request, 404, "not_found", f"There is nothing at {request.url.path}.")
+    return _refusal(request, 404, "not_found", f"There is nothing at {request.url.path}.", _PATHS_HINT)
 
 
 async def _wrong_method(request: Request, exc: Exception) -> Response:
     headers = dict(getattr(exc, "headers", None) or {})  # Allow
-    return _refusal(request, 405, "wrong_method", f"{request.url.path} does not take {request.method}.", headers)
+    message = f"{request.url.path} does not take {request.method}."
+    return _refusal(request, 405, "wrong_method", message, _PATHS_HINT, headers=headers)
 
 
-def _refusal(request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
-    body = _describe_refusal(request.url.path, status, code, message)
-    return json_response(body, status, headers)
+def _refusal(
+    request: Request, status: int, code: str, message: str, hint: str, *, headers: dict[str, str] | None = None
+) -> Response:
+    return json_response(_describe_refusal(request.url.path, status, code, message, hint), status, headers)
 
 
-def _describe_refusal(path: str, status: int, code: str, message: str) -> dict[str, Any]:
+def _describe_refusal(path: str, status: int, code: str, message: str, hint: str = "") -> dict[str, Any]:
     """Return an error in the form that clients of a path expect."""
     if path.startswith(chat_completions.PATHS):
-        return chat_completions.error_body(status, code, message)
-    hint = _PATHS_HINT if status in (404, 405) else ""
+        return chat_completions.error_body(status, code, f"{message} {hint}".strip() if status < 500 else message)
     return {"error": {"code": code, "message": message, "hint": hint}}

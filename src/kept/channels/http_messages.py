@@ -19,10 +19,9 @@ from kept.agent.events import (
     ToolEnded,
     ToolStarted,
 )
-from kept.channels.switchboard import Switchboard
+from kept.channels.switchboard import ANY_AGENT, Switchboard
 from kept.clock import Clock, new_id
-from kept.error_statuses import status_of
-from kept.errors import AgentNotFound, KeptError
+from kept.errors import AgentNotFound
 from kept.grants import Grant
 from kept.limits import utf8_safe
 from kept.net.serving import GRANT, TOKEN_USER
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 NAME = "http"
-ANY_AGENT = "*"
-"""Agent in the key of a chat that is not routed yet."""
 _FIELDS = ("agent", "conversation", "user", "group", "text", "id", "stream", "wait")
 RETRY_AFTER_S = 5
 MAX_NAME_CHARS = 256
@@ -62,56 +59,42 @@ class PostedMessage:
 
 
 class HttpEndpoints:
-    """Handlers of the routes."""
+    """Handlers of the routes. What they raise is shown by the routes."""
 
-    def __init__(self, responder: Switchboard, clock: Clock) -> None:
-        self._responder = responder
+    def __init__(self, front: Switchboard, clock: Clock) -> None:
+        self._front = front
         self._clock = clock
 
     async def post(self, request: Request) -> Response:
-        from starlette.requests import ClientDisconnect
-        from starlette.responses import Response, StreamingResponse
+        from starlette.responses import StreamingResponse
 
-        try:
-            posted = self._read_message(request, await read_body(request, MAX_BODY_BYTES))
-            message = await self._responder.accept(posted.key, posted.message)
-            if posted.stream:
-                return StreamingResponse(self._events(message), media_type="text/event-stream", headers=EVENT_HEADERS)
-            if not posted.wait:
-                return json_response(self._state(message.id), 202)
-            state = message_json(*await self._responder.wait(NAME, message.id))
-        except KeptError as exc:
-            return _error(exc)
-        except ClientDisconnect:
-            return Response(status_code=400)  # the client is gone or was too slow, and does not read it
+        posted = self._read_message(request, await read_body(request, MAX_BODY_BYTES))
+        message = await self._front.accept(posted.key, posted.message)
+        if posted.stream:
+            return StreamingResponse(self._events(message), media_type="text/event-stream", headers=EVENT_HEADERS)
+        if not posted.wait:
+            return json_response(self._state(message.id), 202)
+        state = message_json(*await self._front.holder(NAME, message.id).wait(NAME, message.id))
         return json_response(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
 
     async def get(self, request: Request) -> Response:
-        try:
-            return json_response(self._state(self._own_id(request)))
-        except KeptError as exc:
-            return _error(exc)
+        return json_response(self._state(self._own_id(request)))
 
     async def delete(self, request: Request) -> Response:
-        try:
-            return json_response(message_json(*await self._responder.cancel(NAME, self._own_id(request))))
-        except KeptError as exc:
-            return _error(exc)
+        message_id = self._own_id(request)
+        return json_response(message_json(*await self._front.holder(NAME, message_id).cancel(NAME, message_id)))
 
     async def decide(self, request: Request) -> Response:
         """Allow or deny a tool call that waits for a person."""
         approval_id = request.path_params["id"]
-        try:
-            self._require_own_approval(request, approval_id)
-            body = await read_body(request, MAX_BODY_BYTES)
-            if not isinstance(body, dict) or not isinstance(body.get("allow"), bool) or len(body) > 1:
-                raise MessageRefused("The body has to say whether to allow it.", hint='Such as {"allow": true}.')
-            if not self._responder.decide(approval_id, allow=body["allow"], by=NAME):
-                raise MessageNotFound(
-                    f"No call waits for permission under '{approval_id}'.", hint="It was decided, or it timed out."
-                )
-        except KeptError as exc:
-            return _error(exc)
+        self._require_own_approval(request, approval_id)
+        body = await read_body(request, MAX_BODY_BYTES)
+        if not isinstance(body, dict) or not isinstance(body.get("allow"), bool) or len(body) > 1:
+            raise MessageRefused("The body has to say whether to allow it.", hint='Such as {"allow": true}.')
+        if not self._front.decide(approval_id, allow=body["allow"], by=NAME):
+            raise MessageNotFound(
+                f"No call waits for permission under '{approval_id}'.", hint="It was decided, or it timed out."
+            )
         return json_response({"id": approval_id, "allowed": body["allow"]})
 
     def _require_own_approval(self, request: Request, approval_id: str) -> None:
@@ -122,8 +105,8 @@ class HttpEndpoints:
             grant.require("review")
         if user is None and (grant is None or grant.agent is None):
             return
-        asked = next((asked for asked in self._responder.waiting_approvals() if asked.id == approval_id), None)
-        key = self._responder.find_chat(asked.session_id) if asked else None
+        asked = next((asked for asked in self._front.waiting_approvals() if asked.id == approval_id), None)
+        key = self._front.find_chat(asked.session_id) if asked else None
         if key is None or not is_own(request, key):
             raise MessageNotFound(f"No call waits for permission under '{approval_id}'.")
 
@@ -153,34 +136,32 @@ class HttpEndpoints:
         if not (conversation or user):
             raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
         if not _flag(body, "group", default=False):
-            return route_own(self._responder, request, private_chat(ANY_AGENT, NAME, user, conversation), agent)
+            return route_own(self._front, request, private_chat(ANY_AGENT, NAME, user, conversation), agent)
         if conversation is None or not user:
             raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
         if TOKEN_USER in request.scope:
             raise MessageRefused("The token of a user is for private conversations.", hint="Leave out 'group'.")
-        return route_own(
-            self._responder, request, SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation), agent
-        )
+        return route_own(self._front, request, SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation), agent)
 
     def _own_id(self, request: Request) -> str:
         """Return the id of the message that a request names. For the token of a user or of an agent, those of others do
         not exist."""
         message_id: str = request.path_params["id"]
-        message, _ = self._responder.get(NAME, message_id)
+        message, _ = self._front.holder(NAME, message_id).get(NAME, message_id)
         if not is_own(request, parse_key(message.key, agent_id="")):
             raise MessageNotFound(f"There is no message '{message_id}'.")
         return message_id
 
     def _state(self, message_id: str) -> dict[str, Any]:
-        message, run = self._responder.get(NAME, message_id)
+        message, run = self._front.holder(NAME, message_id).get(NAME, message_id)
         state = message_json(message, run)
-        waiting = self._responder.waiting_approvals(run.session_id) if run and state["status"] == "answering" else []
+        waiting = self._front.waiting_approvals(run.session_id) if run and state["status"] == "answering" else []
         return {**state, "approvals": [approval_json(asked) for asked in waiting]} if waiting else state
 
     async def _events(self, message: AcceptedMessage) -> AsyncIterator[bytes]:
         """Yield server-sent events. The heartbeat keeps proxies from closing a silent connection."""
         yield _event("accepted", {"id": message.id})
-        async for event in self._responder.follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
+        async for event in self._front.holder(NAME, message.id).follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
             yield b": still at work\n\n" if event is None else _encode_event(event)
         state = self._state(message.id)
         yield _event("error" if state["status"] == "failed" else "reply", state)
@@ -291,12 +272,6 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
     body = json.dumps(value).encode() + b"\n"
     return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
-
-
-def _error(error: KeptError) -> Response:
-    status = status_of(error).http
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
-    return json_response({"error": {"code": error.code, "message": error.message, "hint": error.hint}}, status, headers)
 
 
 def _name(body: dict[str, Any], field: str) -> str | None:

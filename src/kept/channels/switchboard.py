@@ -1,61 +1,24 @@
 """Switchboard: hands each message to the agent that the routes name, so that one gateway serves several agents.
 
-Every agent has its own inbox, queues and sessions. To the channels, the switchboard looks like one responder.
+Every agent has its own inbox, queues and sessions.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
-from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
+from kept.agent.events import ApprovalAsked, Inbound
 from kept.config.gateway_settings import RouteSettings
 from kept.errors import AgentNotFound
 from kept.remote_errors import MessageNotFound
-from kept.responder.inbox_records import AcceptedMessage, AnswerRun, check_same
+from kept.responder.inbox_records import AcceptedMessage, check_same
 from kept.responder.responder import Responder
 from kept.sessions.people import account_of
-from kept.sessions.session_key import SessionKey, parse_key
+from kept.sessions.session_key import SessionKey
 
-
-class QueueSpace(Protocol):
-    """Room for further messages, by the key of their conversation."""
-
-    def check(self, key: str) -> None: ...
-
-    async def wait_for_space(self, key: str) -> None: ...
-
-
-class ResponderInterface(Protocol):
-    """The side of a responder that channels use. A switchboard has it too, in front of several responders."""
-
-    @property
-    def limits(self) -> QueueSpace: ...
-
-    def route(self, key: SessionKey, agent: str | None = None) -> SessionKey: ...
-
-    async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage: ...
-
-    async def replace_text(self, message: AcceptedMessage, text: str) -> bool: ...
-
-    def messages_of(self, channel: str) -> list[AcceptedMessage]: ...
-
-    def add_group_line(self, key: SessionKey, line: GroupLine) -> None: ...
-
-    def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]: ...
-
-    def follow(
-        self, channel: str, message_id: str, *, heartbeat_s: float | None = None
-    ) -> AsyncIterator[AgentEvent | None]: ...
-
-    async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]: ...
-
-    async def cancel(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]: ...
-
-    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]: ...
-
-    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool: ...
+ANY_AGENT = "*"
+"""Agent in the key of a chat that is not routed yet."""
 
 
 def find_agent(routes: Iterable[RouteSettings], key: SessionKey, *, default: str) -> str:
@@ -88,10 +51,6 @@ class Switchboard:
             raise AgentNotFound(f"This gateway does not serve an agent '{agent}'.", hint=f"It serves: {names}.")
         return replace(key, agent_id=agent or find_agent(self._routes, key, default=self._default))
 
-    @property
-    def limits(self) -> QueueSpace:
-        return _RoutedLimits(self)
-
     def responder_for(self, key: SessionKey) -> Responder:
         """Return the responder of the agent in a key."""
         return self.responders[key.agent_id]
@@ -105,28 +64,8 @@ class Switchboard:
                 return check_same(known, str(key), message.text)
         return await own.accept(key, message)
 
-    async def replace_text(self, message: AcceptedMessage, text: str) -> bool:
-        return await self._holder(message.channel, message.id).replace_text(message, text)
-
     def messages_of(self, channel: str) -> list[AcceptedMessage]:
         return [message for each in self.responders.values() for message in each.messages_of(channel)]
-
-    def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
-        self.responder_for(key).add_group_line(key, line)
-
-    def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
-        return self._holder(channel, message_id).get(channel, message_id)
-
-    def follow(
-        self, channel: str, message_id: str, *, heartbeat_s: float | None = None
-    ) -> AsyncIterator[AgentEvent | None]:
-        return self._holder(channel, message_id).follow(channel, message_id, heartbeat_s=heartbeat_s)
-
-    async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
-        return await self._holder(channel, message_id).wait(channel, message_id)
-
-    async def cancel(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
-        return await self._holder(channel, message_id).cancel(channel, message_id)
 
     def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
         return [asked for each in self.responders.values() for asked in each.waiting_approvals(session_id)]
@@ -138,32 +77,9 @@ class Switchboard:
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
         return any(each.decide(approval_id, allow=allow, by=by) for each in self.responders.values())
 
-    def _holder(self, channel: str, message_id: str) -> Responder:
+    def holder(self, channel: str, message_id: str) -> Responder:
+        """Return the responder that has accepted a message. Raise MessageNotFound."""
         for responder in self.responders.values():
             if responder.inbox.find(channel, message_id) is not None:
                 return responder
         raise MessageNotFound(f"There is no message '{message_id}'.")
-
-
-class ChatSwitchboard(Switchboard):
-    """Switchboard for channels that know nothing of agents: it routes every key."""
-
-    def responder_for(self, key: SessionKey) -> Responder:
-        return super().responder_for(self.route(key))
-
-    async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
-        return await super().accept(self.route(key), message)
-
-    def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
-        super().add_group_line(self.route(key), line)
-
-
-class _RoutedLimits:
-    def __init__(self, switchboard: Switchboard) -> None:
-        self._switchboard = switchboard
-
-    def check(self, key: str) -> None:
-        self._switchboard.responder_for(parse_key(key, agent_id="")).limits.check(key)
-
-    async def wait_for_space(self, key: str) -> None:
-        await self._switchboard.responder_for(parse_key(key, agent_id="")).limits.wait_for_space(key)

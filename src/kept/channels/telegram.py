@@ -13,15 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kept.agent.events import ApprovalAsked
-from kept.channels.chat_intake import (
-    PLACEHOLDER,
-    AddressedMessage,
-    Allowed,
-    ChatIntake,
-    OverheardMessage,
-    Person,
-)
-from kept.channels.switchboard import ResponderInterface
+from kept.channels.chat_intake import PLACEHOLDER, AddressedMessage, BotChannel, OverheardMessage, Person
+from kept.channels.switchboard import Switchboard
 from kept.channels.telegram_bot import POLL_TIMEOUT_S, make_bot, read_press, send_question
 from kept.channels.telegram_html import render_reply
 from kept.channels.telegram_messages import read_message
@@ -46,7 +39,6 @@ _EDIT_S, _GROUP_EDIT_S = 1.5, 4.0
 _NOT_MODIFIED = "message is not modified"
 _UPDATES = ["message", "edited_message", "callback_query"]
 
-UpdateContent = AddressedMessage | OverheardMessage | Person | None
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -62,11 +54,9 @@ def bot_tokens(config: Config) -> dict[str, str]:
     return {**({DEFAULT_ACCOUNT: own} if own else {}), **config.gateway.telegram.accounts}
 
 
-class TelegramChannel:
-    """Channel to a bot: fetches its messages for the responder, and sends the replies."""
-
-    pushes = True
-    limit: int | None = LIMIT
+class TelegramChannel(BotChannel):
+    name = NAME
+    limit = LIMIT
 
     def __init__(
         self, config: Config, timing: ResponderTiming | None = None, *, account_id: str = DEFAULT_ACCOUNT
@@ -74,25 +64,15 @@ class TelegramChannel:
         token = bot_tokens(config).get(account_id)
         if not token:
             raise ConfigError("There is no Telegram token.", hint="Set gateway.telegram.token or TELEGRAM_BOT_TOKEN.")
-        self._settings, self._gateway = config.gateway.telegram, config.gateway
-        self._agent_id = config.agent_id
+        self._settings = config.gateway.telegram
+        super().__init__(config, self._settings, timing)
         self._account_id = account_id
-        self.debounce_ms = config.gateway.auto_responder.debounce_ms
-        self.allowed = Allowed.require(self._settings.allow_users, channel="telegram")
-        self._timing = timing or ResponderTiming()
         self._damaged = os.path.join(config.paths.folder, "telegram")
-        self._bot = make_bot(
-            token,
-            self._settings.base_url,
-            on_unreadable=self._set_aside,
-        )
-        self._me = Person(0, "")
-        self._intake = ChatIntake(NAME, config, self._acknowledge, self._fetch)
+        self._bot = make_bot(token, self._settings.base_url, on_unreadable=self._set_aside)
 
     # receiving
 
     async def connect(self) -> str:
-        """Return the name of the bot. Wait for the network; raise ChannelUnavailable if the token is wrong."""
         from telegram.error import InvalidToken, TelegramError
 
         backoff = self._timing.backoff()
@@ -109,8 +89,7 @@ class TelegramChannel:
                 log.warning("telegram: cannot be reached (%s); trying again", type(exc).__name__)
                 await asyncio.sleep(backoff.next_s())
 
-    async def serve(self, responder: ResponderInterface) -> None:
-        """Hand messages to the responder until cancelled."""
+    async def serve(self, front: Switchboard) -> None:
         from telegram.error import Conflict, InvalidToken, RetryAfter
 
         offset: int | None = None
@@ -132,17 +111,15 @@ class TelegramChannel:
                 continue
             backoff.reset()
             for update in updates:
-                await self._handle(responder, update)
+                await self._handle(front, update)
                 offset = update.update_id + 1
 
-    def _read(self, update: telegram.Update) -> UpdateContent:
+    def _read(self, update: telegram.Update) -> AddressedMessage | OverheardMessage | Person | None:
         message = update.message or update.edited_message
         if message is None:
             return None
         try:
-            return read_message(
-                message, me=self._me, agent_id=self._agent_id, allowed=self.allowed, account_id=self._account_id
-            )
+            return read_message(message, me=self._me, allowed=self.allowed, account_id=self._account_id)
         except (AttributeError, TypeError, ValueError, LookupError):
             # Fields that the library does not check. The same update would fail again, so it is not fetched again.
             self._set_aside(update.to_json().encode("utf-8", "backslashreplace"))
@@ -157,28 +134,24 @@ class TelegramChannel:
         else:
             log.warning("telegram: an update could not be read; it is kept in %s", beside)
 
-    async def _handle(self, responder: ResponderInterface, update: telegram.Update) -> None:
+    async def _handle(self, front: Switchboard, update: telegram.Update) -> None:
         if update.callback_query is not None:
-            await self._read_press(responder, update.callback_query)
-            return
-        content = self._read(update)
-        if isinstance(content, Person):
-            log.info("telegram: ignored user %s, who is not in gateway.telegram.allow_users", content.id)
-        elif content is not None:
-            await self._intake.take(responder, content)
+            await self._read_press(front, update.callback_query)
+        else:
+            await self.take(front, self._read(update))
 
-    async def _read_press(self, responder: ResponderInterface, query: telegram.CallbackQuery) -> None:
+    async def _read_press(self, front: Switchboard, query: telegram.CallbackQuery) -> None:
         try:
-            await read_press(query, self.allowed, lambda name, allow, by: responder.decide(name, allow=allow, by=by))
+            await read_press(query, self.allowed, lambda name, allow, by: front.decide(name, allow=allow, by=by))
         except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it
             log.warning("telegram: a button could not be read (%s)", type(exc).__name__)
 
-    async def _fetch(self, file_id: str) -> bytes:
-        file = await self._bot.get_file(file_id)
+    async def fetch(self, source: str) -> bytes:
+        file = await self._bot.get_file(source)
         return bytes(await file.download_as_bytearray())
 
     async def close(self) -> None:
-        self._intake.close()
+        await super().close()
         await self._bot.shutdown()
 
     # sending
@@ -276,8 +249,7 @@ class TelegramChannel:
             typing = self._bot.send_chat_action(chat, "typing", message_thread_id=to.get("thread"))
             await self._try("typing could not be shown", typing)
 
-    async def _acknowledge(self, to: Mapping[str, Any]) -> None:
-        """Show that a message is on disk and will be answered."""
+    async def acknowledge(self, to: Mapping[str, Any]) -> None:
         if self._gateway.ack_reaction:
             reaction = self._bot.set_message_reaction(to["chat"], to["message"], self._gateway.ack_reaction)
             await self._try("a reaction could not be set", reaction)

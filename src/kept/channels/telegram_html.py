@@ -9,18 +9,29 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from kept.responder.channel import Style, StyledText, iter_spans, parser
 from kept.values import frozen
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
-_TAGS: dict[Style, str] = {"bold": "b", "italic": "i", "strike": "s", "code": "code"}
+_TAGS = {"strong": "b", "em": "i", "s": "s", "code": "code"}
 _LINKS = ("http://", "https://", "tg://", "mailto:")
 _PLAIN = ("root", "paragraph", "inline", "text", "softbreak")
 _RULE = "———"
+
+
+@frozen
+class StyledText:
+    """Text of one style."""
+
+    text: str
+    styles: tuple[str, ...] = ()
+    href: str | None = None
 
 
 @frozen
@@ -34,11 +45,19 @@ def render_reply(markdown: str) -> RenderedReply | None:
     """Return a reply as HTML, or None if it has no formatting."""
     from markdown_it.tree import SyntaxTreeNode
 
-    root = SyntaxTreeNode(parser().parse(markdown))
+    root = SyntaxTreeNode(_parser().parse(markdown))
     if all(node.type in _PLAIN for node in root.walk()):
         return None
     rendered = _join(list(_iter_blocks(root.children)), "\n\n")
     return rendered if rendered.text.strip() else None
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Return the parser for replies: CommonMark with tables and strikethrough, and HTML as text."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
 def _iter_blocks(nodes: Sequence[SyntaxTreeNode], *, in_quote: bool = False) -> Iterator[RenderedReply]:
@@ -64,11 +83,33 @@ def _iter_blocks(nodes: Sequence[SyntaxTreeNode], *, in_quote: bool = False) -> 
 
 def _inline(node: SyntaxTreeNode, *, bold: bool = False) -> RenderedReply:
     spans = [
-        replace(span, styles=(*span.styles, "bold")) if bold and not {"bold", "code"} & {*span.styles} else span
+        replace(span, styles=(*span.styles, "strong")) if bold and not {"strong", "code"} & {*span.styles} else span
         for child in node.children
-        for span in iter_spans([token for part in child.children for token in part.to_tokens()])
+        for span in _iter_spans([token for part in child.children for token in part.to_tokens()])
     ]
     return RenderedReply("".join(map(_span_html, spans)), "".join(span.text for span in spans))
+
+
+def _iter_spans(tokens: Sequence[Token]) -> Iterator[StyledText]:
+    """Yield the spans of inline tokens. An image is a link to it."""
+    styles: list[str] = []
+    href: str | None = None
+    for token in tokens:
+        kind, _, part = token.type.rpartition("_")
+        if part == "open" and kind in _TAGS:
+            styles.append(kind)
+        elif part == "close" and kind in _TAGS:
+            styles.remove(kind)
+        elif kind == "link":
+            href = str(token.attrs["href"]) if part == "open" else None
+        elif token.type == "code_inline":
+            yield StyledText(token.content, ("code",), href)
+        elif token.type in ("softbreak", "hardbreak"):
+            yield StyledText("\n", tuple(dict.fromkeys(styles)), href)
+        elif token.type == "image":
+            yield StyledText(token.content or "picture", tuple(dict.fromkeys(styles)), str(token.attrs["src"]))
+        elif token.content:
+            yield StyledText(token.content, tuple(dict.fromkeys(styles)), href)
 
 
 def _span_html(span: StyledText) -> str:

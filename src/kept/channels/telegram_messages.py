@@ -12,8 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
-from kept.channels.chat_intake import AddressedMessage, Allowed, OverheardMessage, Person
-from kept.channels.media import MediaItem, kind_of, with_media
+from kept.channels.chat_intake import (
+    AddressedMessage,
+    Allowed,
+    MediaItem,
+    OverheardMessage,
+    Person,
+    kind_of,
+    with_media,
+)
+from kept.channels.switchboard import ANY_AGENT
 from kept.limits import clip, one_line
 from kept.sessions.entries import FORWARDED, QUOTED
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
@@ -30,7 +38,7 @@ _QUOTED_CHARS = 2_000
 
 
 def read_message(
-    message: telegram.Message, *, me: Person, agent_id: str, allowed: Allowed, account_id: str = DEFAULT_ACCOUNT
+    message: telegram.Message, *, me: Person, allowed: Allowed, account_id: str = DEFAULT_ACCOUNT
 ) -> AddressedMessage | OverheardMessage | Person | None:
     """Sort a message. Return the sender if they are not allowed, and None if the message is to be ignored.
 
@@ -44,7 +52,7 @@ def read_message(
     if not in_group and chat.type != "private":
         return None
     is_allowed = sender in allowed
-    key = _key(message, agent_id, account_id, in_group=in_group)
+    key = _key(message, account_id, in_group=in_group)
     if in_group and not (is_allowed and _is_addressed(message, own, me)):
         is_edit = message.edit_date is not None  # it was overheard before
         return None if is_edit else _overheard(message, key, with_media(own, media))
@@ -124,10 +132,10 @@ def _shorten(name: str) -> str:
     return one_line(name)[:_NAME_CHARS] or "somebody"
 
 
-def _key(message: telegram.Message, agent_id: str, account_id: str, *, in_group: bool) -> SessionKey:
+def _key(message: telegram.Message, account_id: str, *, in_group: bool) -> SessionKey:
     thread = _thread(message)
     user_id = f"{message.chat.id}:{thread}" if thread else str(message.chat.id)
-    return SessionKey(agent_id, "telegram", account_id, "group" if in_group else "direct", user_id)
+    return SessionKey(ANY_AGENT, "telegram", account_id, "group" if in_group else "direct", user_id)
 
 
 def _thread(message: telegram.Message) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Literal
 
 from kept.config.schema import ThinkingLevel
@@ -25,13 +25,7 @@ from kept.llm.base import (
     tidy_turns,
     usage_or_estimate,
 )
-from kept.llm.streaming import (
-    ModelService,
-    RawEvents,
-    SdkChat,
-    error_fields,
-    parse_arguments,
-)
+from kept.llm.streaming import ModelService, SdkChat, StreamReader, parse_arguments
 from kept.remote_errors import ContextOverflow
 
 DEFAULT_MAX_TOKENS = 8_192
@@ -63,24 +57,12 @@ class AnthropicChat(SdkChat):
             base_url=self.account.endpoint.public_url.removesuffix("/v1"), **self.client_options(anthropic)
         )
 
-    async def ask(self, client: Any, request: ChatRequest) -> RawEvents:
-        import anthropic
-        import httpx2
+    def make_reader(self, request: ChatRequest) -> StreamReader:
+        return AnthropicStreamReader(request, self.service)
 
-        reader = AnthropicStreamReader(request, self.service)
-        try:
-            async with await client.messages.create(**self._body(request), stream=True) as stream:
-                async for event in stream:
-                    yield reader.read_event(event)
-            yield reader.finish()
-        except anthropic.APIStatusError as exc:
-            kind, message = error_fields(exc.body)
-            status = None if exc.status_code == 200 else exc.status_code  # 200: the error came inside the stream
-            raise self.service.explain(status, kind, message or exc.message) from exc
-        except (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as exc:
-            raise self.service.unreachable() from exc
-        except (anthropic.AnthropicError, ValueError, LookupError, AttributeError, TypeError) as exc:
-            raise self.service.garbled() from exc
+    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
+        stream: Awaitable[Any] = client.messages.create(**self._body(request), stream=True)
+        return stream
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         messages: list[dict[str, Any]] = [
@@ -174,8 +156,8 @@ class AnthropicStreamReader:
         self._usage: dict[str, int] = {}
         self._reason: str | None = None
 
-    def read_event(self, event: Any) -> ModelEvent | None:
-        return self._read_thought(event) or self._read_answer(event)
+    def read(self, piece: Any) -> ModelEvent | None:
+        return self._read_thought(piece) or self._read_answer(piece)
 
     def _read_thought(self, event: Any) -> Thought | None:
         match event.type:
@@ -218,8 +200,7 @@ class AnthropicStreamReader:
                 self._usage[name] = count_or_zero(count, MAX_TOKENS)
         return None
 
-    def finish(self) -> Finished:
-        """Return the last event. Raise ModelError if the answer is incomplete."""
+    def finish(self) -> tuple[Finished]:
         if self._reason is None or self._open_calls:
             raise self._service.broke_off()
         if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
@@ -229,4 +210,4 @@ class AnthropicStreamReader:
         total = counts.get("input_tokens", 0) + cached + counts.get("cache_creation_input_tokens", 0)
         usage = ModelUsage(total, counts.get("output_tokens", 0), cached)
         usage = usage_or_estimate(usage, self._request, "".join(self._texts))
-        return Finished(_REASONS.get(self._reason, "end"), usage)
+        return (Finished(_REASONS.get(self._reason, "end"), usage),)

@@ -198,44 +198,24 @@ class Sentence:
     score: float
 
 
-@frozen
-class SalienceCue:
-    pattern: str
-    weight: float
-
-
 # Weights for and against keeping a sentence. The words are English; numbers, names, addresses and code work anywhere.
-CUES = (
-    SalienceCue(r"(?i)\b(?:remember|don'?t forget|note that|for the record|important(?:ly)?|keep in mind)\b", 3.0),
-    SalienceCue(
-        r"(?i)\b(?:decid\w+|agree[ds]?|chose\w*|settled on|going with|plan(?:s|ned)? to|conclu\w+|resolved)\b", 2.5
-    ),
-    SalienceCue(r"(?i)\bmy (?!god|goodness|bad\b)\w+(?:\s\w+){0,3} (?:is|are|was|were|has|lives?|works?)\b", 2.5),
-    SalienceCue(
-        r"(?i)\bI(?:'m| am| live| work| moved| was born| have| own| use| prefer| like| love| hate| need| want)\b", 1.5
-    ),
-    SalienceCue(
-        r"(?i)\b(?:always|never|must|should|prefer\w*|favou?rite|allerg\w+|birthday|anniversary|deadline|due)\b", 1.5
-    ),
-    SalienceCue(
-        r"(?i)\b(?:because|instead|no longer|from now on|changed?|moved?|switch\w+|renamed?|fixed|root cause)\b", 1.0
-    ),
-    SalienceCue(
-        r"(?i)\b(?:called|named|address|phone|port|version|password|server|account|budget|costs?|price)\b", 1.0
-    ),
-    SalienceCue(r"\d", 1.0),
-    SalienceCue(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[:.]\d\d\b|(?i:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b)", 1.0),
-    SalienceCue(r"https?://|[\w.+-]+@[\w-]+\.\w|(?:^|\s)[~./]?\w+/[\w./-]+|\b\w+_\w+\b|`[^`]+`", 1.0),
-    SalienceCue(r"(?<=[\w,;] )[A-Z][a-z]+", 1.0),
-    SalienceCue(r"""["“«「][^"”»」]{3,}["”»」]""", 0.5),
-    SalienceCue(r"[?？]\s*$", -2.0),
-    SalienceCue(
-        r"(?i)^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|sure|great|yes|no|bye|good (?:morning|night)|lol)\b", -2.0
-    ),
-    SalienceCue(r"(?i)\bI(?:'m| am) (?:fine|good|well|glad|happy|sorry|afraid|not sure|ready|here)\b", -3.0),
-    SalienceCue(
-        r"(?i)\b(?:let me know|happy to help|feel free|would you like|can i help|you'?re welcome|as an ai)\b", -3.0
-    ),
+_CUES = (
+    (r"(?i)\b(?:remember|don'?t forget|note that|for the record|important(?:ly)?|keep in mind)\b", 3.0),
+    (r"(?i)\b(?:decid\w+|agree[ds]?|chose\w*|settled on|going with|plan(?:s|ned)? to|conclu\w+|resolved)\b", 2.5),
+    (r"(?i)\bmy (?!god|goodness|bad\b)\w+(?:\s\w+){0,3} (?:is|are|was|were|has|lives?|works?)\b", 2.5),
+    (r"(?i)\bI(?:'m| am| live| work| moved| was born| have| own| use| prefer| like| love| hate| need| want)\b", 1.5),
+    (r"(?i)\b(?:always|never|must|should|prefer\w*|favou?rite|allerg\w+|birthday|anniversary|deadline|due)\b", 1.5),
+    (r"(?i)\b(?:because|instead|no longer|from now on|changed?|moved?|switch\w+|renamed?|fixed|root cause)\b", 1.0),
+    (r"(?i)\b(?:called|named|address|phone|port|version|password|server|account|budget|costs?|price)\b", 1.0),
+    (r"\d", 1.0),
+    (r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[:.]\d\d\b|(?i:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b)", 1.0),
+    (r"https?://|[\w.+-]+@[\w-]+\.\w|(?:^|\s)[~./]?\w+/[\w./-]+|\b\w+_\w+\b|`[^`]+`", 1.0),
+    (r"(?<=[\w,;] )[A-Z][a-z]+", 1.0),
+    (r"""["“«「][^"”»」]{3,}["”»」]""", 0.5),
+    (r"[?？]\s*$", -2.0),
+    (r"(?i)^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|sure|great|yes|no|bye|good (?:morning|night)|lol)\b", -2.0),
+    (r"(?i)\bI(?:'m| am) (?:fine|good|well|glad|happy|sorry|afraid|not sure|ready|here)\b", -3.0),
+    (r"(?i)\b(?:let me know|happy to help|feel free|would you like|can i help|you'?re welcome|as an ai)\b", -3.0),
 )
 
 _ENDS = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+(?=[^a-z\s])|(?<=[。！？])|\n+")
@@ -252,7 +232,7 @@ _STOP = frozenset(
 
 @cache
 def _compiled_cues() -> tuple[tuple[re.Pattern[str], float], ...]:
-    return tuple((re.compile(cue.pattern), cue.weight) for cue in CUES)
+    return tuple((re.compile(pattern), weight) for pattern, weight in _CUES)
 
 
 def split_sentences(text: str) -> list[str]:

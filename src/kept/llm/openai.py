@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Literal
 
@@ -23,13 +23,7 @@ from kept.llm.base import (
     tidy_turns,
     usage_or_estimate,
 )
-from kept.llm.streaming import (
-    ModelService,
-    RawEvents,
-    SdkChat,
-    error_fields,
-    parse_arguments,
-)
+from kept.llm.streaming import ModelService, SdkChat, StreamReader, parse_arguments
 
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "stop": "end",
@@ -52,27 +46,12 @@ class OpenAIChat(SdkChat):
             base_url=endpoint.public_url + ("" if endpoint.path else "/v1"), **self.client_options(openai)
         )
 
-    async def ask(self, client: Any, request: ChatRequest) -> RawEvents:
-        import httpx2
-        import openai
+    def make_reader(self, request: ChatRequest) -> StreamReader:
+        return OpenAIStreamReader(request, self.service)
 
-        reader = OpenAIStreamReader(request, self.service)
-        try:
-            async with await client.chat.completions.create(**self._body(request), stream=True) as stream:
-                async for chunk in stream:
-                    yield reader.read_chunk(chunk)
-            for event in reader.finish():
-                yield event
-        except openai.APIStatusError as exc:
-            kind, message = error_fields(exc.body)
-            raise self.service.explain(exc.status_code, kind, message or exc.message) from exc
-        except (openai.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as exc:
-            raise self.service.unreachable() from exc
-        except openai.APIError as exc:
-            kind, message = error_fields(exc.body)
-            raise self.service.explain(None, kind, message or exc.message) from exc
-        except (openai.OpenAIError, ValueError, LookupError, AttributeError, TypeError) as exc:
-            raise self.service.garbled() from exc
+    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
+        stream: Awaitable[Any] = client.chat.completions.create(**self._body(request), stream=True)
+        return stream
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         system = [{"role": "system", "content": utf8_safe(request.system)}] if request.system.strip() else []
@@ -153,10 +132,10 @@ class OpenAIStreamReader:
         self._reason: str | None = None
         self._refused = False
 
-    def read_chunk(self, chunk: Any) -> TextDelta | None:
-        if getattr(chunk, "usage", None):
-            self._usage = _read_usage(chunk.usage)
-        text = "".join([self._read_choice(choice) for choice in getattr(chunk, "choices", None) or ()])
+    def read(self, piece: Any) -> TextDelta | None:
+        if getattr(piece, "usage", None):
+            self._usage = _read_usage(piece.usage)
+        text = "".join([self._read_choice(choice) for choice in getattr(piece, "choices", None) or ()])
         return TextDelta(text) if text else None
 
     def _read_choice(self, choice: Any) -> str:
@@ -183,7 +162,7 @@ class OpenAIStreamReader:
         call.pieces.append((function and function.arguments) or "")
 
     def finish(self) -> Iterator[ToolUse | Finished]:
-        """Yield the tool calls and the last event. Raise ModelError if the answer is incomplete."""
+        """Yield the tool calls and the last event."""
         if self._reason is None:
             raise self._service.broke_off()
         for number, call in enumerate(self._calls, 1):

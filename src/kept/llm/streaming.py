@@ -7,13 +7,14 @@ reach them.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from kept.config import KEY_VARIABLES, ProviderKeys
 from kept.config.schema import ModelSettings
@@ -258,6 +259,16 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(word)
 
 
+class StreamReader(Protocol):
+    """Assembles one answer from the pieces of an SDK's stream."""
+
+    def read(self, piece: Any) -> ModelEvent | None: ...
+
+    def finish(self) -> Iterable[ModelEvent]:
+        """Return the last events. Raise ModelError if the answer is incomplete."""
+        ...
+
+
 class SdkChat(ABC):
     """Chat model that is called through its provider's SDK."""
 
@@ -346,10 +357,37 @@ class SdkChat(ABC):
             },
         )
 
+    async def ask(self, client: Any, request: ChatRequest) -> RawEvents:
+        """Yield the events of one answer. Raise only ModelError."""
+        import httpx2
+
+        sdk = importlib.import_module(self.provider)
+        reader = self.make_reader(request)
+        try:
+            async with await self.open_stream(client, request) as stream:
+                async for piece in stream:
+                    yield reader.read(piece)
+            for event in reader.finish():
+                yield event
+        except sdk.APIStatusError as exc:
+            kind, message = error_fields(exc.body)
+            status = None if exc.status_code == 200 else exc.status_code  # 200: the error came inside the stream
+            raise self.service.explain(status, kind, message or exc.message) from exc
+        except (sdk.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as exc:
+            raise self.service.unreachable() from exc
+        except sdk.APIError as exc:
+            kind, message = error_fields(exc.body)
+            raise self.service.explain(None, kind, message or exc.message) from exc
+        except (sdk.APIError.__base__, ValueError, LookupError, AttributeError, TypeError) as exc:  # the SDK's own base
+            raise self.service.garbled() from exc
+
     @abstractmethod
     def make_client(self) -> Any:
         """Return the SDK's client. Pass every argument that it would otherwise read from the environment."""
 
     @abstractmethod
-    def ask(self, client: Any, request: ChatRequest) -> RawEvents:
-        """Yield the events of one answer. Raise only ModelError."""
+    def make_reader(self, request: ChatRequest) -> StreamReader: ...
+
+    @abstractmethod
+    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
+        """Send a request through the SDK and return its stream."""

@@ -13,9 +13,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any
 
 from kept.agent.approvals import describe_approval
 from kept.agent.events import ApprovalAsked
@@ -24,11 +22,6 @@ from kept.remote_errors import DeliveryRefused, NotSent
 from kept.responder.inbox_records import AnswerRun
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.values import frozen
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.token import Token
-
 
 log = logging.getLogger(__name__)
 
@@ -53,81 +46,13 @@ def channel_name(key: SessionKey) -> str:
     return key.channel if key.account_id == DEFAULT_ACCOUNT else f"{key.channel}/{key.account_id}"
 
 
-class Channel(Protocol):
-    """Transport of messages and replies."""
-
-    pushes: bool
-    """True if replies have to be sent. Otherwise clients fetch them, any number of times."""
-    limit: int | None
-    """Largest length of a part, as ``measure`` counts it."""
-    debounce_ms: int
-
-    def measure(self, text: str) -> int: ...
-
-    def address(self, user_id: str) -> Mapping[str, Any]:
-        """Return what `send` needs to write first to the user or chat of a session key.
-
-        Raise ScheduleInvalid if the channel cannot do that.
-        """
-        ...
-
-    async def send(self, to: Mapping[str, Any], text: str) -> None:
-        """Send one part. ``to`` is the metadata of the message that is answered.
-
-        Raise NotSent if the part was certainly not sent, DeliveryRefused if it never will be. After any other error
-        the part may have arrived, and it is not sent again.
-        """
-        ...
-
-    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
-        """Ask a person whether a tool may be called. The answer arrives as `Responder.decide`, or as a command."""
-        ...
-
-    async def show_typing(self, to: Mapping[str, Any]) -> None:
-        """Show for a few seconds that an answer is being written. Never raise."""
-        ...
-
-    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
-        """Return the shortest time between two edits of a message there, or None if replies have no preview."""
-        ...
-
-    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Send a message with a placeholder, and return what `edit` needs to know of it. Raise as `send` does."""
-        ...
-
-    async def edit(self, message: Mapping[str, Any], text: str) -> None:
-        """Replace the text of a message. Doing so twice is the same as once.
-
-        Raise NotSent if it may work later, DeliveryRefused if the message cannot be edited, such as a deleted one.
-        """
-        ...
-
-    async def retract(self, message: Mapping[str, Any]) -> None:
-        """Delete a message that was a preview. Never raise."""
-        ...
-
-
-class WholeReplies:
-    """Base of channels that do not edit messages: a reply is sent when it is complete."""
-
-    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
-        return None
-
-    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise DeliveryRefused("This channel has no previews.")
-
-    async def edit(self, message: Mapping[str, Any], text: str) -> None:
-        raise DeliveryRefused("This channel cannot edit messages.")
-
-    async def retract(self, message: Mapping[str, Any]) -> None:
-        return
-
-
-class PullChannel(WholeReplies):
-    """Channel whose clients fetch their replies. Nothing is sent."""
+class Channel:
+    """Transport of messages and replies. This one sends nothing: its clients fetch their replies."""
 
     pushes = False
+    """True if replies have to be sent. Otherwise clients fetch them, any number of times."""
     limit: int | None = None
+    """Largest length of a part, as ``measure`` counts it."""
 
     def __init__(self, *, debounce_ms: int = 0) -> None:
         self.debounce_ms = debounce_ms
@@ -136,16 +61,44 @@ class PullChannel(WholeReplies):
         return len(text)
 
     def address(self, user_id: str) -> Mapping[str, Any]:
+        """Return what `send` needs to write first to the user or chat of a session key.
+
+        Raise ScheduleInvalid if the channel cannot do that.
+        """
         return {}
 
     async def send(self, to: Mapping[str, Any], text: str) -> None:
-        raise AssertionError("a pull channel sends nothing")
+        """Send one part. ``to`` is the metadata of the message that is answered.
+
+        Raise NotSent if the part was certainly not sent, DeliveryRefused if it never will be. After any other error
+        the part may have arrived, and it is not sent again.
+        """
+        raise NotImplementedError
 
     async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
-        return  # a client sees the question among the events, and in the state of its message
+        """Ask a person whether a tool may be called. The answer arrives as `Responder.decide`, or as a command."""
+        await self.send(to, approval_question(asked))
 
     async def show_typing(self, to: Mapping[str, Any]) -> None:
-        return
+        """Show for a few seconds that an answer is being written. Never raise."""
+
+    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
+        """Return the shortest time between two edits of a message there, or None if replies have no preview."""
+        return None
+
+    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send a message with a placeholder, and return what `edit` needs to know of it. Raise as `send` does."""
+        raise NotImplementedError
+
+    async def edit(self, message: Mapping[str, Any], text: str) -> None:
+        """Replace the text of a message. Doing so twice is the same as once.
+
+        Raise NotSent if it may work later, DeliveryRefused if the message cannot be edited, such as a deleted one.
+        """
+        raise NotImplementedError
+
+    async def retract(self, message: Mapping[str, Any]) -> None:
+        """Delete a message that was a preview. Never raise."""
 
 
 def approval_question(asked: ApprovalAsked) -> str:
@@ -204,7 +157,6 @@ TOO_LONG = "[… The rest of this reply is too long to be sent. The conversation
 
 Measure = Callable[[str], int]
 
-_MARKUP = re.compile(r"[*_`~\[\]<]")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})([^`]*)$")
 
 
@@ -288,30 +240,13 @@ def _split_block(block: _Block, limit: int, measure: Measure) -> list[str]:
     if measure(block.text) <= limit:
         return [block.text]
     if block.fence is None:
-        return _split_paragraph(block, limit, measure)
+        return _pack(block.lines, limit, measure, at_words=True)
     opening = block.lines[0]
     room = limit - measure(opening) - len(block.fence) - 2
     if room < limit // 2:
         return _pack(block.lines, limit, measure, at_words=True)
     body = block.lines[1:-1] if _closes(block.lines[-1], block.fence) and len(block.lines) > 1 else block.lines[1:]
     return [f"{opening}\n{piece}\n{block.fence}" for piece in _pack(body, room, measure, at_words=False)]
-
-
-def _split_paragraph(block: _Block, limit: int, measure: Measure) -> list[str]:
-    """Cut a paragraph between lines and words. If that would cut a bold text, a link or the like in two, close it in
-    one part and open it again in the next."""
-    simple = _pack(block.lines, limit, measure, at_words=True)
-    if not _MARKUP.search(block.text):
-        return simple
-    expected = _visible(block.text)
-    for parts in (simple, cut_markdown(block.text, limit, measure)):
-        if "".join(map(_visible, parts)) == expected and all(measure(part) <= limit for part in parts):
-            return parts
-    return simple
-
-
-def _visible(text: str) -> str:
-    return "".join(plain_text(text).split())
 
 
 def _pack(lines: Sequence[str], limit: int, measure: Measure, *, at_words: bool) -> list[str]:
@@ -351,122 +286,3 @@ def _longest_prefix(line: str, limit: int, measure: Measure) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if measure(line[:middle]) <= limit else (low, middle - 1)
     return low
-
-
-Style = Literal["bold", "italic", "strike", "code"]
-
-_STYLES: dict[str, Style] = {"strong": "bold", "em": "italic", "s": "strike"}
-_MARKS: dict[Style, str] = {"bold": "**", "italic": "*", "strike": "~~"}
-_SPECIAL = re.compile(r"[\\`*_\[\]~<&]")
-_PIECES = re.compile(r"\S+\s*|\s+")
-
-
-@frozen
-class StyledText:
-    """Text of one style."""
-
-    text: str
-    styles: tuple[Style, ...] = ()
-    href: str | None = None
-
-
-@cache
-def parser() -> MarkdownIt:
-    """Return the parser for replies: CommonMark with tables and strikethrough, and HTML as text."""
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-
-
-def read_spans(text: str) -> list[StyledText]:
-    """Return the spans of a paragraph."""
-    (inline,) = parser().parseInline(text)
-    return list(iter_spans(inline.children or ()))
-
-
-def iter_spans(tokens: Sequence[Token]) -> Iterator[StyledText]:
-    """Yield the spans of inline tokens. An image is a link to it."""
-    styles: list[Style] = []
-    href: str | None = None
-    for token in tokens:
-        kind, _, part = token.type.rpartition("_")
-        if part == "open" and kind in _STYLES:
-            styles.append(_STYLES[kind])
-        elif part == "close" and kind in _STYLES:
-            styles.remove(_STYLES[kind])
-        elif kind == "link":
-            href = str(token.attrs["href"]) if part == "open" else None
-        elif token.type == "code_inline":
-            yield StyledText(token.content, ("code",), href)
-        elif token.type in ("softbreak", "hardbreak"):
-            yield StyledText("\n", tuple(dict.fromkeys(styles)), href)
-        elif token.type == "image":
-            yield StyledText(token.content or "picture", tuple(dict.fromkeys(styles)), str(token.attrs["src"]))
-        elif token.content:
-            yield StyledText(token.content, tuple(dict.fromkeys(styles)), href)
-
-
-def plain_text(text: str) -> str:
-    """Return the text of a paragraph as a reader sees it."""
-    return "".join(span.text for span in read_spans(text))
-
-
-def to_markdown(spans: Sequence[StyledText]) -> str:
-    """Write spans as Markdown."""
-    return "".join(map(_to_markdown, _merge(spans)))
-
-
-def _merge(spans: Sequence[StyledText]) -> list[StyledText]:
-    """Join neighbours of one style: `**a****b**` would not be read as bold."""
-    merged: list[StyledText] = []
-    for span in spans:
-        last = merged[-1] if merged else None
-        if last is not None and (last.styles, last.href) == (span.styles, span.href):
-            merged[-1] = replace(last, text=last.text + span.text)
-        else:
-            merged.append(span)
-    return merged
-
-
-def _to_markdown(span: StyledText) -> str:
-    if "code" in span.styles:
-        ticks = "`" * (max((len(run) for run in re.findall("`+", span.text)), default=0) + 1)
-        pad = " " if span.text[:1] == "`" or span.text[-1:] == "`" else ""
-        inner = f"{ticks}{pad}{span.text}{pad}{ticks}"
-        return f"[{inner}](<{span.href}>)" if span.href else inner
-    # Marks must touch the words that they style, so blank space goes outside.
-    core = span.text.strip()
-    if not core:
-        return span.text
-    before, _, after = span.text.partition(core)
-    core = _SPECIAL.sub(r"\\\g<0>", core)
-    for style in span.styles:
-        core = f"{_MARKS[style]}{core}{_MARKS[style]}"
-    if span.href:
-        core = f"[{core}](<{span.href}>)"
-    return f"{before}{core}{after}"
-
-
-def cut_markdown(text: str, limit: int, measure: Callable[[str], int]) -> list[str]:
-    """Cut a paragraph into parts of Markdown that fit, between words. A style that is cut goes on in the next part."""
-    parts: list[str] = []
-    current: list[StyledText] = []
-    for piece in _iter_pieces(read_spans(text), limit, measure):
-        if current and measure(to_markdown([*current, piece]).strip()) > limit:
-            parts.append(to_markdown(current).strip())
-            current = []
-        current.append(piece)
-    return [part for part in [*parts, to_markdown(current).strip()] if part]
-
-
-def _iter_pieces(spans: Sequence[StyledText], limit: int, measure: Callable[[str], int]) -> Iterator[StyledText]:
-    """Yield words, each as a span. Halve a word until it fits."""
-    for span in spans:
-        pending = [replace(span, text=word) for word in reversed(_PIECES.findall(span.text))]
-        while pending:
-            piece = pending.pop()
-            if len(piece.text) > 1 and measure(to_markdown([piece])) > limit:
-                middle = len(piece.text) // 2
-                pending += [replace(piece, text=piece.text[middle:]), replace(piece, text=piece.text[:middle])]
-            else:
-                yield piece

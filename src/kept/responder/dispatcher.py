@@ -64,6 +64,7 @@ APPROVAL = "approval"
 """Metadata of /approve and /deny: id of the question that was meant, if a page has sent it."""
 GREETING = "Hello! Write to me as you would to a person: I remember what we talk about. /help lists the commands."
 """Reply to /start, which Telegram sends when a person opens the chat with a bot."""
+_FIXED_REPLIES = {"help": HELP, "start": GREETING, "stop": "Stopped."}  # the responder cancels what came before /stop
 NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
 
 
@@ -132,13 +133,11 @@ class Commands:
             "forget": self._forget,
             "approve": self._decide,
             "deny": self._decide,
-            "stop": self._stop,
-            "help": self._help,
-            "start": self._start,
         }
-        handler = handlers.get(call.command.name)
+        name = call.command.name
+        handler = handlers.get(name)
         if handler is None:
-            return _unknown_command(call.command.name)
+            return _FIXED_REPLIES.get(name) or _unknown_command(name)
         try:
             return await handler(call)
         except KeptError as exc:
@@ -280,15 +279,6 @@ class Commands:
 
     async def _decide(self, call: CommandCall) -> str:
         return self._decided.pop(call.message_id, "Nothing waits for your permission.")
-
-    async def _stop(self, call: CommandCall) -> str:
-        return "Stopped."  # the responder has cancelled what came before
-
-    async def _help(self, call: CommandCall) -> str:
-        return HELP
-
-    async def _start(self, call: CommandCall) -> str:
-        return GREETING
 
 
 def _unknown_command(name: str) -> str:

@@ -14,6 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kept.agent.events import Inbound
@@ -28,7 +29,6 @@ from kept.responder.inbox_records import (
     AnswerRun,
     Name,
     Record,
-    RecordValidator,
     advance,
     begun_record,
     blank_message,
@@ -77,7 +77,8 @@ class Inbox:
         self._runs: OrderedDict[str, AnswerRun] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
         self._file = InboxFile(path)
-        for record in self._file.read(repair=not read_only):
+        parse = partial(parse_record, messages=self._messages, runs=self._runs)
+        for record in self._file.read(parse, repair=not read_only):
             self._apply(record)
         if not read_only:
             self._drop_old_runs(spare=0)
@@ -259,8 +260,8 @@ class InboxFile:
         self.faults: list[Fault] = []
         """Lines that the last `read` left out, and the reasons."""
 
-    def read(self, *, repair: bool = True) -> Iterator[Record]:
-        """Yield every valid record.
+    def read(self, parse: Callable[[bytes], tuple[Record | None, str]], *, repair: bool = True) -> Iterator[Record]:
+        """Yield every record that ``parse`` takes. It may be checked against what the ones before led to.
 
         A last line without a line break was cut short by a kill, before its message was acknowledged: it is removed.
         Other damaged lines are moved to a file beside this one and logged. Without ``repair``, both are only skipped.
@@ -272,9 +273,8 @@ class InboxFile:
         damaged: list[bytes] = []
         valid: list[bytes] = []
         self.faults.clear()
-        validator = RecordValidator()
         for number, line in enumerate(data[:end].splitlines(), 1):
-            record, reason = parse_record(line, validator)
+            record, reason = parse(line)
             if record is None:
                 damaged.append(line)
                 self.faults.append(Fault(self.path, number, reason))

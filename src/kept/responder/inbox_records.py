@@ -220,11 +220,12 @@ def blank_run(run: AnswerRun, matches: Callable[[str], bool]) -> AnswerRun:
 # checks of what is read
 
 
-def parse_record(line: bytes, validator: RecordValidator) -> tuple[Record | None, str]:
-    """Return a record, or None and the fault of the line.
+def parse_record(
+    line: bytes, messages: Mapping[Name, AcceptedMessage], runs: Mapping[str, AnswerRun]
+) -> tuple[Record | None, str]:
+    """Return the record that follows those which led to these messages and runs, or None and the fault of the line.
 
-    A record can be applied without further checks: its fields have the right types, and the messages and runs that it
-    refers to were introduced by earlier records.
+    A record can be applied without further checks: its fields have the right types, and what it refers to is there.
     """
     try:
         record = strict_json.decode(line.decode("utf-8"))
@@ -232,11 +233,9 @@ def parse_record(line: bytes, validator: RecordValidator) -> tuple[Record | None
         return None, "it is not JSON"
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         return None, "it is not a record"
-    reason = validator.find_fault(record)
+    run = runs.get(str(record.get("run")))
+    reason = _find_wrong_field(record, is_begun=run is not None) or _find_wrong_reference(record, messages, run)
     return (record, "") if reason is None else (None, reason)
-
-
-IsValid = Callable[[Any], bool]
 
 
 def _is_text(value: Any) -> bool:
@@ -251,24 +250,8 @@ def _is_text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_part(value: Any) -> bool:
-    return is_count(value, MAX_PARTS)
-
-
-def _is_attempts(value: Any) -> bool:
-    return is_count(value, MAX_TOKENS)
-
-
 def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= MAX_PARTS and all(isinstance(item, str) for item in value)
-
-
-def _are_ids(value: Any) -> bool:
-    return _are_texts(value) and value != [] and len(set(value)) == len(value)
+    return isinstance(value, list) and len(value) <= MAX_PARTS and all(map(_is_text, value))
 
 
 def _is_object(value: Any) -> bool:
@@ -282,10 +265,6 @@ def _is_moment(value: Any) -> bool:
         return False
 
 
-def _is_moment_or_none(value: Any) -> bool:
-    return value is None or _is_moment(value)
-
-
 def _is_key(value: Any) -> bool:
     """Accept only full session keys: a damaged key may look like a short one."""
     try:
@@ -294,103 +273,59 @@ def _is_key(value: Any) -> bool:
         return False
 
 
-_PART: Mapping[str, IsValid] = {"run": _is_name, "part": _is_part}
-_FIELDS: Mapping[str, Mapping[str, IsValid]] = {
-    "inbox": {"version": is_count},
-    "received": {
-        "channel": _is_name,
-        "id": _is_name,
-        "key": _is_key,
-        "at": _is_moment,
-        "text": _is_text,
-        "sender": _is_text_or_none,
-        "timestamp": _is_moment_or_none,
-        "metadata": _is_object,
-    },
-    "edited": {"channel": _is_name, "id": _is_name, "text": _is_text},
-    "begun": {"run": _is_name, "channel": _is_name, "key": _is_key, "ids": _are_ids, "session": _is_text},
-    "answered": {
-        "run": _is_name,
-        "parts": _are_texts,
-        "push": _is_bool,
-        "entry": _is_text_or_none,
-        "error": _is_text_or_none,
-    },
-    "preview": {"run": _is_name, "message": _is_object},
-    "unpreviewed": _PART,
-    "sending": _PART,
-    "unsent": _PART,
-    "sent": _PART,
-    "unsure": _PART,
-    "cancelled": {"run": _is_name},
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("channel", "id", "run"), _is_name),
+    **dict.fromkeys(("text", "session", "reason"), _is_text),
+    **dict.fromkeys(("sender", "entry", "error"), _is_text_or_none),
+    **dict.fromkeys(("metadata", "message", "details"), _is_object),
+    "version": is_count,
+    "attempts": lambda value: is_count(value, MAX_TOKENS),
+    "part": lambda value: is_count(value, MAX_PARTS),
+    "parts": _are_texts,
+    "ids": lambda value: _are_texts(value) and value != [] and len(set(value)) == len(value),
+    "push": lambda value: isinstance(value, bool),
+    "key": _is_key,
+    "at": _is_moment,
+    "timestamp": lambda value: value is None or _is_moment(value),
 }
-_BEGUN_AGAIN: Mapping[str, IsValid] = {"run": _is_name, "attempts": _is_attempts}
-_OPTIONAL: Mapping[str, IsValid] = {
-    "attempts": _is_attempts,
-    "reason": _is_text,
-    "details": _is_object,
+_FIELDS = {
+    "inbox": ("version",),
+    "received": ("channel", "id", "key", "at", "text", "sender", "timestamp", "metadata"),
+    "edited": ("channel", "id", "text"),
+    "begun": ("run", "channel", "key", "ids", "session"),
+    "answered": ("run", "parts", "push", "entry", "error"),
+    "preview": ("run", "message"),
+    "cancelled": ("run",),
+    **dict.fromkeys(("unpreviewed", "sending", "unsent", "sent", "unsure"), ("run", "part")),
 }
+"""Fields that a record of each type has to have."""
 
 
-class RecordValidator:
-    """Checks records in the order of the file: a record may refer only to messages and runs of earlier records."""
+def _find_wrong_field(record: Record, *, is_begun: bool) -> str | None:
+    if record["type"] not in _FIELDS:
+        return "it is of no known type"
+    is_again = is_begun and record["type"] == "begun"
+    for name in ("run", "attempts") if is_again else _FIELDS[record["type"]]:
+        if name not in record:
+            return f"its '{name}' is missing"
+    wrong = (name for name, value in record.items() if name in _CHECKS and not _CHECKS[name](value))
+    return next((f"its '{name}' is not what it should be" for name in wrong), None)
 
-    def __init__(self) -> None:
-        self._keys: dict[tuple[str, str], str] = {}
-        """Conversation of each message, by channel and id."""
-        self._parts: dict[str, int] = {}
-        """Number of parts in the reply of each run, by the id of the run."""
 
-    def find_fault(self, record: Record) -> str | None:
-        """Return what is wrong with a record. If nothing is, remember what it introduces and return None."""
-        fields = self._fields_of(record)
-        if fields is None:
-            return "it is of no known type"
-        for name, is_valid in fields.items():
-            if name not in record:
-                return f"its '{name}' is missing"
-            if not is_valid(record[name]):
-                return f"its '{name}' is not what it should be"
-        for name, is_valid in _OPTIONAL.items():
-            if name in record and not is_valid(record[name]):
-                return f"its '{name}' is not what it should be"
-        return self._find_wrong_reference(record)
-
-    def _fields_of(self, record: Record) -> Mapping[str, IsValid] | None:
-        kind = record["type"]
-        if kind == "begun" and isinstance(record.get("run"), str) and record["run"] in self._parts:
-            return _BEGUN_AGAIN
-        return _FIELDS.get(kind)
-
-    def _find_wrong_reference(self, record: Record) -> str | None:
-        if (
-            "channel" in record
-            and "key" in record
-            and parse_key(record["key"], agent_id="").channel != record["channel"]
-        ):
-            return "its 'channel' is not that of its 'key'"
-        match record["type"]:
-            case "inbox":
-                return None
-            case "received":
-                self._keys[record["channel"], record["id"]] = record["key"]
-                return None
-            case "edited":
-                is_known = (record["channel"], record["id"]) in self._keys
-                return None if is_known else "the message that it is about is not there"
-            case "begun" if record["run"] not in self._parts:
-                if any(self._keys.get((record["channel"], name)) != record["key"] for name in record["ids"]):
-                    return "a message that it is about is not there"
-                self._parts[record["run"]] = 0
-                return None
-        return self._find_wrong_run(record)
-
-    def _find_wrong_run(self, record: Record) -> str | None:
-        run_id = record["run"]
-        if run_id not in self._parts:
-            return "the answer that it is about is not there"
-        if record["type"] == "answered":
-            self._parts[run_id] = len(record["parts"])
-        elif "part" in record and record["part"] >= self._parts[run_id]:
-            return "its 'part' is not one of the reply"
+def _find_wrong_reference(
+    record: Record, messages: Mapping[Name, AcceptedMessage], run: AnswerRun | None
+) -> str | None:
+    kind, channel = record["type"], record.get("channel")
+    if channel and "key" in record and parse_key(record["key"], agent_id="").channel != channel:
+        return "its 'channel' is not that of its 'key'"
+    if kind in ("inbox", "received"):
         return None
+    if kind == "edited":
+        return None if (channel, record["id"]) in messages else "the message that it is about is not there"
+    if kind == "begun" and run is None:
+        known = (messages.get((record["channel"], name)) for name in record["ids"])
+        is_whole = all(message is not None and message.key == record["key"] for message in known)
+        return None if is_whole else "a message that it is about is not there"
+    if run is None:
+        return "the answer that it is about is not there"
+    return "its 'part' is not one of the reply" if record.get("part", -1) >= len(run.parts or ()) else None
