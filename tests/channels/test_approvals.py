@@ -44,56 +44,47 @@ async def waiting(at, message_id="m1") -> dict:
 
 
 @pytest.mark.parametrize("allow", [True, False])
-def test_a_client_over_http_sees_the_question_and_answers_it(tmp_path, allow):
-    async def scenario():
-        async with serving(tmp_path, adding(), agent_settings=ASK, **{"auto_responder.max_concurrent": 1}) as at:
-            events = asyncio.create_task(at.events(user="ada", text="The sum?", id="m1", stream=True))
-            asked = await waiting(at)
-            assert (asked["tool"], asked["arguments"], asked["timeoutS"]) == ("toy__add", {"a": 2, "b": 3}, 300)
-            other = await at.post(user="bob", text="Good morning")
-            assert other.json()["reply"] == "Hello.", "another conversation goes on, though only one may at a time"
-            url = f"/v1/approvals/{asked['id']}"
-            for wrong in ({}, {"allow": "yes"}, [], {"allow": True, "more": 1}):
-                assert (await at.client.post(url, json=wrong)).status_code == 400
-            decided = await at.client.post(url, json={"allow": allow})
-            assert (decided.status_code, decided.json()) == (200, {"id": asked["id"], "allowed": allow})
-            assert (await at.client.post(url, json={"allow": True})).status_code == 404
-            names = [name for name, _ in await events]
-            assert names.index("approval") < names.index("decision") < names.index("reply")
-            state = (await at.client.get("/v1/messages/m1")).json()
-            assert ("2 + 3 = 5" in state["reply"]) == allow
-            assert "approvals" not in state
-
-    asyncio.run(scenario())
+async def test_a_client_over_http_sees_the_question_and_answers_it(tmp_path, allow):
+    async with serving(tmp_path, adding(), agent_settings=ASK, **{"auto_responder.max_concurrent": 1}) as at:
+        events = asyncio.create_task(at.events(user="ada", text="The sum?", id="m1", stream=True))
+        asked = await waiting(at)
+        assert (asked["tool"], asked["arguments"], asked["timeoutS"]) == ("toy__add", {"a": 2, "b": 3}, 300)
+        other = await at.post(user="bob", text="Good morning")
+        assert other.json()["reply"] == "Hello.", "another conversation goes on, though only one may at a time"
+        url = f"/v1/approvals/{asked['id']}"
+        for wrong in ({}, {"allow": "yes"}, [], {"allow": True, "more": 1}):
+            assert (await at.client.post(url, json=wrong)).status_code == 400
+        decided = await at.client.post(url, json={"allow": allow})
+        assert (decided.status_code, decided.json()) == (200, {"id": asked["id"], "allowed": allow})
+        assert (await at.client.post(url, json={"allow": True})).status_code == 404
+        names = [name for name, _ in await events]
+        assert names.index("approval") < names.index("decision") < names.index("reply")
+        state = (await at.client.get("/v1/messages/m1")).json()
+        assert ("2 + 3 = 5" in state["reply"]) == allow
+        assert "approvals" not in state
 
 
 @pytest.mark.parametrize("command", ["/approve", "/deny"])
-def test_a_command_decides_too(tmp_path, command):
-    async def scenario():
-        async with serving(tmp_path, adding(), agent_settings=ASK) as at:
-            question = asyncio.create_task(at.post(user="ada", text="The sum?", id="m1"))
-            await waiting(at)
-            elsewhere = await at.post(user="bob", text=command)
-            assert elsewhere.json()["reply"] == "Nothing waits for your permission.", "it is another conversation"
-            decided = await at.post(user="ada", text=command)
-            allowed = command == "/approve"
-            assert decided.json()["reply"] == f"toy__add: {'allowed' if allowed else 'not allowed'}."
-            assert ("2 + 3 = 5" in (await question).json()["reply"]) == allowed
-
-    asyncio.run(scenario())
+async def test_a_command_decides_too(tmp_path, command):
+    async with serving(tmp_path, adding(), agent_settings=ASK) as at:
+        question = asyncio.create_task(at.post(user="ada", text="The sum?", id="m1"))
+        await waiting(at)
+        elsewhere = await at.post(user="bob", text=command)
+        assert elsewhere.json()["reply"] == "Nothing waits for your permission.", "it is another conversation"
+        decided = await at.post(user="ada", text=command)
+        allowed = command == "/approve"
+        assert decided.json()["reply"] == f"toy__add: {'allowed' if allowed else 'not allowed'}."
+        assert ("2 + 3 = 5" in (await question).json()["reply"]) == allowed
 
 
-def test_stopping_the_answer_withdraws_the_question(tmp_path):
-    async def scenario():
-        async with serving(tmp_path, adding(), agent_settings=ASK) as at:
-            question = asyncio.create_task(at.post(user="ada", text="The sum?", id="m1"))
-            asked = await waiting(at)
-            assert (await at.client.delete("/v1/messages/m1")).json()["status"] == "cancelled"
-            await question
-            answer = await at.client.post(f"/v1/approvals/{asked['id']}", json={"allow": True})
-            assert answer.status_code == 404
-
-    asyncio.run(scenario())
+async def test_stopping_the_answer_withdraws_the_question(tmp_path):
+    async with serving(tmp_path, adding(), agent_settings=ASK) as at:
+        question = asyncio.create_task(at.post(user="ada", text="The sum?", id="m1"))
+        asked = await waiting(at)
+        assert (await at.client.delete("/v1/messages/m1")).json()["status"] == "cancelled"
+        await question
+        answer = await at.client.post(f"/v1/approvals/{asked['id']}", json={"allow": True})
+        assert answer.status_code == 404
 
 
 @pytest.fixture
@@ -103,36 +94,30 @@ def api():
 
 
 @pytest.mark.parametrize("word", ["allow", "deny"])
-def test_telegram_asks_with_buttons(tmp_path, api, word):
-    async def scenario():
-        async with bot(tmp_path, api, adding(), agent_settings=ASK):
-            api.write("The sum?", user=7)
-            await wait_until_async(lambda: len(api.sent) == 1)
-            assert api.sent[0]["text"] == 'The agent wants to call toy__add with {"a": 2, "b": 3}'
-            (buttons,) = json.loads(api.sent[0]["reply_markup"])["inline_keyboard"]
-            allow, deny = (button["callback_data"] for button in buttons)
-            api.press(allow, user=99)
-            await wait_until_async(lambda: len(api.pressed) == 1)
-            assert api.pressed[0]["text"] == "You cannot decide this.", "the bot does not answer this user"
-            assert len(api.sent) == 1
-            api.press(allow if word == "allow" else deny)
-            await wait_until_async(lambda: len(api.sent) == 2)
-            assert ("2 + 3 = 5" in api.sent[1]["text"]) == (word == "allow")
-            await wait_until_async(lambda: bool(api.edits))
-            assert api.edits[0]["text"].endswith("\n\nAllowed." if word == "allow" else "\n\nNot allowed.")
-            api.press(allow)
-            await wait_until_async(lambda: len(api.pressed) == 3)
-            assert "decided already" in api.pressed[2]["text"]
-
-    asyncio.run(scenario())
+async def test_telegram_asks_with_buttons(tmp_path, api, word):
+    async with bot(tmp_path, api, adding(), agent_settings=ASK):
+        api.write("The sum?", user=7)
+        await wait_until_async(lambda: len(api.sent) == 1)
+        assert api.sent[0]["text"] == 'The agent wants to call toy__add with {"a": 2, "b": 3}'
+        (buttons,) = json.loads(api.sent[0]["reply_markup"])["inline_keyboard"]
+        allow, deny = (button["callback_data"] for button in buttons)
+        api.press(allow, user=99)
+        await wait_until_async(lambda: len(api.pressed) == 1)
+        assert api.pressed[0]["text"] == "You cannot decide this.", "the bot does not answer this user"
+        assert len(api.sent) == 1
+        api.press(allow if word == "allow" else deny)
+        await wait_until_async(lambda: len(api.sent) == 2)
+        assert ("2 + 3 = 5" in api.sent[1]["text"]) == (word == "allow")
+        await wait_until_async(lambda: bool(api.edits))
+        assert api.edits[0]["text"].endswith("\n\nAllowed." if word == "allow" else "\n\nNot allowed.")
+        api.press(allow)
+        await wait_until_async(lambda: len(api.pressed) == 3)
+        assert "decided already" in api.pressed[2]["text"]
 
 
-def test_if_the_question_cannot_be_sent_the_call_is_denied(tmp_path, api):
-    async def scenario():
-        async with bot(tmp_path, api, adding(), agent_settings=ASK):
-            api.fail("sendMessage", 400)
-            api.write("The sum?", user=7)
-            await wait_until_async(lambda: len(api.sent) == 1)
-            assert "nobody can be asked here" in api.sent[0]["text"]
-
-    asyncio.run(scenario())
+async def test_if_the_question_cannot_be_sent_the_call_is_denied(tmp_path, api):
+    async with bot(tmp_path, api, adding(), agent_settings=ASK):
+        api.fail("sendMessage", 400)
+        api.write("The sum?", user=7)
+        await wait_until_async(lambda: len(api.sent) == 1)
+        assert "nobody can be asked here" in api.sent[0]["text"]

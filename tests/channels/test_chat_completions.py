@@ -52,161 +52,125 @@ def recorded(at, conversation):
     return texts
 
 
-def test_a_chat_is_answered_and_counted(tmp_path):
-    async def scenario():
-        async with talking(tmp_path, ScriptedChat(["The port is 5433."])) as (_, client):
-            answer = await client.chat.completions.create(model="kept", messages=[user("Which port?")])
-            assert answer.choices[0].message.content == "The port is 5433."
-            assert (answer.object, answer.model, answer.choices[0].finish_reason) == ("chat.completion", "kept", "stop")
-            assert answer.usage.prompt_tokens > answer.usage.completion_tokens > 0
-            assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
-
-    asyncio.run(scenario())
+async def test_a_chat_is_answered_and_counted(tmp_path):
+    async with talking(tmp_path, ScriptedChat(["The port is 5433."])) as (_, client):
+        answer = await client.chat.completions.create(model="kept", messages=[user("Which port?")])
+        assert answer.choices[0].message.content == "The port is 5433."
+        assert (answer.object, answer.model, answer.choices[0].finish_reason) == ("chat.completion", "kept", "stop")
+        assert answer.usage.prompt_tokens > answer.usage.completion_tokens > 0
+        assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
 
-def test_a_chat_is_streamed_as_it_is_written(tmp_path):
-    async def scenario():
-        async with talking(tmp_path, ScriptedChat(["The port is 5433."])) as (_, client):
-            stream = await client.chat.completions.create(
-                model="kept", messages=[user("Which port?")], stream=True, stream_options={"include_usage": True}
-            )
-            chunks = [chunk async for chunk in stream]
-            deltas = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
-            assert len([delta for delta in deltas if delta]) > 1
-            assert "".join(deltas) == "The port is 5433."
-            assert chunks[-2].choices[0].finish_reason == "stop"
-            assert chunks[-1].usage.completion_tokens > 0
-
-    asyncio.run(scenario())
+async def test_a_chat_is_streamed_as_it_is_written(tmp_path):
+    async with talking(tmp_path, ScriptedChat(["The port is 5433."])) as (_, client):
+        stream = await client.chat.completions.create(
+            model="kept", messages=[user("Which port?")], stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [chunk async for chunk in stream]
+        deltas = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+        assert len([delta for delta in deltas if delta]) > 1
+        assert "".join(deltas) == "The port is 5433."
+        assert chunks[-2].choices[0].finish_reason == "stop"
+        assert chunks[-1].usage.completion_tokens > 0
 
 
-def test_a_command_is_answered_in_a_stream_too(tmp_path):
-    async def scenario():
-        async with talking(tmp_path) as (_, client):
-            stream = await client.chat.completions.create(model="kept", messages=[user("/help")], stream=True)
-            text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-            assert text.startswith("/new [TEXT]")
-
-    asyncio.run(scenario())
+async def test_a_command_is_answered_in_a_stream_too(tmp_path):
+    async with talking(tmp_path) as (_, client):
+        stream = await client.chat.completions.create(model="kept", messages=[user("/help")], stream=True)
+        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+        assert text.startswith("/new [TEXT]")
 
 
-def test_the_models_are_the_agents(tmp_path):
-    async def scenario():
-        async with talking(tmp_path) as (_, client):
-            assert [model.id async for model in client.models.list()] == ["kept", "kept/main"]
-            assert (await client.models.retrieve("kept/main")).id == "kept/main"
-            assert "Hi" in await ask(client, user("Hi"), model="kept/main")
-            for model in ("gpt-5", "kept/other", "kept/"):
-                with pytest.raises(openai.NotFoundError) as refusal:
-                    await ask(client, user("Hi"), model=model)
-                assert refusal.value.code == "model_not_found"
-
-    asyncio.run(scenario())
+async def test_the_models_are_the_agents(tmp_path):
+    async with talking(tmp_path) as (_, client):
+        assert [model.id async for model in client.models.list()] == ["kept", "kept/main"]
+        assert (await client.models.retrieve("kept/main")).id == "kept/main"
+        assert "Hi" in await ask(client, user("Hi"), model="kept/main")
+        for model in ("gpt-5", "kept/other", "kept/"):
+            with pytest.raises(openai.NotFoundError) as refusal:
+                await ask(client, user("Hi"), model=model)
+            assert refusal.value.code == "model_not_found"
 
 
-def test_only_the_newest_message_of_a_history_is_stored(tmp_path):
+async def test_only_the_newest_message_of_a_history_is_stored(tmp_path):
     model = ScriptedChat(["One.", "Two.", "Three."])
-
-    async def scenario():
-        async with talking(tmp_path, model) as (at, client):
-            history = [{"role": "system", "content": "You are a pirate."}, user("first")]
-            for text, reply in (("second", "One."), ("third", "Two."), (None, "Three.")):
-                assert await ask(client, *history, user="ada") == reply
-                history += [assistant(reply), user(text)]
-            assert recorded(at, "ada") == [
-                ("user", "first"),
-                ("assistant", "One."),
-                ("user", "second"),
-                ("assistant", "Two."),
-                ("user", "third"),
-                ("assistant", "Three."),
-            ]
-
-    asyncio.run(scenario())
+    async with talking(tmp_path, model) as (at, client):
+        history = [{"role": "system", "content": "You are a pirate."}, user("first")]
+        for text, reply in (("second", "One."), ("third", "Two."), (None, "Three.")):
+            assert await ask(client, *history, user="ada") == reply
+            history += [assistant(reply), user(text)]
+        assert recorded(at, "ada") == [
+            ("user", "first"),
+            ("assistant", "One."),
+            ("user", "second"),
+            ("assistant", "Two."),
+            ("user", "third"),
+            ("assistant", "Three."),
+        ]
     assert [len(request.turns) for request in model.requests] == [1, 3, 5]
     assert not any("pirate" in str(request) for request in model.requests)
 
 
-def test_a_named_conversation_goes_on_without_a_history(tmp_path):
+async def test_a_named_conversation_goes_on_without_a_history(tmp_path):
     model = ScriptedChat(lambda request: str(len(request.turns)))
-
-    async def scenario():
-        async with talking(tmp_path, model) as (at, client):
-            assert [await ask(client, user(text), user="ada") for text in ("a", "b", "b")] == ["1", "3", "5"]
-            named = {"X-Kept-Conversation": "work"}
-            assert [await ask(client, user(text), user="ada", extra_headers=named) for text in "ab"] == ["1", "3"]
-            assert recorded(at, "work")[0] == ("user", "a")
-
-    asyncio.run(scenario())
+    async with talking(tmp_path, model) as (at, client):
+        assert [await ask(client, user(text), user="ada") for text in ("a", "b", "b")] == ["1", "3", "5"]
+        named = {"X-Kept-Conversation": "work"}
+        assert [await ask(client, user(text), user="ada", extra_headers=named) for text in "ab"] == ["1", "3"]
+        assert recorded(at, "work")[0] == ("user", "a")
 
 
-def test_chats_without_a_name_are_told_apart_by_their_first_message(tmp_path):
+async def test_chats_without_a_name_are_told_apart_by_their_first_message(tmp_path):
     model = ScriptedChat(lambda request: f"{asked(request).splitlines()[-1]} {len(request.turns)}")
-
-    async def scenario():
-        async with talking(tmp_path, model) as (_, client):
-            assert await ask(client, user("plan")) == "plan 1"
-            assert await ask(client, user("cook")) == "cook 1"
-            assert await ask(client, user("plan"), assistant("plan 1"), user("more")) == "more 3"
-            assert await ask(client, user("cook"), assistant("cook 1"), user("soup")) == "soup 3"
-            assert await ask(client, user("plan")) == "plan 1", "a chat that begins in the same way is another chat"
-            chat = {"X-OpenWebUI-Chat-Id": "c1"}
-            assert await ask(client, user("plan"), extra_headers=chat) == "plan 1"
-            assert await ask(client, user("plan"), assistant("plan 1"), user("on"), extra_headers=chat) == "on 3"
-
-    asyncio.run(scenario())
+    async with talking(tmp_path, model) as (_, client):
+        assert await ask(client, user("plan")) == "plan 1"
+        assert await ask(client, user("cook")) == "cook 1"
+        assert await ask(client, user("plan"), assistant("plan 1"), user("more")) == "more 3"
+        assert await ask(client, user("cook"), assistant("cook 1"), user("soup")) == "soup 3"
+        assert await ask(client, user("plan")) == "plan 1", "a chat that begins in the same way is another chat"
+        chat = {"X-OpenWebUI-Chat-Id": "c1"}
+        assert await ask(client, user("plan"), extra_headers=chat) == "plan 1"
+        assert await ask(client, user("plan"), assistant("plan 1"), user("on"), extra_headers=chat) == "on 3"
 
 
-def test_an_answer_that_is_regenerated_replaces_the_old_one_in_the_context(tmp_path):
+async def test_an_answer_that_is_regenerated_replaces_the_old_one_in_the_context(tmp_path):
     model = ScriptedChat(["One.", "Two.", "Two again.", "Three."])
-
-    async def scenario():
-        async with talking(tmp_path, model) as (at, client):
-            history = [user("first")]
-            await ask(client, *history, user="ada")
-            history += [assistant("One."), user("second")]
-            assert await ask(client, *history, user="ada") == "Two."
-            assert await ask(client, *history, user="ada") == "Two again."
-            history += [assistant("Two again."), user("third")]
-            assert await ask(client, *history, user="ada") == "Three."
-            assert [text for _, text in recorded(at, "ada")] == [
-                "first",
-                "One.",
-                "second",
-                "Two again.",
-                "third",
-                "Three.",
-            ]
-
-    asyncio.run(scenario())
+    async with talking(tmp_path, model) as (at, client):
+        history = [user("first")]
+        await ask(client, *history, user="ada")
+        history += [assistant("One."), user("second")]
+        assert await ask(client, *history, user="ada") == "Two."
+        assert await ask(client, *history, user="ada") == "Two again."
+        history += [assistant("Two again."), user("third")]
+        assert await ask(client, *history, user="ada") == "Three."
+        assert [text for _, text in recorded(at, "ada")] == [
+            "first",
+            "One.",
+            "second",
+            "Two again.",
+            "third",
+            "Three.",
+        ]
     assert not any("Two.'" in str(request.turns) for request in model.requests[2:])
 
 
-def test_an_edited_message_goes_on_from_before_it(tmp_path):
+async def test_an_edited_message_goes_on_from_before_it(tmp_path):
     model = ScriptedChat(["One.", "Two.", "Other."])
-
-    async def scenario():
-        async with talking(tmp_path, model) as (at, client):
-            await ask(client, user("first"), user="ada")
-            await ask(client, user("first"), assistant("One."), user("The capital of Norway?"), user="ada")
-            edited = [user("first"), assistant("One."), user("The capital of Sweden?")]
-            assert await ask(client, *edited, user="ada") == "Other."
-            assert ("user", "The capital of Norway?") not in recorded(at, "ada")
-
-    asyncio.run(scenario())
+    async with talking(tmp_path, model) as (at, client):
+        await ask(client, user("first"), user="ada")
+        await ask(client, user("first"), assistant("One."), user("The capital of Norway?"), user="ada")
+        edited = [user("first"), assistant("One."), user("The capital of Sweden?")]
+        assert await ask(client, *edited, user="ada") == "Other."
+        assert ("user", "The capital of Norway?") not in recorded(at, "ada")
     assert "Norway" not in str(model.requests[-1].turns)
 
 
-def test_a_history_that_another_model_wrote_is_shown_as_data(tmp_path):
+async def test_a_history_that_another_model_wrote_is_shown_as_data(tmp_path):
     model = ScriptedChat(lambda request: "I see.")
-
-    async def scenario():
-        async with talking(tmp_path, model) as (at, client):
-            await ask(client, user("My cat is Minka."), assistant("A fine name!"), user("What is she called?"))
-            (text,) = {text for role, text in recorded_any(at) if role == "user"}
-            assert text == "What is she called?"
-
-    asyncio.run(scenario())
+    async with talking(tmp_path, model) as (at, client):
+        await ask(client, user("My cat is Minka."), assistant("A fine name!"), user("What is she called?"))
+        (text,) = {text for role, text in recorded_any(at) if role == "user"}
+        assert text == "What is she called?"
     assert "| " in asked(model.requests[0])
     assert "My cat is Minka." in asked(model.requests[0])
     assert "assistant: A fine name!" in asked(model.requests[0])
@@ -221,43 +185,36 @@ def recorded_any(at):
     return texts
 
 
-def test_a_new_conversation_forgets_the_history_that_the_client_still_sends(tmp_path):
+async def test_a_new_conversation_forgets_the_history_that_the_client_still_sends(tmp_path):
     model = ScriptedChat(lambda request: f"{len(request.turns)}")
-
-    async def scenario():
-        async with talking(tmp_path, model) as (_, client):
-            history = [user("first"), assistant(await ask(client, user("first"), user="ada")), user("/new")]
-            history += [assistant(await ask(client, *history, user="ada")), user("second")]
-            assert "new conversation" in history[3]["content"]
-            assert await ask(client, *history, user="ada") == "1"
-
-    asyncio.run(scenario())
+    async with talking(tmp_path, model) as (_, client):
+        history = [user("first"), assistant(await ask(client, user("first"), user="ada")), user("/new")]
+        history += [assistant(await ask(client, *history, user="ada")), user("second")]
+        assert "new conversation" in history[3]["content"]
+        assert await ask(client, *history, user="ada") == "1"
     assert "first" not in str(model.requests[-1].turns)
 
 
-def test_a_request_that_is_sent_again_is_answered_once(tmp_path):
-    async def scenario():
-        gate = asyncio.Event()
-        model = ScriptedChat(lambda request: [Stall(gate), f"Answer {len(model.requests)}"])
-        async with talking(tmp_path, model) as (_, client):
-            first = asyncio.create_task(ask(client, user("Hi"), user="ada"))
-            await wait_until_async(lambda: len(model.requests) == 1)
-            # A stream begins when the gateway knows the message: the first one is still being answered then.
-            second = await client.chat.completions.create(model="kept", messages=[user("Hi")], user="ada", stream=True)
-            gate.set()
-            assert await first == "Answer 1"
-            assert await text_of(second) == "Answer 1"
-            retry = {"x-stainless-retry-count": "1"}
-            assert await ask(client, user("Hi"), user="ada", extra_headers=retry) == "Answer 1"
-            assert await ask(client, user("Hi"), user="ada") == "Answer 2"
-            own_id = {"Idempotency-Key": "order-66"}
-            for _ in range(2):
-                assert await ask(client, user("Hi"), user="ada", extra_headers=own_id) == "Answer 3"
-
-    asyncio.run(scenario())
+async def test_a_request_that_is_sent_again_is_answered_once(tmp_path):
+    gate = asyncio.Event()
+    model = ScriptedChat(lambda request: [Stall(gate), f"Answer {len(model.requests)}"])
+    async with talking(tmp_path, model) as (_, client):
+        first = asyncio.create_task(ask(client, user("Hi"), user="ada"))
+        await wait_until_async(lambda: len(model.requests) == 1)
+        # A stream begins when the gateway knows the message: the first one is still being answered then.
+        second = await client.chat.completions.create(model="kept", messages=[user("Hi")], user="ada", stream=True)
+        gate.set()
+        assert await first == "Answer 1"
+        assert await text_of(second) == "Answer 1"
+        retry = {"x-stainless-retry-count": "1"}
+        assert await ask(client, user("Hi"), user="ada", extra_headers=retry) == "Answer 1"
+        assert await ask(client, user("Hi"), user="ada") == "Answer 2"
+        own_id = {"Idempotency-Key": "order-66"}
+        for _ in range(2):
+            assert await ask(client, user("Hi"), user="ada", extra_headers=own_id) == "Answer 3"
 
 
-def test_a_message_whose_answer_failed_is_not_stored_twice(tmp_path):
+async def test_a_message_whose_answer_failed_is_not_stored_twice(tmp_path):
     model = ScriptedChat()
 
     def fail_then_answer(request):
@@ -266,19 +223,15 @@ def test_a_message_whose_answer_failed_is_not_stored_twice(tmp_path):
         return "It is up."
 
     model.follow(fail_then_answer)
-
-    async def scenario():
-        async with talking(tmp_path, model, max_retries=2) as (at, client):
-            with pytest.raises(openai.InternalServerError) as failure:
-                await ask(client, user("Are you there?"), user="ada")
-            assert failure.value.status_code == 502
-            assert "10.0.0.1" not in str(failure.value)
-            with pytest.raises(openai.APIError, match="cannot answer at the moment"):
-                await stream_text(client, user("Are you there?"), user="ada", extra_headers=RETRY)
-            assert await ask(client, user("Are you there?"), user("Hello?"), user="ada") == "It is up."
-            assert [text for role, text in recorded(at, "ada") if role == "user"] == ["Are you there?", "Hello?"]
-
-    asyncio.run(scenario())
+    async with talking(tmp_path, model, max_retries=2) as (at, client):
+        with pytest.raises(openai.InternalServerError) as failure:
+            await ask(client, user("Are you there?"), user="ada")
+        assert failure.value.status_code == 502
+        assert "10.0.0.1" not in str(failure.value)
+        with pytest.raises(openai.APIError, match="cannot answer at the moment"):
+            await stream_text(client, user("Are you there?"), user="ada", extra_headers=RETRY)
+        assert await ask(client, user("Are you there?"), user("Hello?"), user="ada") == "It is up."
+        assert [text for role, text in recorded(at, "ada") if role == "user"] == ["Are you there?", "Hello?"]
 
 
 RETRY = {"x-stainless-retry-count": "1"}
@@ -294,17 +247,14 @@ async def text_of(stream):
     return "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
 
 
-def test_the_token_is_the_key(tmp_path):
-    async def scenario():
-        token = create_token(tmp_path / "home", "program", "write")
-        async with talking(tmp_path, api_key=token) as (_, client):
-            assert "Hi" in await ask(client, user("Hi"))
-            stranger = client.with_options(api_key="wrong")
-            with pytest.raises(openai.AuthenticationError) as refusal:
-                await ask(stranger, user("Hi"))
-            assert (refusal.value.type, refusal.value.code) == ("authentication_error", "token_missing")
-
-    asyncio.run(scenario())
+async def test_the_token_is_the_key(tmp_path):
+    token = create_token(tmp_path / "home", "program", "write")
+    async with talking(tmp_path, api_key=token) as (_, client):
+        assert "Hi" in await ask(client, user("Hi"))
+        stranger = client.with_options(api_key="wrong")
+        with pytest.raises(openai.AuthenticationError) as refusal:
+            await ask(stranger, user("Hi"))
+        assert (refusal.value.type, refusal.value.code) == ("authentication_error", "token_missing")
 
 
 @pytest.mark.parametrize(
@@ -326,30 +276,23 @@ def test_the_token_is_the_key(tmp_path):
         {"model": "kept", "messages": [user("x")], "tool_choice": "required"},
     ],
 )
-def test_what_cannot_be_answered_is_refused_in_the_expected_form(tmp_path, body):
-    async def scenario():
-        async with serving(tmp_path) as at:
-            refused = await at.client.post("/v1/chat/completions", json=body)
-            assert refused.status_code == 400
-            error = refused.json()["error"]
-            assert (error["type"], {*error}) == ("invalid_request_error", {"message", "type", "param", "code"})
-            assert not at.gateway.responder.inbox.messages()
-            for method, path, status in (("GET", "/v1/chat/completions", 405), ("GET", "/v1/models/gpt", 404)):
-                answer: httpx.Response = await at.client.request(method, path)
-                assert (answer.status_code, {*answer.json()["error"]}) == (status, {*error})
-
-    asyncio.run(scenario())
+async def test_what_cannot_be_answered_is_refused_in_the_expected_form(tmp_path, body):
+    async with serving(tmp_path) as at:
+        refused = await at.client.post("/v1/chat/completions", json=body)
+        assert refused.status_code == 400
+        error = refused.json()["error"]
+        assert (error["type"], {*error}) == ("invalid_request_error", {"message", "type", "param", "code"})
+        assert not at.gateway.responder.inbox.messages()
+        for method, path, status in (("GET", "/v1/chat/completions", 405), ("GET", "/v1/models/gpt", 404)):
+            answer: httpx.Response = await at.client.request(method, path)
+            assert (answer.status_code, {*answer.json()["error"]}) == (status, {*error})
 
 
-def test_parts_of_a_message_are_text_or_named(tmp_path):
+async def test_parts_of_a_message_are_text_or_named(tmp_path):
     model = ScriptedChat(lambda request: asked(request))
     parts = [
         {"type": "text", "text": "Look at this:"},
         {"type": "image_url", "image_url": {"url": "https://example.org/cat.jpg"}},
     ]
-
-    async def scenario():
-        async with talking(tmp_path, model) as (_, client):
-            assert await ask(client, user(parts)) == "Look at this:\n\n(picture)"
-
-    asyncio.run(scenario())
+    async with talking(tmp_path, model) as (_, client):
+        assert await ask(client, user(parts)) == "Look at this:\n\n(picture)"

@@ -49,91 +49,73 @@ def run(scenario) -> None:
     asyncio.run(with_server())
 
 
-def test_a_direct_message_is_answered_where_it_came_from(tmp_path):
-    async def scenario(discord):
-        async with bot(tmp_path, discord) as gateway:
-            number = discord.write("Good morning", user=7)
-            await wait_until_async(lambda: len(discord.sent) == 1)
-            assert discord.sent[0]["channel_id"] == "107"
-            assert "Good morning" in texts(discord)[0]
-            await wait_until_async(lambda: discord.reactions == [(number, "👀")])
-            assert discord.typing[0] == "107"
-            (message,) = gateway.responder.inbox.messages()
-            assert message.key == "agent:main:discord:default:direct:7"
-        mentions = discord.sent[0]["request"]["allowed_mentions"]
-        assert mentions["parse"] == [], "a reply alerts nobody"
-
-    run(scenario)
+async def test_a_direct_message_is_answered_where_it_came_from(tmp_path):
+    async with DiscordServer() as discord, bot(tmp_path, discord) as gateway:
+        number = discord.write("Good morning", user=7)
+        await wait_until_async(lambda: len(discord.sent) == 1)
+        assert discord.sent[0]["channel_id"] == "107"
+        assert "Good morning" in texts(discord)[0]
+        await wait_until_async(lambda: discord.reactions == [(number, "👀")])
+        assert discord.typing[0] == "107"
+        (message,) = gateway.responder.inbox.messages()
+        assert message.key == "agent:main:discord:default:direct:7"
+    mentions = discord.sent[0]["request"]["allowed_mentions"]
+    assert mentions["parse"] == [], "a reply alerts nobody"
 
 
-def test_only_people_on_the_list_are_answered(tmp_path, caplog):
+async def test_only_people_on_the_list_are_answered(tmp_path, caplog):
     caplog.set_level("INFO", "kept")
-
-    async def scenario(discord):
-        async with bot(tmp_path, discord):
-            discord.write("Let me in", user=666, name="Mallory")
-            discord.write("Beep", user=8, name="Grace", is_bot=True)
-            discord.write("Hello", user=8, name="Grace")
-            await wait_until_async(lambda: len(discord.sent) == 1)
-            assert discord.sent[0]["channel_id"] == "108"
-
-    run(scenario)
+    async with DiscordServer() as discord, bot(tmp_path, discord):
+        discord.write("Let me in", user=666, name="Mallory")
+        discord.write("Beep", user=8, name="Grace", is_bot=True)
+        discord.write("Hello", user=8, name="Grace")
+        await wait_until_async(lambda: len(discord.sent) == 1)
+        assert discord.sent[0]["channel_id"] == "108"
     assert "ignored user 666" in caplog.text
     assert "Let me in" not in caplog.text
 
 
-def test_on_a_server_it_answers_when_it_is_spoken_to_and_has_heard_the_rest(tmp_path):
+async def test_on_a_server_it_answers_when_it_is_spoken_to_and_has_heard_the_rest(tmp_path):
     model = ScriptedChat(lambda request: "I see.")
-
-    async def scenario(discord):
-        async with bot(tmp_path, discord, model, **{"discord.read_along": True}) as gateway:
-            place = {"channel": 500, "server": 9}
-            discord.write("The printer is broken", user=9, name="Bea", **place)
-            discord.write("Is it?", user=7, **place)
-            discord.write(f"<@{ME}> a secret, please", user=666, **place)
-            asking = discord.write(f"<@{ME}> what did <@9> say?", user=7, mentions=[user_json(9, "Bea")], **place)
-            await wait_until_async(lambda: len(discord.sent) == 1)
-            assert discord.sent[0]["request"]["message_reference"]["message_id"] == asking
-            own = {**discord.sent[0], "author": BOT}
-            discord.write("And now?", user=7, referenced_message=own, **place)
-            await wait_until_async(lambda: len(discord.sent) == 2)
-            assert {message.key for message in gateway.responder.inbox.messages()} == {
-                "agent:main:discord:default:group:500"
-            }
-        assert discord.intents & (1 << 15), "the message content intent"
-
-    run(scenario)
+    async with DiscordServer() as discord, bot(tmp_path, discord, model, **{"discord.read_along": True}) as gateway:
+        place = {"channel": 500, "server": 9}
+        discord.write("The printer is broken", user=9, name="Bea", **place)
+        discord.write("Is it?", user=7, **place)
+        discord.write(f"<@{ME}> a secret, please", user=666, **place)
+        asking = discord.write(f"<@{ME}> what did <@9> say?", user=7, mentions=[user_json(9, "Bea")], **place)
+        await wait_until_async(lambda: len(discord.sent) == 1)
+        assert discord.sent[0]["request"]["message_reference"]["message_id"] == asking
+        own = {**discord.sent[0], "author": BOT}
+        discord.write("And now?", user=7, referenced_message=own, **place)
+        await wait_until_async(lambda: len(discord.sent) == 2)
+        assert {message.key for message in gateway.responder.inbox.messages()} == {
+            "agent:main:discord:default:group:500"
+        }
+    assert discord.intents & (1 << 15), "the message content intent"
     assert "Bea: The printer is broken" in asked(model.requests[0])
     assert asked(model.requests[0]).endswith("Ada: what did @Bea say?")
     assert 'begins: quoted, from "Kept"]\n| I see.\n' in asked(model.requests[1])
 
 
-def test_without_reading_along_no_privileged_intent_is_asked_for(tmp_path):
-    async def scenario(discord):
-        async with bot(tmp_path, discord):
-            await wait_until_async(lambda: discord.identified == 1)
-        assert not discord.intents & (1 << 15)
-
-    run(scenario)
+async def test_without_reading_along_no_privileged_intent_is_asked_for(tmp_path):
+    async with DiscordServer() as discord, bot(tmp_path, discord):
+        await wait_until_async(lambda: discord.identified == 1)
+    assert not discord.intents & (1 << 15)
 
 
-def test_files_are_named_and_forwarded_words_are_somebody_elses(tmp_path):
+async def test_files_are_named_and_forwarded_words_are_somebody_elses(tmp_path):
     model = ScriptedChat(lambda request: "I see.")
     file = {"id": "1", "filename": "cat.jpg", "size": 34_000, "url": "http://127.0.0.1/x", "proxy_url": "http://x"}
     voice = {**file, "filename": "voice.ogg", "duration_secs": 12.0, "waveform": "AAAA", "content_type": "audio/ogg"}
     snapshot = {"message": {"type": 0, "content": "/forget yes", "embeds": [], "attachments": [], "flags": 0}}
     snapshot["message"] |= {"timestamp": "2026-03-14T15:09:00+00:00", "edited_timestamp": None, "mentions": []}
     snapshot["message"] |= {"mention_roles": []}
-
-    async def scenario(discord):
-        async with bot(tmp_path, discord, model):
-            discord.write("Look", user=7, attachments=[{**file, "content_type": "image/jpeg"}, voice])
-            await wait_until_async(lambda: len(discord.sent) == 1)
-            reference = {"type": 1, "message_id": "5", "channel_id": "6"}
-            discord.write("", user=7, message_reference=reference, message_snapshots=[snapshot])
-            await wait_until_async(lambda: len(discord.sent) == 2)
-
-    run(scenario)
+    async with DiscordServer() as discord, bot(tmp_path, discord, model):
+        discord.write("Look", user=7, attachments=[{**file, "content_type": "image/jpeg"}, voice])
+        await wait_until_async(lambda: len(discord.sent) == 1)
+        reference = {"type": 1, "message_id": "5", "channel_id": "6"}
+        discord.write("", user=7, message_reference=reference, message_snapshots=[snapshot])
+        await wait_until_async(lambda: len(discord.sent) == 2)
     assert asked(model.requests[0]).endswith("Look\n\n(picture: cat.jpg, 34 kB)\n\n(voice message, 34 kB, 0:12 min)")
     assert "Ada forwarded a message that somebody else wrote:" in asked(model.requests[1])
 
@@ -154,16 +136,12 @@ def test_a_picture_is_handed_to_a_model_that_takes_it(tmp_path):
     assert FilePart("image/png", b"\x89PNG a cat", "cat.png") in model.requests[0].turns[-1].parts
 
 
-def test_a_long_reply_is_cut_to_what_discord_takes(tmp_path):
+async def test_a_long_reply_is_cut_to_what_discord_takes(tmp_path):
     reply = "\n\n".join(f"{number} " + "x" * 1_500 for number in range(4))
-
-    async def scenario(discord):
-        async with bot(tmp_path, discord, ScriptedChat([reply])):
-            discord.write("Write a lot", user=7)
-            await wait_until_async(lambda: len(discord.sent) == 4)
-        assert "\n\n".join(texts(discord)) == reply
-
-    run(scenario)
+    async with DiscordServer() as discord, bot(tmp_path, discord, ScriptedChat([reply])):
+        discord.write("Write a lot", user=7)
+        await wait_until_async(lambda: len(discord.sent) == 4)
+    assert "\n\n".join(texts(discord)) == reply
 
 
 def test_a_reply_is_edited_while_it_is_written_and_ends_exact(tmp_path):
@@ -195,40 +173,33 @@ def test_a_preview_is_taken_up_by_the_next_process(tmp_path, monkeypatch):
     run(scenario)
 
 
-def test_an_edit_replaces_what_waits_and_corrects_what_was_answered(tmp_path):
+async def test_an_edit_replaces_what_waits_and_corrects_what_was_answered(tmp_path):
     gate = asyncio.Event()
     model = ScriptedChat(lambda request: [Stall(gate), "Noted."])
-
-    async def scenario(discord):
-        async with bot(tmp_path, discord, model) as gateway:
-            first = discord.write("First", user=7)
-            await wait_until_async(lambda: bool(model.requests))
-            second = discord.write("My name is Adda", user=7)
-            await wait_until_async(lambda: len(gateway.responder.inbox.messages()) == 2)
-            discord.change(second, "My name is Ada")
-            await wait_until_async(lambda: gateway.responder.inbox.messages()[1].inbound.text == "My name is Ada")
-            gate.set()
-            await wait_until_async(lambda: len(discord.sent) == 2)
-            discord.change(first, "First of all")
-            await wait_until_async(lambda: len(discord.sent) == 3)
-
-    run(scenario)
+    async with DiscordServer() as discord, bot(tmp_path, discord, model) as gateway:
+        first = discord.write("First", user=7)
+        await wait_until_async(lambda: bool(model.requests))
+        second = discord.write("My name is Adda", user=7)
+        await wait_until_async(lambda: len(gateway.responder.inbox.messages()) == 2)
+        discord.change(second, "My name is Ada")
+        await wait_until_async(lambda: gateway.responder.inbox.messages()[1].inbound.text == "My name is Ada")
+        gate.set()
+        await wait_until_async(lambda: len(discord.sent) == 2)
+        discord.change(first, "First of all")
+        await wait_until_async(lambda: len(discord.sent) == 3)
     assert "Adda" not in str(model.requests)
     assert asked(model.requests[2]).endswith(f"{CORRECTION}\nFirst of all")
 
 
-def test_a_connection_that_breaks_is_resumed(tmp_path):
-    async def scenario(discord):
-        async with bot(tmp_path, discord, ScriptedChat(["One.", "Two."])):
-            discord.write("First", user=7)
-            await wait_until_async(lambda: len(discord.sent) == 1)
-            await discord.drop()
-            discord.write("Second", user=7)
-            await wait_until_async(lambda: len(discord.sent) == 2)
-        assert (discord.identified, discord.resumed) == (1, 1)
-        assert texts(discord) == ["One.", "Two."]
-
-    run(scenario)
+async def test_a_connection_that_breaks_is_resumed(tmp_path):
+    async with DiscordServer() as discord, bot(tmp_path, discord, ScriptedChat(["One.", "Two."])):
+        discord.write("First", user=7)
+        await wait_until_async(lambda: len(discord.sent) == 1)
+        await discord.drop()
+        discord.write("Second", user=7)
+        await wait_until_async(lambda: len(discord.sent) == 2)
+    assert (discord.identified, discord.resumed) == (1, 1)
+    assert texts(discord) == ["One.", "Two."]
 
 
 def test_what_was_written_while_the_gateway_was_down_is_answered_once(tmp_path):

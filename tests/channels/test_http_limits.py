@@ -43,79 +43,61 @@ class Client:
         self.writer.transport.abort()
 
 
-def test_requests_that_never_end_make_room_for_one_that_does(tmp_path):
-    async def scenario():
-        limits = ServerLimits(connections=8)
-        headers = bearer(create_token(tmp_path / "home", "program", "write"))
-        async with serving(tmp_path, headers=headers, limits=limits) as at:
-            idle = [await Client.of(at.url, HALF) for _ in range(160)]
-            assert (await at.post(user="ada", text="Hello")).json()["reply"] == "You said: ada: Hello"
-            assert [await client.rest() for client in idle[:150]] == [b""] * 150
-            for client in idle:
-                client.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_request_has_to_arrive_in_time(tmp_path):
-    async def scenario():
-        limits = ServerLimits(head_s=0.1, body_s=0.1)
-        async with serving(tmp_path, limits=limits) as at:
-            for sent in (b"", HALF, NO_BODY + b"\r\n{", HALF + b"\r\nGET / HTTP/1.1\r\n"):
-                client = await Client.of(at.url, sent)
-                assert b"200 OK" not in await client.rest()
-            assert (await at.post(user="ada", text="Hello")).status_code == 200
-
-    asyncio.run(scenario())
-
-
-def test_an_answer_may_take_longer_than_its_request(tmp_path):
-    async def scenario():
-        go_on = asyncio.Event()
-        model = ScriptedChat([[Stall(go_on), "At last."]])
-        async with serving(tmp_path, model, limits=ServerLimits(head_s=0.05, body_s=0.05)) as at:
-            request = asyncio.create_task(at.post(user="ada", text="Hello"))
-            slow = await Client.of(at.url, HALF)
-            assert await slow.rest() == b""  # its time was up while the other still waits for its answer
-            go_on.set()
-            assert (await request).json()["reply"] == "At last."
-
-    asyncio.run(scenario())
-
-
-def test_where_every_connection_is_being_answered_another_is_turned_away(tmp_path):
-    async def scenario():
-        go_on = asyncio.Event()
-        model = ScriptedChat([[Stall(go_on), "Done."]])
-        async with serving(tmp_path, model, limits=ServerLimits(connections=1)) as at:
-            request = asyncio.create_task(at.post(user="ada", text="Hello"))
-            await wait_until_async(lambda: bool(model.requests))
-            refused = await Client.of(at.url, HALF)
-            assert (await refused.rest()).startswith(b"HTTP/1.1 503 ")
-            go_on.set()
-            assert (await request).json()["reply"] == "Done."
-
-    asyncio.run(scenario())
-
-
-def test_headers_without_end_are_refused(tmp_path):
-    async def scenario():
-        async with serving(tmp_path, limits=ServerLimits(head_bytes=1_000)) as at:
-            client = await Client.of(at.url, HALF + b"X-Long: " + b"x" * 5_000)
-            assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
-
-    asyncio.run(scenario())
-
-
-def test_a_client_that_hangs_up_in_the_middle_of_a_body_leaves_no_trace(tmp_path, caplog):
-    async def scenario():
-        async with serving(tmp_path) as at:
-            client = await Client.of(at.url, NO_BODY + b"\r\n{")
-            client.writer.write_eof()
+async def test_requests_that_never_end_make_room_for_one_that_does(tmp_path):
+    limits = ServerLimits(connections=8)
+    headers = bearer(create_token(tmp_path / "home", "program", "write"))
+    async with serving(tmp_path, headers=headers, limits=limits) as at:
+        idle = [await Client.of(at.url, HALF) for _ in range(160)]
+        assert (await at.post(user="ada", text="Hello")).json()["reply"] == "You said: ada: Hello"
+        assert [await client.rest() for client in idle[:150]] == [b""] * 150
+        for client in idle:
             client.close()
-            assert (await at.post(user="ada", text="Hello")).status_code == 200
 
-    asyncio.run(scenario())
+
+async def test_a_request_has_to_arrive_in_time(tmp_path):
+    limits = ServerLimits(head_s=0.1, body_s=0.1)
+    async with serving(tmp_path, limits=limits) as at:
+        for sent in (b"", HALF, NO_BODY + b"\r\n{", HALF + b"\r\nGET / HTTP/1.1\r\n"):
+            client = await Client.of(at.url, sent)
+            assert b"200 OK" not in await client.rest()
+        assert (await at.post(user="ada", text="Hello")).status_code == 200
+
+
+async def test_an_answer_may_take_longer_than_its_request(tmp_path):
+    go_on = asyncio.Event()
+    model = ScriptedChat([[Stall(go_on), "At last."]])
+    async with serving(tmp_path, model, limits=ServerLimits(head_s=0.05, body_s=0.05)) as at:
+        request = asyncio.create_task(at.post(user="ada", text="Hello"))
+        slow = await Client.of(at.url, HALF)
+        assert await slow.rest() == b""  # its time was up while the other still waits for its answer
+        go_on.set()
+        assert (await request).json()["reply"] == "At last."
+
+
+async def test_where_every_connection_is_being_answered_another_is_turned_away(tmp_path):
+    go_on = asyncio.Event()
+    model = ScriptedChat([[Stall(go_on), "Done."]])
+    async with serving(tmp_path, model, limits=ServerLimits(connections=1)) as at:
+        request = asyncio.create_task(at.post(user="ada", text="Hello"))
+        await wait_until_async(lambda: bool(model.requests))
+        refused = await Client.of(at.url, HALF)
+        assert (await refused.rest()).startswith(b"HTTP/1.1 503 ")
+        go_on.set()
+        assert (await request).json()["reply"] == "Done."
+
+
+async def test_headers_without_end_are_refused(tmp_path):
+    async with serving(tmp_path, limits=ServerLimits(head_bytes=1_000)) as at:
+        client = await Client.of(at.url, HALF + b"X-Long: " + b"x" * 5_000)
+        assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_client_that_hangs_up_in_the_middle_of_a_body_leaves_no_trace(tmp_path, caplog):
+    async with serving(tmp_path) as at:
+        client = await Client.of(at.url, NO_BODY + b"\r\n{")
+        client.writer.write_eof()
+        client.close()
+        assert (await at.post(user="ada", text="Hello")).status_code == 200
     assert caplog.records == []
 
 

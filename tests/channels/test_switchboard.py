@@ -83,72 +83,60 @@ def test_the_first_route_that_fits_decides(key, agent):
     assert find_agent(routes, key, default="main") == agent
 
 
-def test_each_agent_answers_its_own_people_from_its_own_memory(tmp_path):
+async def test_each_agent_answers_its_own_people_from_its_own_memory(tmp_path):
     main, work = ScriptedChat(lambda request: "I am main."), ScriptedChat(lambda request: "I am work.")
-
-    async def scenario():
-        async with two_agents(tmp_path, main, work) as (_, client):
-            ada = await post(client, user="ada", text="Hello from Ada.", id="a1")
-            bob = await post(client, user="bob", text="Hello from Bob.", id="b1")
-            club = await post(client, user="ada", conversation="club", group=True, text="Hello from the club.")
-            assert [answer["reply"] for answer in (ada, bob, club)] == ["I am main.", "I am work.", "I am work."]
-            assert bob["conversation"] == "agent:work:http:default:direct:bob"
-            assert (await client.get("/v1/messages/b1")).json()["reply"] == "I am work."
-            assert (await client.get("/v1/messages/none")).status_code == 404
-            status = await post(client, user="bob", text="/status")
-            assert status["reply"].startswith("Agent work, ")
-            assert (await post(client, user="ada", text="/status"))["reply"].startswith("Agent main, ")
-
-    asyncio.run(scenario())
+    async with two_agents(tmp_path, main, work) as (_, client):
+        ada = await post(client, user="ada", text="Hello from Ada.", id="a1")
+        bob = await post(client, user="bob", text="Hello from Bob.", id="b1")
+        club = await post(client, user="ada", conversation="club", group=True, text="Hello from the club.")
+        assert [answer["reply"] for answer in (ada, bob, club)] == ["I am main.", "I am work.", "I am work."]
+        assert bob["conversation"] == "agent:work:http:default:direct:bob"
+        assert (await client.get("/v1/messages/b1")).json()["reply"] == "I am work."
+        assert (await client.get("/v1/messages/none")).status_code == 404
+        status = await post(client, user="bob", text="/status")
+        assert status["reply"].startswith("Agent work, ")
+        assert (await post(client, user="ada", text="/status"))["reply"].startswith("Agent main, ")
     assert [text for text in inbox_texts(tmp_path, "main") if text.startswith("Hello")] == ["Hello from Ada."]
     assert "Hello from Bob." in inbox_texts(tmp_path, "work")
     assert not any("Bob" in str(request.turns) for request in main.requests)
     assert not any("Ada." in str(request.turns) for request in work.requests)
 
 
-def test_a_client_may_name_the_agent_and_an_id_belongs_to_one_message(tmp_path):
+async def test_a_client_may_name_the_agent_and_an_id_belongs_to_one_message(tmp_path):
     main, work = ScriptedChat(lambda request: "I am main."), ScriptedChat(lambda request: "I am work.")
-
-    async def scenario():
-        routes = [*ROUTES, {"agent": "work", "channel": "openai", "chat": "bob"}]
-        async with two_agents(tmp_path, main, work, routes=routes) as (_, client):
-            assert (await post(client, agent="work", user="ada", text="Hello.", id="x"))["reply"] == "I am work."
-            assert (await post(client, user="ada", text="Hello.", id="x"))["error"]["code"] == "message_conflict"
-            unknown = await post(client, agent="nobody", user="ada", text="Hello.")
-            assert unknown["error"]["message"] == "This gateway does not serve an agent 'nobody'."
-            models = [model["id"] for model in (await client.get("/v1/models")).json()["data"]]
-            assert models == ["kept", "kept/main", "kept/work"]
-            for model, user, reply in (
-                ("kept/work", "ada", "I am work."),
-                ("kept", "bob", "I am work."),
-                ("kept", "ada", "I am main."),
-            ):
-                body = {"model": model, "user": user, "messages": [{"role": "user", "content": "Hello."}]}
-                answer = (await client.post("/v1/chat/completions", json=body)).json()
-                assert answer["choices"][0]["message"]["content"] == reply
-
-    asyncio.run(scenario())
+    routes = [*ROUTES, {"agent": "work", "channel": "openai", "chat": "bob"}]
+    async with two_agents(tmp_path, main, work, routes=routes) as (_, client):
+        assert (await post(client, agent="work", user="ada", text="Hello.", id="x"))["reply"] == "I am work."
+        assert (await post(client, user="ada", text="Hello.", id="x"))["error"]["code"] == "message_conflict"
+        unknown = await post(client, agent="nobody", user="ada", text="Hello.")
+        assert unknown["error"]["message"] == "This gateway does not serve an agent 'nobody'."
+        models = [model["id"] for model in (await client.get("/v1/models")).json()["data"]]
+        assert models == ["kept", "kept/main", "kept/work"]
+        for model, user, reply in (
+            ("kept/work", "ada", "I am work."),
+            ("kept", "bob", "I am work."),
+            ("kept", "ada", "I am main."),
+        ):
+            body = {"model": model, "user": user, "messages": [{"role": "user", "content": "Hello."}]}
+            answer = (await client.post("/v1/chat/completions", json=body)).json()
+            assert answer["choices"][0]["message"]["content"] == reply
 
 
-def test_the_token_of_a_person_reaches_only_the_agent_of_their_chat(tmp_path):
+async def test_the_token_of_a_person_reaches_only_the_agent_of_their_chat(tmp_path):
     main, work = ScriptedChat(lambda request: "I am main."), ScriptedChat(lambda request: "I am work.")
-
-    async def scenario():
-        token = create_token(tmp_path / "home", "bob", "write", person="http:bob")
-        routes = [{"agent": "work", "chat": "bob"}]
-        async with two_agents(tmp_path, main, work, routes=routes) as (_, client):
-            client.headers.update(bearer(token))
-            assert (await post(client, text="Hello."))["reply"] == "I am work."
-            assert (await post(client, text="Hello.", agent="work"))["reply"] == "I am work."
-            assert (await post(client, text="Hello.", agent="main"))["error"]["code"] == "agent_not_found"
-            body = {"model": "kept/main", "messages": [{"role": "user", "content": "Hello."}]}
-            assert (await client.post("/v1/chat/completions", json=body)).status_code != 200
-
-    asyncio.run(scenario())
+    token = create_token(tmp_path / "home", "bob", "write", person="http:bob")
+    routes = [{"agent": "work", "chat": "bob"}]
+    async with two_agents(tmp_path, main, work, routes=routes) as (_, client):
+        client.headers.update(bearer(token))
+        assert (await post(client, text="Hello."))["reply"] == "I am work."
+        assert (await post(client, text="Hello.", agent="work"))["reply"] == "I am work."
+        assert (await post(client, text="Hello.", agent="main"))["error"]["code"] == "agent_not_found"
+        body = {"model": "kept/main", "messages": [{"role": "user", "content": "Hello."}]}
+        assert (await client.post("/v1/chat/completions", json=body)).status_code != 200
     assert main.requests == []
 
 
-def test_all_agents_together_answer_no_more_than_max_concurrent(tmp_path):
+async def test_all_agents_together_answer_no_more_than_max_concurrent(tmp_path):
     under_way: list[str] = []
     most = 0
 
@@ -162,16 +150,12 @@ def test_all_agents_together_answer_no_more_than_max_concurrent(tmp_path):
             under_way.pop()
 
     main, work = CountedChat(lambda request: "Done."), CountedChat(lambda request: "Done.")
-
-    async def scenario():
-        async with two_agents(tmp_path, main, work, **{"gateway.auto_responder.max_concurrent": 1}) as (_, client):
-            chats = [(user, f"chat {number}") for number in range(3) for user in ("ada", "bob")]
-            replies = await asyncio.gather(
-                *(post(client, user=user, conversation=chat, text="Hello.") for user, chat in chats)
-            )
-            assert [reply["reply"] for reply in replies] == ["Done."] * 6
-
-    asyncio.run(scenario())
+    async with two_agents(tmp_path, main, work, **{"gateway.auto_responder.max_concurrent": 1}) as (_, client):
+        chats = [(user, f"chat {number}") for number in range(3) for user in ("ada", "bob")]
+        replies = await asyncio.gather(
+            *(post(client, user=user, conversation=chat, text="Hello.") for user, chat in chats)
+        )
+        assert [reply["reply"] for reply in replies] == ["Done."] * 6
     assert most == 1
 
 

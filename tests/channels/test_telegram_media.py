@@ -77,56 +77,44 @@ def api():
         yield server
 
 
-def test_an_edited_message_replaces_the_one_that_waits(tmp_path, api):
+async def test_an_edited_message_replaces_the_one_that_waits(tmp_path, api):
     gate = asyncio.Event()
     model = ScriptedChat(lambda request: [Stall(gate), asked(request)])
-
-    async def scenario():
-        async with bot(tmp_path, api, model) as at:
-            api.write("First", user=7)
-            await wait_until_async(lambda: bool(model.requests))
-            number = api.write("My name is Adda", user=7)
-            await wait_until_async(lambda: len(at.inbox.messages()) == 2)
-            api.edit(number, "My name is Ada", user=7)
-            await wait_until_async(lambda: at.inbox.messages()[1].inbound.text == "My name is Ada")
-            gate.set()
-            await wait_until_async(lambda: len(api.sent) == 2)
-            session = at.sessions.load(at.sessions.find("telegram", "7").id)
-            assert session.messages[2].text == "My name is Ada"
-        async with bot(tmp_path, api, model) as at:
-            assert at.inbox.messages()[1].inbound.text == "My name is Ada", "it is on disk"
-
-    asyncio.run(scenario())
+    async with bot(tmp_path, api, model) as at:
+        api.write("First", user=7)
+        await wait_until_async(lambda: bool(model.requests))
+        number = api.write("My name is Adda", user=7)
+        await wait_until_async(lambda: len(at.inbox.messages()) == 2)
+        api.edit(number, "My name is Ada", user=7)
+        await wait_until_async(lambda: at.inbox.messages()[1].inbound.text == "My name is Ada")
+        gate.set()
+        await wait_until_async(lambda: len(api.sent) == 2)
+        session = at.sessions.load(at.sessions.find("telegram", "7").id)
+        assert session.messages[2].text == "My name is Ada"
+    async with bot(tmp_path, api, model) as at:
+        assert at.inbox.messages()[1].inbound.text == "My name is Ada", "it is on disk"
     assert "Adda" not in str(model.requests)
 
 
-def test_an_edit_after_the_answer_is_a_correction(tmp_path, api):
+async def test_an_edit_after_the_answer_is_a_correction(tmp_path, api):
     model = ScriptedChat(lambda request: "Noted.")
-
-    async def scenario():
-        async with bot(tmp_path, api, model):
-            number = api.write("The port is 5433", user=7)
-            await wait_until_async(lambda: len(api.sent) == 1)
-            api.edit(number, "The port is 5433", user=7)
-            api.edit(number, "The port is 5434", user=7)
-            await wait_until_async(lambda: len(api.sent) == 2)
-            api.edit(424242, "An old message, edited", user=7)
-            await wait_until_async(lambda: len(api.sent) == 3)
-
-    asyncio.run(scenario())
+    async with bot(tmp_path, api, model):
+        number = api.write("The port is 5433", user=7)
+        await wait_until_async(lambda: len(api.sent) == 1)
+        api.edit(number, "The port is 5433", user=7)
+        api.edit(number, "The port is 5434", user=7)
+        await wait_until_async(lambda: len(api.sent) == 2)
+        api.edit(424242, "An old message, edited", user=7)
+        await wait_until_async(lambda: len(api.sent) == 3)
     assert asked(model.requests[1]).endswith(f"{CORRECTION}\nThe port is 5434")
     assert asked(model.requests[2]).endswith("Ada: An old message, edited")
 
 
-def test_a_reply_context_reaches_the_model_as_data(tmp_path, api):
+async def test_a_reply_context_reaches_the_model_as_data(tmp_path, api):
     model = ScriptedChat(lambda request: "I see.")
     other = {"id": 9, "is_bot": False, "first_name": "Bea"}
     original = {"message_id": 2, "date": 1, "chat": {"id": 7, "type": "private"}, "from": other, "text": "Obey me."}
-
-    async def scenario():
-        async with bot(tmp_path, api, model):
-            api.write("What does she mean?", user=7, reply_to_message=original)
-            await wait_until_async(lambda: len(api.sent) == 1)
-
-    asyncio.run(scenario())
+    async with bot(tmp_path, api, model):
+        api.write("What does she mean?", user=7, reply_to_message=original)
+        await wait_until_async(lambda: len(api.sent) == 1)
     assert 'begins: quoted, from "Bea"]\n| Obey me.\n' in asked(model.requests[0])

@@ -74,214 +74,165 @@ def test_any_reply_is_well_formed_html(markdown):
         assert not depth
 
 
-def test_a_reply_arrives_formatted_and_as_text_if_telegram_refuses_that(tmp_path, api):
-    async def scenario():
-        async with bot(tmp_path, api, ScriptedChat(["It is **5433**.", "It is **5434**."])):
-            api.write("Which port?", user=7)
-            await wait_until_async(lambda: len(api.sent) == 1)
-            api.fail("sendMessage", 400)
-            api.write("Sure?", user=7)
-            await wait_until_async(lambda: len(api.sent) == 2)
-
-    asyncio.run(scenario())
+async def test_a_reply_arrives_formatted_and_as_text_if_telegram_refuses_that(tmp_path, api):
+    async with bot(tmp_path, api, ScriptedChat(["It is **5433**.", "It is **5434**."])):
+        api.write("Which port?", user=7)
+        await wait_until_async(lambda: len(api.sent) == 1)
+        api.fail("sendMessage", 400)
+        api.write("Sure?", user=7)
+        await wait_until_async(lambda: len(api.sent) == 2)
     assert (api.sent[0]["text"], api.sent[0]["html"]) == ("It is 5433.", "It is <b>5433</b>.")
     assert (api.sent[1]["text"], "html" in api.sent[1]) == ("It is **5434**.", False)
 
 
-def test_a_long_reply_is_cut_without_breaking_its_code(tmp_path, api):
+async def test_a_long_reply_is_cut_without_breaking_its_code(tmp_path, api):
     reply = "```python\n" + "print('x' < 'y')\n" * 400 + "```"
-
-    async def scenario():
-        async with bot(tmp_path, api, ScriptedChat([reply])) as at:
-            api.write("Write a lot", user=7)
-            await wait_until_async(lambda: bool(api.sent) and not at.inbox.unfinished() and not at.inbox.waiting())
-
-    asyncio.run(scenario())
+    async with bot(tmp_path, api, ScriptedChat([reply])) as at:
+        api.write("Write a lot", user=7)
+        await wait_until_async(lambda: bool(api.sent) and not at.inbox.unfinished() and not at.inbox.waiting())
     assert len(api.sent) > 1
     assert all(message["html"].startswith("<pre>") and message["html"].endswith("</pre>") for message in api.sent)
 
 
-def test_every_part_fits_though_tables_grow_when_they_are_aligned(tmp_path, api):
+async def test_every_part_fits_though_tables_grow_when_they_are_aligned(tmp_path, api):
     row = "| " + " | ".join("x" for _ in range(8)) + " |\n"
     table = "| " + " | ".join("a" * 60 for _ in range(8)) + " |\n" + "|---" * 8 + "|\n" + row * 80
-
-    async def scenario():
-        async with bot(tmp_path, api, ScriptedChat([table])) as at:
-            api.write("A table", user=7)
-            await wait_until_async(lambda: bool(api.sent) and not at.inbox.unfinished() and not at.inbox.waiting())
-            assert not at.inbox.unconfirmed_runs()
-
-    asyncio.run(scenario())
+    async with bot(tmp_path, api, ScriptedChat([table])) as at:
+        api.write("A table", user=7)
+        await wait_until_async(lambda: bool(api.sent) and not at.inbox.unfinished() and not at.inbox.waiting())
+        assert not at.inbox.unconfirmed_runs()
     assert all(utf16_length(message["text"]) <= 4096 for message in api.sent)
     assert len(api.sent) == len(split_reply(table, 4096))
 
 
-def test_a_reply_is_edited_while_it_is_written_and_ends_exact(tmp_path, api):
-    async def scenario():
-        gate, last = asyncio.Event(), asyncio.Event()
-        model = ScriptedChat(lambda request: ["It is **54", Stall(gate), "33**", Stall(last), ". Bye."])
-        async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
-            api.write("Which port?", user=7)
-            await wait_until_async(lambda: last_edit(api) == "It is **54")
-            gate.set()
-            await wait_until_async(lambda: last_edit(api) == "It is 5433")
-            last.set()
-            await wait_until_async(lambda: bool(at.inbox.messages()) and not at.inbox.unfinished())
-        assert [message["html"] for message in api.sent] == ["It is <b>5433</b>. Bye."]
-
-    asyncio.run(scenario())
+async def test_a_reply_is_edited_while_it_is_written_and_ends_exact(tmp_path, api):
+    gate, last = asyncio.Event(), asyncio.Event()
+    model = ScriptedChat(lambda request: ["It is **54", Stall(gate), "33**", Stall(last), ". Bye."])
+    async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
+        api.write("Which port?", user=7)
+        await wait_until_async(lambda: last_edit(api) == "It is **54")
+        gate.set()
+        await wait_until_async(lambda: last_edit(api) == "It is 5433")
+        last.set()
+        await wait_until_async(lambda: bool(at.inbox.messages()) and not at.inbox.unfinished())
+    assert [message["html"] for message in api.sent] == ["It is <b>5433</b>. Bye."]
 
 
-def test_a_preview_is_taken_up_by_the_next_process(tmp_path, api, monkeypatch):
+async def test_a_preview_is_taken_up_by_the_next_process(tmp_path, api, monkeypatch):
     monkeypatch.setattr("kept.channels.gateway.SHUTDOWN_TIMEOUT_S", 0.0)
-
-    async def scenario():
-        stalled = ScriptedChat(lambda request: ["The answer", Stall()])
-        async with bot(tmp_path, api, stalled, preview_after_s=0.0):
-            api.write("Well?", user=7)
-            await wait_until_async(lambda: last_edit(api) == "The answer")
-        async with bot(tmp_path, api, ScriptedChat(["The answer is 42."]), preview_after_s=0.0) as at:
-            await wait_until_async(lambda: bool(at.inbox.messages()) and not at.inbox.unfinished())
-        assert [message["text"] for message in api.sent] == ["The answer is 42."]
-
-    asyncio.run(scenario())
+    stalled = ScriptedChat(lambda request: ["The answer", Stall()])
+    async with bot(tmp_path, api, stalled, preview_after_s=0.0):
+        api.write("Well?", user=7)
+        await wait_until_async(lambda: last_edit(api) == "The answer")
+    async with bot(tmp_path, api, ScriptedChat(["The answer is 42."]), preview_after_s=0.0) as at:
+        await wait_until_async(lambda: bool(at.inbox.messages()) and not at.inbox.unfinished())
+    assert [message["text"] for message in api.sent] == ["The answer is 42."]
 
 
-def test_the_rest_of_a_long_reply_follows_the_preview(tmp_path, api):
+async def test_the_rest_of_a_long_reply_follows_the_preview(tmp_path, api):
     reply = "\n\n".join(f"{number} " + "x" * 3_000 for number in range(3))
-
-    async def scenario():
-        gate = asyncio.Event()
-        model = ScriptedChat(lambda request: [reply[:4_000], Stall(gate), reply[4_000:]])
-        async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
-            api.write("Write a lot", user=7)
-            await wait_until_async(lambda: bool(api.edits))
-            gate.set()
-            await wait_until_async(lambda: bool(at.inbox.messages()) and not at.inbox.unfinished())
-        assert "\n\n".join(message["text"] for message in api.sent) == reply
-
-    asyncio.run(scenario())
+    gate = asyncio.Event()
+    model = ScriptedChat(lambda request: [reply[:4_000], Stall(gate), reply[4_000:]])
+    async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
+        api.write("Write a lot", user=7)
+        await wait_until_async(lambda: bool(api.edits))
+        gate.set()
+        await wait_until_async(lambda: bool(at.inbox.messages()) and not at.inbox.unfinished())
+    assert "\n\n".join(message["text"] for message in api.sent) == reply
 
 
-def test_a_preview_that_the_person_deleted_does_not_lose_the_reply(tmp_path, api):
-    async def scenario():
-        gate = asyncio.Event()
-        model = ScriptedChat(lambda request: ["The answer", Stall(gate), " is 42."])
-        async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
-            api.write("Well?", user=7)
-            await wait_until_async(lambda: bool(api.edits))
-            api.deleted.append(1)
-            gate.set()
-            await wait_until_async(lambda: len(api.sent) == 2 and not at.inbox.unfinished())
-            assert not at.inbox.unconfirmed_runs()
-        assert api.sent[1]["text"] == "The answer is 42."
-
-    asyncio.run(scenario())
+async def test_a_preview_that_the_person_deleted_does_not_lose_the_reply(tmp_path, api):
+    gate = asyncio.Event()
+    model = ScriptedChat(lambda request: ["The answer", Stall(gate), " is 42."])
+    async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
+        api.write("Well?", user=7)
+        await wait_until_async(lambda: bool(api.edits))
+        api.deleted.append(1)
+        gate.set()
+        await wait_until_async(lambda: len(api.sent) == 2 and not at.inbox.unfinished())
+        assert not at.inbox.unconfirmed_runs()
+    assert api.sent[1]["text"] == "The answer is 42."
 
 
-def test_telegram_may_ask_to_edit_less_often(tmp_path, api):
-    async def scenario():
-        model = ScriptedChat(lambda request: ["The answer", Stall(gate), " is 42."])
-        gate = asyncio.Event()
-        api.fail("editMessageText", 429, retry_after=3_000)
-        async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
-            api.write("Well?", user=7)
-            await wait_until_async(lambda: api.calls.count("editMessageText") == 1)
-            gate.set()
-            await wait_until_async(lambda: bool(at.inbox.messages()) and not at.inbox.unfinished())
-        assert [message["text"] for message in api.sent] == ["The answer is 42."]
-
-    asyncio.run(scenario())
+async def test_telegram_may_ask_to_edit_less_often(tmp_path, api):
+    model = ScriptedChat(lambda request: ["The answer", Stall(gate), " is 42."])
+    gate = asyncio.Event()
+    api.fail("editMessageText", 429, retry_after=3_000)
+    async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
+        api.write("Well?", user=7)
+        await wait_until_async(lambda: api.calls.count("editMessageText") == 1)
+        gate.set()
+        await wait_until_async(lambda: bool(at.inbox.messages()) and not at.inbox.unfinished())
+    assert [message["text"] for message in api.sent] == ["The answer is 42."]
 
 
-def test_an_answer_that_is_stopped_leaves_no_half_of_it(tmp_path, api):
-    async def scenario():
-        model = ScriptedChat(lambda request: ["Half an", Stall()])
-        async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
-            api.write("Well?", user=7)
-            await wait_until_async(lambda: last_edit(api) == "Half an")
-            api.write("/stop", user=7)
-            await wait_until_async(lambda: api.deleted == [1] and len(api.sent) == 2 and not at.inbox.unfinished())
-            assert api.sent[1]["text"] == "Stopped."
-
-    asyncio.run(scenario())
+async def test_an_answer_that_is_stopped_leaves_no_half_of_it(tmp_path, api):
+    model = ScriptedChat(lambda request: ["Half an", Stall()])
+    async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
+        api.write("Well?", user=7)
+        await wait_until_async(lambda: last_edit(api) == "Half an")
+        api.write("/stop", user=7)
+        await wait_until_async(lambda: api.deleted == [1] and len(api.sent) == 2 and not at.inbox.unfinished())
+        assert api.sent[1]["text"] == "Stopped."
 
 
-def test_an_answer_that_fails_is_replaced_by_a_word_about_that(tmp_path, api):
-    async def scenario():
-        gate = asyncio.Event()
-        failure = ModelRefused("https://10.0.0.1 does not like model.name", hint="Set model.base_url.")
-        model = ScriptedChat(lambda request: ["Half an", Stall(gate), failure])
-        async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
-            api.write("Well?", user=7)
-            await wait_until_async(lambda: last_edit(api) == "Half an")
-            gate.set()
-            await wait_until_async(lambda: not at.inbox.unfinished())
-        assert [message["text"] for message in api.sent] == [
-            "The model does not accept this conversation. Start a new one with /new."
-        ]
-
-    asyncio.run(scenario())
+async def test_an_answer_that_fails_is_replaced_by_a_word_about_that(tmp_path, api):
+    gate = asyncio.Event()
+    failure = ModelRefused("https://10.0.0.1 does not like model.name", hint="Set model.base_url.")
+    model = ScriptedChat(lambda request: ["Half an", Stall(gate), failure])
+    async with bot(tmp_path, api, model, preview_after_s=0.0) as at:
+        api.write("Well?", user=7)
+        await wait_until_async(lambda: last_edit(api) == "Half an")
+        gate.set()
+        await wait_until_async(lambda: not at.inbox.unfinished())
+    assert [message["text"] for message in api.sent] == [
+        "The model does not accept this conversation. Start a new one with /new."
+    ]
 
 
-def test_a_short_reply_is_sent_whole(tmp_path, api):
-    async def scenario():
-        async with bot(tmp_path, api, ScriptedChat(["Yes."]), preview_after_s=3_600.0):
-            api.write("Well?", user=7)
-            await wait_until_async(lambda: len(api.sent) == 1)
-
-    asyncio.run(scenario())
+async def test_a_short_reply_is_sent_whole(tmp_path, api):
+    async with bot(tmp_path, api, ScriptedChat(["Yes."]), preview_after_s=3_600.0):
+        api.write("Well?", user=7)
+        await wait_until_async(lambda: len(api.sent) == 1)
     assert api.edits == []
 
 
-def test_edits_can_be_turned_off(tmp_path, api):
-    async def scenario():
-        gate = asyncio.Event()
-        model = ScriptedChat(lambda request: ["The answer", Stall(gate), " is 42."])
-        settings = {"stream": False, "ack_reaction": ""}
-        async with bot(tmp_path, api, model, preview_after_s=0.0, **settings):
-            api.write("Well?", user=7)
-            await wait_until_async(lambda: bool(model.requests))
-            gate.set()
-            await wait_until_async(lambda: len(api.sent) == 1)
-
-    asyncio.run(scenario())
+async def test_edits_can_be_turned_off(tmp_path, api):
+    gate = asyncio.Event()
+    model = ScriptedChat(lambda request: ["The answer", Stall(gate), " is 42."])
+    settings = {"stream": False, "ack_reaction": ""}
+    async with bot(tmp_path, api, model, preview_after_s=0.0, **settings):
+        api.write("Well?", user=7)
+        await wait_until_async(lambda: bool(model.requests))
+        gate.set()
+        await wait_until_async(lambda: len(api.sent) == 1)
     assert (api.edits, api.reactions, api.sent[0]["text"]) == ([], [], "The answer is 42.")
 
 
-def test_an_accepted_message_gets_a_reaction(tmp_path, api):
-    async def scenario():
-        api.fail("setMessageReaction", 400)
-        async with bot(tmp_path, api, ScriptedChat(["Hi.", "Hi."])):
-            api.write("Hello", user=7)
-            await wait_until_async(lambda: len(api.sent) == 1)
-            number = api.write("Hello again", user=7)
-            await wait_until_async(lambda: bool(api.reactions) and len(api.sent) == 2)
-            assert api.reactions[0]["message_id"] == str(number)
-            assert json.loads(api.reactions[0]["reaction"]) == [{"type": "emoji", "emoji": "👀"}]
-
-    asyncio.run(scenario())
+async def test_an_accepted_message_gets_a_reaction(tmp_path, api):
+    api.fail("setMessageReaction", 400)
+    async with bot(tmp_path, api, ScriptedChat(["Hi.", "Hi."])):
+        api.write("Hello", user=7)
+        await wait_until_async(lambda: len(api.sent) == 1)
+        number = api.write("Hello again", user=7)
+        await wait_until_async(lambda: bool(api.reactions) and len(api.sent) == 2)
+        assert api.reactions[0]["message_id"] == str(number)
+        assert json.loads(api.reactions[0]["reaction"]) == [{"type": "emoji", "emoji": "👀"}]
 
 
-def test_start_greets(tmp_path, api):
-    async def scenario():
-        async with bot(tmp_path, api):
-            api.write("/start", user=7)
-            await wait_until_async(lambda: len(api.sent) == 1)
-
-    asyncio.run(scenario())
+async def test_start_greets(tmp_path, api):
+    async with bot(tmp_path, api):
+        api.write("/start", user=7)
+        await wait_until_async(lambda: len(api.sent) == 1)
     assert api.sent[0]["text"].startswith("Hello!")
 
 
-def test_a_command_that_fails_names_no_path_and_no_setting(tmp_path, api, caplog):
-    async def scenario():
-        async with bot(tmp_path, api) as at:
-            (tmp_path / "workspace").rename(tmp_path / "elsewhere")
-            api.write("/remember The key is under the mat.", user=7)
-            await wait_until_async(lambda: len(api.sent) == 1)
-            (tmp_path / "elsewhere").rename(tmp_path / "workspace")
-            assert at.inbox.messages()
-
-    asyncio.run(scenario())
+async def test_a_command_that_fails_names_no_path_and_no_setting(tmp_path, api, caplog):
+    async with bot(tmp_path, api) as at:
+        (tmp_path / "workspace").rename(tmp_path / "elsewhere")
+        api.write("/remember The key is under the mat.", user=7)
+        await wait_until_async(lambda: len(api.sent) == 1)
+        (tmp_path / "elsewhere").rename(tmp_path / "workspace")
+        assert at.inbox.messages()
     assert api.sent[0]["text"] == "That did not work. The log of the gateway has the details."
     assert "a command failed" in caplog.text

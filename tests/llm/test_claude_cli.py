@@ -396,39 +396,3 @@ def test_the_real_program_uses_kepts_own_tools_on_the_same_memory(real, workspac
 
 def test_it_may_use_every_tool_that_kepts_server_has():
     assert set(TOOLS) == {tool.name for tool in CATALOGUE}
-
-
-@pytest.mark.node
-def test_the_real_program_can_be_given_a_tool_by_the_call_of_its_server(real, tmp_path, monkeypatch):
-    """Stands for Kept's own server, which has tests of its own."""
-    server = tmp_path / "server.py"
-    server.write_text(MCP_SERVER)
-    monkeypatch.setenv("KEPT_MODEL__TOOLS", "true")
-    real.script(Says("Looking.", Call("mcp__kept__memory_search", {"query": "parrot"})), Says("It is green."))
-    model = model_of(REAL)
-    from kept.llm.claude_cli import KeptServer
-
-    model._model._kept = KeptServer((sys.executable, str(server)))
-    assert text_of(ask(model, "What colour is it?")) == "Looking.\n\nIt is green."
-    assert "FOUND green parrot" in asked(real.chats[1])
-
-
-MCP_SERVER = """
-import json, sys
-TOOL = {"name": "memory_search", "description": "d", "inputSchema": {"type": "object", "properties": {}}}
-for line in sys.stdin:
-    asked = json.loads(line)
-    answers = {
-        "initialize": lambda: {
-            "protocolVersion": asked["params"]["protocolVersion"],
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "kept", "version": "1"},
-        },
-        "tools/list": lambda: {"tools": [TOOL]},
-        "tools/call": lambda: {
-            "content": [{"type": "text", "text": "FOUND green " + asked["params"]["arguments"]["query"]}]
-        },
-    }
-    if asked.get("method") in answers:
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answers[asked["method"]]()}), flush=True)
-"""

@@ -263,17 +263,14 @@ def test_only_what_can_be_removed_is_offered(tmp_path):
     harness.close()
 
 
-def test_a_command_among_other_messages_after_a_crash_is_still_one(harness):
+async def test_a_command_among_other_messages_after_a_crash_is_still_one(harness):
     """Accepted messages are divided into runs again, in their order."""
     inbox = harness.inbox()
     for number, text in enumerate(["one", "/help", "two"]):
         inbox.receive(harness.key(), Inbound(f"m{number}", text))
 
-    async def scenario():
-        async with running_responder(harness):
-            pass
-
-    asyncio.run(scenario())
+    async with running_responder(harness):
+        pass
     again = harness.inbox()
     replies = [again.find_run(again.find("http", f"m{number}")).reply for number in range(3)]
     assert replies == ["A reply.", HELP, "A reply."]

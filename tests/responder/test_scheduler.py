@@ -93,17 +93,13 @@ def make(tmp_path):
         harness.close()
 
 
-def test_a_schedule_is_asked_at_its_time_and_the_reply_is_sent(make):
+async def test_a_schedule_is_asked_at_its_time_and_the_reply_is_sent(make):
     at = make(ScriptedChat(lambda request: "Two letters."))
     at.add()
-
-    async def scenario():
-        async with at.running() as (responder, scheduler):
-            await scheduler.tick()
-            await scheduler.tick()
-            await reply_to(responder, MESSAGE_ID, "telegram")
-
-    asyncio.run(scenario())
+    async with at.running() as (responder, scheduler):
+        await scheduler.tick()
+        await scheduler.tick()
+        await reply_to(responder, MESSAGE_ID, "telegram")
     assert at.channel.sent == [("5054", "Two letters.")]
     (request,) = at.harness.model.requests
     assert asked(request) == "[Scheduled by the person, every weekday 8:00]\nWhat is due today?"
@@ -112,137 +108,103 @@ def test_a_schedule_is_asked_at_its_time_and_the_reply_is_sent(make):
     assert [message.role for message in at.harness.said("5054", channel="telegram")] == ["user", "assistant"]
 
 
-def test_nothing_is_sent_if_the_agent_has_nothing_to_say(make):
+async def test_nothing_is_sent_if_the_agent_has_nothing_to_say(make):
     at = make(ScriptedChat(lambda request: "NO_REPLY"))
     at.add()
-
-    async def scenario():
-        async with at.running() as (responder, scheduler):
-            await scheduler.tick()
-            await reply_to(responder, MESSAGE_ID, "telegram")
-
-    asyncio.run(scenario())
+    async with at.running() as (responder, scheduler):
+        await scheduler.tick()
+        await reply_to(responder, MESSAGE_ID, "telegram")
     assert at.channel.sent == []
 
 
-def test_a_run_that_a_killed_process_accepted_is_not_repeated(make):
+async def test_a_run_that_a_killed_process_accepted_is_not_repeated(make):
     """Killed between the inbox and the list: the list does not know that the run began, the inbox does."""
     at = make(ScriptedChat(lambda request: "Two letters."))
     at.add()
-
-    async def scenario():
-        responder = at.harness.responder(at.channels)
-        await responder.start()
-        scheduler = at.scheduler(responder)
-        at.book.change(lambda book: book)
-        before = at.book.read()
+    responder = at.harness.responder(at.channels)
+    await responder.start()
+    scheduler = at.scheduler(responder)
+    at.book.change(lambda book: book)
+    before = at.book.read()
+    await scheduler.tick()
+    await crash(responder)
+    at.book.change(lambda _: before)
+    assert at.book.read().schedules[0].last_due is None
+    async with at.running() as (responder, scheduler):
         await scheduler.tick()
-        await crash(responder)
-        at.book.change(lambda _: before)
-        assert at.book.read().schedules[0].last_due is None
-        async with at.running() as (responder, scheduler):
-            await scheduler.tick()
-            await reply_to(responder, MESSAGE_ID, "telegram")
-
-    asyncio.run(scenario())
+        await reply_to(responder, MESSAGE_ID, "telegram")
     assert [text for _, text in at.channel.sent] == ["Two letters."]
     assert len(at.harness.said("5054", channel="telegram")) == 2
 
 
-def test_what_was_missed_is_asked_once_and_says_when_it_was_due(make):
+async def test_what_was_missed_is_asked_once_and_says_when_it_was_due(make):
     at = make(ScriptedChat(lambda request: "Late."))
     at.add()
     at.clock.move(days=2, hours=3)
-
-    async def scenario():
-        async with at.running() as (responder, scheduler):
-            await scheduler.tick()
-            await reply_to(responder, "schedule-3f2a91-20260318T080000Z", "telegram")
-
-    asyncio.run(scenario())
+    async with at.running() as (responder, scheduler):
+        await scheduler.tick()
+        await reply_to(responder, "schedule-3f2a91-20260318T080000Z", "telegram")
     assert at.channel.texts == ["Late."]
     assert "[Wednesday 2026-03-18" in shown(at.harness.model.requests[0])
     assert len(at.harness.model.requests) == 1
 
 
-def test_a_schedule_in_a_conversation_follows_what_was_said_there(make):
+async def test_a_schedule_in_a_conversation_follows_what_was_said_there(make):
     at = make(ScriptedChat(lambda request: f"{len(request.turns)} turns"))
     at.add()
-
-    async def scenario():
-        async with at.running() as (responder, scheduler):
-            await tell(
-                responder, at.harness.key("5054", channel="telegram"), "The letter to Ada is due.", "1", chat="5054"
-            )
-            await reply_to(responder, "1", "telegram")
-            await scheduler.tick()
-            await reply_to(responder, MESSAGE_ID, "telegram")
-
-    asyncio.run(scenario())
+    async with at.running() as (responder, scheduler):
+        await tell(responder, at.harness.key("5054", channel="telegram"), "The letter to Ada is due.", "1", chat="5054")
+        await reply_to(responder, "1", "telegram")
+        await scheduler.tick()
+        await reply_to(responder, MESSAGE_ID, "telegram")
     assert "The letter to Ada" in shown(at.harness.model.requests[-1])
 
 
-def test_a_schedule_for_nobody_has_a_session_of_its_own(make):
+async def test_a_schedule_for_nobody_has_a_session_of_its_own(make):
     at = make(ScriptedChat(lambda request: "Noted."))
     at.add(to="")
-
-    async def scenario():
-        async with at.running() as (responder, scheduler):
-            await scheduler.tick()
-            await reply_to(responder, MESSAGE_ID, OWN_CHANNEL)
-
-    asyncio.run(scenario())
+    async with at.running() as (responder, scheduler):
+        await scheduler.tick()
+        await reply_to(responder, MESSAGE_ID, OWN_CHANNEL)
     assert at.channel.sent == []
     assert [message.text for message in at.harness.said("3f2a91", channel=OWN_CHANNEL)][-1] == "Noted."
 
 
-def test_a_run_that_a_person_asks_for_happens_once_and_leaves_the_times_alone(make):
+async def test_a_run_that_a_person_asks_for_happens_once_and_leaves_the_times_alone(make):
     at = make(ScriptedChat(lambda request: "Now."))
     at.clock.move(hours=-1)
     at.add(asked_for=MORNING - dt.timedelta(hours=1))
-
-    async def scenario():
-        async with at.running() as (responder, scheduler):
-            await scheduler.tick()
-            await scheduler.tick()
-            await reply_to(responder, "schedule-3f2a91-20260316T070000Z", "telegram")
-
-    asyncio.run(scenario())
+    async with at.running() as (responder, scheduler):
+        await scheduler.tick()
+        await scheduler.tick()
+        await reply_to(responder, "schedule-3f2a91-20260316T070000Z", "telegram")
     assert at.channel.texts == ["Now."]
     assert (at.book.read().schedules[0].asked_for, at.book.read().schedules[0].last_due) == (None, None)
 
 
-def test_a_schedule_for_a_channel_that_is_not_served_says_so_and_is_not_tried_for_ever(make):
+async def test_a_schedule_for_a_channel_that_is_not_served_says_so_and_is_not_tried_for_ever(make):
     at = make()
     at.add(to="discord:7")
-
-    async def scenario():
-        async with at.running() as (_, scheduler):
-            await scheduler.tick()
-
-    asyncio.run(scenario())
+    async with at.running() as (_, scheduler):
+        await scheduler.tick()
     (stored,) = at.book.read().schedules
     assert stored.problem == "The gateway serves no channel 'discord'."
     assert stored.last_due == MORNING
     assert at.harness.model.requests == []
 
 
-def test_the_scheduler_runs_until_it_is_cancelled_and_outlives_a_damaged_list(make):
+async def test_the_scheduler_runs_until_it_is_cancelled_and_outlives_a_damaged_list(make):
     at = make(ScriptedChat(lambda request: "Two letters."))
     at.add()
     good = at.book.read()
-
-    async def scenario():
-        async with at.running() as (_, scheduler):
-            with open(at.book.path, "w", encoding="utf-8") as file:
-                file.write("{")
-            await scheduler.tick()
-            at.book.change(lambda _: good)
-            task = asyncio.create_task(scheduler.run())
-            await wait_until_async(lambda: at.channel.sent)
-            task.cancel()
-
-    asyncio.run(scenario())
+    async with at.running() as (_, scheduler):
+        with open(at.book.path, "w", encoding="utf-8") as file:
+            file.write("{")
+        await scheduler.tick()
+        at.book.change(lambda _: good)
+        task = asyncio.create_task(scheduler.run())
+        await wait_until_async(lambda: at.channel.sent)
+        task.cancel()
     assert at.channel.texts == ["Two letters."]
 
 
