@@ -7,20 +7,24 @@ the queue is full, nothing is fetched. A part that may have been sent is not sen
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
+import re
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kept.agent.approvals import describe_approval
 from kept.agent.events import ApprovalAsked
 from kept.channels.chat_intake import PLACEHOLDER, AddressedMessage, BotChannel, OverheardMessage, Person
 from kept.channels.switchboard import Switchboard
-from kept.channels.telegram_bot import POLL_TIMEOUT_S, make_bot, read_press, send_question
 from kept.channels.telegram_html import render_reply
 from kept.channels.telegram_messages import read_message
 from kept.config import Config
 from kept.damaged_records import set_aside
 from kept.errors import ConfigError, KeptError, ScheduleInvalid
+from kept.limits import is_count
 from kept.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
 from kept.responder.channel import ResponderTiming, utf16_length
 from kept.sessions.session_key import DEFAULT_ACCOUNT
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 NAME = "telegram"
 LIMIT = 4096
+_POLL_TIMEOUT_S = 30
+"""How long a request for messages stays open."""
 _SEND_TIMEOUT_S = 30.0
 _LONGEST_RETRY_S = 3_600.0
 """Longest wait that Telegram, or a proxy before it, can ask for."""
@@ -37,6 +43,8 @@ _EDIT_TIMEOUT_S = 10.0
 _EDIT_S, _GROUP_EDIT_S = 1.5, 4.0
 """Shortest time between two edits. Telegram allows about one message a second in a chat, and 20 a minute in a group."""
 _NOT_MODIFIED = "message is not modified"
+_PRESS = re.compile(r"(allow|deny):([0-9a-f]{8,64})")
+"""Data of a button."""
 _UPDATES = ["message", "edited_message", "callback_query"]
 
 T = TypeVar("T")
@@ -96,7 +104,7 @@ class TelegramChannel(BotChannel):
         backoff = self._timing.backoff()
         while True:
             try:
-                updates = await self._bot.get_updates(offset=offset, timeout=POLL_TIMEOUT_S, allowed_updates=_UPDATES)
+                updates = await self._bot.get_updates(offset=offset, timeout=_POLL_TIMEOUT_S, allowed_updates=_UPDATES)
             except InvalidToken as exc:
                 raise ChannelUnavailable("Telegram no longer accepts this token.") from exc
             except RetryAfter as exc:
@@ -141,10 +149,25 @@ class TelegramChannel(BotChannel):
             await self.take(front, self._read(update))
 
     async def _read_press(self, front: Switchboard, query: telegram.CallbackQuery) -> None:
+        """Take in that a button was pressed, and replace the buttons by the decision.
+
+        In a group anybody can press a button: only the people that the bot answers decide.
+        """
         try:
-            await read_press(query, self.allowed, lambda name, allow, by: front.decide(name, allow=allow, by=by))
+            match = _PRESS.fullmatch(query.data or "")
+            if match is None or query.from_user not in self.allowed:
+                await query.answer("You cannot decide this.")
+                return
+            allow = match[1] == "allow"
+            remark = "Allowed." if allow else "Not allowed."
+            if not front.decide(match[2], allow=allow, by=f"telegram:{query.from_user.id}"):
+                remark = "It was decided already, or nobody answered in time."
+            await query.answer(remark)
+            text = getattr(query.message, "text", None)
+            if text:
+                await query.edit_message_text(f"{text}\n\n{remark}")
         except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it
-            log.warning("telegram: a button could not be read (%s)", type(exc).__name__)
+            log.warning("telegram: a button could not be read, or a decision not shown (%s)", type(exc).__name__)
 
     async def fetch(self, source: str) -> bytes:
         file = await self._bot.get_file(source)
@@ -196,10 +219,19 @@ class TelegramChannel(BotChannel):
             raise
 
     async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
-        chat = to.get("chat")
-        if not isinstance(chat, int):
-            raise DeliveryRefused("The message does not say which chat it came from.")
-        await send_question(self._bot, chat, to.get("thread"), asked)
+        """Send a question with two buttons. /approve and /deny work too."""
+        from telegram import InlineKeyboardButton, InlineKeyboardMarkup
+
+        buttons = InlineKeyboardMarkup(
+            [
+                [
+                    InlineKeyboardButton("Allow", callback_data=f"allow:{asked.id}"),
+                    InlineKeyboardButton("Deny", callback_data=f"deny:{asked.id}"),
+                ]
+            ]
+        )
+        question = describe_approval(asked)
+        await self._bot.send_message(to["chat"], question, message_thread_id=to.get("thread"), reply_markup=buttons)
 
     # previews
 
@@ -291,3 +323,86 @@ def _seconds(error: telegram.error.RetryAfter) -> float:
     after = error.retry_after
     seconds = after if isinstance(after, int | float) else after.total_seconds()
     return float(min(max(0, seconds), _LONGEST_RETRY_S))
+
+
+# the library's bot, with its own reading of answers: a bad update stops nothing, and no token gets into a log
+
+
+def make_bot(token: str, base_url: str | None, *, on_unreadable: Callable[[bytes], None]) -> telegram.Bot:
+    try:
+        import telegram
+        from telegram.request import HTTPXRequest
+        from telegram.warnings import PTBDeprecationWarning
+    except ImportError as exc:
+        raise ChannelUnavailable(
+            "The Telegram channel needs python-telegram-bot.", hint="pip install 'kept[telegram]'"
+        ) from exc
+    # The library warns that `retry_after` will change its type. Both types are read here.
+    warnings.filterwarnings("ignore", message=".*retry_after", category=PTBDeprecationWarning)
+
+    class SendingRequest(HTTPXRequest):
+        @staticmethod
+        def parse_json_payload(payload: bytes) -> dict[str, Any]:
+            return read_answer(payload)
+
+    class PollingRequest(HTTPXRequest):
+        @staticmethod
+        def parse_json_payload(payload: bytes) -> dict[str, Any]:
+            answer = read_answer(payload)
+            if isinstance(answer.get("result"), list):
+                answer["result"] = readable_updates(answer["result"], on_unreadable)
+            return answer
+
+    polling = PollingRequest(connection_pool_size=1, read_timeout=_POLL_TIMEOUT_S + 10)
+    sending = SendingRequest(connection_pool_size=16, pool_timeout=30)
+    if base_url is None:
+        return telegram.Bot(token, request=sending, get_updates_request=polling)
+    base, files = base_url.rstrip("/") + "/bot", base_url.rstrip("/") + "/file/bot"
+    return telegram.Bot(token, base_url=base, base_file_url=files, request=sending, get_updates_request=polling)
+
+
+def read_answer(payload: bytes) -> dict[str, Any]:
+    """Return an answer of the Bot API.
+
+    The library logs answers that are not JSON. The page of a proxy may repeat the URL, which has the token in it.
+    """
+    from telegram.error import TelegramError
+
+    try:
+        answer = json.loads(payload.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise TelegramError("The answer is not from the Bot API.")
+    return answer
+
+
+def readable_updates(updates: list[Any], on_unreadable: Callable[[bytes], None]) -> list[dict[str, Any]]:
+    """Return updates that the library can read. Reduce any other to its number, so that it is confirmed."""
+    from telegram.error import TelegramError
+
+    numbered = [update for update in updates if isinstance(update, dict) and is_count(update.get("update_id"))]
+    if updates and not numbered:
+        # Unconfirmed, they would be fetched again at once, for ever. The error makes the caller back off.
+        raise TelegramError("None of the updates has a number.")
+    readable: list[dict[str, Any]] = []
+    for update in updates:
+        if update not in numbered:
+            on_unreadable(json.dumps(update).encode())
+        elif _is_readable(update):
+            readable.append(update)
+        else:
+            on_unreadable(json.dumps(update).encode())
+            readable.append({"update_id": update["update_id"]})
+    return readable
+
+
+def _is_readable(update: dict[str, Any]) -> bool:
+    import telegram
+
+    try:
+        telegram.Update.de_json(update, None)
+    except Exception as exc:  # noqa: BLE001 - the library does not validate, so it may raise anything
+        log.warning("telegram: the library cannot read an update (%s)", type(exc).__name__)
+        return False
+    return True

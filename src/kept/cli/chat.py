@@ -90,6 +90,7 @@ async def _read_line(descriptor: int) -> str:
 
 
 _HISTORY_LINES = 1000
+_WAIT_INTERVAL_S = 0.1
 
 
 @click.command("chat")
@@ -133,14 +134,12 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Loca
 
 
 def _ask_once(conversation: LocalConversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
-    from kept.channels.terminal import answer_on_screen
-
     screen: ChatScreen | QuietScreen = (
         ChatScreen() if sys.stdout.isatty() and not as_json else QuietScreen(show_notices=not as_json)
     )
     if isinstance(screen, ChatScreen):
         try:
-            runner.run(answer_on_screen(conversation, screen, text))
+            runner.run(_answer(conversation, screen, text))
         finally:
             screen.leave()
         return
@@ -184,21 +183,44 @@ class QuietScreen:
 
 
 def _talk(options: Globals, conversation: LocalConversation, runner: asyncio.Runner) -> None:
-    from kept.channels.terminal import talk
-
-    prompt = "> "
+    """Answer messages until there are no more. Ctrl-C stops an answer, not the conversation."""
     echo("Ctrl-C stops an answer, Ctrl-D leaves. /help lists the commands.", err=True)
 
-    def read_message() -> str:
-        try:
-            return "\n".join((input(prompt), *_pasted_lines()))
-        except (EOFError, KeyboardInterrupt):
-            echo()
-            raise
-
-    home = options.load().config.home
+    home, screen = options.load().config.home, ChatScreen()
     with _line_history(os.path.join(home, "chat_history")):
-        talk(conversation, ChatScreen(), read_message, runner)
+        while True:
+            try:
+                text = "\n".join((input("> "), *_pasted_lines())).strip()
+            except EOFError:
+                echo()
+                return
+            except KeyboardInterrupt:
+                echo()
+                continue
+            if not text:
+                continue
+            try:
+                runner.run(_answer(conversation, screen, text))
+            except KeyboardInterrupt:
+                screen.stopped()
+                runner.run(conversation.stop())
+            except Exception as exc:  # noqa: BLE001 - an answer that fails must not end the conversation
+                screen.failed(exc)
+
+
+async def _answer(conversation: LocalConversation, screen: ChatScreen, text: str) -> None:
+    """Answer a message, with a sign that it is being worked on wherever the answer takes time."""
+
+    async def keep_waiting() -> None:
+        while True:
+            screen.wait()
+            await asyncio.sleep(_WAIT_INTERVAL_S)
+
+    waiting = asyncio.create_task(keep_waiting())
+    try:
+        await conversation.answer(text, screen.show)
+    finally:
+        waiting.cancel()
 
 
 @contextmanager

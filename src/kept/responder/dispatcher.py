@@ -9,7 +9,7 @@ import asyncio
 import difflib
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -120,10 +120,9 @@ class Commands:
 
     async def run(self, call: CommandCall) -> str:
         """Return the reply to a command. Errors become replies."""
-        handlers: dict[str, Callable[[CommandCall], Awaitable[str]]] = {
+        handlers: dict[str, Callable[[CommandCall], str]] = {
             "new": self._new,
             "reset": self._new,
-            "compact": self._compact,
             "status": self._status,
             "model": self._choose_model,
             "think": self._choose_thinking,
@@ -135,13 +134,15 @@ class Commands:
             "deny": self._decide,
         }
         name = call.command.name
-        handler = handlers.get(name)
-        if handler is None:
-            return _FIXED_REPLIES.get(name) or _unknown_command(name)
         try:
-            return await handler(call)
+            if name == "compact":
+                focus = call.command.rest or None
+                return _describe_compaction(await self._agent.compact(call.session_id, instructions=focus))
+            if name in handlers:
+                return await asyncio.to_thread(handlers[name], call)
         except KeptError as exc:
             return self._explain(exc)
+        return _FIXED_REPLIES.get(name) or _unknown_command(name)
 
     def _explain(self, error: KeptError) -> str:
         """Return what the person is told. In a chat, errors that are not about the request name no path or setting."""
@@ -150,11 +151,8 @@ class Commands:
         log.warning("a command failed: %s %s", error.message, error.hint)
         return "That did not work. The log of the gateway has the details."
 
-    async def start_session(self, call: CommandCall) -> SessionRecord:
+    def start_session(self, call: CommandCall) -> SessionRecord:
         """End the session and return the next one. Called again after a crash, return the one that was begun then."""
-        return await asyncio.to_thread(self._start_session, call)
-
-    def _start_session(self, call: CommandCall) -> SessionRecord:
         old = self._sessions.get(call.session_id)
         if old.successor:
             try:
@@ -165,55 +163,47 @@ class Commands:
                 return successor
         return self._sessions.reset(old.id, metadata={**old.metadata, "inbound": call.message_id})
 
-    async def _new(self, call: CommandCall) -> str:
-        await self.start_session(call)
+    def _new(self, call: CommandCall) -> str:
+        self.start_session(call)
         return f"This is a new conversation. The old one is kept as session {call.session_id}."
-
-    async def _compact(self, call: CommandCall) -> str:
-        return _describe_compaction(await self._agent.compact(call.session_id, instructions=call.command.rest or None))
 
     def _memory_of(self, session_id: str) -> Memory:
         """Return the memory as the person or group of a session sees it."""
         viewer = self._viewers.find(self._sessions.get(session_id).key)
         return self._memory if viewer is None else self._memory.as_person(viewer)
 
-    async def _status(self, call: CommandCall) -> str:
-        return "\n".join([*await asyncio.to_thread(self._status_lines, call.session_id), *self._more_status()])
-
-    def _status_lines(self, session_id: str) -> list[str]:
-        record, memory = self._sessions.get(session_id), self._memory_of(session_id)
+    def _status(self, call: CommandCall) -> str:
+        record, memory = self._sessions.get(call.session_id), self._memory_of(call.session_id)
         status = visible_status(memory.status(), memory.visible, memory.index_service)
-        return [
+        lines = [
             f"Agent {status.agent}, {self._agent.models.describe(record)}.",
             f"Session {record.id}: {record.messages} messages, {record.tokens_context:,} tokens in context, "
             f"{record.compactions} compactions.",
             *([f"You are {memory.viewer.name} here."] if memory.viewer and _has_others(memory.viewer) else []),
             f"Memory: {status.files} files, {status.chunks} passages.",
             *status.degraded,
+            *self._more_status(),
         ]
+        return "\n".join(lines)
 
-    async def _choose_model(self, call: CommandCall) -> str:
-        return await asyncio.to_thread(
-            self._agent.models.choose_model, self._sessions, call.session_id, call.command.rest
-        )
+    def _choose_model(self, call: CommandCall) -> str:
+        return self._agent.models.choose_model(self._sessions, call.session_id, call.command.rest)
 
-    async def _choose_thinking(self, call: CommandCall) -> str:
-        choose = self._agent.models.choose_thinking
-        return await asyncio.to_thread(choose, self._sessions, call.session_id, call.command.rest)
+    def _choose_thinking(self, call: CommandCall) -> str:
+        return self._agent.models.choose_thinking(self._sessions, call.session_id, call.command.rest)
 
-    async def _search(self, call: CommandCall) -> str:
-        query = call.command.rest
-        if not query:
+    def _search(self, call: CommandCall) -> str:
+        if not call.command.rest:
             return "Say what to search for: /memory QUERY."
-        results = await asyncio.to_thread(lambda: self._memory_of(call.session_id).search(query, max_results=_MAX_HITS))
+        results = self._memory_of(call.session_id).search(call.command.rest, max_results=_MAX_HITS)
         hits = [_describe_hit(number, hit) for number, hit in enumerate(results.hits, 1)]
         return "\n\n".join([*(hits or ["The memory has nothing about that."]), *results.degraded])
 
-    async def _remember(self, call: CommandCall) -> str:
-        return await asyncio.to_thread(lambda: self._write_note(call, self._memory_of(call.session_id)))
+    def _remember(self, call: CommandCall) -> str:
+        return self._write_note(call, self._memory_of(call.session_id))
 
-    async def _share(self, call: CommandCall) -> str:
-        return await asyncio.to_thread(self._write_note, call, self._memory)
+    def _share(self, call: CommandCall) -> str:
+        return self._write_note(call, self._memory)
 
     def _write_note(self, call: CommandCall, memory: Memory) -> str:
         """Add a text to the long-term memory, unless that has the line: it may have been written before a crash."""
@@ -224,18 +214,17 @@ class Commands:
             return f"Say what to {call.command.name}: /{call.command.name} TEXT."
         return f"Kept in {written.citation}." if written.is_new else "That is in long-term memory already."
 
-    async def _forget(self, call: CommandCall) -> str:
+    def _forget(self, call: CommandCall) -> str:
         rest = call.command.rest
         words = rest.lower().replace(",", " ").split()
         if not words:
             return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
         is_choice = all(map(_NUMBER.fullmatch, words))
         if is_choice:  # or the number itself is to be forgotten
-            proposal = await asyncio.to_thread(forget.find_proposal, self._sessions, call.session_id)
-            is_choice = proposal is not None
+            is_choice = forget.find_proposal(self._sessions, call.session_id) is not None
         if words in (["no"], ["yes"]) or is_choice:
-            return await asyncio.to_thread(self._confirm_forget, call.session_id, words)
-        return await asyncio.to_thread(self._propose_forget, call.session_id, rest)
+            return self._confirm_forget(call.session_id, words)
+        return self._propose_forget(call.session_id, rest)
 
     def _propose_forget(self, session_id: str, query: str) -> str:
         plan = forget.plan_in_chat(self._memory_of(session_id), query)
@@ -277,7 +266,7 @@ class Commands:
         if waiting and self._agent.decide(waiting[0].id, allow=allow, by=by):
             self._decided[call.message_id] = f"{waiting[0].tool}: {'allowed' if allow else 'not allowed'}."
 
-    async def _decide(self, call: CommandCall) -> str:
+    def _decide(self, call: CommandCall) -> str:
         return self._decided.pop(call.message_id, "Nothing waits for your permission.")
 
 
@@ -383,7 +372,7 @@ class Dispatcher:
         self, call: CommandCall, message: Inbound, group: Sequence[GroupLine]
     ) -> AsyncGenerator[AgentEvent, None]:
         """Answer the text after /new in the session that it begins."""
-        session = await self.commands.start_session(call)
+        session = await asyncio.to_thread(self.commands.start_session, call)
         self.flush_ended(call.session_id)
         text = replace(message, text=call.command.rest)
         async with aclosing(self.agent.respond(session.id, [text], group=group)) as events:
