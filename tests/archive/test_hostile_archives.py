@@ -85,9 +85,6 @@ def test_links_devices_pipes_and_folders_are_refused(refused, tmp_path, kind):
 def test_a_name_that_is_there_twice_is_refused(refused, tmp_path):
     first, second = plain("notes/main/a.md", b"one"), plain("notes/main/a.md", b"two")
     assert "twice" in refused(craft(tmp_path / "bad.tar", first, second)).message
-    record = '"notes/main/a.md": [3, "00", 0]'
-    listed = manifest({}).replace(b'"files": {}', f'"files": {{{record}, {record}}}'.encode())
-    assert "damaged" in refused(craft(tmp_path / "bad2.tar", first, listed=listed)).message
 
 
 def test_a_file_that_is_also_a_folder_is_refused(refused, tmp_path):

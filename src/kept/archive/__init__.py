@@ -3,6 +3,5 @@
 archive_file   which members an archive may have, its manifest, and how it is written and checked
 settings_copy  config.yaml without keys and tokens
 export         writes an archive
-restore_places where files go, and which settings they need there
-restore        checks an archive, compares it with the files that are here, and restores it
+restore        checks an archive, compares it with the files and settings that are here, and restores it
 """

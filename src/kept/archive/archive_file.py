@@ -168,7 +168,7 @@ def format_manifest(manifest: Manifest) -> bytes:
 
 def _parse_manifest(path: str, raw: bytes) -> Manifest:
     try:
-        tree = json.loads(raw, object_pairs_hook=_without_doubles)
+        tree = json.loads(raw)
         if tree["format"] != _FORMAT or tree["version"] != _VERSION:
             raise ArchiveRefused(f"{path}: it was made by another version of Kept.")
         return Manifest(
@@ -179,13 +179,6 @@ def _parse_manifest(path: str, raw: bytes) -> Manifest:
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
         raise ArchiveDamaged(f"{path}: its manifest is damaged.") from exc
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    tree = dict(pairs)
-    if len(tree) != len(pairs):
-        raise ValueError("a name is there twice")
-    return tree
 
 
 def _to_agent(name: Any, notes: Any, workspace: Any, layout: Any) -> ArchivedAgent:

@@ -15,7 +15,7 @@ import stat
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import IO, BinaryIO, cast
 
@@ -49,7 +49,7 @@ from kept.errors import UsageError
 from kept.limits import int64, utf8_safe
 from kept.records import Problem, Progress
 from kept.values import frozen
-from kept.workspace.opened import FolderTree
+from kept.workspace.opened import FolderTrees
 from kept.workspace.scan import scan_workspace
 from kept.workspace.workspace import PERSONS_OWN, Workspace
 
@@ -218,21 +218,18 @@ class _Packer:
 
     def pack(self, tar: tarfile.TarFile, sources: list[_Source]) -> None:
         total, done = sum(source.size for source in sources), 0
-        trees: dict[str, FolderTree] = {}
-        with ExitStack() as stack:
+        with FolderTrees() as trees:
             for source in sources:
-                if source.folder not in trees:
-                    trees[source.folder] = stack.enter_context(closing(FolderTree(source.folder, follow=True)))
-                self._pack_file(tar, source, trees[source.folder])
+                self._pack_file(tar, source, trees)
                 done += source.size
                 if self._progress is not None:
                     self._progress(done, max(total, 1), source.member)
 
-    def _pack_file(self, tar: tarfile.TarFile, source: _Source, tree: FolderTree) -> None:
+    def _pack_file(self, tar: tarfile.TarFile, source: _Source, trees: FolderTrees) -> None:
         path = os.path.join(source.folder, *source.parts)
         try:
             member = parse_member_name(source.member)
-            handle = os.open(source.parts[-1], _READ, dir_fd=tree.open(source.parts[:-1]))
+            handle = os.open(source.parts[-1], _READ, dir_fd=trees.open(source.folder, source.parts[:-1]))
             with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool, open(handle, "rb", 0) as file:
                 if not stat.S_ISREG(os.fstat(handle).st_mode):
                     raise OSError(errno.EINVAL, "not a file")

@@ -3,6 +3,9 @@
 The archive is checked to its end before anything is changed. Files are then written beside their places, synced to disk
 together, and renamed, so a restore that is killed leaves whole files, and the same command continues it. A file that is
 here with another content stays, unless replacing was requested. Settings come last.
+
+An archive names folders of the machine that it was made on. They are used only on request (``same_folders``): an
+archive from a stranger must not choose where its files go.
 """
 
 from __future__ import annotations
@@ -14,10 +17,11 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
+from kept.agent_admin import REMOVED_FOLDER
 from kept.archive.archive_file import (
     AGENTS,
     CHUNK_BYTES,
@@ -33,14 +37,22 @@ from kept.archive.archive_file import (
     iter_members,
     parse_member_name,
 )
-from kept.archive.restore_places import RestorePlaces, SettingsPlan, plan_places
+from kept.archive.settings_copy import copy_settings
 from kept.config.agent_paths import AgentPaths
+from kept.config.edit import locked_settings, put_entry
 from kept.config.layers import (
+    MAIN_AGENT,
+    check_agent_id,
+    default_workspace,
+    expand,
     find_user_file,
+    is_same_folder,
+    layers_of_tree,
+    user_layers,
 )
-from kept.config.settings_file import MAX_BYTES
-from kept.durable import create_file, make_private_folder
-from kept.errors import ArchiveDamaged, LockBusy, WriteFailed
+from kept.config.settings_file import MAX_BYTES, parse_settings, read_settings
+from kept.durable import create_file, make_private_folder, write_atomic
+from kept.errors import ArchiveDamaged, ArchiveRefused, ConfigError, LockBusy, UsageError, WriteFailed
 from kept.file_lock import claimed, locked
 from kept.limits import utf8_safe
 from kept.records import Problem, Progress
@@ -49,7 +61,7 @@ from kept.sessions.deleted import DeletedSessions
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
 from kept.values import frozen
-from kept.workspace.opened import FolderTree, decode
+from kept.workspace.opened import FolderTrees, decode
 
 LOCK_FILE = "restore.lock"
 Action = Literal["new", "same", "newer", "differs", "deleted", "forgotten", "blocked"]
@@ -62,8 +74,6 @@ forgotten  it has something that was forgotten here
 blocked  something that is not a file is in its place"""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LARGEST_TEXT = 1 << 28
-_BATCH_FILES = 1_000
-_BATCH_BYTES = 256_000_000
 _LOCK_WAIT_S = 10.0
 
 
@@ -92,14 +102,13 @@ class RestoreReport:
 class _FileAction:
     record: FileRecord
     folder: str
-    parts: tuple[str, ...]
     member: MemberPath
     action: Action
     reason: str = ""
 
     @property
     def path(self) -> str:
-        return os.path.join(self.folder, *self.parts)
+        return os.path.join(self.folder, *self.member.parts)
 
 
 def restore_archive(
@@ -139,8 +148,7 @@ def restore_archive(
         with claimed(os.path.join(home, LOCK_FILE)) as is_ours:
             if not is_ours:
                 raise LockBusy("Another restore is running.", path=home)
-            with _Writer() as writer:
-                writer.write_all(path, writes, progress)
+            _write_files(path, writes, progress)
             settings.apply(user_file)
     left = [item for name, item in actions.items() if name not in writes]
     counts = Counter(item.action for item in actions.values())
@@ -159,6 +167,109 @@ def restore_archive(
 
 
 _KEPT = ("differs", "blocked", "forgotten")
+
+# places and settings
+
+
+@frozen
+class RestorePlaces:
+    home: str
+    agents: tuple[ArchivedAgent, ...]
+    """Agents to restore."""
+    workspaces: Mapping[str, str]
+    """Folder for each set of notes in the archive."""
+
+    def find(self, member: MemberPath) -> str | None:
+        """Return the folder that a member belongs below; None if it is not restored."""
+        if member.root == SETTINGS:
+            return None
+        if member.root == NOTES:
+            return self.workspaces.get(member.agent)
+        if member.root == AGENTS:
+            is_chosen = any(agent.name == member.agent for agent in self.agents)
+            return os.path.join(self.home, AGENTS, member.agent) if is_chosen else None
+        return os.path.join(self.home, REMOVED_FOLDER, member.agent)
+
+
+def plan_places(
+    manifest: Manifest, home: str, user_file: str, agent: str | None, workspace: str | None, *, same_folders: bool
+) -> RestorePlaces:
+    """Return where files go.
+
+    Notes go to ``workspace``, else to the workspace that the settings here name for the agent, else to its folder on
+    the old machine with ``same_folders``, else to its default one.
+    """
+    agents = tuple(known for known in manifest.agents if agent in (None, known.name))
+    if not agents:
+        names = ", ".join(known.name for known in manifest.agents)
+        raise UsageError(f"There is no agent '{agent}' in this archive.", hint=f"It has: {names}.")
+    workspaces: dict[str, str] = {}
+    for known in sorted(agents, key=lambda known: known.name != known.notes):  # the owner of notes first
+        try:
+            check_agent_id(known.name)
+        except ConfigError as exc:
+            raise ArchiveRefused(f"The archive has an agent that cannot exist: {exc.message}") from exc
+        if workspace and known.name == (agent or MAIN_AGENT):
+            workspaces[known.notes] = expand(workspace)
+        elif known.notes not in workspaces:
+            old = expand(known.workspace) if same_folders and known.workspace else None
+            named = _named_workspace(user_layers(user_file, known.name))
+            workspaces[known.notes] = named or old or default_workspace(home, known.name)
+    return RestorePlaces(home, agents, workspaces)
+
+
+@frozen
+class SettingsPlan:
+    outcome: str
+    before: bytes | None
+    content: bytes | None
+    """New content of the settings file, or None to leave it."""
+    problem: str = ""
+
+    @classmethod
+    def of(cls, archived: bytes | None, places: RestorePlaces, user_file: str) -> SettingsPlan:
+        here = read_settings(user_file)
+        if archived is None or here:
+            is_same = archived is not None and copy_settings(user_file, here or b"").content == archived
+            outcome = "none" if archived is None else "same" if is_same else "kept"
+            return cls(outcome, here, _plan_entries(places, here or b""))
+        try:
+            for agent in places.agents:
+                layers_of_tree(parse_settings(user_file, archived), user_file, agent.name)
+            return cls("restored", here, _plan_entries(places, archived) or archived)
+        except (ConfigError, UnicodeDecodeError) as exc:
+            problem = exc.message if isinstance(exc, ConfigError) else "not UTF-8"
+            return cls("refused", here, _plan_entries(places, b""), problem)
+
+    def apply(self, user_file: str) -> None:
+        if self.content is None:
+            return
+        with locked_settings(user_file) as real_path:
+            if read_settings(real_path) != self.before:
+                raise ConfigError(f"{user_file}: another program has changed it meanwhile.", hint="Run it again.")
+            write_atomic(real_path, self.content)
+
+
+def _plan_entries(places: RestorePlaces, before: bytes) -> bytes | None:
+    """Return settings in which each agent has an entry that names its workspace, or None if they lead there already."""
+    content = before
+    for agent in places.agents:
+        layers = layers_of_tree(parse_settings("", content), "", agent.name)
+        chosen, named = places.workspaces[agent.notes], _named_workspace(layers)
+        is_there = is_same_folder(named or default_workspace(places.home, agent.name), chosen)
+        values = {} if is_there else {"workspace": chosen}
+        layouts = [layer.agent["workspace_layout"] for layer in layers if layer.agent.get("workspace_layout")]
+        if agent.layout != (layouts[-1] if layouts else "kept") and (values or named is None):
+            values["workspace_layout"] = agent.layout
+        if values:
+            content = put_entry(content.decode("utf-8-sig"), agent.name, values).encode()
+    return None if content == before else content
+
+
+def _named_workspace(layers: Any) -> str | None:
+    named = [layer.agent["workspace"] for layer in layers if layer.agent.get("workspace")]
+    return expand(str(named[-1])) if named else None
+
 
 # what was forgotten
 
@@ -223,24 +334,21 @@ def _has(forgotten: ForgottenText, name: str, content: bytes) -> bool:
 def _compare_files(manifest: Manifest, places: RestorePlaces) -> Iterator[tuple[str, _FileAction]]:
     """Yield what to do with each file of an archive, with its name there."""
     deleted = {agent.name: _deleted_here(manifest, places.home, agent.name) for agent in places.agents}
-    trees: dict[str, FolderTree] = {}
-    with ExitStack() as stack:
+    with FolderTrees() as trees:
         for name, record in manifest.files.items():
             member = parse_member_name(name)
             folder = places.find(member)
             if folder is None:
                 continue
-            if folder not in trees:
-                trees[folder] = stack.enter_context(closing(FolderTree(folder, follow=True)))
-            action, reason = _compare(trees[folder], member, record)
+            action, reason = _compare(trees, folder, member, record)
             if action == "new" and _session_id(member) in deleted.get(member.agent, ()):
                 action = "deleted"
-            yield name, _FileAction(record, folder, member.parts, member, action, reason)
+            yield name, _FileAction(record, folder, member, action, reason)
 
 
-def _compare(tree: FolderTree, member: MemberPath, record: FileRecord) -> tuple[Action, str]:
+def _compare(trees: FolderTrees, folder: str, member: MemberPath, record: FileRecord) -> tuple[Action, str]:
     try:
-        handle = os.open(member.parts[-1], _READ, dir_fd=tree.open(member.parts[:-1]))
+        handle = os.open(member.parts[-1], _READ, dir_fd=trees.open(folder, member.parts[:-1]))
     except FileNotFoundError:
         return "new", ""
     except OSError as exc:
@@ -290,86 +398,72 @@ def _deleted_here(manifest: Manifest, home: str, agent: str) -> frozenset[str]:
 # writing
 
 
-class _Writer(AbstractContextManager["_Writer"]):
-    """Writes files beside their places, and renames many at once: one sync takes as long as one for a single file."""
-
-    def __init__(self) -> None:
-        self._files: list[tuple[_FileAction, str]] = []
-        """Files that are written but not in their places yet, each with its temporary name."""
-        self._size = 0
-        self._trees: dict[str, FolderTree] = {}
-
-    def __exit__(self, *_: Any) -> None:
-        """Remove what is not in its place, after an error."""
-        for item, temporary in self._files:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=self._folder(item))
-        for tree in self._trees.values():
-            tree.close()
-
-    def write_all(self, path: str, writes: Mapping[str, _FileAction], progress: Progress | None) -> None:
-        left = set(writes)
-        for member in iter_members(path, progress) if left else ():
-            if member.name in left:
-                left.remove(member.name)
-                self._add(writes[member.name], member)
-        if left:
-            raise ArchiveDamaged(f"{path}: it changed while it was read.", hint="Run the same command again.")
-        self._commit()
-
-    def _add(self, item: _FileAction, member: ArchiveMember) -> None:
-        # The name is the same in each attempt, so a restore that continues one that was killed leaves no rest of it.
-        temporary = f".kept-restore-{hashlib.sha256(item.parts[-1].encode()).hexdigest()[:16]}.tmp"
-        digest = hashlib.sha256()
+def _write_files(path: str, writes: Mapping[str, _FileAction], progress: Progress | None) -> None:
+    """Write files beside their places and rename all at once: one sync takes as long as one for a single file."""
+    waiting: dict[str, _FileAction] = {}
+    with FolderTrees() as trees:
         try:
-            folder = self._folder(item, create=True)
-            self._files.append((item, temporary))
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=folder)
-            with create_file(temporary, folder) as out:
-                for block in member.blocks():
-                    digest.update(block)
-                    out.write(block)
-                out.flush()
-                os.utime(out.fileno(), ns=(item.record.mtime_ns, item.record.mtime_ns))
-        except OSError as exc:
-            raise WriteFailed(f"{item.path}: could not be written ({exc.strerror}).") from exc
-        if digest.hexdigest() != item.record.sha256:
-            raise ArchiveDamaged(f"{member.name}: changed while the archive was read.", hint="Run it again.")
-        self._size += member.size
-        if len(self._files) >= _BATCH_FILES or self._size >= _BATCH_BYTES:
-            self._commit()
+            for member in iter_members(path, progress) if writes else ():
+                if item := writes.get(member.name):
+                    waiting[member.name] = item
+                    _write_beside(trees, item, member)
+            if len(waiting) < len(writes):
+                raise ArchiveDamaged(f"{path}: it changed while it was read.", hint="Run the same command again.")
+            os.sync()  # the contents before their names: a name must never lead to half a file
+            for name, item in writes.items():
+                with _translating(item):
+                    _put(trees, item)
+                del waiting[name]
+            os.sync()
+        finally:  # after an error, remove what is not in its place
+            for item in waiting.values():
+                with suppress(OSError):
+                    os.unlink(_temporary_name(item), dir_fd=trees.open(item.folder, item.member.parts[:-1]))
 
-    def _commit(self) -> None:
-        """Put the files into their places, and return when that is on disk."""
-        os.sync()  # the contents before their names: a name must never lead to half a file
-        while self._files:
-            item, temporary = self._files[-1]
-            try:
-                self._put(item, temporary)
-            except OSError as exc:
-                raise WriteFailed(f"{item.path}: could not be written ({exc.strerror}).") from exc
-            self._files.pop()
-        os.sync()
-        self._size = 0
 
-    def _put(self, item: _FileAction, temporary: str) -> None:
-        with _locked(item):
-            folder, name = self._folder(item), item.parts[-1]
-            try:
-                mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) & 0o777
-            except FileNotFoundError:
-                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-                return
+def _temporary_name(item: _FileAction) -> str:
+    """Return a name that is the same in each attempt, so that a restore leaves no rest of one that was killed."""
+    return f".kept-restore-{hashlib.sha256(item.member.parts[-1].encode()).hexdigest()[:16]}.tmp"
+
+
+def _write_beside(trees: FolderTrees, item: _FileAction, member: ArchiveMember) -> None:
+    temporary, digest = _temporary_name(item), hashlib.sha256()
+    with _translating(item):
+        folder = trees.open(item.folder, item.member.parts[:-1], create=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        with create_file(temporary, folder) as out:
+            for block in member.blocks():
+                digest.update(block)
+                out.write(block)
+            out.flush()
+            os.utime(out.fileno(), ns=(item.record.mtime_ns, item.record.mtime_ns))
+    if digest.hexdigest() != item.record.sha256:
+        raise ArchiveDamaged(f"{member.name}: changed while the archive was read.", hint="Run it again.")
+
+
+def _put(trees: FolderTrees, item: _FileAction) -> None:
+    with _locked(item):
+        folder = trees.open(item.folder, item.member.parts[:-1])
+        temporary, name = _temporary_name(item), item.member.parts[-1]
+        try:
+            mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) & 0o777
+        except FileNotFoundError:
+            mode = 0o600
+        else:
             if item.action == "new":  # created meanwhile: it stays
                 os.unlink(temporary, dir_fd=folder)
                 return
-            os.chmod(temporary, mode, dir_fd=folder)  # a note may be shared on purpose
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.chmod(temporary, mode, dir_fd=folder)  # a note may be shared on purpose
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
-    def _folder(self, item: _FileAction, *, create: bool = False) -> int:
-        tree = self._trees.setdefault(item.folder, FolderTree(item.folder, follow=True))
-        return tree.open(item.parts[:-1], create=create)
+
+@contextmanager
+def _translating(item: _FileAction) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise WriteFailed(f"{item.path}: could not be written ({exc.strerror}).") from exc
 
 
 def _locked(item: _FileAction) -> AbstractContextManager[object]:

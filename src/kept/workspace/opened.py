@@ -164,6 +164,21 @@ class FolderTree:
             os.close(self._handles.pop()[1])
 
 
+class FolderTrees(AbstractContextManager["FolderTrees"]):
+    """Folders below several bases, which may be links themselves."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, FolderTree] = {}
+
+    def open(self, base: str, parts: tuple[str, ...], *, create: bool = False) -> int:
+        """Return the handle of a folder, valid until the next call. Raise OSError."""
+        return self._trees.setdefault(base, FolderTree(base, follow=True)).open(parts, create=create)
+
+    def __exit__(self, *_: Any) -> None:
+        for tree in self._trees.values():
+            tree.close()
+
+
 def _open_in(folder: int, name: str, create: bool) -> int:
     flags = OPEN_FOLDER | os.O_NOFOLLOW
     try:
