@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from kept.clock import Clock, new_id
 from kept.config import Config
-from kept.durable import make_private_folder
+from kept.durable import erase_file, make_private_folder
 from kept.errors import ForgetChanged, ForgetFailed, KeptError, LockBusy
 from kept.file_lock import locked
 from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
@@ -24,6 +24,7 @@ from kept.forgetting.history_places import HistoryStore
 from kept.forgetting.note_places import NoteStore
 from kept.forgetting.own_files import AttachmentStore, InboxStore, LeftoverStore, ProposalStore, RecordStore
 from kept.forgetting.plan import (
+    EntryCut,
     ForgetOrder,
     ForgetPlan,
     ForgetRequest,
@@ -31,12 +32,8 @@ from kept.forgetting.plan import (
     LineCut,
     Place,
     ScrubResult,
-    cuts_of,
     digest_of,
-    entries_of,
-    mark_done,
     read_journal,
-    remove_journal,
     write_journal,
 )
 from kept.forgetting.planner import ForgetScope, Search, plan_forget
@@ -132,7 +129,7 @@ class Forgetter:
     def _finish_locked(self) -> ForgetReceipt | None:
         order = read_journal(self.config.paths.forgetting)
         if order is None:
-            remove_journal(self.config.paths.forgetting)
+            erase_file(self.config.paths.forgetting)
             return None
         if order.workspace not in ("", self.workspace.root):
             raise ForgetFailed(
@@ -153,8 +150,12 @@ class Forgetter:
             request=kind_of(plan),
             words=plan.needles.words,
             lines=plan.needles.lines,
-            cuts=(*cuts_of(plan.places), *_short_lines(whole)),
-            entries=entries_of(plan),
+            cuts=(*_line_cuts(plan.places), *_short_lines(whole)),
+            entries=tuple(
+                EntryCut(place.path, place.start_line, place.digest, place.whole)
+                for place in plan.places
+                if place.kind in ("conversation", "import")
+            ),
             notes=tuple(place.path for place in whole if place.kind == "note"),
             sessions=tuple(_session_id(self.sessions, place.path) for place in whole if place.kind == "session"),
             places=tuple((place.kind, place.citation) for place in plan.places),
@@ -185,7 +186,8 @@ class Forgetter:
             self.on_step(store.name)
             results[store.name] = result = _scrub(store, order)
             if result.is_complete:
-                order = mark_done(self.config.paths.forgetting, order, store.name)
+                order = replace(order, done=(*order.done, store.name))
+                write_journal(self.config.paths.forgetting, order)
         self.on_step("search")
         receipt = self._make_receipt(order, results, self.scan(order))
         self.on_step("receipt")
@@ -193,7 +195,7 @@ class Forgetter:
             save_receipt(self.config, receipt)
         self.on_step("end")
         if receipt.is_finished:
-            remove_journal(self.config.paths.forgetting)
+            erase_file(self.config.paths.forgetting)
         return receipt
 
     def scan(self, order: ForgetOrder) -> ByteScan:
@@ -203,20 +205,11 @@ class Forgetter:
         return scan_bytes((self.config.home, self.workspace.root), order.needles, leave_out=leave_out)
 
     def _make_receipt(self, order: ForgetOrder, results: dict[str, ScrubResult], scan: ByteScan) -> ForgetReceipt:
-        unreachable = [reason for result in results.values() for reason in result.unreachable]
         if order.is_scoped:  # who sees a part does not learn what the rest has
             folders = (os.path.join(self.workspace.root, name) for name in (PROJECTS_FOLDER, PRIVATE_FOLDER, ".kept"))
             hidden = tuple(folder + os.sep for folder in (*folders, self.config.paths.folder))
             scan = replace(scan, left=tuple(file for file in scan.left if not file.path.startswith(hidden)))
-        return make_receipt_of(
-            order,
-            scan,
-            at=self.clock.now().isoformat(timespec="seconds"),
-            removed={name: result.removed for name, result in results.items() if result.removed},
-            changed=[citation for result in results.values() for citation in result.changed],
-            unreachable=[*unreachable, *order.unreachable],
-            is_finished=all(result.is_complete for result in results.values()),
-        )
+        return make_receipt_of(order, scan, results, at=self.clock.now().isoformat(timespec="seconds"))
 
 
 def _scrub(store: ForgetStore, order: ForgetOrder) -> ScrubResult:
@@ -225,6 +218,14 @@ def _scrub(store: ForgetStore, order: ForgetOrder) -> ScrubResult:
         return store.scrub(order)
     except KeptError as exc:
         return ScrubResult(unreachable=(exc.message,), is_complete=False)
+
+
+def _line_cuts(places: Iterable[Place]) -> list[LineCut]:
+    return [
+        LineCut(place.path, place.start_line, place.lines, place.digest)
+        for place in places
+        if place.kind == "note" and not place.whole
+    ]
 
 
 def _short_lines(whole: Iterable[Place]) -> list[LineCut]:

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from kept.digest import digest_bytes
 from kept.errors import HistoryDamaged
-from kept.file_lock import locked
 from kept.forgetting.needles import Matcher
 from kept.forgetting.note_places import NoteHunt, find_cuts, matching_passages, name_words
 from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
@@ -22,7 +21,7 @@ from kept.workspace.change_recorder import Author
 from kept.workspace.line_edit import remove_lines
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import decode
-from kept.workspace.workspace import Workspace
+from kept.workspace.workspace import Workspace, writing_to
 
 _MOST_READ = 5_000
 """Versions that are read to show the places, unless none has it. Of a longer history, all are scrubbed."""
@@ -65,7 +64,7 @@ class HistoryStore:
         if not self.history.log.names():
             return ScrubResult()
         matcher = Matcher(order.needles)
-        with locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+        with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
             hunt = NoteHunt(self.workspace, lambda path: True)
             current = {path: digest_bytes(note.raw) for _, path, note in hunt.iter_texts()}
             cuts, whole = _cuts_by_path(self.history, order.cuts), _with_earlier_names(self.history, order.notes)

@@ -6,12 +6,10 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import ClassVar
 
 from kept.durable import erase_file, replace_erasing
 from kept.errors import KeptError, NoteNotFound, PathRefused
-from kept.file_lock import locked
 from kept.forgetting.needles import Matcher
 from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
 from kept.records import cite
@@ -20,7 +18,7 @@ from kept.workspace.line_edit import remove_lines
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import NoteText, OpenWorkspace
 from kept.workspace.scan import scan_workspace
-from kept.workspace.workspace import Workspace, is_persons_own
+from kept.workspace.workspace import Workspace, is_persons_own, writing_to
 
 _LARGEST_NOTE = 1 << 28
 _ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s")
@@ -178,7 +176,8 @@ class NoteStore:
         matcher = Matcher(order.words_only)
         hunt = NoteHunt(self.workspace, lambda path: True, order.by_tool)
         result = ScrubResult()
-        with _writing(self.workspace):
+        self.workspace.require()
+        with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
             for path in order.notes:
                 result += _each(lambda path=path: self._remove_note(path))  # type: ignore[misc]
             for path in dict.fromkeys(cut.path for cut in order.cuts):
@@ -201,7 +200,7 @@ class NoteStore:
             except NoteNotFound:
                 return ScrubResult()
             is_erased = erase_file(absolute, dir_fd=opened.folder_of(absolute))
-        return ScrubResult(removed=1, unreachable=() if is_erased else (_linked(path),))
+        return ScrubResult(removed=1, unreachable=() if is_erased else (keeps_link(path),))
 
     def _cut(self, path: str, cuts: list[LineCut], matcher: Matcher) -> ScrubResult:
         absolute = self.workspace.locate(path)
@@ -217,7 +216,7 @@ class NoteStore:
                 return ScrubResult(changed=tuple(missing))
             data = remove_lines(note.raw, ranges, path)
             is_erased = replace_erasing(absolute, data, dir_fd=opened.folder_of(absolute))
-        unreachable = () if is_erased else (_linked(path),)
+        unreachable = () if is_erased else (keeps_link(path),)
         return ScrubResult(len(set(ranges)), tuple(missing), unreachable)
 
 
@@ -253,12 +252,5 @@ def find_cuts(text: str, cuts: Iterable[LineCut]) -> tuple[list[tuple[int, int]]
     return ranges, missing
 
 
-def _linked(path: str) -> str:
+def keeps_link(path: str) -> str:
     return f"{path}: the file has another name (a hard link), which keeps the old text"
-
-
-@contextmanager
-def _writing(workspace: Workspace) -> Iterator[None]:
-    workspace.require()
-    with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
-        yield

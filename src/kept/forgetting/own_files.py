@@ -28,7 +28,7 @@ from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.blanking import blank_tree
 from kept.values import frozen
 from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.workspace import Workspace
+from kept.workspace.workspace import Workspace, writing_to
 
 _LOCK_WAIT_S = 10.0
 _TEXT_ENDINGS = (".md", ".txt", ".jsonl", ".json", ".log", ".csv", ".html", DAMAGED_ENDING, TORN_ENDING)
@@ -290,5 +290,5 @@ class LeftoverStore:
     workspace: Workspace
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
-        with locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+        with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
             return erase_files(iter_leftovers(self.config, self.workspace.root))

@@ -8,7 +8,6 @@ because a run that finishes the work after a crash needs them. It is overwritten
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -205,23 +204,6 @@ class ForgetStore(Protocol):
     def scrub(self, order: ForgetOrder) -> ScrubResult: ...
 
 
-def cuts_of(places: Iterable[Place]) -> tuple[LineCut, ...]:
-    return tuple(
-        LineCut(place.path, place.start_line, place.lines, place.digest)
-        for place in places
-        if place.kind == "note" and not place.whole
-    )
-
-
-def entries_of(plan: ForgetPlan) -> tuple[EntryCut, ...]:
-    kinds = ("conversation", "import")
-    return tuple(
-        EntryCut(place.path, place.start_line, place.digest, place.whole)
-        for place in plan.places
-        if place.kind in kinds
-    )
-
-
 # the journal
 
 
@@ -268,15 +250,3 @@ def _unreadable(path: str) -> ForgetFailed:
         f"{path}: the journal of a forget that was interrupted cannot be read.",
         hint="Forget the same again, then delete that file.",
     )
-
-
-def remove_journal(path: str) -> None:
-    if os.path.lexists(path):
-        erase_file(path)
-
-
-def mark_done(path: str, order: ForgetOrder, store: str) -> ForgetOrder:
-    """Record that a store is scrubbed."""
-    order = replace(order, done=(*order.done, store))
-    write_journal(path, order)
-    return order

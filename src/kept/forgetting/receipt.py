@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import apsw
@@ -20,7 +20,7 @@ from kept.config import Config
 from kept.damaged_records import repair_end
 from kept.durable import append_durably, make_private_folder
 from kept.forgetting.needles import Matcher, Needles, byte_forms
-from kept.forgetting.plan import ForgetOrder
+from kept.forgetting.plan import ForgetOrder, ScrubResult
 from kept.limits import strict_json
 from kept.sqlite import checksum_vfs
 from kept.values import frozen
@@ -28,6 +28,7 @@ from kept.values import frozen
 _BLOCK = 1 << 23
 _DATABASE = b"SQLite format 3\0"
 _GIT = ".git"
+_PLAIN_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
 
 
 @frozen
@@ -162,25 +163,14 @@ def _stored_texts(path: str) -> Iterator[str]:
         return
     try:
         yield from (sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema") if sql)
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        for table in tables:
-            if not _is_virtual(db, table):
-                yield from _column_texts(db, table)
+        for (table,) in db.execute(_PLAIN_TABLES).fetchall():
+            quoted = str(table).replace('"', '""')
+            for row in db.execute(f'SELECT * FROM "{quoted}"'):
+                yield from (value for value in row if isinstance(value, str))
     except apsw.Error:
         return
     finally:
         db.close()
-
-
-def _is_virtual(db: apsw.Connection, table: str) -> bool:
-    sql = db.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get
-    return isinstance(sql, str) and sql.upper().startswith("CREATE VIRTUAL")
-
-
-def _column_texts(db: apsw.Connection, table: str) -> Iterator[str]:
-    quoted = table.replace('"', '""')
-    for row in db.execute(f'SELECT * FROM "{quoted}"'):
-        yield from (value for value in row if isinstance(value, str))
 
 
 _HIDDEN = "(a name that was forgotten)"
@@ -224,16 +214,9 @@ def hash_removed(salt: str, texts: Iterable[str]) -> str:
 
 
 def make_receipt_of(
-    order: ForgetOrder,
-    scan: ByteScan,
-    *,
-    at: str,
-    removed: Mapping[str, int],
-    changed: Sequence[str],
-    unreachable: Sequence[str],
-    is_finished: bool,
+    order: ForgetOrder, scan: ByteScan, results: Mapping[str, ScrubResult], *, at: str
 ) -> ForgetReceipt:
-    """Return the receipt, with names that were forgotten replaced in paths."""
+    """Return the receipt for the results by store, with names that were forgotten replaced in paths."""
     matcher = Matcher(order.needles)
 
     def hide(text: str) -> str:
@@ -241,22 +224,23 @@ def make_receipt_of(
 
     places = tuple((kind, hide(citation)) for kind, citation in order.places[:_MOST_PLACES])
     left = tuple(LeftOver(hide(file.path), file.count) for file in scan.left)
-    unread = [f"{hide(path)}: cannot be read" for path in scan.unread]
+    unreachable = [reason for result in results.values() for reason in result.unreachable]
+    unreachable += [*order.unreachable, *(f"{hide(path)}: cannot be read" for path in scan.unread)]
     return ForgetReceipt(
         order.id,
         at,
         order.request,
         places,
-        dict(removed),
+        {name: result.removed for name, result in results.items() if result.removed},
         order.salt,
         order.sha256,
         scan.files,
         scan.size,
         scan.lines_searched,
         left,
-        tuple(map(hide, dict.fromkeys((*unreachable, *unread)))),
-        tuple(map(hide, changed)),
-        is_finished,
+        tuple(map(hide, dict.fromkeys(unreachable))),
+        tuple(hide(citation) for result in results.values() for citation in result.changed),
+        all(result.is_complete for result in results.values()),
     )
 
 

@@ -12,6 +12,7 @@ from kept.durable import replace_erasing
 from kept.errors import SessionError, SessionNotFound
 from kept.file_lock import locked
 from kept.forgetting.needles import Matcher, Needles
+from kept.forgetting.note_places import keeps_link
 from kept.forgetting.plan import EntryCut, ForgetOrder, Kind, Place, ScrubResult, digest_of
 from kept.records import cite
 from kept.sessions.blanking import blank_line, renew_receipts
@@ -47,50 +48,57 @@ def iter_transcript_files(folder: str) -> Iterator[str]:
 
 def find_in_transcript(path: str, matcher: Matcher, wants: Wants | None = None) -> tuple[list[Place], list[str]]:
     """Return the lines of a transcript that match or are wanted, and a remark if the key of the session matches."""
-    places: list[Place] = []
     remarks: list[str] = []
+    cited = cite_transcript(path)
+
+    def choose(line: TranscriptLine) -> bool | None:
+        content = line.content
+        if (
+            isinstance(content, Entry)
+            and isinstance(content.body, SessionStart)
+            and matcher.has_words(content.body.key)
+        ):
+            remarks.append(f"{cited}: the name of the conversation; forget it with --session {content.id}")
+        return None if _is_proposal(content) else wants is not None and isinstance(content, Entry) and wants(content)
+
+    may_match = matcher.may_match_raw if wants is None else None
+    return _find_places(path, matcher.matches, choose, may_match), remarks
+
+
+def find_lines(path: str, first: int, last: int) -> list[Place]:
+    """Return the lines of a transcript from ``first`` to ``last`` that say something."""
+    return _find_places(path, lambda text: False, lambda line: True if first <= line.number <= last else None)
+
+
+def _find_places(
+    path: str,
+    matches: Callable[[str], bool],
+    choose: Callable[[TranscriptLine], bool | None],
+    may_match: Callable[[bytes], bool] | None = None,
+) -> list[Place]:
+    """Return the lines that would lose something. ``choose`` returns whether a line goes as a whole, None if it stays.
+
+    Lines after the first are parsed only if they ``may_match``.
+    """
+    places: list[Place] = []
     kind: Kind = "conversation"
     cited = cite_transcript(path)
     for raw in _iter_raw(path):
-        if raw.number > 1 and wants is None and not matcher.may_match_raw(raw.raw):
+        if raw.number > 1 and may_match is not None and not may_match(raw.raw):
             continue
         line = parse_line(raw)
-        content = line.content
-        if isinstance(content, Entry) and isinstance(content.body, SessionStart):
-            kind = "import" if "imported" in content.body.metadata else kind
-            if matcher.has_words(content.body.key):
-                remarks.append(f"{cited}: the name of the conversation; forget it with --session {content.id}")
-        is_wanted = wants is not None and isinstance(content, Entry) and wants(content)
-        blanked = blank_line(raw.raw, matcher.matches, whole=is_wanted)
-        if blanked != raw.raw and not _is_proposal(content):
-            text = _shown_text(line)
-            digest = digest_of(raw.raw)
+        if isinstance(line.content, Entry) and isinstance(line.content.body, SessionStart):
+            kind = "import" if "imported" in line.content.body.metadata else kind
+        is_whole = choose(line)
+        if is_whole is not None and blank_line(raw.raw, matches, whole=is_whole) != raw.raw:
             citation = cite(cited, raw.number, raw.number)
-            places.append(Place(kind, cited, citation, text, digest, raw.number, 1, is_wanted))
-    return places, remarks
+            places.append(Place(kind, cited, citation, _shown_text(line), digest_of(raw.raw), raw.number, 1, is_whole))
+    return places
 
 
 def _is_proposal(content: object) -> bool:
     body = content.body if isinstance(content, Entry) else None
     return isinstance(body, StateEntry) and body.name == FORGET_STATE
-
-
-def find_lines(path: str, first: int, last: int) -> list[Place]:
-    """Return the lines of a transcript from ``first`` to ``last`` that say something."""
-    cited, kind = cite_transcript(path), "conversation"
-    places: list[Place] = []
-    for raw in _iter_raw(path):
-        if raw.number > last:
-            break
-        line = parse_line(raw)
-        if isinstance(line.content, Entry) and isinstance(line.content.body, SessionStart):
-            kind = "import" if "imported" in line.content.body.metadata else kind
-        if raw.number < first or blank_line(raw.raw, lambda text: False, whole=True) == raw.raw:
-            continue
-        citation = cite(cited, raw.number, raw.number)
-        text, digest = _shown_text(line), digest_of(raw.raw)
-        places.append(Place(kind, cited, citation, text, digest, raw.number, 1, whole=True))  # type: ignore[arg-type]
-    return places
 
 
 def spoken_texts(path: str) -> list[str]:
@@ -185,8 +193,7 @@ def _blank_lines(
         return ScrubResult()
     is_erased = write([*(line.raw for line in after), _tail(path, before, matcher)])
     cited = cite_transcript(path)
-    linked = () if is_erased else (f"{cited}: the file has another name (a hard link), which keeps the old text",)
-    return ScrubResult(count, unreachable=linked)
+    return ScrubResult(count, unreachable=() if is_erased else (keeps_link(cited),))
 
 
 def _tail(path: str, lines: list[RawLine], matcher: Matcher) -> bytes:
