@@ -45,7 +45,7 @@ def test_init_names_a_workspace_for_its_own_agent_only(kept, home, tmp_path, whe
 def test_init_moves_the_workspace_of_its_own_agent_only(kept, home, tmp_path):
     write_file(home / "config.yaml", "# mine\n")
     assert kept("--agent", "bob", "init", tmp_path / "elsewhere", env=ALONE).code == 0
-    entry = f'agents:\n  list:\n    - id: "bob"\n      workspace: "{tmp_path / "elsewhere"}"\n'
+    entry = f"agents:\n  list:\n    - id: bob\n      workspace: {tmp_path / 'elsewhere'}\n"
     assert (home / "config.yaml").read_text() == f"# mine\n{entry}"
     assert load_config(home=str(home), environ={}).config.workspace == str(home / "workspace")
 

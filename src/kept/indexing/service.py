@@ -299,15 +299,18 @@ class IndexService:
 
     def repair(self, *, progress: Progress | None = None) -> SyncReport:
         """Check every table of the index, delete the file if it is damaged, and bring the index up to date."""
-        from kept.store.integrity import find_damage
-
         self.require_usable()
         with self._lock:
-            index = self._handle.index()
-            if problems := find_damage(index):
-                self._replace_index(StoreDamaged(f"{index.path}: the index is damaged ({problems[0]})."))
+            self._repairing(self._check_tables)
             self._handle.index().cache.check()
         return self.sync(progress=progress)
+
+    def _check_tables(self) -> None:
+        from kept.store.integrity import find_damage
+
+        index = self._handle.index()
+        if problems := find_damage(index):
+            raise StoreDamaged(f"{index.path}: the index is damaged ({problems[0]}).")
 
     def _completed(self, report: SyncReport, notices: tuple[str, ...]) -> SyncReport:
         problem = self._also_sync(self.scan().files) if self._also_sync else None
