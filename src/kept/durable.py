@@ -31,16 +31,10 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEX
 
 def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns: int | None = None) -> None:
     """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder."""
-    name = os.path.basename(path)
-    with _writing_in_folder(path, dir_fd) as folder:
-        temporary = _temporary_name()
-        try:
-            with _written(temporary, folder, _mode_of(name, folder), data, mtime_ns):
-                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except OSError:
-            _remove_quietly(temporary, folder)
-            raise
-        sync_folder(folder)
+    with replacing(path, dir_fd=dir_fd) as file:
+        _write_all(file.fileno(), data)
+        if mtime_ns is not None:
+            os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
 
 
 @contextmanager
@@ -84,13 +78,9 @@ def write_temporary(path: str, data: bytes, *, dir_fd: int) -> str:
 
 def create_file(name: str, folder: int, mode: int = 0o600) -> BinaryIO:
     """Create a file in an open folder, with this mode regardless of the umask, and return it open for writing."""
-    return open(_create(name, folder, mode), "wb", buffering=1 << 16)
-
-
-def _create(name: str, folder: int, mode: int) -> int:
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
     os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
-    return handle
+    return open(handle, "wb", buffering=1 << 16)
 
 
 @contextmanager
@@ -254,21 +244,6 @@ def _writing_in_folder(path: str, dir_fd: int | None) -> Iterator[int]:
     finally:
         if handle is not None:
             os.close(handle)
-
-
-@contextmanager
-def _written(name: str, folder: int, mode: int, data: bytes, mtime_ns: int | None) -> Iterator[None]:
-    """Write a new file, and keep it open and locked for the block, which renames it."""
-    handle = _create(name, folder, mode)
-    try:
-        with _marked_as_written(handle):
-            _write_all(handle, data)
-            if mtime_ns is not None:
-                os.utime(handle, ns=(mtime_ns, mtime_ns))
-            os.fsync(handle)
-            yield
-    finally:
-        os.close(handle)
 
 
 def _read_all(name: str, folder: int) -> bytes:

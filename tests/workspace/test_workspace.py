@@ -120,12 +120,6 @@ def test_a_memory_folder_that_is_a_link_is_not_followed_and_reported(memory, wor
     assert "symbolic link" in problems(opened)["memory"]
 
 
-def test_a_workspace_may_itself_be_reached_by_a_link(memory, workspace, tmp_path):
-    write_file(workspace / "memory/x.md", "x")
-    (tmp_path / "link").symlink_to(workspace)
-    assert indexed(memory(workspace=tmp_path / "link")) == {"memory/x.md"}
-
-
 def test_a_file_with_two_names_is_taken_once(memory, workspace):
     write_file(workspace / "MEMORY.md", "x")
     (workspace / "memory").mkdir()

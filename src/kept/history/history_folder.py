@@ -44,11 +44,7 @@ class HistoryFolder:
         """Return the names of the files with this ending, sorted. None of them may be readable."""
         try:
             with OpenWorkspace(self.workspace) as opened:
-                handle = opened.open_to_list(self.path(folder))
-                try:
-                    return sorted(name for name in os.listdir(handle) if name.endswith(ending))
-                finally:
-                    os.close(handle)
+                return sorted(name for name, *_ in opened.list_folder(self.path(folder)) if name.endswith(ending))
         except FileNotFoundError:
             return []
         except OSError as exc:

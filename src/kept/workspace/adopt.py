@@ -138,7 +138,7 @@ def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) ->
     while waiting:
         folder = waiting.pop()
         try:
-            entries = _list(source, folder)
+            entries = source.list_folder(folder)
         except OSError as exc:
             problems.append(Problem(utf8_path(folder), f"cannot be read ({exc.strerror})"))
             continue
@@ -150,13 +150,3 @@ def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) ->
                 problems.append(Problem(utf8_path(path), "is a symbolic link, which is not followed"))
             elif is_markdown(name):
                 yield os.path.relpath(path, root).replace(os.sep, "/")
-
-
-def _list(source: OpenWorkspace, folder: str) -> list[tuple[str, bool, bool]]:
-    """Return each name, with whether it is a folder and whether it is a link."""
-    handle = source.open_to_list(folder)
-    try:
-        with os.scandir(handle) as listing:
-            return [(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in listing]
-    finally:
-        os.close(handle)

@@ -290,6 +290,15 @@ class OpenWorkspace(AbstractContextManager["OpenWorkspace"]):
         # Keep only the parent open: most folders have no subfolders.
         return open_folder(folder.rpartition(os.sep)[2], _LIST | os.O_NOFOLLOW, dir_fd=self.folder_of(folder))
 
+    def list_folder(self, folder: str) -> list[tuple[str, bool, bool]]:
+        """Return each name in a folder, with whether it is a folder and whether it is a link. Raise OSError."""
+        handle = self.open_to_list(folder)
+        try:
+            with os.scandir(handle) as listing:
+                return [(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in listing]
+        finally:
+            os.close(handle)
+
     def _may_be_link(self, base: str) -> bool:
         """Return whether a base may be a link. The workspace may; an extra path may not."""
         return base == self._workspace.root or base not in self._workspace.extra_paths

@@ -108,12 +108,7 @@ def _last_part(key: str) -> str:
 
 def _list_folders(opened: OpenWorkspace, folder: str) -> list[str]:
     try:
-        handle = opened.open_to_list(folder)
-        try:
-            with os.scandir(handle) as entries:
-                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        finally:
-            os.close(handle)
+        names = [name for name, is_folder, _ in opened.list_folder(folder) if is_folder]
     except OSError:
         return []
     return sorted(name for name in names if not name.startswith(".") and is_utf8(name))

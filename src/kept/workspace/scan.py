@@ -84,11 +84,7 @@ class _Walk:
         root = self.workspace.root
         self.folders.append(root)
         try:
-            handle = self.opened.open_to_list(root)
-            try:
-                present = set(os.listdir(handle))
-            finally:
-                os.close(handle)
+            present = {name for name, _, _ in self.opened.list_folder(root)}
         except OSError as exc:
             self.problem(root, f"cannot be listed ({exc.strerror})")
             return
@@ -275,8 +271,6 @@ class ChangeSignal:
         return True
 
     def _note_places(self) -> None:
-        from kept.workspace.scan import are_local
-
         self._tops.clear()
         for folder in self._watched:
             if os.path.dirname(folder) not in self._watched and (place := _place(folder)):

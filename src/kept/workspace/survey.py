@@ -95,12 +95,7 @@ class _Walker:
     def list_folder(self, relative: str) -> list[tuple[str, bool, bool]]:
         folder = os.path.join(self.workspace.root, relative) if relative else self.workspace.root
         try:
-            handle = self.opened.open_to_list(folder)
-            try:
-                with os.scandir(handle) as listing:
-                    entries = [(item.name, item.is_dir(follow_symlinks=False), item.is_symlink()) for item in listing]
-            finally:
-                os.close(handle)
+            entries = self.opened.list_folder(folder)
         except OSError:
             return []
         self.remaining -= len(entries)
