@@ -145,13 +145,13 @@ class SessionStore:
         if is_transcript_citation(reference):
             reference = parse_transcript_name(os.path.basename(reference))[0]
         self._catalogue.refresh_names()
-        found = [record for record in self._fitting(reference) if viewer is None or viewer.sees_key(record.key)]
-        if not found:
+        fitting = [record for record in self._fitting(reference) if viewer is None or viewer.sees_key(record.key)]
+        if not fitting:
             raise SessionNotFound(f"There is no session '{reference}'.")
-        if len(found) > 1:
-            ids = ", ".join(record.id for record in found[:_SHOWN_CANDIDATES])
+        if len(fitting) > 1:
+            ids = ", ".join(record.id for record in fitting[:_SHOWN_CANDIDATES])
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
-        return self._catalogue.refresh_one(found[0].transcript_path) or found[0]
+        return self._catalogue.refresh_one(fitting[0].transcript_path) or fitting[0]
 
     def _fitting(self, reference: str) -> list[SessionRecord]:
         exact = self._catalogue.find(reference)
