@@ -142,10 +142,11 @@ class SessionStore:
         The citation of a transcript is taken too, and ``claude-code:FOLDER`` is the last conversation in that folder.
         For a viewer, a session of somebody else is one that does not exist.
         """
-        if is_transcript_citation(reference):
-            reference = parse_transcript_name(os.path.basename(reference))[0]
+        cited = (
+            parse_transcript_name(os.path.basename(reference))[0] if is_transcript_citation(reference) else reference
+        )
         self._catalogue.refresh_names()
-        fitting = [record for record in self._fitting(reference) if viewer is None or viewer.sees_key(record.key)]
+        fitting = [record for record in self._fitting(cited) if viewer is None or viewer.sees_key(record.key)]
         if not fitting:
             raise SessionNotFound(f"There is no session '{reference}'.")
         if len(fitting) > 1:
