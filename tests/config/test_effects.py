@@ -39,7 +39,7 @@ def test_the_tests_of_effects_are_there():
 
 def names_in(path: str) -> set[str]:
     tree = ast.parse((ROOT / "tests" / path).read_text())
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 # effects that no other test shows

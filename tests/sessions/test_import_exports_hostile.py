@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kept.errors import UsageError
@@ -131,6 +131,7 @@ def test_conversations_with_anything_in_any_place(service, tree):
 @settings(max_examples=50)
 @given(raw=st.binary(max_size=200), start=st.sampled_from([b"", b"[", b"[{", json.dumps(WELL_FORMED).encode()]))
 def test_any_bytes(service, raw, start):
+    assume(not (start + raw).startswith(b"PK"))  # a damaged zip file that was named is an error
     import_raw(service, start + raw)
 
 

@@ -79,9 +79,13 @@ def test_the_wheel_holds_the_package_the_model_the_licences_and_nothing_else(whe
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = {name.partition(".dist-info/")[2] for name in archive.namelist()} - {""}
     assert names == sources | {"kept/web/settings.md"}
-    usual = {".py", ".md", ".sql", ".css", ".html", ".js", ".svg"}
+    usual = {".py", ".md", ".sql", ".txt", ".css", ".html", ".js", ".svg"}
     odd = {name for name in names if Path(name).suffix not in usual}
-    assert odd == {"kept/py.typed", *(f"kept/embedding/wordllama/{name}" for name in MODEL_FILES)}
+    assert odd == {
+        "kept/py.typed",
+        "kept/search/date_words.json",
+        *(f"kept/embedding/wordllama/{name}" for name in MODEL_FILES),
+    }
     assert metadata == {
         "METADATA",
         "RECORD",

@@ -317,7 +317,9 @@ class SessionStore:
         """
         entries = tuple(entries)
         with self._locked():
-            if self._catalogue.find(session_id) is not None:
+            known = self._catalogue.find(session_id)
+            # Another program may have deleted the transcript since the catalogue was refreshed.
+            if known is not None and self._catalogue.refresh_one(known.transcript_path) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
             self.require_not_deleted(session_id, entries)
             return self._create(start, session_id, created=created, entries=entries)
