@@ -84,4 +84,4 @@ bench: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis tests/node/node_modules
-	rm -f src/kept/embedding/wordllama/*.json src/kept/embedding/wordllama/*.safetensors
+	rm -f src/kept/embedding/model/pieces.table

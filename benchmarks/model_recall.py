@@ -1,12 +1,10 @@
 """Print recall@10 and MRR@10 of embedding models, by their vectors alone or, with --fused, as `kept search` ranks.
 
-    python -m benchmarks.model_recall /path/to/sets/{project_notes,xquad_cross} --models wordllama bge-small-en
-    python -m benchmarks.model_recall /path/to/sets/xquad_cross --models multilingual multilingual:share=0.7 --fused
+    python -m benchmarks.model_recall /path/to/sets/{project_notes,xquad_cross} --models multilingual bge-small-en
 
-Neither has a threshold. By vectors alone, a document has one vector. A model is a name of `kept models`, of which all
-but the built-in one are read from --models-folder, perhaps with settings of `memory_search.local`:
-bge-small-en:max_tokens=128. The share of `multilingual` is that of its table in a query, with --fused; by vectors alone
-both halves count the same. CPU time is that of this process.
+Neither has a threshold. By vectors alone, a document has one vector, and both parts of the built-in model count the
+same. A model is a name of `kept models`, of which all but the built-in one are read from --models-folder, perhaps with
+settings of `memory_search.local`: bge-small-en:max_tokens=128. CPU time is that of this process.
 """
 
 from __future__ import annotations
@@ -23,9 +21,7 @@ import numpy as np
 from kept.bench.dataset import read_set
 from kept.bench.measurement import MeasurePlan, measure_set
 from kept.config import LocalModelSettings, load_config
-from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE
-from kept.embedding.multilingual.joined import QueryShare, open_encoder, open_table
-from kept.embedding.pulled_model import open_pulled
+from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, open_pulled
 from kept.embedding.static import StaticEmbedder
 
 TOP = 10
@@ -34,10 +30,6 @@ TOP = 10
 def open_model(name: str, models_folder: str):
     name, _, options = name.partition(":")
     values = dict(option.split("=", 1) for option in options.split(",") if option)
-    if "share" in values:
-        share = QueryShare(float(values["share"]), float(values["share"]))
-        openers = {"multilingual": open_table, "multilingual-full": open_encoder}
-        return openers[name](os.path.join(models_folder, name), share=share)
     local = replace(
         LocalModelSettings(), **{key: int(value) if value.isdigit() else value for key, value in values.items()}
     )
@@ -103,7 +95,7 @@ def measure_fused(embedder, dataset, most_queries: int, settings: dict[str, str]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+")
-    parser.add_argument("--models", nargs="+", default=["wordllama"])
+    parser.add_argument("--models", nargs="+", default=[BUILT_IN])
     parser.add_argument("--models-folder", default=os.path.expanduser("~/.kept/models"))
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--fused", action="store_true")

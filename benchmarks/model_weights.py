@@ -1,10 +1,10 @@
 """Choose the weight of an embedding model against the words, and print its recall on sets that had no say.
 
-    python -m benchmarks.model_weights SET… --models bge-small-en multilingual [--queries N]
+    python -m benchmarks.model_weights SET… --models multilingual bge-small-en [--queries N]
 
 Read the sets in the format of `kept bench`, index them with the model, and rank the candidates of each question with
 every weight. For each set, the weight is chosen by the mean recall on the other sets. The last line is the choice of
-all sets together, which `model_catalogue.py` and `multilingual/joined.py` hold. Recall is that of single chunks.
+all sets together, which `model_catalogue.py` and `static.py` hold. Recall is that of single chunks.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.measurement import sample
 from kept.config import load_config
 from kept.embedding.base import Embedder
+from kept.embedding.model_catalogue import BUILT_IN
 from kept.memory import Memory
 from kept.records import Filter
 from kept.search.candidates import CandidatePool, gather_pool
@@ -94,7 +95,7 @@ def report(model: str, recalls: dict[str, dict[float, float]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+")
-    parser.add_argument("--models", nargs="+", default=["wordllama"])
+    parser.add_argument("--models", nargs="+", default=[BUILT_IN])
     parser.add_argument("--models-folder", default=os.path.expanduser("~/.kept/models"))
     parser.add_argument("--queries", type=int, default=None, help="maximum number per set")
     arguments = parser.parse_args()

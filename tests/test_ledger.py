@@ -137,7 +137,7 @@ def test_the_price_of_another_endpoint_is_not_known(workspace, home, server):
 
 def test_dry_run_and_ledger_on_the_command_line(workspace, kept):
     write_file(workspace / "memory/a.md", "The parrot is green.\n")
-    assert "1 text to embed with wordllama-l2-256" in kept("index", "--dry-run").out
+    assert "1 text to embed with multilingual-384" in kept("index", "--dry-run").out
     assert kept("index", "--dry-run", "--json").json["toEmbed"] == 1
     assert kept("status", "--json").json["files"] == 0
     kept("index")
@@ -147,24 +147,24 @@ def test_dry_run_and_ledger_on_the_command_line(workspace, kept):
 
 
 def test_providers_are_listed_with_how_to_enable_them(kept):
-    listed = {one["name"]: one for one in kept("providers", "--json").json["providers"]}
+    listed = {one["name"]: one for one in kept("models", "--json").json["providers"]}
     assert set(listed) == {"local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"}
     assert (listed["local"]["available"], listed["local"]["inUse"], listed["local"]["dims"]) == (True, True, 256)
     assert (listed["openai"]["available"], listed["openai"]["model"]) == (False, "text-embedding-3-small")
     assert "OPENAI_API_KEY" in listed["openai"]["note"]
-    assert "OPENAI_API_KEY" in kept("providers").out
-    with_key = kept("providers", "--json", env={"OPENAI_API_KEY": KEY})
+    assert "OPENAI_API_KEY" in kept("models").out
+    with_key = kept("models", "--json", env={"OPENAI_API_KEY": KEY})
     assert KEY not in with_key.out
     assert next(one for one in with_key.json["providers"] if one["name"] == "openai")["available"]
 
 
 def test_a_provider_is_tried_by_name(kept, server):
-    assert kept("providers", "test", "--json").json["dims"] == 256
-    refused = kept("providers", "test", "openai")
+    assert kept("models", "test", "--json").json["dims"] == 384
+    refused = kept("models", "test", "openai")
     assert (refused.code, refused.out) == (7, "")
     assert "OPENAI_API_KEY" in refused.err
     options = ("--set", f"memory_search.remote.base_url={server.base_url}", "--set", "memory_search.provider=openai")
-    answered = kept(*options, "--set", f"memory_search.remote.api_key={KEY}", "providers", "test", "openai", "--json")
+    answered = kept(*options, "--set", f"memory_search.remote.api_key={KEY}", "models", "test", "openai", "--json")
     assert json.loads(answered.out)["dims"] == 1536
-    assert kept("providers", "test", "none").code == 2
-    assert kept("providers", "test", "opnai").code == 2
+    assert kept("models", "test", "none").code == 2
+    assert kept("models", "test", "opnai").code == 2

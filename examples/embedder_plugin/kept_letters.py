@@ -1,6 +1,6 @@
 """Embedding provider in a package of its own. It counts letters: useless for search, but a complete example.
 
-Install the package and set `memory_search.provider: letters`. `kept providers` lists it too.
+Install the package and set `memory_search.provider: letters`. `kept models` lists it too.
 """
 
 from __future__ import annotations

@@ -796,7 +796,7 @@ def test_a_preview_names_only_what_there_is_to_do(kept, notes):
 
 def test_ollama_is_available_only_if_a_server_answers(kept, workspace):
     def state(host: str) -> dict[str, object]:
-        providers = kept("--json", "providers", env={"OLLAMA_HOST": host}).json["providers"]
+        providers = kept("--json", "models", env={"OLLAMA_HOST": host}).json["providers"]
         return next(provider for provider in providers if provider["name"] == "ollama")
 
     with socket.create_server(("127.0.0.1", 0)) as unused:

@@ -201,7 +201,7 @@ def modules_of(args: list[str], environment: dict[str, str], workspace: Path, tm
     "args",
     [
         ["--json", "status"], ["status", "--json"], ["--json", "sessions", "list"], ["sessions", "--json", "list"],
-        ["providers", "--json", "test"], ["--json", "config", "path"], ["--json", "demo"],
+        ["models", "--json", "test"], ["--json", "config", "path"], ["--json", "demo"],
         ["--json", "completion", "zsh"],
     ],
 )  # fmt: skip

@@ -56,6 +56,7 @@ def complete(kept, session):
         ("kept --set memory_search.prov", ["memory_search.provider="]),
         ("kept providers test vo", ["voyage"]),
         ("kept help ser", ["serve"]),
+        ("kept models test vo", ["voyage"]),
     ],
 )
 def test_values_that_begin_so(complete, line, expected):

@@ -116,9 +116,7 @@ def test_a_conversation_fits_on_one_header_line(environment, workspace, home):
     assert "zebra" in shown[1]
 
 
-@pytest.mark.parametrize(
-    ("command", "word"), [("providers", "memory_search.local.model_path"), ("models", "Apache-2.0")]
-)
+@pytest.mark.parametrize(("command", "word"), [("models", "memory_search.local.model_path"), ("models", "Apache-2.0")])
 def test_a_list_fits_a_narrow_terminal_without_cutting_words(terminal, command, word):
     shown = without_styles(run_on_terminal([command], terminal, columns=64))
     assert word in shown

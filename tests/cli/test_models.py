@@ -1,9 +1,8 @@
-"""`kept models`: list, download, switch and remove, with small real models from servers on loopback."""
+"""`kept models`: list, download, switch and remove, with small real models."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -13,27 +12,28 @@ from kept.cli.root import cli
 from kept.embedding.model_catalogue import CATALOGUE
 from kept.errors import KeptError
 from tests.support.embedding_models import write_folder
-from tests.support.file_servers import catalogue_model, files_of, serve_index, serve_mirror, serving_files
 from tests.support.files import write_file
 from tests.support.json_schema import check
+from tests.support.model_wheels import catalogue_model, files_of, let_pip_look_into, write_wheel
 
 
 @pytest.fixture
-def server():
-    with serving_files() as running:
-        yield running
-
-
-@pytest.fixture
-def tiny(server, tmp_path, monkeypatch):
-    """A model `tiny` in the catalogue, whose wheel is on the index that pip is told to use."""
+def in_catalogue(tmp_path, monkeypatch):
+    """Files of a model `tiny`, which is in the catalogue."""
     files = files_of(write_folder(tmp_path / "export"))
-    model, wheel = catalogue_model("tiny", files, packages=("onnxruntime", "tokenizers"), dims=8)
-    serve_index(server, model, wheel)
+    model = catalogue_model("tiny", files, packages=("onnxruntime", "tokenizers"), dims=8)
     monkeypatch.setitem(CATALOGUE, "tiny", model)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", f"{server.origin}/simple")
     return files
+
+
+@pytest.fixture
+def tiny(in_catalogue, home):
+    """The same on this machine, as if it had been pulled."""
+
+    def place() -> None:
+        write_folder(home / "models" / "tiny")
+
+    return place
 
 
 @pytest.fixture
@@ -69,48 +69,37 @@ def test_the_list_names_every_model_with_size_languages_and_licence(run, home):
     listed = run("models", "--json")
     check("models", listed)
     assert listed["modelsDir"] == str(home / "models")
-    built_in, bge = state_of(listed, "wordllama"), state_of(listed, "bge-small-en")
+    built_in, bge = state_of(listed, "multilingual"), state_of(listed, "bge-small-en")
     assert (built_in["builtIn"], built_in["inUse"], built_in["pulled"]) == (True, True, True)
     assert (bge["pulled"], bge["inUse"], bge["licence"], bge["languages"]) == (False, False, "MIT", ["en"])
     assert bge["downloadBytes"] > bge["bytes"] > 30_000_000
     text = run("models")
     assert "download 72.5 MB" in text
-    assert "wordllama" in text
+    assert "multilingual" in text
     assert not (home / "models").exists()
 
 
 # downloading
 
 
-def test_a_pulled_model_is_used_without_any_setting(run, tiny, home):
+def test_a_pulled_model_is_used_without_any_setting(run, in_catalogue, home, tmp_path, monkeypatch):
+    write_wheel(tmp_path / "wheels", in_catalogue)
+    let_pip_look_into(tmp_path / "wheels", monkeypatch)
     pulled = run("models", "pull", "tiny", "--json")
     check("models pull", pulled)
     assert pulled["models"][0]["new"]
-    assert files_of(home / "models" / "tiny") == tiny
+    assert files_of(home / "models" / "tiny") == in_catalogue
     assert state_of(run("models", "--json"), "tiny")["inUse"]
-    assert not state_of(run("models", "--json"), "wordllama")["inUse"]
+    assert not state_of(run("models", "--json"), "multilingual")["inUse"]
     assert run("search", "cat on mat", "--json")["model"] == "tiny"
+    assert "tiny was here already" in run("models", "pull", "tiny")
 
 
 def test_provider_local_stays_with_the_built_in_model(run, tiny):
-    run("models", "pull", "tiny")
+    tiny()
     listed = run("--set", "memory_search.provider=local", "models", "--json")
-    assert state_of(listed, "wordllama")["inUse"]
-    assert run("--set", "memory_search.provider=local", "search", "cat", "--json")["model"] == "wordllama-l2-256"
-
-
-def test_a_mirror_in_the_settings_replaces_the_package_index(run, tiny, server, home):
-    serve_mirror(server, tiny)
-    server.pages.clear()
-    run("config", "set", "memory_search.local.mirror_url", server.origin)
-    assert "is ready" in run("models", "pull", "tiny")
-    assert files_of(home / "models" / "tiny") == tiny
-
-
-def test_a_mirror_that_is_not_an_address_is_named_by_its_setting(run, tiny):
-    run("config", "set", "memory_search.local.mirror_url", "nowhere")
-    with pytest.raises(KeptError, match=r"memory_search\.local\.mirror_url: not an address"):
-        run("models", "pull", "tiny")
+    assert state_of(listed, "multilingual")["inUse"]
+    assert run("--set", "memory_search.provider=local", "search", "cat", "--json")["model"] == "multilingual-384"
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_name(run):
@@ -124,11 +113,11 @@ def test_an_unknown_model_is_refused_with_the_nearest_name(run):
 
 def test_use_embeds_everything_writes_the_setting_and_switches_the_index(run, tiny, home):
     run("index")
-    run("models", "pull", "tiny")
+    tiny()
     used = run("models", "use", "tiny", "--json")
     check("models use", used)
     assert used["embedded"] == 2
-    assert used["index"]["rebuilt"] == "the embedder changed from wordllama-l2-256 to tiny"
+    assert used["index"]["rebuilt"] == "the embedder changed from multilingual-384 to tiny"
     assert (used["index"]["embedded"], used["index"]["cached"]) == (0, 2)
     assert used["settings"] == [
         {
@@ -142,7 +131,7 @@ def test_use_embeds_everything_writes_the_setting_and_switches_the_index(run, ti
 
 
 def test_use_replaces_a_remote_provider_and_default_undoes_the_choice(run, tiny, home):
-    run("models", "pull", "tiny")
+    tiny()
     run("config", "set", "memory_search.provider", "ollama")
     run("config", "set", "memory_search.local.model_path", "~/nothing")
     run("models", "use", "tiny")
@@ -150,8 +139,8 @@ def test_use_replaces_a_remote_provider_and_default_undoes_the_choice(run, tiny,
     assert "provider: local" in settings
     assert "model: tiny" in settings
     assert "model_path" not in settings
-    run("models", "use", "wordllama")
-    assert run("search", "cat", "--json")["model"] == "wordllama-l2-256"
+    run("models", "use", "multilingual")
+    assert run("search", "cat", "--json")["model"] == "multilingual-384"
     run("models", "use", "default")
     assert "memory_search" not in (home / "config.yaml").read_text()
     assert run("search", "cat", "--json")["model"] == "tiny"
@@ -160,12 +149,12 @@ def test_use_replaces_a_remote_provider_and_default_undoes_the_choice(run, tiny,
 def test_a_large_index_answers_with_the_old_vectors_until_it_is_embedded(run, tiny, workspace):
     write_many(workspace)
     run("index")
-    run("models", "pull", "tiny")
+    tiny()
     result = run("search", "cat on the mat", "--json")
-    assert result["model"] == "wordllama-l2-256"
+    assert result["model"] == "multilingual-384"
     assert result["results"][0]["path"] == "MEMORY.md"
     assert result["results"][0]["vectorScore"] > 0
-    assert result["degraded"] == ["wordllama-l2-256 answers until the index is embedded with tiny: run 'kept index'."]
+    assert result["degraded"] == ["multilingual-384 answers until the index is embedded with tiny: run 'kept index'."]
     write_file(workspace / "memory/new.md", "the king of the river\n")
     assert run("search", "king of the river", "--json")["results"][0]["path"] == "memory/new.md"
     assert run("index", "--json")["rebuilt"].endswith("to tiny")
@@ -175,10 +164,10 @@ def test_a_large_index_answers_with_the_old_vectors_until_it_is_embedded(run, ti
 def test_use_later_changes_the_setting_only(run, tiny, workspace):
     write_many(workspace)
     run("index")
-    run("models", "pull", "tiny")
+    tiny()
     used = run("models", "use", "tiny", "--later", "--json")
     assert (used["embedded"], used["index"]) == (0, None)
-    assert run("search", "cat", "--json")["model"] == "wordllama-l2-256"
+    assert run("search", "cat", "--json")["model"] == "multilingual-384"
 
 
 def test_a_model_that_was_not_pulled_cannot_be_used_and_nothing_changes(run, home):
@@ -196,16 +185,17 @@ def test_a_setting_that_names_a_missing_model_leaves_the_search_by_word(run):
 
 
 def test_use_without_a_workspace_changes_the_setting(run, tiny, home, tmp_path):
-    run("models", "pull", "tiny")
+    tiny()
     run("--workspace", str(tmp_path / "nowhere"), "models", "use", "tiny")
     assert "model: tiny" in (home / "config.yaml").read_text()
 
 
-def test_a_reranker_is_switched_on_by_its_path(run, tiny, monkeypatch, server, home, tmp_path):
-    model, wheel = catalogue_model("judge", {"model.onnx": b"x", "tokenizer.json": b"y"}, kind="reranker")
-    serve_index(server, model, wheel)
-    monkeypatch.setitem(CATALOGUE, "judge", model)
-    run("models", "pull", "judge")
+def test_a_reranker_is_switched_on_by_its_path(run, monkeypatch, home):
+    files = {"model.onnx": b"x", "tokenizer.json": b"y"}
+    monkeypatch.setitem(CATALOGUE, "judge", catalogue_model("judge", files, kind="reranker"))
+    for name, data in files.items():
+        (home / "models" / "judge").mkdir(parents=True, exist_ok=True)
+        (home / "models" / "judge" / name).write_bytes(data)
     run("models", "use", "judge")
     assert f"model_path: {home}/models/judge" in (home / "config.yaml").read_text()
     assert state_of(run("models", "--json"), "judge")["inUse"]
@@ -216,8 +206,8 @@ def test_a_reranker_is_switched_on_by_its_path(run, tiny, monkeypatch, server, h
 # removing
 
 
-def test_a_model_is_removed_unless_the_settings_name_it(run, tiny, home):
-    run("models", "pull", "tiny")
+def test_a_model_is_removed_unless_the_settings_name_it(run, tiny, in_catalogue, home):
+    tiny()
     run("models", "use", "tiny", "--later")
     with pytest.raises(KeptError, match="in use") as caught:
         run("models", "remove", "tiny")
@@ -226,12 +216,12 @@ def test_a_model_is_removed_unless_the_settings_name_it(run, tiny, home):
     removed = run("models", "remove", "tiny", "--json")
     check("models remove", removed)
     assert removed["removed"]
-    assert removed["freedBytes"] == sum(map(len, tiny.values()))
+    assert removed["freedBytes"] == sum(map(len, in_catalogue.values()))
     assert not (home / "models" / "tiny").exists()
-    assert run("search", "cat", "--json")["model"] == "wordllama-l2-256"
+    assert run("search", "cat", "--json")["model"] == "multilingual-384"
     assert run("models", "remove", "tiny", "--json")["removed"] is False
 
 
 def test_the_built_in_model_stays(run):
     with pytest.raises(KeptError, match="part of Kept"):
-        run("models", "remove", "wordllama")
+        run("models", "remove", "multilingual")

@@ -55,7 +55,7 @@ def test_the_fallback_builds_the_index_when_the_provider_fails(workspace, opened
     memory = opened()
     report = memory.sync()
     assert report.pending == 0
-    assert "wordllama-l2-256 was used instead." in report.failures
+    assert "multilingual-384 was used instead." in report.failures
     result = memory.search("parrot")
     assert result.provider == "local"
     assert result.hits[0].vector_score is not None
@@ -72,7 +72,7 @@ def test_vectors_of_two_providers_are_never_compared(workspace, opened, server):
     assert "by word only" in result.degraded[0]
     write_file(workspace / "memory/b.md", "The zeppelin is silver.\n")
     report = memory.sync()
-    assert "wordllama-l2-256 was used instead." in report.failures
+    assert "multilingual-384 was used instead." in report.failures
     result = memory.search("parrot")
     assert (result.provider, result.degraded) == ("local", ())
     assert result.hits[0].vector_score is not None
@@ -91,7 +91,7 @@ def test_the_preferred_provider_comes_back_with_the_next_sync_that_is_asked_for(
     assert len(server.requests) == calls
     report = memory.sync()
     assert report.ok
-    assert report.rebuilt == "the embedder changed from wordllama-l2-256 to text-embedding-3-small"
+    assert report.rebuilt == "the embedder changed from multilingual-384 to text-embedding-3-small"
     assert (report.embedded, report.cached) == (1, 1)
     assert memory.search("parrot").provider == "openai"
 

@@ -29,6 +29,6 @@ def test_the_example_adds_a_provider_that_indexes_and_searches(workspace, tmp_pa
     assert (output["provider"], output["model"], output["degraded"]) == ("letters", "count-1", [])
     assert output["results"][0]["citation"] == "MEMORY.md#L1-L3"
     assert output["results"][0]["vectorScore"] is not None
-    listed = {provider["name"]: provider for provider in kept("providers", "--json", env=env).json["providers"]}
+    listed = {provider["name"]: provider for provider in kept("models", "--json", env=env).json["providers"]}
     assert (listed["letters"]["inUse"], listed["letters"]["dims"]) == (True, 26)
-    assert kept("providers", "test", "letters", "--json", env=env).json["dims"] == 26
+    assert kept("models", "test", "letters", "--json", env=env).json["dims"] == 26

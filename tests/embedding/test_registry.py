@@ -39,7 +39,7 @@ def test_each_name_means_its_provider_and_its_usual_model():
         "gemini": (GeminiEmbedder, "gemini-embedding-001", 3072),
         "voyage": (VoyageEmbedder, "voyage-4-large", 1024),
         "ollama": (OllamaEmbedder, "nomic-embed-text", 768),
-        "local": (StaticEmbedder, "wordllama-l2-256", 256),
+        "local": (StaticEmbedder, "multilingual-384", 384),
     }
     for name, (kind, model, dims) in kinds.items():
         embedder = chosen(ENVIRONMENT, provider=name)

@@ -1,45 +1,83 @@
-"""The files of the built-in model: what an existing index relies on, and what happens when they are damaged."""
+"""The built-in embedder: its file, its tokenizer against the library it stands in for, its vectors and their parts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import random
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
+from tokenizers.normalizers import NFKC
+from tokenizers.pre_tokenizers import Metaspace
 
-from kept.embedding.static import DIMS, MODEL_FOLDER, TOKENIZER_FILE, WEIGHTS_FILE, StaticEmbedder
+from kept.embedding.base import Calibration
+from kept.embedding.piece_table import PieceTable
+from kept.embedding.static import (
+    FEW_UNKNOWN,
+    MANY_UNKNOWN,
+    MODEL_FOLDER,
+    OTHER_LANGUAGE_SHARE,
+    SAME_LANGUAGE_SHARE,
+    TABLE_FILE,
+    StaticEmbedder,
+)
 from kept.remote_errors import EmbedderUnavailable
+from tests.support.embedding_models import rows
+from tests.support.repository import ROOT
 
-SHA256 = {
-    WEIGHTS_FILE: "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
-    TOKENIZER_FILE: "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
-}
-TENSOR = {"dtype": "F16", "shape": [2, DIMS], "data_offsets": [0, 4 * DIMS]}
+FILE = Path(MODEL_FOLDER, TABLE_FILE)
+TABLE = PieceTable(str(FILE))
+EMBEDDER = StaticEmbedder()
+HEADER = struct.Struct("<8sIIII32s")
+PART_DIMS = 192
+
+
+# the file
+
+
+def test_the_table_is_the_one_that_the_build_makes_on_every_machine():
+    digest = hashlib.sha256(FILE.read_bytes()).hexdigest()
+    assert f'SHA256 = "{digest}"' in (ROOT / "hatch_build.py").read_text()
+
+
+def test_the_header_says_what_follows():
+    data = FILE.read_bytes()
+    magic, count, slots, english, shared, digest = HEADER.unpack_from(data)
+    assert (magic, english, shared) == (b"KEPTPT02", PART_DIMS, PART_DIMS)
+    assert 130_000 < count < slots
+    assert digest == hashlib.sha256(data[8:24] + data[64:]).digest()
+    assert TABLE.digest == digest.hex()
 
 
 def test_the_identity_and_the_vectors_are_those_that_existing_indexes_were_made_with():
-    embedder = StaticEmbedder()
-    vectors = embedder.embed(["The staging database listens on port 5433.", "ดอกไม้ 花 émigré 🦜", ""], role="document")
-    assert embedder.identity.fingerprint == "static-mean-1:16384096"
-    assert embedder.identity.key == "343c416255600dc55c05843f3ce1019b5e313ae02336986bd8adbfd7645b8a08"
+    vectors = EMBEDDER.embed(["The staging database listens on port 5433.", "ดอกไม้ 花 émigré 🦜", ""], role="document")
+    assert EMBEDDER.identity.key == "772932662a38f7d4fca41841efcf5ecf594001ee40f2d7d5b8ef36140632d18a"
     assert (
-        hashlib.sha256(vectors.data).hexdigest() == "e2384b328fbb952ada4c973a0815c2e69c6f3d4f7b1e24e7862afeabcd9b3537"
+        hashlib.sha256(vectors.data).hexdigest() == "daafa317803a04d795e7f4f4f6403598f7c5f3fe0b7b3ef2eb3f87bf7ced2868"
     )
 
 
-@pytest.mark.parametrize("name", SHA256)
-def test_the_files_are_those_of_the_pinned_release(name):
-    assert hashlib.sha256(Path(MODEL_FOLDER, name).read_bytes()).hexdigest() == SHA256[name]
+def test_every_piece_is_found_and_nothing_else():
+    pieces = TABLE.pieces()
+    assert all(TABLE.find(piece) == row for piece, row in pieces.items())
+    assert all(TABLE.find(text) is None for text in ("", "▁qzx", "<unk>"))
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "garbage", "truncated"])
 def test_a_model_that_cannot_be_read_says_so_and_words_are_still_found(memory, workspace, tmp_path, damage):
-    for name in (WEIGHTS_FILE, TOKENIZER_FILE):
-        intact = Path(MODEL_FOLDER, name).read_bytes()
-        if damage != "missing":
-            (tmp_path / name).write_bytes({"empty": b"", "garbage": b"\xff" * 100, "truncated": intact[:5000]}[damage])
+    if damage != "missing":
+        content = {"empty": b"", "garbage": b"\xff" * 100, "truncated": FILE.read_bytes()[:5000]}[damage]
+        (tmp_path / TABLE_FILE).write_bytes(content)
     with pytest.raises(EmbedderUnavailable) as caught:
         _ = StaticEmbedder(str(tmp_path)).identity
     assert "pip install --force-reinstall kept" in caught.value.hint
@@ -52,41 +90,223 @@ def test_a_model_that_cannot_be_read_says_so_and_words_are_still_found(memory, w
 @pytest.mark.parametrize(
     "header",
     [
-        [],
-        "text",
-        {},
-        {"embedding.weight": []},
-        {"embedding.weight": {**TENSOR, "dtype": "F32"}},
-        {"embedding.weight": {**TENSOR, "shape": [2]}},
-        {"embedding.weight": {**TENSOR, "shape": ["2", DIMS]}},
-        {"embedding.weight": {**TENSOR, "shape": [3, DIMS]}},
-        {"embedding.weight": {**TENSOR, "shape": [-2, DIMS], "data_offsets": [0, -4 * DIMS]}},
-        {"embedding.weight": {**TENSOR, "shape": [1 << 60, DIMS], "data_offsets": [0, (1 << 61) * DIMS]}},
-        {"embedding.weight": {**TENSOR, "data_offsets": [-8, 4 * DIMS]}},
-        {"embedding.weight": {**TENSOR, "data_offsets": None}},
+        (b"KEPTPT01", 2, 4, 8, 8),
+        (b"KEPTPT02", 0, 4, 8, 8),
+        (b"KEPTPT02", 2, 5, 8, 8),
+        (b"KEPTPT02", 4, 4, 8, 8),
+        (b"KEPTPT02", 2, 4, 1 << 31, 8),
+        (b"KEPTPT02", 1 << 31, (1 << 32) - 1, 8, 8),
     ],
 )
 def test_a_header_that_lies_about_the_table_is_refused(tmp_path, header):
-    write_weights(tmp_path, json.dumps(header).encode())
-    with pytest.raises(EmbedderUnavailable, match=WEIGHTS_FILE):
+    (tmp_path / TABLE_FILE).write_bytes(HEADER.pack(*header, bytes(32)).ljust(64, b"\0") + bytes(1000))
+    with pytest.raises(EmbedderUnavailable, match=TABLE_FILE):
         _ = StaticEmbedder(str(tmp_path)).identity
 
 
-def test_a_deeply_nested_header_is_refused(tmp_path):
-    write_weights(tmp_path, b"[" * 500_000)
-    with pytest.raises(EmbedderUnavailable, match=WEIGHTS_FILE):
-        _ = StaticEmbedder(str(tmp_path)).identity
+# the tokenizer
 
 
-@pytest.mark.parametrize("token_id", [2, 1 << 70, "259", None])
-def test_a_vocabulary_that_does_not_fit_the_table_is_refused(tmp_path, token_id):
-    write_weights(tmp_path, json.dumps({"embedding.weight": TENSOR}).encode())
-    vocabulary = {"vocab": {"▁parrot": token_id}, "merges": []}
-    (tmp_path / TOKENIZER_FILE).write_text(json.dumps({"model": vocabulary}, ensure_ascii=False), encoding="utf-8")
-    with pytest.raises(EmbedderUnavailable, match="cannot be read"):
-        StaticEmbedder(str(tmp_path)).embed(["parrot"], role="query")
+@pytest.fixture(scope="module")
+def reference() -> Tokenizer:
+    """The library with the pieces of the table. Its first pieces stand for the marks, which no text contains."""
+    texts = {row: piece for piece, row in TABLE.pieces().items()}
+    vocabulary = [(texts.get(row, f"\x02mark{row}"), TABLE.score(row)) for row in range(TABLE.rows)]
+    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=0, byte_fallback=False))
+    tokenizer.normalizer = NFKC()
+    tokenizer.pre_tokenizer = Metaspace(prepend_scheme="always")
+    return tokenizer
 
 
-def write_weights(folder: Path, header: bytes) -> None:
-    """Write a table of two rows behind any header."""
-    (folder / WEIGHTS_FILE).write_bytes(struct.pack("<Q", len(header)) + header + bytes(4 * DIMS))
+def score_of(ids: list[int]) -> float:
+    return sum(-28.833 if row == 0 else TABLE.score(row) for row in ids)
+
+
+def same_as_reference(reference: Tokenizer, text: str) -> None:
+    """Compare each word. Of several splits with the same probability, either may be chosen, and the library joins
+    unknown characters that stand together."""
+    for word in text.split():
+        ours = EMBEDDER._encoder.encode(word)
+        theirs = reference.encode(word).ids
+        if 0 in ours:
+            ours = [row for at, row in enumerate(ours) if row or not at or ours[at - 1]]
+        assert ours == theirs or score_of(ours) == pytest.approx(score_of(theirs), abs=1e-3), word
+
+
+WORDS = st.sampled_from(
+    [
+        "the",
+        "The",
+        " lighthouse",
+        "keeper's",
+        "don't",
+        "3.14",
+        "ref-0200-3",
+        "snake_case",
+        "camelCase",
+        "http://x.io/?a=b&c",
+        "漢字",
+        "かな",
+        "한국어",
+        "ไทย",
+        "😀",
+        "👩‍👩‍👧",
+        "e\u0301",
+        "\n",
+        "\n\n",
+        "\t",
+        " ",
+        "  ",
+        "   ",
+        "▁",
+        "▁▁",
+        "\u00a0",
+        "\u3000",
+        "\x00",
+        "\ufffd",
+        "ﬁ",
+        "İ",
+        "ß",
+        "…",
+        "—",
+        "```",
+        "{}",
+        "[](",
+        "</div>",
+        "\\n",
+        "0x1F",
+        "aaaaaaa",
+        "Ωμέγα",
+        "Привет",
+        "עברית",
+        "العربية",
+        "<0x0A>",
+    ]
+)
+NO_SURROGATES = st.characters(exclude_categories=["Cs"])
+TEXTS = st.lists(WORDS, max_size=20).map("".join) | st.text(NO_SURROGATES, max_size=80)
+
+
+@given(TEXTS.filter(lambda text: "▁" not in text and "\x02" not in text))
+def test_the_tokenizer_equals_the_library(reference, text):
+    same_as_reference(reference, text)
+
+
+def test_the_tokenizer_equals_the_library_on_prose(reference):
+    for path in sorted([*(ROOT / "docs").rglob("*.md")]):
+        same_as_reference(reference, path.read_text().replace("▁", ""))
+
+
+def test_words_have_their_pieces():
+    texts = {row: piece for piece, row in TABLE.pieces().items()}
+    spelled = [texts.get(row) for row in EMBEDDER._encoder.encode("the ｄａｔａｂａｓｅ providing 家")]
+    assert spelled[:3] == ["▁the", "▁database", "▁providing"]
+    assert spelled[-1] == "家"
+
+
+def test_half_of_a_surrogate_pair_does_not_stop_the_tokenizer():
+    assert EMBEDDER._encoder.encode("a\ud800b")
+
+
+# vectors
+
+
+SAMPLES = [
+    "the lighthouse keeper",
+    "漢字かな交じり文",
+    "a",
+    "😀 " * 30,
+    "word " * 3000,
+    "",
+    "   ",
+    "x" * 30_000,
+    "1.5 ± ½",
+]
+
+EMBED = """
+import hashlib, json, sys
+if sys.argv[1] == "many":
+    import numpy
+from kept.embedding.static import StaticEmbedder
+texts = json.loads(sys.stdin.read())
+embedder = StaticEmbedder()
+data = b"".join(embedder.embed([text], role="document").data for text in texts)
+assert ("numpy" in sys.modules) == (sys.argv[1] == "many")
+print(hashlib.sha256(data).hexdigest())
+"""
+
+
+def test_one_by_one_and_in_bulk_give_the_same_bytes():
+    rng = random.Random(5)
+    words = ["alpha", "beta", "gamma", "漢字", "😀", "3.14", "don't", "ref-0200"]
+    texts = [text for text in SAMPLES if len(text) < 1500]
+    texts += [" ".join(rng.choices(words, k=rng.randint(1, 200))) for _ in range(20)]
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", EMBED, how], input=json.dumps(texts), capture_output=True, text=True, check=True
+        ).stdout
+        for how in ("few", "many")
+    }
+    assert len(digests) == 1
+
+
+def test_every_vector_has_unit_length_and_text_of_nothing_has_none():
+    for text, row in zip(SAMPLES, rows(EMBEDDER.embed(SAMPLES, role="document")), strict=True):
+        length = math.sqrt(math.fsum(value * value for value in row))
+        assert length == (0.0 if not text.strip() else pytest.approx(1.0, abs=1e-5))
+
+
+def test_a_text_has_the_same_vector_alone_and_among_others():
+    together = list(EMBEDDER.embed(SAMPLES, role="document"))
+    assert together == [EMBEDDER.embed([text], role="query").data for text in SAMPLES]
+
+
+def test_no_texts_are_no_vectors():
+    assert len(EMBEDDER.embed([], role="document")) == 0
+
+
+def test_texts_that_mean_the_same_are_nearer_than_others():
+    texts = ["which port is the database on", "the database listens on port 5433", "soup recipe"]
+    question, answer, other = rows(EMBEDDER.embed(texts, role="query"))
+    assert question @ answer > question @ other
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [("die Katze schläft", "the cat sleeps"), ("猫在睡觉", "the cat sleeps"), ("แมวนอนหลับ", "le chat dort")],
+)
+def test_words_of_two_languages_meet_in_the_shared_part(text, same):
+    vector, near, far = rows(EMBEDDER.embed([text, same, "invoice of the electricity company"], role="document"))
+    assert vector[PART_DIMS:] @ near[PART_DIMS:] > vector[PART_DIMS:] @ far[PART_DIMS:] + 0.1
+
+
+# parts
+
+
+def test_both_parts_have_the_same_length_unless_the_english_one_is_empty():
+    english, thai = rows(EMBEDDER.embed(["the cat", "ซื้อ"], role="document"))
+    assert math.isclose(float(english[:PART_DIMS] @ english[:PART_DIMS]), 0.5, abs_tol=1e-5)
+    assert not thai[:PART_DIMS].any()
+
+
+@pytest.mark.parametrize(
+    ("unknown", "share"),
+    [
+        (0.0, SAME_LANGUAGE_SHARE),
+        (0.3, SAME_LANGUAGE_SHARE),
+        (1.0, OTHER_LANGUAGE_SHARE),
+        ((FEW_UNKNOWN + MANY_UNKNOWN) / 2, (SAME_LANGUAGE_SHARE + OTHER_LANGUAGE_SHARE) / 2),
+    ],
+)
+def test_the_shared_part_counts_more_the_fewer_words_the_notes_have(unknown, share):
+    query, document = EMBEDDER.embed(["the cat and the dog", "the dog"], role="query")
+    blended, calibration = EMBEDDER.blend_query(query, unknown=unknown)
+    vector, parts = np.frombuffer(blended, dtype="<f4"), np.frombuffer(query, dtype="<f4") * math.sqrt(2)
+    english, shared = np.linalg.norm(vector[:PART_DIMS]), np.linalg.norm(vector[PART_DIMS:])
+    assert math.isclose(shared / (english + shared), share, abs_tol=1e-4)
+    other = np.frombuffer(document, dtype="<f4")
+    products = (float(parts[part] @ other[part]) * math.sqrt(2) for part in (slice(PART_DIMS), slice(PART_DIMS, None)))
+    by_share = sum(weight * product for weight, product in zip((1 - share, share), products, strict=True))
+    plain = EMBEDDER.calibration
+    expected = Calibration(plain.floor, plain.ceiling).score(by_share)
+    assert math.isclose(calibration.score(float(vector @ other)), expected, abs_tol=1e-5)

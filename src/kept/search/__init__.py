@@ -11,5 +11,5 @@ Times: `date_reader` reads expressions such as "last week" with the words in `da
 
 Words: `keywords` ranks by word, `expansion` adds other spellings. Order: `fact_validity` puts what holds before what
 was replaced, `repetitions` lowers echoes and conflict copies, `whole_notes` judges long notes. For people:
-`hit_display` and `language_hints`.
+`hit_display`.
 """

@@ -188,8 +188,6 @@ class QueryVector:
     calibration: Calibration
     blend: Callable[[float], QueryVector] | None = None
     """Returns the vector for a share of words that no chunk has, if the embedder weighs its parts by that."""
-    languages: tuple[str, ...] = ()
-    """Languages of the embedder, by two letters, if it knows few."""
 
 
 def gather_pool(

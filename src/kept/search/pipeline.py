@@ -79,12 +79,12 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     if not any(code):
         return None, ()
     identity = embedder.identity.key
-    blend = partial(_blend, embedder, matrix.data, text, identity) if isinstance(embedder, BlendingEmbedder) else None
-    return QueryVector(code, identity, calibration, blend, getattr(embedder, "languages", ())), ()
+    blend = partial(_blend, embedder, matrix.data, identity) if isinstance(embedder, BlendingEmbedder) else None
+    return QueryVector(code, identity, calibration, blend), ()
 
 
-def _blend(embedder: BlendingEmbedder, row: bytes, text: str, identity: str, unknown: float) -> QueryVector:
-    blended, calibration = embedder.blend_query(row, text, unknown=unknown)
+def _blend(embedder: BlendingEmbedder, row: bytes, identity: str, unknown: float) -> QueryVector:
+    blended, calibration = embedder.blend_query(row, unknown=unknown)
     return QueryVector(quantise(blended), identity, calibration)
 
 
@@ -126,14 +126,7 @@ def search_index(
 
             degraded += explain_unknown_tags(index.live, filters)
         titles = _read_titles(index, (window[0] for _, window in selection.hits))
-    result = _make_result(selection, ranking, index.path, degraded, titles)
-    if vector and vector.languages and all(hit.grade == "weak" for hit in result.hits):
-        from kept.search.language_hints import suggest_model
-
-        with index.reading():
-            hints = suggest_model(index.words, query.text, vector.languages)
-        result = replace(result, degraded=(*result.degraded, *hints))
-    return result
+    return _make_result(selection, ranking, index.path, degraded, titles)
 
 
 @frozen

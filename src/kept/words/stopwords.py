@@ -184,14 +184,6 @@ def stopwords_for(words: Iterable[str]) -> frozenset[str]:
     return best
 
 
-def find_language(words: Iterable[str]) -> str | None:
-    """Return the language, by its two letters, whose stopwords these words have; None for English or too few."""
-    stopwords = stopwords_for(words)
-    if stopwords is ENGLISH:
-        return None
-    return next(name for name, text in _SPACED.items() if stopwords == frozenset(fold(normalise(text)).split()))
-
-
 @cache
 def all_stopwords() -> frozenset[str]:
     """Return the stopwords of every language that has spaces, for a text that has little else."""
