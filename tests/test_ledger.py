@@ -149,7 +149,7 @@ def test_dry_run_and_ledger_on_the_command_line(workspace, kept):
 def test_providers_are_listed_with_how_to_enable_them(kept):
     listed = {one["name"]: one for one in kept("models", "--json").json["providers"]}
     assert set(listed) == {"local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"}
-    assert (listed["local"]["available"], listed["local"]["inUse"], listed["local"]["dims"]) == (True, True, 256)
+    assert (listed["local"]["available"], listed["local"]["inUse"], listed["local"]["dims"]) == (True, True, 384)
     assert (listed["openai"]["available"], listed["openai"]["model"]) == (False, "text-embedding-3-small")
     assert "OPENAI_API_KEY" in listed["openai"]["note"]
     assert "OPENAI_API_KEY" in kept("models").out

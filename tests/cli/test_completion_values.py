@@ -54,7 +54,6 @@ def complete(kept, session):
         ("kept config set memory_search.query.m", ["memory_search.query.max_results", "memory_search.query.min_score"]),
         ("kept config explain gateway.te", ["gateway.telegram", "gateway.telegram.accounts"]),
         ("kept --set memory_search.prov", ["memory_search.provider="]),
-        ("kept providers test vo", ["voyage"]),
         ("kept help ser", ["serve"]),
         ("kept models test vo", ["voyage"]),
     ],

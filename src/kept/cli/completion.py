@@ -156,7 +156,7 @@ _BY_COMMAND: dict[tuple[str, str], Complete] = {
     ("config get", "key"): _setting_groups,
     ("config set", "key"): _settings,
     ("config unset", "key"): _settings,
-    ("providers test", "name"): _providers,
+    ("models test", "provider"): _providers,
     ("bench", "provider"): _providers,
     ("help", "names"): _commands,
     **{(f"sessions {name}", "reference"): _sessions for name in ("show", "reset", "compact", "delete", "export")},

@@ -52,7 +52,6 @@ COMMANDS = {
     "export": "archives:export_command",
     "restore": "archives:restore_command",
     "config": "config",
-    "providers": "providers",
     "models": "models",
     "bench": "bench",
     "hook": "hook",

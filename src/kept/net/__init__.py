@@ -2,7 +2,7 @@
 
 `client` retries calls and explains failures, `transport` sends one request, and `endpoint` keeps keys out of addresses
 and messages. `serving` runs our own servers, checks their requests and counts them by token and by address, within
-limits that `limited_protocol` enforces. 
+limits that `limited_protocol` enforces.
 """
 
 from kept.net.client import DOCUMENT_TIMEOUTS, QUERY_TIMEOUTS, CircuitBreaker, HttpClient, RetryPolicy, Timeouts
