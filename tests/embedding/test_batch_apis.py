@@ -17,9 +17,8 @@ import pytest
 
 from kept import Memory
 from kept.embedding.gemini import GeminiEmbedder
-from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import RemoteEmbedder
-from kept.embedding.voyage import VoyageEmbedder
 from kept.indexing.batch_book import BatchBook, BatchJob, BatchProblem, dump_book, parse_book
 from kept.indexing.batch_runner import THRESHOLD, plan_groups
 from kept.indexing.index_handle import IndexLimits

@@ -12,10 +12,9 @@ from kept import Memory
 from kept.config import load_config
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder
-from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.registry import choose_chain, make_embedder
 from kept.embedding.static import StaticEmbedder
-from kept.embedding.voyage import VoyageEmbedder
 from kept.errors import ConfigError
 from kept.remote_errors import AccessRefused, EmbedderUnavailable, UnknownProvider
 from tests.support import embedding_servers as servers

@@ -14,9 +14,8 @@ import pytest
 from kept.embedding.base import Embedder
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder, host_url
-from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import BatchText, RemoteEmbedder, iter_batches, token_bound
-from kept.embedding.voyage import VoyageEmbedder
 from kept.net import DOCUMENT_TIMEOUTS, ProviderAccount, Timeouts
 from kept.records import Matrix
 from kept.remote_errors import AccessRefused, EmbedderUnavailable, EmbeddingError, EmbeddingFailed

@@ -11,9 +11,8 @@ import pytest
 from kept import Memory
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder
-from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import RemoteEmbedder
-from kept.embedding.voyage import VoyageEmbedder
 from kept.net import ProviderAccount
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY

@@ -136,6 +136,13 @@ def test_rivals_are_candidates_that_come_near_the_first():
     assert rivals(0.8, 0.1) < 0.01
 
 
+def test_one_that_recency_put_first_has_those_that_fit_better_as_rivals():
+    first, *others = fuse_weighted(
+        [candidate(row, reach) for row, reach in enumerate((0.8, 0.001))], FusionWeights(0.0, 1.0)
+    )[::-1]
+    assert read_signals([first, *others], [], passages=LARGE).rivals == pytest.approx(1.0)
+
+
 def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_alike():
     def lead(*meanings):
         ranked = fuse_weighted(

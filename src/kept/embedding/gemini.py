@@ -1,16 +1,38 @@
-"""Google's Gemini API."""
+"""Google's Gemini API, and its batches.
+
+A batch is a file through the Files API, `models/…:asyncBatchEmbedContent`, and an operation that is polled. Up to 2 GB
+per file. The operation's `metadata` has its state (`BATCH_STATE_…`), its `response` the file of answers, one per line
+with the `key` of the request. Files are transferred outside the API's own path: below `/upload` and `/download`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 from urllib.parse import quote
 
 from kept.embedding.base import Calibration, Role
+from kept.embedding.batch_api import (
+    FILE_TIMEOUTS,
+    LIST_PAGE,
+    LIST_PAGES,
+    BatchAnswer,
+    BatchApi,
+    BatchStatus,
+    get_text,
+    only_texts,
+)
 from kept.embedding.remote import RemoteEmbedder, get_list
+from kept.limits import MAX_TOKENS, count_or_zero
 from kept.remote_errors import BadAnswer
 
 _TASKS: dict[Role, str] = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
+_FILE = re.compile(r"files/[\w-]+")
+_BATCH = re.compile(r"batches/[\w-]+")
+_ENDED = ("FAILED", "CANCELLED", "EXPIRED")
 
 
 class GeminiEmbedder(RemoteEmbedder):
@@ -59,3 +81,124 @@ class GeminiEmbedder(RemoteEmbedder):
 
 def _values(embedding: Any) -> Any:
     return embedding.get("values") if isinstance(embedding, dict) else None
+
+
+# batches
+
+
+class GeminiBatches(BatchApi):
+    """Batches of an embedder."""
+
+    def __init__(self, embedder: GeminiEmbedder) -> None:
+        super().__init__(embedder)
+        self._request_body = embedder.request_body
+        self._model_path = embedder.model_path
+
+    def line(self, custom_id: str, text: str) -> dict[str, Any]:
+        return {"key": custom_id, "request": self._request_body(text, "document")}
+
+    def upload(self, key: str, content: bytes) -> str:
+        body, content_type = encode_related(key, content)
+        answer = self.client.upload(
+            "/files",
+            body,
+            content_type=content_type,
+            headers={"x-goog-upload-protocol": "multipart"},
+            base=self._transfer_path("upload"),
+            timeouts=FILE_TIMEOUTS,
+        )
+        name = get_text(answer.get("file") if isinstance(answer, dict) else None, "name", self.origin)
+        return self._checked(name, _FILE)
+
+    def create(self, key: str, file_id: str) -> str:
+        batch = {"displayName": key, "inputConfig": {"fileName": file_id}}
+        path = f"{self._model_path}:asyncBatchEmbedContent"
+        answer = self.client.post_json(path, {"batch": batch}, timeouts=self.timeouts, attempts=1)
+        return self._checked(get_text(answer, "name", self.origin), _BATCH)
+
+    def find(self, key: str, file_id: str) -> str | None:
+        token = ""
+        for _ in range(LIST_PAGES):
+            query = f"pageSize={LIST_PAGE}" + (f"&pageToken={quote(token, safe='')}" if token else "")
+            answer = self.client.get_json("/batches", query=query, timeouts=self.timeouts)
+            operations = answer.get("operations") or [] if isinstance(answer, dict) else None
+            if not isinstance(operations, list):
+                raise BadAnswer(f"{self.origin} answered without a list of batches.")
+            for operation in operations:
+                match operation:
+                    case {"name": str(name), "metadata": {"displayName": mark}} if mark == key:
+                        return self._checked(name, _BATCH)
+                    case {"name": str(name), "metadata": {"inputConfig": {"fileName": source}}} if source == file_id:
+                        return self._checked(name, _BATCH)
+            token = answer.get("nextPageToken")
+            if not isinstance(token, str) or not token:
+                return None
+        return None
+
+    def poll(self, batch_id: str) -> BatchStatus:
+        answer = self.client.get_json(f"/{self._checked(batch_id, _BATCH)}", timeouts=self.timeouts)
+        if not isinstance(answer, dict):
+            raise BadAnswer(f"{self.origin} answered with something that is not an operation.")
+        metadata = _object(answer, "metadata")
+        word = str(metadata.get("state") or "").rpartition("STATE_")[2]
+        error = _object(answer, "error")
+        files = only_texts((_object(answer, "response").get("responsesFile"),)) or only_texts(
+            (_object(metadata, "output").get("responsesFile"),)
+        )
+        if error or word in _ENDED:
+            message = error.get("message")
+            reason = self.client.clean_message(message) if isinstance(message, str) else ""
+            return BatchStatus("failed", (word or "FAILED").lower(), reason, files)
+        if word == "SUCCEEDED" or (answer.get("done") is True and not word):
+            return BatchStatus("done", "succeeded", files=files)
+        return BatchStatus("running", (word or "PENDING").lower())
+
+    def cancel(self, batch_id: str) -> None:
+        self.client.post_json(f"/{self._checked(batch_id, _BATCH)}:cancel", {}, timeouts=self.timeouts)
+
+    def iter_answers(self, status: BatchStatus) -> Iterator[BatchAnswer]:
+        for name in status.files:
+            path = f"/{self._checked(name, _FILE)}:download"
+            for line in self._iter_lines(path, query="alt=media", base=self._transfer_path("download")):
+                match line:
+                    case {"key": str(id_), "response": {"embedding": {"values": values}} as response}:
+                        yield BatchAnswer(id_, values, _tokens(response))
+                    case {"key": str(id_)}:
+                        yield BatchAnswer(id_, None)
+
+    def _transfer_path(self, direction: Literal["upload", "download"]) -> str:
+        """Return the path for files: `/upload/v1beta` for an API at `/v1beta`, keeping anything in front of it."""
+        prefix, _, version = self.client.endpoint.path.rpartition("/")
+        return f"{prefix}/{direction}/{version}"
+
+    def _checked(self, name: str, form: re.Pattern[str]) -> str:
+        """Return a name that will be part of a path. Raise BadAnswer unless it has the expected form."""
+        if not form.fullmatch(name):
+            raise BadAnswer(f"{self.origin} gave a name in an unknown form.")
+        return name
+
+
+def encode_related(key: str, content: bytes) -> tuple[bytes, str]:
+    """Return a description and its file in one body, and the content type.
+
+    Google's upload takes multipart/related, which httpx cannot encode: its `files=` makes form data.
+    """
+    boundary = f"kept-{os.urandom(16).hex()}"
+    description = json.dumps({"file": {"displayName": key, "mimeType": "application/jsonl"}})
+    head = (
+        f"--{boundary}\r\nContent-Type: application/json; charset=utf-8\r\n\r\n{description}\r\n"
+        f"--{boundary}\r\nContent-Type: application/jsonl\r\n\r\n"
+    )
+    return head.encode() + content + f"\r\n--{boundary}--".encode(), f"multipart/related; boundary={boundary}"
+
+
+def _object(tree: dict[str, Any], name: str) -> dict[str, Any]:
+    value = tree.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _tokens(response: dict[str, Any]) -> int:
+    match response:
+        case {"usageMetadata": {"promptTokenCount": count}} | {"tokenCount": count}:
+            return count_or_zero(count, MAX_TOKENS)
+    return 0

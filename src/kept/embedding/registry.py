@@ -19,7 +19,7 @@ from kept.remote_errors import EmbedderUnavailable, EmbeddingError, UnknownProvi
 from kept.values import frozen
 
 if TYPE_CHECKING:
-    from kept.embedding.batch_api.base import BatchApi
+    from kept.embedding.batch_api import BatchApi
     from kept.embedding.remote import RemoteEmbedder
     from kept.net import CircuitBreaker, RetryPolicy
 
@@ -69,7 +69,7 @@ PROVIDERS = {
         EmbeddingProvider(
             "openai",
             embedder="openai:OpenAIEmbedder",
-            batch_api="batch_api.openai:OpenAIBatches",
+            batch_api="openai:OpenAIBatches",
             usd_per_million_tokens={
                 "text-embedding-3-small": 0.02,
                 "text-embedding-3-large": 0.13,
@@ -79,13 +79,13 @@ PROVIDERS = {
         EmbeddingProvider(
             "gemini",
             embedder="gemini:GeminiEmbedder",
-            batch_api="batch_api.gemini:GeminiBatches",
+            batch_api="gemini:GeminiBatches",
             usd_per_million_tokens={"gemini-embedding-001": 0.15},
         ),
         EmbeddingProvider(
             "voyage",
-            embedder="voyage:VoyageEmbedder",
-            batch_api="batch_api.voyage:VoyageBatches",
+            embedder="openai:VoyageEmbedder",
+            batch_api="openai:VoyageBatches",
             usd_per_million_tokens={
                 "voyage-4-large": 0.12,
                 "voyage-4": 0.06,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from kept.clock import Clock
 from kept.config import BatchSettings
 from kept.embedding.base import Embedder
-from kept.embedding.batch_api.base import CALL_TIMEOUTS, SHORT_TIMEOUTS, BatchApi, BatchStatus
+from kept.embedding.batch_api import CALL_TIMEOUTS, SHORT_TIMEOUTS, BatchApi, BatchStatus
 from kept.embedding.registry import find_batch_api
 from kept.embedding.remote import token_bound
 from kept.errors import WorkspaceError

@@ -1,4 +1,6 @@
-"""The interface of a batch API: upload a file, create a batch of it, poll the batch, download the answers."""
+"""The interface of batch APIs, which answer many texts in one file more cheaply, within hours: upload a file, create a
+batch of it, poll the batch, download the answers. The modules of the providers implement it, and `kept.indexing` runs
+the jobs."""
 
 from __future__ import annotations
 
