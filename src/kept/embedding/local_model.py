@@ -165,7 +165,7 @@ def require_packages(*names: str, extra: str) -> None:
 
 # scale
 
-# Models differ: unrelated sentences have a cosine of 0.00 in the built-in model and of 0.39 in bge-small, so no
+# Models differ: unrelated sentences have a cosine of 0.00 in some and of 0.39 in bge-small, so no
 # constant serves all of them. Eight questions and the passages that answer them, each on another subject, give 8
 # cosines of related texts and 56 of unrelated ones.
 _PAIRS = (
@@ -180,8 +180,8 @@ _PAIRS = (
 )
 WEIGHT = 0.5
 
-# Distance of floor and ceiling from the mean of their kind, in standard deviations. Both were chosen to give the
-# built-in model the 0.15 and 0.75 that the retrieval sets gave it by hand, so that one `min_score` serves every model.
+# Distance of floor and ceiling from the mean of their kind, in standard deviations. Both were chosen to give an
+# English table of word vectors the 0.15 and 0.75 that retrieval sets gave it by hand, so that one `min_score` serves every model.
 _FLOOR_DEVIATIONS = 2.3
 _CEILING_DEVIATIONS = 2.85
 _LEAST_SPREAD = 0.05
