@@ -23,7 +23,7 @@ UNSPACED_LOST = 0.05
 FEWEST_ANSWERS = 20
 OTHER_LANGUAGES = ("xquad_cross",)
 """Sets with questions in other languages than the notes. Their words tell next to nothing, so they have no say."""
-RIGHT_FROM = 0.75
+RIGHT_FROM = 0.8
 """Probability of being right from which a first hit is strong."""
 
 

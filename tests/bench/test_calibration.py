@@ -13,7 +13,7 @@ from benchmarks.signal_file import FOLDER, read_signals_file, write_signals
 from kept.search.weights import FIRST_IS_RIGHT, UNSPACED_ANSWERED, WITH_MEANING, WORDS_ONLY
 
 ROUNDING = 0.02
-LOST = {"person": 0.155, "team": 0.125, "person@10": 0.08, "xquad_cross": 0.48}
+LOST = {"person": 0.195, "team": 0.145, "person@10": 0.235, "xquad_cross": 0.725}
 """Sets that lose more answers than one in twenty. docs/retrieval.md has their curves."""
 
 

@@ -23,7 +23,9 @@ from tokenizers.pre_tokenizers import Metaspace
 from kept.embedding.base import Calibration
 from kept.embedding.piece_table import PieceTable
 from kept.embedding.static import (
+    CEILING,
     FEW_UNKNOWN,
+    FLOOR,
     MANY_UNKNOWN,
     MODEL_FOLDER,
     OTHER_LANGUAGE_SHARE,
@@ -307,6 +309,5 @@ def test_the_shared_part_counts_more_the_fewer_words_the_notes_have(unknown, sha
     other = np.frombuffer(document, dtype="<f4")
     products = (float(parts[part] @ other[part]) * math.sqrt(2) for part in (slice(PART_DIMS), slice(PART_DIMS, None)))
     by_share = sum(weight * product for weight, product in zip((1 - share, share), products, strict=True))
-    plain = EMBEDDER.calibration
-    expected = Calibration(plain.floor, plain.ceiling).score(by_share)
+    expected = Calibration(FLOOR[0] + share * FLOOR[1], CEILING[0] + share * CEILING[1]).score(by_share)
     assert math.isclose(calibration.score(float(vector @ other)), expected, abs_tol=1e-5)

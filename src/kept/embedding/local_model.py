@@ -180,8 +180,8 @@ _PAIRS = (
 )
 WEIGHT = 0.5
 
-# Distance of floor and ceiling from the mean of their kind, in standard deviations. Both were chosen to give an
-# English table of word vectors the 0.15 and 0.75 that retrieval sets gave it by hand, so that one `min_score` serves every model.
+# Distance of floor and ceiling from the mean of their kind, in standard deviations. Both were chosen to give an English
+# table of word vectors the 0.15 and 0.75 that retrieval sets gave it by hand: one `min_score` serves every model.
 _FLOOR_DEVIATIONS = 2.3
 _CEILING_DEVIATIONS = 2.85
 _LEAST_SPREAD = 0.05

@@ -112,7 +112,7 @@ CATALOGUE: dict[str, CatalogueModel] = {
             dims=384,
             query_ms=0.3,
             chunk_ms=0.3,
-            recall={"project_notes": 0.84, "xquad_cross": 0.50},
+            recall={"project_notes": 0.79, "xquad_cross": 0.86},
         ),
         CatalogueModel(
             "bge-small-en",

@@ -30,6 +30,12 @@ TABLE_FILE = "pieces.table"
 
 SAME_LANGUAGE_SHARE, OTHER_LANGUAGE_SHARE = 0.3, 0.8
 """Share of the shared part in a query whose words the notes have, and in one whose words they do not have."""
+FLOOR, CEILING = (0.21, -0.2), (0.67, 0.28)
+"""Cosines of unrelated texts and of texts that agree, without the shared part, and what its whole share adds: 0.15 and
+0.75 at a share of 0.3, 0.05 and 0.89 at 0.8, where cosines of unrelated texts spread half as far again. A floor above
+them, as other models have it, would hide the order of passages in another language than the question."""
+WEIGHT = 0.3
+"""Share of a score that the vectors have earned: nearly all folds of docs/retrieval.md choose it."""
 FEW_UNKNOWN, MANY_UNKNOWN = 0.35, 0.7
 """Share of a question's words, small ones included, that no chunk has. Of questions in the language of the notes, 19 of
 20 have less than 0.25 (Chinese 0.44); of questions in another language, 19 of 20 have more than 0.44, and half 0.92."""
@@ -107,7 +113,8 @@ def _join(parts: Parts) -> list[float]:
 def _calibration_at(share: float) -> Calibration:
     # The parts of a document have the length 1/√2 each, and those of a query are shortened to their shares.
     length = math.sqrt(2 * ((1 - share) ** 2 + share**2))
-    return Calibration(floor=0.15 / length, ceiling=0.75 / length, weight=0.3)
+    floor, ceiling = (part + share * more for part, more in (FLOOR, CEILING))
+    return Calibration(floor / length, ceiling / length, WEIGHT)
 
 
 # splitting text

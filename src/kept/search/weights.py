@@ -144,15 +144,15 @@ class RightModel:
 
 
 WITH_MEANING = AnsweredModels(
-    small=AnsweredModel(-10.14, share=8.71, further=2.63, brevity=5.25, meaning=7.6, unknown=6.56),
-    large=AnsweredModel(-7.9, share=7.24, further=2.67, brevity=3.4, meaning=5.78, unknown=0.68),
+    small=AnsweredModel(-8.33, share=7.2, further=2.79, brevity=4.02, meaning=6.29, unknown=4.6),
+    large=AnsweredModel(-7.43, share=7.29, further=2.89, brevity=3.49, meaning=4.87, unknown=1.14),
 )
 WORDS_ONLY = AnsweredModels(
     small=AnsweredModel(-6.16, share=9.91, further=3.05, brevity=3.48, meaning=0.0, unknown=4.51),
     large=AnsweredModel(-6.27, share=7.99, further=2.6, brevity=3.34, meaning=0.0, unknown=0.6),
 )
-UNSPACED_ANSWERED = UnspacedModel(-6.98, runs=12.2, crowd=0.58)
-FIRST_IS_RIGHT = RightModel(-1.74, first=6.76, crowd=1.62)
+UNSPACED_ANSWERED = UnspacedModel(-7.1, runs=12.26, crowd=0.64)
+FIRST_IS_RIGHT = RightModel(-1.31, first=5.53, crowd=1.61)
 NEAR_SHARE = 0.15
 """A candidate whose sum is this share of the first lower counts as a third of a rival, one twice as far as a tenth."""
 SMALL_MEMORY_PASSAGES, LARGE_MEMORY_PASSAGES = 60, 1000
