@@ -36,7 +36,9 @@ class ModelBuildHook(BuildHookInterface):
         with tempfile.TemporaryDirectory() as wheels:
             _download(wheels)
             # Threads of our own share the processors better than those of the matrix library.
-            environ = os.environ | {"PYTHONPATH": str(Path(self.root, "tools")), "OPENBLAS_NUM_THREADS": "1"}
+            # pip names the packages of its build environment in PYTHONPATH, so they stay there.
+            path = os.pathsep.join([str(Path(self.root, "tools")), *filter(None, [os.environ.get("PYTHONPATH")])])
+            environ = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
             subprocess.run([sys.executable, "-m", "build_model", wheels, str(table)], env=environ, check=True)
         if not self._has_model():
             self.app.display_warning(f"{table} differs from the one that Kept was measured with.")
