@@ -170,7 +170,7 @@ def test_search_shows_citation_and_text(kept, notes):
     assert ended.code == 0
     assert "MEMORY.md#L" in ended.out
     assert "Ada keeps the lighthouse" in ended.out
-    assert re.search(r"^1 hit in \d+ ms", ended.out, re.MULTILINE)
+    assert re.search(r"^\d hits? in \d+ ms", ended.out, re.MULTILINE)
     assert ended.err == ""
 
 
