@@ -60,7 +60,7 @@ def refused(tmp_path):
     def run(path: Path) -> ArchiveError:
         before = tree_of(tmp_path)
         with pytest.raises(ArchiveError) as raised:
-            restore_archive(str(path), home=str(home), overwrite=True)
+            restore_archive(str(path), home=str(home))
         assert tree_of(tmp_path) == before
         assert "\n" not in str(raised.value)
         assert raised.value.hint
@@ -122,13 +122,13 @@ FILES = {"notes/main/a.md": file_record(b"text")}
         b"{}",
         b"not json",
         b"[" * 100_000,
-        manifest(FILES, version=3),
+        manifest(FILES, version=2),
         manifest(FILES, format="other"),
         manifest(FILES, agents="main"),
         manifest(FILES, agents=[["main"]]),
-        manifest(FILES, agents=[["../x", "main", None, "kept"]]),
-        manifest(FILES, agents=[["main", "main", None, "x"]]),
-        manifest(FILES, agents=[["main", "main", 1, "kept"]]),
+        manifest(FILES, agents=[["../x", "main", "kept"]]),
+        manifest(FILES, agents=[["main", "main", "x"]]),
+        manifest(FILES, agents=[["main", 1, "kept"]]),
         manifest(FILES, created="yesterday"),
         manifest(FILES, created="0001-01-01T00:00:00+14:00"),
         manifest(FILES, created="2026-03-02T00:00:00"),
@@ -169,22 +169,13 @@ def test_a_sparse_file_is_refused(refused, tmp_path):
     assert "not a plain file" in refused(craft(tmp_path / "bad.tar", (info, b"text"))).message
 
 
-def test_an_archive_does_not_choose_the_folder_that_its_notes_go_to(tmp_path):
-    target = tmp_path / "chosen"
-    listed = manifest({"notes/main/run.desktop": file_record(b"x")}, agents=[["main", "main", str(target), "vault"]])
-    craft(tmp_path / "bad.tar", plain("notes/main/run.desktop", b"x"), listed=listed)
-    restore_archive(str(tmp_path / "bad.tar"), home=str(tmp_path / "home"))
-    assert not target.exists()
-    assert (tmp_path / "home/workspace/run.desktop").exists()
-
-
 def test_a_link_in_the_workspace_is_not_followed(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "home/workspace").mkdir(parents=True)
     os.symlink(outside, tmp_path / "home/workspace/memory")
     craft(tmp_path / "kept.tar", plain("notes/main/memory/a.md", b"text"), plain("notes/main/MEMORY.md", b"text"))
-    report = restore_archive(str(tmp_path / "kept.tar"), home=str(tmp_path / "home"), overwrite=True)
+    report = restore_archive(str(tmp_path / "kept.tar"), home=str(tmp_path / "home"))
     assert [problem.reason for problem in report.kept] == ["a symbolic link is in its place"]
     assert tree_of(outside) == {}
     assert (tmp_path / "home/workspace/MEMORY.md").exists()

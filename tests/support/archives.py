@@ -120,8 +120,8 @@ def file_record(content: bytes) -> list[Any]:
 
 
 def manifest(files: Any, **changes: Any) -> bytes:
-    tree = {"format": "kept-archive", "version": 2, "created": "2026-03-02T00:00:00+00:00"}
-    agents = [["main", "main", None, "kept"]]
+    tree = {"format": "kept-archive", "version": 3, "created": "2026-03-02T00:00:00+00:00"}
+    agents = [["main", "main", "kept"]]
     return json.dumps({**tree, "agents": agents, "removedSettings": [], "files": files, **changes}).encode()
 
 

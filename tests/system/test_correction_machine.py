@@ -271,13 +271,13 @@ class Correction(NoteMachine):
         self.check_archive(target)
         self.archives.append(target)
 
-    @rule(data=st.data(), overwrite=st.booleans())
-    def restore(self, data, overwrite):
+    @rule(data=st.data())
+    def restore(self, data):
         if not self.archives:
             return
         archive = data.draw(st.sampled_from(self.archives[-3:]))
         self.memory.close()
-        restore_archive(str(archive), home=str(self.home), workspace=str(self.workspace), overwrite=overwrite)
+        restore_archive(str(archive), home=str(self.home), workspace=str(self.workspace))
         self.memory = self.open()
         self.is_synced = False
 

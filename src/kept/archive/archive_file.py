@@ -3,7 +3,6 @@
     config.yaml                           settings, without secrets
     notes/AGENT/memory/ideas.md           the workspace of an agent, or of several that share it
     agents/AGENT/sessions/….jsonl         its conversations and records
-    removed-agents/AGENT/sessions/….jsonl
     manifest.json                         the last member: whose files they are, and the SHA-256 of each
 
 The same rules decide what is packed and what is accepted, so an archive cannot place a file that an export would not
@@ -27,7 +26,6 @@ from typing import IO, Any, cast
 from kept.config.agents import is_agent_id
 from kept.errors import ArchiveDamaged, ArchiveRefused
 from kept.limits import INT64_MAX, is_time, is_utf8, text_value
-from kept.records import Progress
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.importers.source import open_regular
 from kept.values import frozen
@@ -35,7 +33,7 @@ from kept.workspace.workspace import MAX_NAME_BYTES, MAX_PATH_BYTES, show_path
 
 MANIFEST = "manifest.json"
 SETTINGS = "config.yaml"
-NOTES, AGENTS, REMOVED = "notes", "agents", "removed-agents"
+NOTES, AGENTS = "notes", "agents"
 KEPT_FOLDER = ".kept"
 """Folder in a workspace with the history of its notes."""
 MAX_MEMBER_BYTES = 1 << 33
@@ -45,7 +43,7 @@ _MAX_RATIO = 200
 _SMALL_SIZE = 100_000_000
 """An archive that unpacks to less is harmless, whatever its ratio."""
 _MAX_HEADER = 1 << 18
-_FORMAT, _VERSION = "kept-archive", 2
+_FORMAT, _VERSION = "kept-archive", 3
 
 # names
 
@@ -64,7 +62,7 @@ class MemberPath:
     """Place of a member: below a workspace, below the folder of an agent, or the settings."""
 
     root: str
-    """NOTES, AGENTS, REMOVED or SETTINGS."""
+    """NOTES, AGENTS or SETTINGS."""
     agent: str
     """Name of the agent, or empty for the settings."""
     parts: tuple[str, ...]
@@ -89,7 +87,7 @@ def parse_member_name(name: str) -> MemberPath:
     if name == SETTINGS:
         return MemberPath(SETTINGS, "", (name,))
     root, agent, below = parts[0], parts[1] if len(parts) > 1 else "", tuple(parts[2:])
-    if root not in (NOTES, AGENTS, REMOVED) or not is_agent_id(agent) or not below:
+    if root not in (NOTES, AGENTS) or not is_agent_id(agent) or not below:
         raise ValueError("is not a name that 'kept export' gives")
     if not (is_note_member(below) if root == NOTES else is_agent_record(below)):
         raise ValueError("is not a file that 'kept export' packs")
@@ -139,8 +137,6 @@ class ArchivedAgent:
     name: str
     notes: str
     """Name under which its notes are packed: its own, or that of the agent that it shares them with."""
-    workspace: str | None
-    """Path of the workspace, '~/…' if it was in the user's folder; None if it was the agent's default one."""
     layout: str
 
 
@@ -159,7 +155,7 @@ def format_manifest(manifest: Manifest) -> bytes:
         "format": _FORMAT,
         "version": _VERSION,
         "created": manifest.created,
-        "agents": [[agent.name, agent.notes, agent.workspace, agent.layout] for agent in manifest.agents],
+        "agents": [[agent.name, agent.notes, agent.layout] for agent in manifest.agents],
         "removedSettings": list(manifest.removed_settings),
         "files": {name: [record.size, record.sha256, record.mtime_ns] for name, record in manifest.files.items()},
     }
@@ -181,12 +177,10 @@ def _parse_manifest(path: str, raw: bytes) -> Manifest:
         raise ArchiveDamaged(f"{path}: its manifest is damaged.") from exc
 
 
-def _to_agent(name: Any, notes: Any, workspace: Any, layout: Any) -> ArchivedAgent:
+def _to_agent(name: Any, notes: Any, layout: Any) -> ArchivedAgent:
     if layout not in ("kept", "vault"):
         raise ValueError(layout)
-    return ArchivedAgent(
-        text_value(name), text_value(notes), None if workspace is None else text_value(workspace), layout
-    )
+    return ArchivedAgent(text_value(name), text_value(notes), layout)
 
 
 def _to_record(size: Any, sha256: Any, mtime_ns: Any) -> FileRecord:
@@ -248,7 +242,7 @@ class _LimitedStream:
         return data
 
 
-def iter_members(path: str, progress: Progress | None = None) -> Iterator[ArchiveMember]:
+def iter_members(path: str) -> Iterator[ArchiveMember]:
     """Yield the members of an archive, which are plain files. Raise ArchiveRefused or ArchiveDamaged."""
     try:
         raw = open_regular(path)
@@ -265,10 +259,7 @@ def iter_members(path: str, progress: Progress | None = None) -> Iterator[Archiv
         except (tarfile.TarError, EOFError, OSError, zlib.error) as exc:
             raise ArchiveRefused(f"{path}: it is not an archive of Kept.") from exc
         with _translating(path), tar:
-            for member in _iter_plain_files(tar, path, stream.allow, max(_SMALL_SIZE, _MAX_RATIO * size)):
-                yield member
-                if progress is not None:
-                    progress(raw.tell(), max(size, 1), member.name)
+            yield from _iter_plain_files(tar, path, stream.allow, max(_SMALL_SIZE, _MAX_RATIO * size))
 
 
 def _iter_plain_files(
@@ -295,18 +286,17 @@ def _iter_plain_files(
 
 Inspect = Callable[[str, bytes], None]
 """Called with the name and the content of a file."""
+_LARGEST_TEXT = 1 << 28
 
 
-def check_archive(
-    path: str, *, inspect: Inspect | None = None, inspect_bytes: int = 0, progress: Progress | None = None
-) -> Manifest:
+def check_archive(path: str, inspect: Inspect | None = None) -> Manifest:
     """Read an archive to its end, and compare every file with the manifest. Raise an ArchiveError if it differs.
 
-    ``inspect`` is called for the files of at most ``inspect_bytes``.
+    ``inspect`` is called for each file, except for those that are too large to be text.
     """
     seen: dict[str, tuple[int, str]] = {}
     manifest: Manifest | None = None
-    for member in iter_members(path, progress):
+    for member in iter_members(path):
         if manifest is not None:
             raise ArchiveRefused(f"{path}: something follows its manifest.")
         if member.name == MANIFEST:
@@ -315,12 +305,13 @@ def check_archive(
         if member.name in seen:
             raise ArchiveRefused(f"{path}: it has '{show_path(member.name)}' twice.")
         digest, parts = hashlib.sha256(), list[bytes]()
+        is_inspected = inspect is not None and member.size <= _LARGEST_TEXT
         for block in member.blocks():
             digest.update(block)
-            if inspect is not None and member.size <= inspect_bytes:
+            if is_inspected:
                 parts.append(block)
         seen[member.name] = member.size, digest.hexdigest()
-        if inspect is not None and member.size <= inspect_bytes:
+        if inspect is not None and is_inspected:
             inspect(member.name, b"".join(parts))
     if manifest is None:
         raise ArchiveDamaged(f"{path}: it is truncated: its manifest is missing.")

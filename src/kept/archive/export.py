@@ -19,7 +19,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import IO, BinaryIO, cast
 
-from kept.agent_admin import REMOVED_FOLDER
 from kept.archive.archive_file import (
     AGENTS,
     CHUNK_BYTES,
@@ -27,7 +26,6 @@ from kept.archive.archive_file import (
     MANIFEST,
     MAX_MEMBER_BYTES,
     NOTES,
-    REMOVED,
     SETTINGS,
     ArchivedAgent,
     FileRecord,
@@ -42,12 +40,12 @@ from kept.archive.settings_copy import copy_settings
 from kept.clock import Clock, SystemClock
 from kept.config import Config, LoadedConfig
 from kept.config.agents import settings_by_agent
-from kept.config.layers import default_workspace, is_same_folder
+from kept.config.layers import is_same_folder
 from kept.config.settings_file import read_settings
 from kept.durable import replacing
 from kept.errors import UsageError
 from kept.limits import int64, utf8_safe
-from kept.records import Problem, Progress
+from kept.records import Problem
 from kept.values import frozen
 from kept.workspace.opened import FolderTrees
 from kept.workspace.scan import scan_workspace
@@ -82,20 +80,16 @@ class _Source:
     member: str
     folder: str
     parts: tuple[str, ...]
-    size: int
-    """Size when it was found, for progress."""
 
 
 def export_archive(
     loaded: LoadedConfig,
     target: str,
     *,
-    agent: str | None = None,
     overwrite: bool = False,
     clock: Clock | None = None,
-    progress: Progress | None = None,
 ) -> ExportReport:
-    """Write an archive of all agents, or of the one that is named: it has no settings, which belong to all."""
+    """Write an archive of all agents."""
     target = os.path.abspath(os.path.expanduser(target))
     if not target.lower().endswith(SUFFIXES):
         hint = "For example: kept export kept.tar.gz"
@@ -104,10 +98,10 @@ def export_archive(
         raise UsageError(f"{folder}: there is no such folder.", hint="Create it, or choose another.")
     if os.path.lexists(target) and not overwrite:
         raise UsageError(f"{target}: exists already.", hint="Choose another name, or replace it with --overwrite.")
-    raw_settings = read_settings(loaded.user_file.path) if agent is None else None
+    raw_settings = read_settings(loaded.user_file.path)
     settings = copy_settings(loaded.user_file.path, raw_settings) if raw_settings else None
-    packer = _Packer(progress)
-    sources = packer.find(loaded, agent, target)
+    packer = _Packer()
+    sources = packer.find(loaded, target)
     with ExitStack() as stack:
         raw = stack.enter_context(replacing(target))
         out: IO[bytes] | BinaryIO = raw
@@ -140,8 +134,7 @@ def export_archive(
 class _Packer:
     """Finds files, and writes one consistent copy of each into an archive."""
 
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
+    def __init__(self) -> None:
         self.agents: list[ArchivedAgent] = []
         self.files: dict[str, FileRecord] = {}
         self.problems: list[Problem] = []
@@ -152,9 +145,9 @@ class _Packer:
 
     # finding
 
-    def find(self, loaded: LoadedConfig, agent: str | None, target: str) -> list[_Source]:
+    def find(self, loaded: LoadedConfig, target: str) -> list[_Source]:
         """Return the files of agents. Those with the same workspace have it packed once, under the first one's name."""
-        by_name = settings_by_agent(loaded) if agent is None else {agent: loaded}
+        by_name = settings_by_agent(loaded)
         by_name[loaded.config.agent_id] = loaded  # with the workspace of this run
         sources: list[_Source] = []
         owners: dict[str, str] = {}
@@ -164,14 +157,9 @@ class _Packer:
             if owner == name:
                 owners[name] = config.workspace
                 sources += self._find_notes(config, name)
-            sources += self._find_records(config.paths.folder, AGENTS, name)
-            is_default = is_same_folder(config.workspace, default_workspace(config.home, name))
-            shown = None if is_default else _with_tilde(config.workspace)
-            self.agents.append(ArchivedAgent(name, owner, shown, config.agent.workspace_layout))
-            self.left_out.update(dict.fromkeys(map(_with_tilde, Workspace.of(config).extra_paths)))
-        removed = os.path.join(loaded.config.home, REMOVED_FOLDER)
-        for name in sorted(os.listdir(removed)) if agent is None and os.path.isdir(removed) else ():
-            sources += self._find_records(os.path.join(removed, name), REMOVED, name)
+            sources += self._find_records(config.paths.folder, name)
+            self.agents.append(ArchivedAgent(name, owner, config.agent.workspace_layout))
+            self.left_out.update(dict.fromkeys(map(utf8_safe, Workspace.of(config).extra_paths)))
         return [source for source in sources if os.path.join(source.folder, *source.parts) != target]
 
     def _find_notes(self, config: Config, name: str) -> Iterator[_Source]:
@@ -182,48 +170,40 @@ class _Packer:
         workspace = replace(Workspace.of(config), extra_paths=(), endings=("",))  # what every name ends in
         scan = scan_workspace(workspace, max_bytes=_ANY_SIZE)
         self.problems += scan.problems
-        paths = {file.path: file.size for file in scan.files}
+        paths = {file.path for file in scan.files}
         own = [os.path.join(folder, ".keptignore") for folder in scan.folders]
         own += [os.path.join(workspace.root, ".kept.yaml")]
         own += [os.path.join(workspace.root, name) for name in PERSONS_OWN if workspace.layout == "kept"]
-        paths |= {workspace.cite(path): os.path.getsize(path) for path in own if _is_plain_file(path)}
-        for parts, size in self._walk(os.path.join(workspace.root, KEPT_FOLDER)):
-            paths["/".join((KEPT_FOLDER, *parts))] = size
-        for path, size in sorted(paths.items()):
+        paths |= {workspace.cite(path) for path in own if _is_plain_file(path)}
+        paths |= {"/".join((KEPT_FOLDER, *parts)) for parts in self._walk(os.path.join(workspace.root, KEPT_FOLDER))}
+        for path in sorted(paths):
             if is_note_member(parts := tuple(path.split("/"))):
-                yield _Source(f"{NOTES}/{name}/{path}", workspace.root, parts, size)
+                yield _Source(f"{NOTES}/{name}/{path}", workspace.root, parts)
 
-    def _find_records(self, folder: str, root: str, name: str) -> Iterator[_Source]:
+    def _find_records(self, folder: str, name: str) -> Iterator[_Source]:
         """Yield the conversations and records in the folder of an agent. Derived files are left out."""
-        for parts, size in sorted(self._walk(folder)):
+        for parts in sorted(self._walk(folder)):
             if is_agent_record(parts):
-                yield _Source("/".join((root, name, *parts)), folder, parts, size)
+                yield _Source("/".join((AGENTS, name, *parts)), folder, parts)
 
-    def _walk(self, folder: str) -> Iterator[tuple[tuple[str, ...], int]]:
-        """Yield the parts of the path and the size of each regular file below a folder. Links are not followed."""
+    def _walk(self, folder: str) -> Iterator[tuple[str, ...]]:
+        """Yield the parts of the path of each regular file below a folder. Links are not followed."""
 
         def failed(exc: OSError) -> None:
             if not isinstance(exc, FileNotFoundError):
                 self.report(exc.filename or folder, f"cannot be listed ({exc.strerror})")
 
-        for path, folders, names in os.walk(folder, onerror=failed):
-            folders[:] = [name for name in folders if not os.path.islink(os.path.join(path, name))]
-            below = os.path.relpath(path, folder)
-            start = () if below == os.curdir else tuple(below.split(os.sep))
+        for path, _, names in os.walk(folder, onerror=failed):
             for name in names:
                 if _is_plain_file(file := os.path.join(path, name)):
-                    yield (*start, name), os.path.getsize(file)
+                    yield tuple(os.path.relpath(file, folder).split(os.sep))
 
     # packing
 
     def pack(self, tar: tarfile.TarFile, sources: list[_Source]) -> None:
-        total, done = sum(source.size for source in sources), 0
         with FolderTrees() as trees:
             for source in sources:
                 self._pack_file(tar, source, trees)
-                done += source.size
-                if self._progress is not None:
-                    self._progress(done, max(total, 1), source.member)
 
     def _pack_file(self, tar: tarfile.TarFile, source: _Source, trees: FolderTrees) -> None:
         path = os.path.join(source.folder, *source.parts)
@@ -257,11 +237,6 @@ class _Packer:
 
 def _is_plain_file(path: str) -> bool:
     return os.path.isfile(path) and not os.path.islink(path)
-
-
-def _with_tilde(path: str) -> str:
-    user = os.path.expanduser("~")
-    return utf8_safe(f"~{path[len(user) :]}" if path.startswith(user + os.sep) else path)
 
 
 def _copy(file: IO[bytes], spool: IO[bytes], *, grows: bool) -> bool:

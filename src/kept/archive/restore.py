@@ -2,10 +2,7 @@
 
 The archive is checked to its end before anything is changed. Files are then written beside their places, synced to disk
 together, and renamed, so a restore that is killed leaves whole files, and the same command continues it. A file that is
-here with another content stays, unless replacing was requested. Settings come last.
-
-An archive names folders of the machine that it was made on. They are used only on request (``same_folders``): an
-archive from a stranger must not choose where its files go.
+here stays, whatever its content. Settings come last.
 """
 
 from __future__ import annotations
@@ -17,11 +14,10 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from kept.agent_admin import REMOVED_FOLDER
 from kept.archive.archive_file import (
     AGENTS,
     CHUNK_BYTES,
@@ -52,10 +48,10 @@ from kept.config.layers import (
 )
 from kept.config.settings_file import MAX_BYTES, parse_settings, read_settings
 from kept.durable import create_file, make_private_folder, write_atomic
-from kept.errors import ArchiveDamaged, ArchiveRefused, ConfigError, LockBusy, UsageError, WriteFailed
-from kept.file_lock import claimed, locked
+from kept.errors import ArchiveDamaged, ArchiveRefused, ConfigError, LockBusy, WriteFailed
+from kept.file_lock import claimed
 from kept.limits import utf8_safe
-from kept.records import Problem, Progress
+from kept.records import Problem
 from kept.sessions.blanking import blank_tree
 from kept.sessions.deleted import DeletedSessions
 from kept.sessions.forgotten_text import ForgottenText
@@ -73,8 +69,6 @@ deleted  a conversation that was deleted here
 forgotten  it has something that was forgotten here
 blocked  something that is not a file is in its place"""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_LARGEST_TEXT = 1 << 28
-_LOCK_WAIT_S = 10.0
 
 
 @frozen
@@ -85,8 +79,6 @@ class RestoreReport:
     """Folder of the notes of each agent."""
     counts: dict[str, int]
     """Number of files by action."""
-    replaced: int
-    """Files that differed and were replaced on request."""
     kept: tuple[Problem, ...]
     """Files here that a restore leaves although they are not those of the archive."""
     settings: str
@@ -112,27 +104,18 @@ class _FileAction:
 
 
 def restore_archive(
-    path: str,
-    *,
-    home: str,
-    agent: str | None = None,
-    workspace: str | None = None,
-    same_folders: bool = False,
-    with_settings: bool = True,
-    overwrite: bool = False,
-    check: bool = False,
-    progress: Progress | None = None,
+    path: str, *, home: str, workspace: str | None = None, with_settings: bool = True, check: bool = False
 ) -> RestoreReport:
     """Restore an archive into a home and its workspaces, and return what was done.
 
-    With ``check``, the archive is read and compared, and nothing is written. ``agent`` restores that agent only;
-    ``workspace`` is the folder for its notes, or for those of the main agent.
+    With ``check``, the archive is read and compared, and nothing is written. ``workspace`` is the folder for the notes
+    of the main agent.
     """
     path = os.path.abspath(os.path.expanduser(path))
     hunt = _ForgottenHunt(home)
-    manifest = check_archive(path, inspect=hunt.inspect, inspect_bytes=_LARGEST_TEXT, progress=progress)
+    manifest = check_archive(path, hunt.inspect)
     user_file = find_user_file(home, None, {}).path
-    places = plan_places(manifest, home, user_file, agent, workspace, same_folders=same_folders)
+    places = RestorePlaces(home, manifest.agents, _plan_workspaces(manifest, home, user_file, workspace))
     forgotten = hunt.find_reasons(manifest)
     actions = {
         name: replace(item, action="forgotten", reason=forgotten[name])
@@ -141,32 +124,27 @@ def restore_archive(
         for name, item in _compare_files(manifest, places)
     }
     settings = SettingsPlan.of(hunt.settings if with_settings else None, places, user_file)
-    wanted = ("new", "differs") if overwrite else ("new",)
-    writes = {name: item for name, item in actions.items() if item.action in wanted}
     if not check:
         make_private_folder(home)
         with claimed(os.path.join(home, LOCK_FILE)) as is_ours:
             if not is_ours:
                 raise LockBusy("Another restore is running.", path=home)
-            _write_files(path, writes, progress)
+            _write_files(path, {name: item for name, item in actions.items() if item.action == "new"})
             settings.apply(user_file)
-    left = [item for name, item in actions.items() if name not in writes]
     counts = Counter(item.action for item in actions.values())
+    left = [item for item in actions.values() if item.action in ("differs", "blocked", "forgotten")]
     return RestoreReport(
         created=manifest.created,
-        agents=places.agents,
-        workspaces={known.name: places.workspaces[known.notes] for known in places.agents},
+        agents=manifest.agents,
+        workspaces={known.name: places.workspaces[known.notes] for known in manifest.agents},
         counts={action: counts[action] for action in get_args(Action)},
-        replaced=sum(item.action == "differs" for item in writes.values()),
-        kept=tuple(Problem(utf8_safe(item.path), item.reason) for item in left if item.reason and item.action in _KEPT),
+        kept=tuple(Problem(utf8_safe(item.path), item.reason) for item in left),
         settings=settings.outcome,
         settings_problem=settings.problem,
         removed_settings=manifest.removed_settings if settings.outcome == "restored" else (),
         is_check=check,
     )
 
-
-_KEPT = ("differs", "blocked", "forgotten")
 
 # places and settings
 
@@ -175,47 +153,32 @@ _KEPT = ("differs", "blocked", "forgotten")
 class RestorePlaces:
     home: str
     agents: tuple[ArchivedAgent, ...]
-    """Agents to restore."""
     workspaces: Mapping[str, str]
     """Folder for each set of notes in the archive."""
 
     def find(self, member: MemberPath) -> str | None:
-        """Return the folder that a member belongs below; None if it is not restored."""
-        if member.root == SETTINGS:
-            return None
+        """Return the folder that a member belongs below; None if it is not restored as a file."""
         if member.root == NOTES:
             return self.workspaces.get(member.agent)
-        if member.root == AGENTS:
-            is_chosen = any(agent.name == member.agent for agent in self.agents)
-            return os.path.join(self.home, AGENTS, member.agent) if is_chosen else None
-        return os.path.join(self.home, REMOVED_FOLDER, member.agent)
+        is_known = any(agent.name == member.agent for agent in self.agents)
+        return os.path.join(self.home, AGENTS, member.agent) if is_known else None
 
 
-def plan_places(
-    manifest: Manifest, home: str, user_file: str, agent: str | None, workspace: str | None, *, same_folders: bool
-) -> RestorePlaces:
-    """Return where files go.
-
-    Notes go to ``workspace``, else to the workspace that the settings here name for the agent, else to its folder on
-    the old machine with ``same_folders``, else to its default one.
-    """
-    agents = tuple(known for known in manifest.agents if agent in (None, known.name))
-    if not agents:
-        names = ", ".join(known.name for known in manifest.agents)
-        raise UsageError(f"There is no agent '{agent}' in this archive.", hint=f"It has: {names}.")
+def _plan_workspaces(manifest: Manifest, home: str, user_file: str, workspace: str | None) -> dict[str, str]:
+    """Return where notes go: to ``workspace``, else where the settings here put those of the agent, else to its
+    default folder. An archive, which may be a stranger's, does not choose."""
     workspaces: dict[str, str] = {}
-    for known in sorted(agents, key=lambda known: known.name != known.notes):  # the owner of notes first
+    for known in sorted(manifest.agents, key=lambda known: known.name != known.notes):  # the owner of notes first
         try:
             check_agent_id(known.name)
         except ConfigError as exc:
             raise ArchiveRefused(f"The archive has an agent that cannot exist: {exc.message}") from exc
-        if workspace and known.name == (agent or MAIN_AGENT):
+        if workspace and known.name == MAIN_AGENT:
             workspaces[known.notes] = expand(workspace)
         elif known.notes not in workspaces:
-            old = expand(known.workspace) if same_folders and known.workspace else None
             named = _named_workspace(user_layers(user_file, known.name))
-            workspaces[known.notes] = named or old or default_workspace(home, known.name)
-    return RestorePlaces(home, agents, workspaces)
+            workspaces[known.notes] = named or default_workspace(home, known.name)
+    return workspaces
 
 
 @frozen
@@ -398,12 +361,12 @@ def _deleted_here(manifest: Manifest, home: str, agent: str) -> frozenset[str]:
 # writing
 
 
-def _write_files(path: str, writes: Mapping[str, _FileAction], progress: Progress | None) -> None:
+def _write_files(path: str, writes: Mapping[str, _FileAction]) -> None:
     """Write files beside their places and rename all at once: one sync takes as long as one for a single file."""
     waiting: dict[str, _FileAction] = {}
     with FolderTrees() as trees:
         try:
-            for member in iter_members(path, progress) if writes else ():
+            for member in iter_members(path) if writes else ():
                 if item := writes.get(member.name):
                     waiting[member.name] = item
                     _write_beside(trees, item, member)
@@ -443,19 +406,14 @@ def _write_beside(trees: FolderTrees, item: _FileAction, member: ArchiveMember) 
 
 
 def _put(trees: FolderTrees, item: _FileAction) -> None:
-    with _locked(item):
-        folder = trees.open(item.folder, item.member.parts[:-1])
-        temporary, name = _temporary_name(item), item.member.parts[-1]
-        try:
-            mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) & 0o777
-        except FileNotFoundError:
-            mode = 0o600
-        else:
-            if item.action == "new":  # created meanwhile: it stays
-                os.unlink(temporary, dir_fd=folder)
-                return
-        os.chmod(temporary, mode, dir_fd=folder)  # a note may be shared on purpose
+    folder = trees.open(item.folder, item.member.parts[:-1])
+    temporary, name = _temporary_name(item), item.member.parts[-1]
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    else:  # created meanwhile: it stays
+        os.unlink(temporary, dir_fd=folder)
 
 
 @contextmanager
@@ -464,12 +422,3 @@ def _translating(item: _FileAction) -> Iterator[None]:
         yield
     except OSError as exc:
         raise WriteFailed(f"{item.path}: could not be written ({exc.strerror}).") from exc
-
-
-def _locked(item: _FileAction) -> AbstractContextManager[object]:
-    """Return the lock of a file that is replaced, so that nothing is appended to the old one meanwhile."""
-    if item.action == "new":
-        return nullcontext()
-    is_record = item.member.root != NOTES
-    path = item.path if is_record else item.folder
-    return locked(path, wait_s=_LOCK_WAIT_S, purpose="writing here", create=not is_record)

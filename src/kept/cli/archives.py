@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, local_time, print_json, progress_bar, style, warn
+from kept.cli.output import echo, json_option, local_time, print_json, style, warn
 from kept.cli.root import Globals
 from kept.wording import plural, size_text
 
@@ -28,20 +28,12 @@ _INCOMPLETE = 1
 def export_command(options: Globals, path: str, overwrite: bool, as_json: bool) -> None:
     """Write notes, conversations, history and settings into one archive.
 
-    ARCHIVE ends in .tar or .tar.gz. It has the notes and conversations of all agents, or of the one that
-    --agent names, and the settings without keys and tokens. To export one conversation: kept sessions export
+    ARCHIVE ends in .tar or .tar.gz. It has the notes and conversations of all agents, and the settings without keys
+    and tokens. To export one conversation: kept sessions export
     """
     from kept.archive.export import export_archive
 
-    loaded = options.load_finished()
-    with progress_bar("Packing", in_bytes=True) as progress:
-        report = export_archive(
-            loaded,
-            path,
-            agent=loaded.config.agent_id if options.agent else None,
-            overwrite=overwrite,
-            progress=progress,
-        )
+    report = export_archive(options.load_finished(), path, overwrite=overwrite)
     if as_json:
         print_json(_report_json(report))
     else:
@@ -78,43 +70,27 @@ def _report_json(report: ExportReport) -> dict[str, Any]:
 
 @click.command("restore")
 @click.argument("path", metavar="ARCHIVE", type=click.Path())
-@click.option("--same-folders", is_flag=True, help="Put notes into the folders that they were in, such as ~/notes.")
 @click.option("--no-settings", is_flag=True, help="Leave out config.yaml.")
-@click.option("--overwrite", is_flag=True, help="Replace files that are here with another content.")
 @click.option("--check", is_flag=True, help="Check every file of ARCHIVE, say what a restore would do, change nothing.")
 @json_option
 @click.pass_obj
-def restore_command(
-    options: Globals,
-    path: str,
-    same_folders: bool,
-    no_settings: bool,
-    overwrite: bool,
-    check: bool,
-    as_json: bool,
-) -> None:
+def restore_command(options: Globals, path: str, no_settings: bool, check: bool, as_json: bool) -> None:
     """Bring back notes, conversations and settings from an archive of 'kept export'.
 
-    ARCHIVE is checked first. A file that is here with another content is kept and listed. With --agent, only that
-    agent is restored; --workspace names the folder for its notes. Run it again if it was interrupted. To bring back a
-    conversation that you deleted: kept sessions restore
+    ARCHIVE is checked first. A file that is here with another content stays and is listed. --workspace names the folder
+    for the notes of the main agent. Run it again if it was interrupted. To bring back a conversation that you deleted:
+    kept sessions restore
     """
     from kept.archive.restore import restore_archive
     from kept.config.layers import expand
 
-    home = expand(options.home or os.environ.get("KEPT_HOME") or "~/.kept")
-    with progress_bar("Restoring", in_bytes=True) as progress:
-        report = restore_archive(
-            path,
-            home=home,
-            agent=options.agent or os.environ.get("KEPT_AGENT") or None,
-            workspace=options.workspace or os.environ.get("KEPT_WORKSPACE") or None,
-            same_folders=same_folders,
-            with_settings=not no_settings,
-            overwrite=overwrite,
-            check=check,
-            progress=progress,
-        )
+    report = restore_archive(
+        path,
+        home=expand(options.home or os.environ.get("KEPT_HOME") or "~/.kept"),
+        workspace=options.workspace or os.environ.get("KEPT_WORKSPACE") or None,
+        with_settings=not no_settings,
+        check=check,
+    )
     if as_json:
         print_json(_restored_json(report))
     else:
@@ -127,7 +103,6 @@ def _print_restored(report: RestoreReport) -> None:
     counts = report.counts
     words = (
         (counts["new"], "restored"),
-        (report.replaced, "replaced"),
         (counts["same"], "here already"),
         (counts["newer"], "with more here than in the archive"),
         (counts["deleted"], "left out because you deleted them here"),
@@ -139,17 +114,14 @@ def _print_restored(report: RestoreReport) -> None:
     total = plural(sum(counts.values()), "file")
     echo(style(f"{lead}{total} from {local_time(report.created)}: {shown}.", bold=True))
     for agent in report.agents:
-        folder = report.workspaces[agent.name]
-        before = f" (they were in {agent.workspace}; see --same-folders)" if agent.workspace else ""
-        is_same = agent.workspace is not None and os.path.expanduser(agent.workspace) == folder
-        echo(f"Notes of {agent.name}: {folder}{'' if is_same else before}")
+        echo(f"Notes of {agent.name}: {report.workspaces[agent.name]}")
     _print_settings(report)
     for problem in report.kept[:_PROBLEMS_SHOWN]:
         warn(f"{problem.path}: {problem.reason}.")
     if len(report.kept) > _PROBLEMS_SHOWN:
         warn(f"{len(report.kept) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
     if len(report.kept) > counts["forgotten"]:
-        echo("To replace the files that differ, add --overwrite.", err=True)
+        echo("To get a file of the archive back, move the one that is here away and restore again.", err=True)
     if counts["new"] and not report.is_check:
         echo("The next search indexes what was restored; 'kept index' does it now.")
 
@@ -167,12 +139,8 @@ def _restored_json(report: RestoreReport) -> dict[str, Any]:
     return {
         "created": report.created,
         "check": report.is_check,
-        "agents": [
-            {"name": agent.name, "workspace": report.workspaces[agent.name], "previousWorkspace": agent.workspace}
-            for agent in report.agents
-        ],
+        "agents": [{"name": agent.name, "workspace": report.workspaces[agent.name]} for agent in report.agents],
         "counts": report.counts,
-        "replaced": report.replaced,
         "kept": [{"path": problem.path, "reason": problem.reason} for problem in report.kept],
         "settings": report.settings,
         "settingsProblem": report.settings_problem,
