@@ -10,10 +10,8 @@ import pytest
 
 from kept import Memory
 from kept.config import load_config
-from kept.indexing.index_handle import IndexLimits
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
-from kept.store.vectors import VectorLimits
 from kept.testing import FakeEmbedder, FrozenClock
 
 WORDS = ["parrot", "zeppelin", "silver", "harbour", "seed", "engine"]
@@ -44,10 +42,8 @@ def talk(home: Path, start: int) -> None:
 
 
 def open_memory(workspace: Path, home: Path, settings: dict[str, object] | None = None) -> Memory:
-    """Open a memory with small packs of vectors, so that few notes fill several."""
     config = load_config(workspace=str(workspace), home=str(home), settings=settings).config
-    limits = IndexLimits(vectors=VectorLimits(pack_rows=30, pack_when=20))
-    return Memory(config, embedder=FakeEmbedder(), clock=CLOCK, limits=limits)
+    return Memory(config, embedder=FakeEmbedder(), clock=CLOCK)
 
 
 def answers(workspace: Path, home: Path) -> list[object]:

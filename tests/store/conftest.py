@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kept.store.index import Index
-from kept.store.vectors import VectorLimits
 
 
 @pytest.fixture
@@ -16,8 +15,8 @@ def open_index(tmp_path: Path) -> Iterator[Callable[..., Index]]:
     """Open the index of the test, as often as it is called: each as another process would."""
     opened: list[Index] = []
 
-    def open_one(limits: VectorLimits | None = None) -> Index:
-        opened.append(Index(str(tmp_path / "index.sqlite"), limits))
+    def open_one() -> Index:
+        opened.append(Index(str(tmp_path / "index.sqlite")))
         return opened[-1]
 
     yield open_one

@@ -1,4 +1,4 @@
-"""The packed scan against a plain float32 one, with everything that happens to packs."""
+"""The scan of codes in memory against a plain float32 one, and after changes of the table."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import struct
 import pytest
 
 from kept.records import Filter
+from kept.store import vectors
 from kept.store.index import Index
 from kept.store.rows import FileRow, FileWrite, NewChunk
-from kept.store.vector_codes import quantise, sign_bits
-from kept.store.vectors import VectorLimits
+from kept.store.vector_codes import quantise
 
 DIMS = 64
 
@@ -36,13 +36,8 @@ def reference(query: list[float], rows: dict[int, list[float]], limit: int) -> l
 
 
 @pytest.fixture
-def open_table(open_index):
-    return lambda **limits: open_index(VectorLimits(pack_rows=300, pack_when=100, **limits))
-
-
-@pytest.fixture
-def table(open_table):
-    return open_table()
+def table(index):
+    return index
 
 
 def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]:
@@ -74,10 +69,6 @@ def remove(index: Index, rows: list[int]) -> None:
     index.live.remove_files([("memory", chunk.path) for chunk in index.live.get_chunks(rows).values()])
 
 
-def packed_rows(index) -> int:
-    return sum(index.live.vectors._read_sizes().values())
-
-
 def recall(index: Index, rows: dict[int, list[float]], rng: random.Random, **options) -> float:
     correct = 0
     for _ in range(30):
@@ -91,13 +82,6 @@ def test_the_int8_scan_finds_what_float32_finds(table):
     rng = random.Random(1)
     rows = fill(table, 1_050, rng)
     assert recall(table, rows, rng) >= 0.96
-
-
-def test_sign_bits_then_int8_finds_nearly_the_same(open_table):
-    table = open_table(bits_above=1_000, least_rescored=400)
-    rng = random.Random(2)
-    rows = fill(table, 3_000, rng)
-    assert recall(table, rows, rng) >= 0.9
 
 
 def test_the_cosine_is_that_of_the_vectors(table):
@@ -118,35 +102,12 @@ def test_rows_that_are_gone_are_never_found(table):
         del rows[row]
     near = table.live.vectors.nearest(quantise(packed(unit(rng))), 700)
     assert {row for row, _ in near} == set(rows)
-    with table.writing():
-        table.live.optimise(changed_chunks=0)
-    assert recall(table, rows, rng) >= 0.96
-
-
-def test_packs_that_are_mostly_dead_are_made_anew(table):
-    rng = random.Random(5)
-    rows = fill(table, 900, rng)
-    gone = sorted(rows)[:600]
-    assert packed_rows(table) == 900
-    with table.writing():
-        remove(table, gone)
-        table.live.optimise(changed_chunks=0)
-    left = set(rows) - set(gone)
-    assert packed_rows(table) == table.live.vectors.count() == len(left)
-    assert {row for row, _ in table.live.vectors.nearest(quantise(packed(unit(rng))), 900)} == left
-
-
-def test_rows_that_are_not_packed_yet_are_found(table):
-    rng = random.Random(6)
-    rows = fill(table, 600, rng)
-    rows |= fill(table, 40, rng)
-    assert (packed_rows(table), table.live.vectors.count()) == (600, 640)
     assert recall(table, rows, rng) >= 0.96
 
 
 @pytest.mark.parametrize("few", [5_000, 10])
-def test_a_filter_limits_the_rows_whichever_way_it_is_applied(open_table, few):
-    table = open_table(few_rows=few)
+def test_a_filter_limits_the_rows_whichever_way_it_is_applied(table, few, monkeypatch):
+    monkeypatch.setattr(vectors, "_FEW_ROWS", few)
     rng = random.Random(7)
     rows = fill(table, 700, rng)
     among = {row: rows[row] for row in rng.sample(sorted(rows), 150)}
@@ -161,40 +122,24 @@ def test_vectors_of_another_width_are_never_compared(table):
     assert table.live.vectors.nearest(bytes(32), 10) == []
 
 
-def test_a_sign_bit_stands_for_each_dimension():
-    code = bytes([1, 255, 0, 127, 128, 5, 200, 9, 7])
-    assert sign_bits(code) == bytes([0b10010101, 0b10000000])
-
-
 def test_a_vector_of_zeros_has_a_code_of_zeros():
     assert quantise(packed([0.0] * DIMS)) == bytes(DIMS)
 
 
-@pytest.mark.parametrize("bits_above", [100_000, 500])
-def test_packs_in_memory_follow_the_table(open_table, bits_above):
-    table = open_table(bits_above=bits_above, least_rescored=400)
+def test_codes_in_memory_follow_the_table(table):
     rng = random.Random(9)
     rows = fill(table, 600, rng)
-    assert recall(table, rows, rng) >= 0.9
+    assert recall(table, rows, rng) >= 0.96
     rows |= fill(table, 600, rng)
-    assert recall(table, rows, rng) >= 0.9
+    assert recall(table, rows, rng) >= 0.96
     gone = sorted(rows)[:550]
     with table.writing():
         remove(table, gone)
-        table.live.optimise(changed_chunks=0)
     rows = {row: vector for row, vector in rows.items() if row not in gone}
-    assert recall(table, rows, rng) >= 0.9
+    assert recall(table, rows, rng) >= 0.96
 
 
-def delete_stored_codes(index) -> None:
-    with index.writing():
-        if isinstance(index, Index):
-            index.db.execute("DELETE FROM chunks_vec WHERE pack IS NOT NULL")
-        else:
-            index.live.session.execute("DELETE FROM chunk_vectors WHERE generation = %s", [index.live.number])
-
-
-def test_similarities_after_a_search_are_those_of_the_stored_codes(table):
+def test_similarities_after_a_search_are_those_of_the_stored_codes(table, monkeypatch):
     importlib.import_module("numpy")  # as a process that keeps searching does
     rng = random.Random(21)
     rows = fill(table, 700, rng)
@@ -202,8 +147,7 @@ def test_similarities_after_a_search_are_those_of_the_stored_codes(table):
     wanted = [*rng.sample([*rows], 50), 50_000]
     read = table.live.vectors.similarities(query, wanted)
     table.live.vectors.nearest(query, 10, generation=1)
-    delete_stored_codes(table)  # so that only memory has them
-    in_memory = table.live.vectors.similarities(query, wanted, generation=1)
-    assert in_memory == read
-    assert len(table.live.vectors.similarities(query, wanted, generation=2)) < len(read)
-    assert len(table.live.vectors.similarities(quantise(packed(unit(rng))), wanted, generation=1)) < len(read)
+    monkeypatch.setattr(table.live.vectors, "_codes_of", lambda *_: [])  # so that only memory has them
+    assert table.live.vectors.similarities(query, wanted, generation=1) == read
+    assert table.live.vectors.similarities(query, wanted, generation=2) == []
+    assert table.live.vectors.similarities(quantise(packed(unit(rng))), wanted, generation=1) == []

@@ -197,9 +197,7 @@ def test_a_file_cut_short_costs_no_embedding(indexed, size):
         "UPDATE chunks SET text = text || '!' WHERE row = 5",
         "DELETE FROM files WHERE path LIKE '%7.md'",
         "INSERT INTO chunks_vec (row, code) VALUES (100000, zeroblob(64))",
-        "UPDATE chunks_vec SET pack = 17",
-        "INSERT INTO vec_packs (rows, bits) VALUES (zeroblob(16), zeroblob(7))",
-        "DROP TABLE vec_dead",
+        "DROP TABLE note_tags",
     ],
 )
 def test_the_doctor_rebuilds_an_index_whose_tables_contradict_each_other(indexed, statement):

@@ -24,7 +24,6 @@ from kept.indexing.vectorise import Vectoriser
 from kept.records import Dropped, Hit, SourceFile
 from kept.sqlite import discard_if_damaged, forget_connection
 from kept.store.index import Index, find_index_path, open_index
-from kept.store.vectors import VectorLimits
 from kept.values import frozen
 from kept.workspace.notes import read_passage
 from kept.workspace.scan import ANY_FILE, ChangeSignal, Scan
@@ -69,7 +68,6 @@ class IndexLimits:
     """Texts in one job of a provider's batch API. Providers allow more; a smaller job ends sooner and loses less."""
     retry_policy: RetryPolicy | None = None
     """Retries of remote embedders; None is the default."""
-    vectors: VectorLimits = VectorLimits()
 
 
 class IndexHandle:
@@ -219,10 +217,10 @@ class IndexHandle:
             self.notices.append("The index was deleted; it has been rebuilt from the notes.")
         if self.opened_index is None:
             if self.settings.store.path:
-                self.opened_index = Index(self.path, self.limits.vectors, on_cache_loss=self._on_cache_loss)
+                self.opened_index = Index(self.path, on_cache_loss=self._on_cache_loss)
             else:
                 self.opened_index = open_index(
-                    self.config.paths, self.workspace.root, self.limits.vectors, on_cache_loss=self._on_cache_loss
+                    self.config.paths, self.workspace.root, on_cache_loss=self._on_cache_loss
                 )
         return self.opened_index
 

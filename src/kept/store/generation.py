@@ -20,7 +20,7 @@ from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.filter_sql import filter_sql, hidden_notes_sql
 from kept.store.note_tables import NOTE_TABLES, NoteTables
 from kept.store.rows import ChunkRow, FileRow, FileWrite, IndexCounts, NewChunk, content_key
-from kept.store.vectors import VectorLimits, VectorTable
+from kept.store.vectors import VectorTable
 
 if TYPE_CHECKING:
     from kept.store.file_list import FileLists
@@ -30,7 +30,7 @@ _MERGE_SHARE = 10
 
 _MERGE_PAGES = 64
 
-TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", "vec_packs", "vec_dead", *NOTE_TABLES)
+TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", *NOTE_TABLES)
 
 
 _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
@@ -50,10 +50,10 @@ def _ddl() -> str:
 class Generation:
     """One set of these tables: the live one (no prefix) or one being built (`next_`). Callers hold the transaction."""
 
-    def __init__(self, db: apsw.Connection, prefix: str = "", limits: VectorLimits | None = None) -> None:
+    def __init__(self, db: apsw.Connection, prefix: str = "") -> None:
         self.db = db
         self.prefix = prefix
-        self.vectors = VectorTable(db, prefix, limits)
+        self.vectors = VectorTable(db, prefix)
         self.notes = NoteTables(db, prefix)
 
     @cached_property
@@ -116,11 +116,10 @@ class Generation:
     # chunks
 
     def optimise(self, *, changed_chunks: int) -> None:
-        """Pack the new vectors of a sync, and merge the full-text index if a good part of it is new.
+        """Merge the full-text index if a good part of it is new.
 
         A query reads every segment of that index, for each word and each row; one segment is twice as fast.
         """
-        self.vectors.maintain()
         if changed_chunks * _MERGE_SHARE >= self.count_chunks():
             self._merge_words()
 

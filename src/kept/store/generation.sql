@@ -14,7 +14,7 @@ CREATE TABLE {p}files (
   PRIMARY KEY (source, path)
 ) WITHOUT ROWID;
 
--- AUTOINCREMENT: a row's number is never used again, so a packed vector can never be taken for another chunk's.
+-- AUTOINCREMENT: a row's number is never used again, so a vector in memory can never be taken for another chunk's.
 CREATE TABLE {p}chunks (
   row        INTEGER PRIMARY KEY AUTOINCREMENT,
   source     TEXT NOT NULL,
@@ -45,25 +45,11 @@ CREATE VIRTUAL TABLE {p}chunks_fts USING fts5 (
 
 CREATE TABLE {p}chunks_vec (
   row  INTEGER PRIMARY KEY,        -- chunks.row
-  code BLOB NOT NULL,              -- int8, scaled to the largest component
-  pack INTEGER                     -- the pack it is in; NULL until it is in one
+  code BLOB NOT NULL               -- int8, scaled to the largest component
 );
 
-CREATE INDEX chunks_vec_unpacked_{n} ON {p}chunks_vec (row) WHERE pack IS NULL;
-CREATE INDEX chunks_vec_by_pack_{n} ON {p}chunks_vec (pack) WHERE pack IS NOT NULL;
-
--- Some thousand rows that a process reads together. A pack is never changed, only dropped and written again.
-CREATE TABLE {p}vec_packs (
-  id    INTEGER PRIMARY KEY AUTOINCREMENT,
-  rows  BLOB NOT NULL,             -- int64 row numbers
-  bits  BLOB NOT NULL              -- one sign bit a dimension
-);
-
--- Rows that are still in a pack but no longer in the index.
-CREATE TABLE {p}vec_dead (
-  row  INTEGER PRIMARY KEY,
-  pack INTEGER NOT NULL
-);
+-- Counted, and compared with what is in memory, without reading the codes.
+CREATE INDEX chunks_vec_by_size_{n} ON {p}chunks_vec (length(code));
 
 -- What a note says of itself. Each of these tables is read by `kept list`, `kept get --links` and filters, without its files.
 CREATE TABLE {p}notes (

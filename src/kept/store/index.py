@@ -15,7 +15,6 @@ from kept.sqlite import connect_or_read, database_files, immediate, snapshot, tr
 from kept.store.embedding_cache import EmbeddingCache, find_cache_path
 from kept.store.generation import Generation
 from kept.store.rows import META_RECIPE, SCHEMA_VERSION
-from kept.store.vectors import VectorLimits
 from kept.store.word_index import WordIndex
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations", "index")
@@ -37,15 +36,13 @@ class Index:
     def __init__(
         self,
         path: str,
-        vector_limits: VectorLimits | None = None,
         *,
         on_cache_loss: Callable[[StoreDamaged], None] | None = None,
     ) -> None:
         self.path = path
         self.db, self.why_read_only = connect_or_read(path, _MIGRATIONS, noun=_NOUN, page_bytes=PAGE_BYTES)
         self.cache = EmbeddingCache(find_cache_path(path), on_cache_loss)
-        self._vector_limits = vector_limits
-        self.live = Generation(self.db, limits=vector_limits)
+        self.live = Generation(self.db)
         try:
             with translated(path, noun=_NOUN):
                 if not self._is_of_this_schema():
@@ -125,7 +122,7 @@ class Index:
 
     def begin_generation(self) -> Generation:
         """Return empty tables beside the live ones. Those of an interrupted rebuild are dropped."""
-        building = Generation(self.db, "next_", self._vector_limits)
+        building = Generation(self.db, "next_")
         with self.writing():
             building.drop()
             building.create(self.generation_number() + 1)
@@ -159,12 +156,11 @@ def find_index_path(paths: AgentPaths, workspace: str) -> str:
 def open_index(
     paths: AgentPaths,
     workspace: str,
-    vector_limits: VectorLimits | None = None,
     *,
     on_cache_loss: Callable[[StoreDamaged], None] | None = None,
 ) -> Index:
     """Open the index of a workspace, and record in it that it belongs to the workspace."""
-    index = Index(find_index_path(paths, workspace), vector_limits, on_cache_loss=on_cache_loss)
+    index = Index(find_index_path(paths, workspace), on_cache_loss=on_cache_loss)
     try:
         if _claim(index, workspace):
             return index
@@ -172,7 +168,7 @@ def open_index(
         index.close()
         raise
     index.close()
-    other = Index(paths.index_of(workspace), vector_limits, on_cache_loss=on_cache_loss)
+    other = Index(paths.index_of(workspace), on_cache_loss=on_cache_loss)
     _claim(other, workspace)
     return other
 

@@ -30,16 +30,6 @@ _NONE_EXPECTED = (
     ),
     ("vectors belong to no chunk", "SELECT count(*) FROM chunks_vec WHERE row NOT IN (SELECT row FROM chunks)"),
     (
-        "vectors name a pack that does not exist",
-        "SELECT count(*) FROM chunks_vec WHERE pack IS NOT NULL AND pack NOT IN (SELECT id FROM vec_packs)",
-    ),
-    (
-        "packs do not have the vectors that name them",
-        "SELECT count(*) FROM vec_packs p WHERE length(rows) = 0 OR length(bits) % (length(rows) / 8) OR"
-        " length(rows) / 8 <> (SELECT count(*) FROM chunks_vec v WHERE v.pack = p.id)"
-        " + (SELECT count(*) FROM vec_dead d WHERE d.pack = p.id)",
-    ),
-    (
         "notes have no properties",
         "SELECT count(*) FROM files WHERE source = 'memory' AND path NOT IN (SELECT path FROM notes)",
     ),

@@ -8,7 +8,7 @@ from kept.records import Source
 from kept.store.note_tables import NoteRow
 from kept.values import frozen
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Incremented with generation.sql: an index of another version is rebuilt."""
 META_RECIPE = "recipe"
 """Key of the parameters of the build: sizes, versions, and the embedder whose vectors the index holds."""

@@ -1,8 +1,8 @@
 """Remove what an index no longer needs from its file, byte by byte.
 
-A row that is deleted stays in free pages, in segments of the full-text index until these are merged, in packs of
-vectors and in the log. After `scrub_index`, the file has the rows that are live and nothing else, and its embedding
-cache has only their embeddings.
+A row that is deleted stays in free pages, in segments of the full-text index until these are merged, and in the log.
+After `scrub_index`, the file has the rows that are live and nothing else, and its embedding cache has only their
+embeddings.
 """
 
 from __future__ import annotations
@@ -61,7 +61,5 @@ def _drop_unused(index: Index, stale: Iterable[tuple[str, str]]) -> None:
     for source, name in stale:
         index.live.remove_file(source, name)
     Generation(index.db, "next_").drop()
-    # A pack has the vectors of deleted rows until it is written again.
-    index.live.vectors.pack_again()
     # Merging all segments drops the words of deleted rows.
     index.db.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-_SIGNS = bytes(ord("1") if 0 < byte < 128 else ord("0") for byte in range(256))
 _SAMPLE_STEP = 16
 _WORTH_SAMPLING = 5_000
 
@@ -49,12 +48,6 @@ def _quantise_numpy(np: Any, row: bytes) -> bytes:
     return bytes(np.rint(scaled).astype(np.int8).tobytes())
 
 
-def sign_bits(code: bytes) -> bytes:
-    """Return one bit per dimension, set if the component is positive."""
-    length = -(-len(code) // 8)
-    return (int(code.translate(_SIGNS), 2) << (8 * length - len(code))).to_bytes(length, "big")
-
-
 # distances
 
 
@@ -71,7 +64,7 @@ def cosine_distances(
     if norms is None:
         norms = code_norms(codes, len(query))
     norm = math.sqrt(sum(value * value for value in array("b", query)))
-    dots = _simd_distances(simsimd, query, codes, form="b", metric="dot", dtype="int8")
+    dots = _simd_distances(simsimd, query, codes, "dot")
     np = loaded_numpy()
     if np is not None:
         return memoryview(_numpy_distances(np, np.frombuffer(dots), norm * np.frombuffer(norms)))
@@ -84,16 +77,8 @@ def code_norms(codes: bytes | memoryview, dims: int) -> memoryview[float]:
     simsimd = _simsimd()
     if simsimd is None:
         return memoryview(array("d"))  # numpy measures them with each query
-    squares = _simd_distances(simsimd, bytes(dims), codes, form="b", metric="sqeuclidean", dtype="int8")
+    squares = _simd_distances(simsimd, bytes(dims), codes, "sqeuclidean")
     return memoryview(array("d", map(math.sqrt, squares)))
-
-
-def hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
-    """Return the number of bits in which a row of bits differs from each packed row, as float64."""
-    simsimd = _simsimd()
-    if simsimd is None:
-        return numpy_hamming_distances(query, bits)
-    return _simd_distances(simsimd, query, bits, form="B", metric="hamming", dtype="bin8")
 
 
 def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
@@ -103,14 +88,6 @@ def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryvie
     rows = np.frombuffer(codes, dtype=np.int8).reshape(-1, len(query)).astype(np.float64)
     lengths = math.sqrt(single @ single) * np.sqrt((rows * rows).sum(axis=1))
     return memoryview(_numpy_distances(np, rows @ single, lengths))
-
-
-def numpy_hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
-    import numpy as np
-
-    single = np.frombuffer(query, dtype=np.uint8)
-    rows = np.frombuffer(bits, dtype=np.uint8).reshape(-1, len(query))
-    return memoryview(np.unpackbits(rows ^ single, axis=1).sum(axis=1).astype(np.float64))
 
 
 def _numpy_distances(np: Any, dots: Any, lengths: Any) -> Any:
@@ -128,15 +105,13 @@ def _simsimd() -> Any:
     return simsimd
 
 
-def _simd_distances(
-    simsimd: Any, query: bytes, packed: bytes | memoryview, *, form: str, metric: str, dtype: str
-) -> memoryview[float]:
+def _simd_distances(simsimd: Any, query: bytes, packed: bytes | memoryview, metric: str) -> memoryview[float]:
     if not packed:
         return memoryview(array("d"))
     shape = (len(packed) // len(query), len(query))
-    single = memoryview(query).cast(form, (1, shape[1]))  # type: ignore[call-overload]
-    rows = memoryview(packed).cast(form, shape)  # type: ignore[call-overload]
-    return memoryview(simsimd.cdist(single, rows, metric, dtype=dtype)).cast("B").cast("d")
+    single = memoryview(query).cast("b", (1, shape[1]))
+    rows = memoryview(packed).cast("b", shape)
+    return memoryview(simsimd.cdist(single, rows, metric, dtype="int8")).cast("B").cast("d")
 
 
 def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]]:

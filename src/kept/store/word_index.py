@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import apsw
 
 from kept.records import Filter
-from kept.sqlite import pack_rows
+from kept.sqlite import pack_rows, read_state
 from kept.store.filter_sql import filter_sql
 from kept.store.phrases import AllOf, CountedPhrase, KeywordMatch, Phrase, PhraseSearch, every, quote
 from kept.store.vectors import CHUNK_ORDER
@@ -87,14 +87,9 @@ class WordIndex:
     def chunk_count(self) -> int:
         return self.remember("chunks", lambda: int(self.db.execute("SELECT count(*) FROM chunks").get))
 
-    def read_state(self) -> tuple[int, int]:
-        """Return two numbers that change with the index, by other connections and by this one."""
-        # The pragma begins to read: `Connection.data_version` does not, and would report the state of the last read.
-        return int(self.db.execute("PRAGMA data_version").get), self.db.total_changes()
-
     def remember(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Return a value that was worked out in the current state of the index, or work it out."""
-        state = self.read_state()
+        state = read_state(self.db)
         if state != self._state or len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered, self._state = {}, state
         if key not in self._remembered:

@@ -16,7 +16,7 @@ import apsw
 import numpy as np
 
 from kept.records import Filter
-from kept.sqlite import IN_ROWS, pack_rows
+from kept.sqlite import IN_ROWS, pack_rows, read_state
 from kept.store.filter_sql import filter_sql
 from kept.store.phrases import (
     CONTEXT_WEIGHT,
@@ -201,7 +201,7 @@ class WordLists:
 
     def read(self, phrases: Iterable[Phrase]) -> dict[Phrase, Postings]:
         """Return all chunks that have each phrase, and how often."""
-        state = self._words.read_state()
+        state = read_state(self._db)
         lists = {}
         for phrase in phrases:
             postings = self._cache.find(phrase, state)
