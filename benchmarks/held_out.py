@@ -166,7 +166,7 @@ def search(each: PreparedSet, weights: Mapping[str, Weights]) -> dict[str, list[
 def _hits(bench: BenchSet, chunks: int) -> int:
     texts = [*bench.files.values()] or [document.text for document in bench.documents]
     tokens = sum(map(estimate_tokens, texts))
-    return hits_to_ask_for(tokens, sum(map(len, texts)), chunks, sessions=bool(bench.sessions))
+    return hits_to_ask_for(tokens, sum(map(len, texts)), chunks)
 
 
 def main() -> None:

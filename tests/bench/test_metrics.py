@@ -13,15 +13,14 @@ from kept.bench.metrics import (
     FIGURES,
     ReturnedHit,
     evaluate,
-    evaluate_sessions,
     mean_figures,
     percentile,
     share_within_tokens,
 )
 
 
-def hit(*documents: str, tokens: int = 10, score: float = 0.5, session: str | None = None) -> ReturnedHit:
-    return ReturnedHit(frozenset(documents), tokens, score, session)
+def hit(*documents: str, tokens: int = 10, score: float = 0.5) -> ReturnedHit:
+    return ReturnedHit(frozenset(documents), tokens, score)
 
 
 def test_one_relevant_document_at_rank_three():
@@ -90,13 +89,6 @@ def test_a_further_passage_counts_at_its_own_rank_and_costs_its_tokens():
     assert figures["recall@5"] == pytest.approx(2 / 3), "b would be second, c seventh"
     assert figures["recall@10"] == 1.0
     assert figures["recall@2000tok"] == pytest.approx(2 / 3), "a and b fit, c does not"
-
-
-def test_sessions_are_ranked_among_distinct_sessions():
-    hits = [*(hit(session="s1") for _ in range(7)), hit(session="s2")]
-    figures = evaluate_sessions(hits, {"s2": 1})
-    assert (figures["recall@1"], figures["recall@5"], figures["mrr@10"]) == (0.0, 1.0, 0.5)
-    assert "recall@2000tok" not in figures
 
 
 def test_percentiles_are_values_that_occurred():

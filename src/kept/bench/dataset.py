@@ -17,7 +17,6 @@ from kept.errors import BenchSetInvalid
 from kept.values import frozen
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
-SESSION_QRELS = "qrels_session.tsv"
 LONG_FILES = "corpora"
 """Folder of long files, one for each group. The answers of queries are ``spans`` of characters in them."""
 
@@ -65,7 +64,6 @@ class BenchSet:
     documents: tuple[BenchDocument, ...]
     queries: tuple[BenchQuery, ...]
     relevant: Relevance
-    sessions: Relevance = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     """Long texts by group. Each replaces the documents of its group."""
 
@@ -81,14 +79,12 @@ def read_set(folder: str) -> BenchSet:
     files = _read_long_files(folder, queries)
     query_ids = {query.id for query in queries}
     document_ids = {document.id for document in documents}
-    sessions = {document.session for document in documents if document.session}
-    relevant = _read_qrels(folder, QRELS, query_ids, document_ids)
+    relevant = _read_qrels(os.path.join(folder, QRELS), query_ids, document_ids)
     return BenchSet(
         name=os.path.basename(os.path.abspath(folder)),
         documents=documents,
         queries=queries,
         relevant=_span_relevance(folder, queries, files) if files else relevant,
-        sessions=_read_qrels(folder, SESSION_QRELS, query_ids, sessions),
         files=files,
     )
 
@@ -211,11 +207,8 @@ def _check_groups(folder: str, documents: tuple[BenchDocument, ...], queries: tu
 # relevance
 
 
-def _read_qrels(folder: str, name: str, queries: set[str], documents: set[str]) -> Relevance:
-    path = os.path.join(folder, name)
+def _read_qrels(path: str, queries: set[str], documents: set[str]) -> Relevance:
     relevance: Relevance = {}
-    if not os.path.isfile(path):
-        return relevance
     for number, line in _lines(path):
         if number == 1:  # the header
             continue
@@ -223,8 +216,7 @@ def _read_qrels(folder: str, name: str, queries: set[str], documents: set[str]) 
         if query not in queries:
             raise BenchSetInvalid(f"{path}, line {number}: there is no query '{query}'.")
         if document not in documents:
-            kind = "session" if name == SESSION_QRELS else "document"
-            raise BenchSetInvalid(f"{path}, line {number}: there is no {kind} '{document}'.")
+            raise BenchSetInvalid(f"{path}, line {number}: there is no document '{document}'.")
         if grade > 0:
             relevance.setdefault(query, {})[document] = grade
     return relevance

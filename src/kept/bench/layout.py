@@ -50,8 +50,6 @@ class BenchGroup:
     config: Config
     units: dict[str, tuple[AnswerUnit, ...]]
     """Units by cited path."""
-    sessions: dict[str, str]
-    """Session of each transcript, by cited path."""
     newest: dt.datetime | None
     """Time of its newest document, if the documents have times."""
 
@@ -61,7 +59,6 @@ class BenchGroup:
             documents=frozenset(unit.document for unit in units if _covers(hit, unit)),
             tokens=estimate_tokens(hit.snippet),
             score=threshold_score(hit),
-            session=self.sessions.get(hit.path),
             grade=hit.grade,
             further=tuple(map(self.returned_hit, hit.further)),
         )
@@ -105,7 +102,7 @@ def lay_out(bench: BenchSet, config: Config, folder: str) -> dict[str, BenchGrou
         if name in bench.files:
             spans = {span for query in bench.queries if query.group == name for span in query.spans}
             units = _write_long_file(group_config, name, bench.files[name], spans)
-            groups[name] = BenchGroup(group_config, units, {}, None)
+            groups[name] = BenchGroup(group_config, units, None)
         else:
             groups[name] = _write_group(group_config, documents)
     return groups
@@ -128,9 +125,9 @@ def _group_config(config: Config, folder: str) -> Config:
 def _write_group(config: Config, documents: Sequence[BenchDocument]) -> BenchGroup:
     notes = [document for document in documents if not document.session]
     units = {_write_note(config, note): (AnswerUnit(note.id),) for note in notes}
-    transcripts, sessions = _write_transcripts(config, [document for document in documents if document.session])
+    transcripts = _write_transcripts(config, [document for document in documents if document.session])
     times = [document.timestamp for document in documents if document.timestamp]
-    return BenchGroup(config, {**units, **transcripts}, sessions, max(times, default=None))
+    return BenchGroup(config, {**units, **transcripts}, max(times, default=None))
 
 
 # notes
@@ -175,24 +172,20 @@ def _write_long_file(
 # transcripts
 
 
-def _write_transcripts(
-    config: Config, documents: Sequence[BenchDocument]
-) -> tuple[dict[str, tuple[AnswerUnit, ...]], dict[str, str]]:
+def _write_transcripts(config: Config, documents: Sequence[BenchDocument]) -> dict[str, tuple[AnswerUnit, ...]]:
     by_session: dict[str, list[BenchDocument]] = {}
     for document in documents:
         by_session.setdefault(document.session or "", []).append(document)
     opener = next((document.speaker for document in documents if document.speaker), None)
     units: dict[str, tuple[AnswerUnit, ...]] = {}
-    sessions: dict[str, str] = {}
     with SessionStore(config) as store:
-        for number, (session, utterances) in enumerate(by_session.items(), start=1):
+        for number, utterances in enumerate(by_session.values(), start=1):
             cited = _write_session(store, utterances, number, opener)
             # The first line of a transcript is its header, so the first utterance is on the second.
             units[cited] = tuple(
                 AnswerUnit(utterance.id, (line, line)) for line, utterance in enumerate(utterances, start=2)
             )
-            sessions[cited] = session
-    return units, sessions
+    return units
 
 
 def _write_session(store: SessionStore, utterances: Sequence[BenchDocument], number: int, opener: str | None) -> str:

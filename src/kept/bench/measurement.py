@@ -10,16 +10,14 @@ from typing import Any
 
 from kept.bench.dataset import BenchQuery, BenchSet, Relevance, read_set
 from kept.bench.layout import BenchGroup, lay_out
-from kept.bench.metrics import FIGURES, Figures, evaluate, evaluate_sessions, mean_figures, percentile
+from kept.bench.metrics import FIGURES, Figures, evaluate, mean_figures, percentile
 from kept.bench.query_runner import (
     BASELINES,
     KEPT,
     BenchAnswer,
     VariantAnswers,
     ask_all,
-    embedder_for,
     hits_to_ask_for,
-    text_for,
     time_all,
     with_variant,
 )
@@ -101,7 +99,6 @@ class SetMeasurement:
     summaries: dict[str, FigureSummary]
     """Summaries by variant."""
     categories: dict[str, FigureSummary]
-    sessions: Figures
     latency: dict[str, float]
     min_score: float
     grades: dict[Grade, GradeFigures]
@@ -166,7 +163,6 @@ class _SetRun:
             index=self.index,
             summaries={name: summarise(self.queries, variant.answers, relevant) for name, variant in variants.items()},
             categories=by_category(self.queries, answers, relevant),
-            sessions=self._session_figures(answers),
             latency=self._latency(groups),
             min_score=self.config.memory_search.query.min_score,
             grades=grade_figures(self.queries, answers, relevant),
@@ -186,30 +182,20 @@ class _SetRun:
             self.failures.update(dict.fromkeys((*report.failures, *problems)))
             self.index = self.index.plus(status, seconds)
         texts = [*self.bench.files.values()] or [document.text for document in self.bench.documents]
-        self.max_results = hits_to_ask_for(
-            sum(map(estimate_tokens, texts)),
-            sum(map(len, texts)),
-            self.index.chunks,
-            sessions=bool(self.bench.sessions),
-        )
+        self.max_results = hits_to_ask_for(sum(map(estimate_tokens, texts)), sum(map(len, texts)), self.index.chunks)
 
     def _ask(self, groups: Mapping[str, BenchGroup], variant: str) -> VariantAnswers:
         return ask_all(
             {name: replace(group, config=with_variant(group.config, variant)) for name, group in groups.items()},
-            [replace(query, text=text_for(variant, query.text)) for query in self.queries],
+            self.queries,
             max_results=self.max_results,
-            embedder=embedder_for(variant, self.embedder),
+            embedder=self.embedder,
             tick=lambda: self._tick(variant),
         )
 
     def _latency(self, groups: Mapping[str, BenchGroup]) -> dict[str, float]:
         latencies = time_all(groups, sample(self.queries, TIMED_SEARCHES), embedder=self.embedder)
         return {"p50_ms": percentile(latencies, 0.5), "p95_ms": percentile(latencies, 0.95)}
-
-    def _session_figures(self, answers: Mapping[str, BenchAnswer]) -> Figures:
-        relevant = self.bench.sessions
-        judged = [query for query in self.queries if query.answerable and query.id in relevant]
-        return mean_figures([evaluate_sessions(answers[query.id].hits, relevant[query.id]) for query in judged])
 
     def _tick(self, label: str) -> None:
         self.done += 1
@@ -283,8 +269,6 @@ def set_json(measurement: SetMeasurement, against: SetMeasurement | None = None)
     if against is not None:
         shape["against"] = summary_json(against.summaries[KEPT]) | _rounded(against.latency)
     shape["categories"] = {name: summary_json(summary) for name, summary in measurement.categories.items()}
-    if measurement.sessions:
-        shape["sessions"] = _rounded(measurement.sessions)
     return shape | {
         "documents": measurement.documents,
         "queries": measurement.queries,

@@ -30,7 +30,6 @@ class ReturnedHit:
     """Tokens of its snippet, without those of further passages."""
     score: float = 0.0
     """Score that ``min_score`` is compared with."""
-    session: str | None = None
     grade: Grade = "strong"
     further: tuple[ReturnedHit, ...] = ()
     """Further passages that are shown under it."""
@@ -45,17 +44,6 @@ def evaluate(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figu
     best = min(ranks.values(), default=math.inf)
     figures["mrr@10"] = 1 / best if best <= 10 else 0.0
     figures["ndcg@10"] = _ndcg(ranks, relevant, 10)
-    return figures
-
-
-def evaluate_sessions(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figures:
-    """Return the figures over sessions: each counts once, at its best hit, and ranks count distinct sessions."""
-    distinct: dict[str, ReturnedHit] = {}
-    for hit in hits:
-        if hit.session is not None and hit.session not in distinct:
-            distinct[hit.session] = ReturnedHit(frozenset((hit.session,)), hit.tokens)
-    figures = evaluate([*distinct.values()], relevant)
-    del figures[f"recall@{BUDGET_TOKENS}tok"]  # a session returns no text
     return figures
 
 

@@ -6,7 +6,6 @@ The variants are the user's settings (`KEPT`) and the baselines.
 from __future__ import annotations
 
 import datetime as dt
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,15 +15,14 @@ from kept.bench.layout import BenchGroup
 from kept.bench.metrics import BUDGET_TOKENS, ReturnedHit
 from kept.clock import SystemClock
 from kept.config import Config, QuerySettings
-from kept.embedding.base import Calibration, Embedder, Identity, Role
+from kept.embedding.base import Embedder
 from kept.memory import Memory
-from kept.records import Matrix, SearchResult
+from kept.records import SearchResult
 from kept.search.selection import MAX_CHARS
 from kept.values import frozen
 
 KEPT = "kept"
-_FEWEST, _FEWEST_FOR_SESSIONS, _MOST = 12, 40, 50
-_SEED_WORD = re.compile(r"[A-Za-z0-9_]+")
+_FEWEST, _MOST = 12, 50
 
 Tick = Callable[[], None]
 
@@ -32,15 +30,14 @@ Tick = Callable[[], None]
 # variants
 
 
-def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int, *, sessions: bool = False) -> int:
+def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int) -> int:
     """Return the number of hits to request for every query and variant of a set.
 
-    A user asks for six. This is enough for ten documents, or ten different sessions, and for 2,000 tokens of snippets.
+    A user asks for six. This is enough for ten documents and for 2,000 tokens of snippets.
     """
     snippet_chars = min(MAX_CHARS, text_chars / max(1, chunks))
     snippet_tokens = max(1.0, snippet_chars * text_tokens / max(1, text_chars))
-    fewest = _FEWEST_FOR_SESSIONS if sessions else _FEWEST
-    return min(_MOST, max(fewest, round(1.25 * BUDGET_TOKENS / snippet_tokens)))
+    return min(_MOST, max(_FEWEST, round(1.25 * BUDGET_TOKENS / snippet_tokens)))
 
 
 def _keyword(query: QuerySettings) -> QuerySettings:
@@ -51,51 +48,9 @@ def _vector(query: QuerySettings) -> QuerySettings:
     return replace(query, min_score=0.0, hybrid=replace(query.hybrid, vector_weight=1.0, text_weight=0.0))
 
 
-def _seed(query: QuerySettings) -> QuerySettings:
-    hybrid = replace(
-        query.hybrid,
-        enabled=True,
-        match="all",
-        vector_weight=0.7,
-        text_weight=0.3,
-        candidate_multiplier=4,
-    )
-    return replace(query, min_score=0.35, hybrid=hybrid)
-
-
-BASELINES: dict[str, Callable[[QuerySettings], QuerySettings]] = {"keyword": _keyword, "vector": _vector, "seed": _seed}
+BASELINES: dict[str, Callable[[QuerySettings], QuerySettings]] = {"keyword": _keyword, "vector": _vector}
 """Words alone and vectors alone have no threshold: theirs would have to be another one, and without one they are harder
-to beat. `seed` has the settings that Kept started from."""
-
-
-def text_for(name: str, text: str) -> str:
-    """Return the text of a query for a variant.
-
-    `seed` quotes every word, so that stop words count too. It splits ASCII words only; any other text is asked as it
-    is, which can only help it.
-    """
-    words = _SEED_WORD.findall(text)
-    return " ".join(f'"{word}"' for word in words) if name == "seed" and words and text.isascii() else text
-
-
-class SeedEmbedder:
-    """The same embedder with cosines as scores, and without the quotes of `text_for`."""
-
-    calibration = Calibration(floor=0.0, ceiling=1.0)
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-
-    @property
-    def identity(self) -> Identity:
-        return self._embedder.identity
-
-    def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
-        return self._embedder.embed([text.replace('"', "") for text in texts], role=role)
-
-
-def embedder_for(name: str, embedder: Embedder | None) -> Embedder | None:
-    return SeedEmbedder(embedder) if name == "seed" and embedder is not None else embedder
+to beat."""
 
 
 def with_variant(config: Config, name: str) -> Config:

@@ -1,7 +1,6 @@
 """A starter set made of the user's own notes: passages, and queries from their headings and sentences.
 
-No model is asked, so the queries are plain; a third of them use other words than the notes. The same notes always give
-the same set.
+No model is asked, so the queries are plain: they use the words of the notes. The same notes always give the same set.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -35,8 +33,6 @@ _SEED = 20260314
 _FEWEST_WORDS, _MOST_WORDS = 3, 6
 _SENTENCE = re.compile(r"[^.!?。！？\n]{20,}")
 _WORD = re.compile(r"\w[\w'-]+")
-_FEWEST_OTHERS = 2
-_README, _SYNONYMS = "starter.md", "synonyms.txt"
 
 FOREIGN = (
     "How long should sourdough proof in a cold kitchen?",
@@ -51,8 +47,6 @@ FOREIGN = (
     "What does a referee do when both sails touch the buoy?",
 )
 """Questions that few memories can answer."""
-
-_ENDINGS = ("", "s", "ed", "d", "ing")
 
 
 @frozen
@@ -82,7 +76,7 @@ def write_starter(config: Config, folder: str) -> StarterSet:
     _write_together(
         folder,
         {
-            "README.md": _read_own(_README),
+            "README.md": resources.files("kept.bench").joinpath("starter.md").read_text(encoding="utf-8"),
             CORPUS: _jsonl({"id": passage.id, "text": passage.text} for passage in passages),
             QUERIES: _jsonl({name: query[name] for name in ("id", "text", "category")} for query in queries),
             QRELS: "query-id\tcorpus-id\trel\n"
@@ -107,11 +101,6 @@ def _write_together(folder: str, files: Mapping[str, str]) -> None:
         raise WriteFailed(f"{folder}: could not be written ({exc.strerror}).") from exc
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _read_own(name: str) -> str:
-    """Return a file of this package."""
-    return resources.files("kept.bench").joinpath(name).read_text(encoding="utf-8")
 
 
 def _jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -157,19 +146,14 @@ def _with_headings(chunk: Chunk) -> str:
 
 def iter_queries(passages: list[SampledPassage]) -> Iterator[dict[str, str]]:
     """Yield queries from evenly spread passages, of the categories in turn: the heading, if no other passage has the
-    same; words of one sentence; and the sentence in other words."""
+    same, and words of one sentence."""
     rng = random.Random(_SEED)
     headings = Counter(passage.heading for passage in passages)
-    frequency = Counter(word for passage in passages for word in {*map(str.lower, _WORD.findall(passage.text))})
     number = 0
     for passage in _spread(passages, MAX_QUERIES - len(FOREIGN)):
         has_own_heading = len(passage.heading.split()) > 1 and headings[passage.heading] == 1
-        sentence = _pick_sentence(passage.text, rng)
-        texts = {
-            "heading": passage.heading if has_own_heading else "",
-            "words": _some_words(sentence, rng),
-            "reworded": reword(sentence, frequency),
-        }
+        words = _some_words(_pick_sentence(passage.text, rng), rng)
+        texts = {"heading": passage.heading if has_own_heading else "", "words": words}
         turn = number % len(texts)
         category = next((name for name in [*texts][turn:] + [*texts][:turn] if texts[name]), None)
         if category:
@@ -202,30 +186,3 @@ def _some_words(words: list[str], rng: random.Random) -> str:
         return ""
     sampled = sorted(rng.sample(range(len(words)), min(_MOST_WORDS, max(_FEWEST_WORDS, len(words) // 2))))
     return " ".join(words[position] for position in sampled)
-
-
-def reword(words: list[str], frequency: Counter[str]) -> str:
-    """Return a query about a sentence, from its words without stop words.
-
-    Words with a synonym are replaced. Of the others, the rarer half is left out: those are the words that would find
-    the passage by themselves. ``frequency`` counts in how many passages a word is.
-    """
-    replaced = {at: synonym for at, word in enumerate(words) if (synonym := find_synonym(word.lower()))}
-    others = [at for at in range(len(words)) if at not in replaced]
-    others.sort(key=lambda at: -frequency[words[at].lower()])
-    chosen = {*[*replaced][: _MOST_WORDS - _FEWEST_OTHERS], *others[: max(_FEWEST_OTHERS, len(others) // 2)]}
-    query = dict.fromkeys(replaced.get(at, words[at]) for at in sorted(chosen))
-    return " ".join([*query][:_MOST_WORDS]) if len(query) >= _FEWEST_WORDS else ""
-
-
-def find_synonym(word: str) -> str | None:
-    """Return another word for an English word, also for its plural and its past: 'moved' gives 'relocate'."""
-    synonyms = _read_synonyms()
-    stems = (word.removesuffix(ending) for ending in _ENDINGS)
-    candidates = (form for stem in stems for form in (stem, f"{stem}e"))
-    return next((synonyms[form] for form in candidates if form in synonyms), None)
-
-
-@cache
-def _read_synonyms() -> dict[str, str]:
-    return dict(line.split() for line in _read_own(_SYNONYMS).splitlines())

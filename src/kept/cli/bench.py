@@ -182,8 +182,6 @@ def _add_parts(rows: Table, measurement: SetMeasurement) -> None:
     if 1 < len(measurement.categories) <= _SHOWN_CATEGORIES:
         for category, summary in measurement.categories.items():
             rows.add_row(f"  · {_short(category)}", *_summary_texts(summary))
-    if measurement.sessions:
-        rows.add_row("  · sessions", "", *_figure_texts(measurement.sessions), "")
 
 
 def _summary_texts(summary: FigureSummary) -> list[str]:
