@@ -288,7 +288,7 @@ def test_a_key_with_a_line_break_in_it_is_refused_without_being_repeated(pair, k
         (servers.says(429, {"error": "slow down"}), "answered 429 after 3 tries: slow down"),
         (servers.says(429, retry_after="1"), "answered 429 after 3 tries: Too Many Requests"),
         (servers.says(500), "answered 500 after 3 tries: Internal Server Error"),
-        (servers.bad_gateway, "answered 502 after 3 tries: a web page, '502 Bad Gateway'"),
+        (servers.bad_gateway, "answered 502 after 3 tries: a web page"),
         (servers.hangs, "did not answer within 0.08 s after 3 tries"),
         (servers.drips, "did not answer within 0.08 s after 3 tries"),
         (servers.breaks_off, "closed the connection after 3 tries"),
@@ -473,32 +473,6 @@ def test_a_used_up_quota_makes_the_provider_unavailable(openai):
     assert isinstance(error, EmbedderUnavailable)
     assert "quota of openai is used up" in error.message
     assert len(openai.server.requests) == 1
-
-
-def test_an_interruption_ends_the_calls_that_are_under_way(openai):
-    arrived = threading.Semaphore(0)
-
-    def hang(handler: servers.Handler, request: servers.Request) -> None:
-        arrived.release()
-        servers.hangs(handler, request)
-
-    openai.server.always = hang
-    embedder = openai.embedder()
-    failures: list[EmbeddingError] = []
-
-    def work() -> None:
-        try:
-            embedder.embed(["hello"], role="document")
-        except EmbeddingError as exc:
-            failures.append(exc)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    assert arrived.acquire(timeout=5)
-    embedder.client.abort()
-    worker.join(timeout=5)
-    assert not worker.is_alive()
-    assert len(failures) == len(openai.server.requests) == 1
 
 
 def test_what_was_used_is_counted_as_the_provider_counts_it(pair):

@@ -314,12 +314,6 @@ def drips(handler: Handler, request: Request) -> None:
     _drip(handler)
 
 
-def drips_headers(handler: Handler, request: Request) -> None:
-    """Send a header a byte at a time, without end."""
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
-    _drip(handler)
-
-
 def _drip(handler: Handler) -> None:
     while not handler.server.provider.stopped.wait(0.01):
         handler.wfile.write(b" ")

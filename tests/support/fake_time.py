@@ -19,9 +19,7 @@ class FakePace:
         self.now_s += seconds
 
     def pace(self) -> net.RetryPolicy:
-        return net.RetryPolicy(
-            sleep=self.sleep, monotonic=lambda: self.now_s, now=lambda: self.now_s, random=lambda: 1.0
-        )
+        return net.RetryPolicy(sleep=self.sleep, monotonic=lambda: self.now_s, random=lambda: 1.0)
 
 
 def today() -> str:

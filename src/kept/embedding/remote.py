@@ -380,17 +380,22 @@ class EmbedRun:
             for batch in batches:
                 self._embed_batch(batch)
             return
-        from concurrent.futures import ThreadPoolExecutor
+        left = iter(batches)
 
-        with ThreadPoolExecutor(CONCURRENT_CALLS, thread_name_prefix="kept-embed") as pool:
-            try:
-                for future in [pool.submit(self._embed_batch, batch) for batch in batches]:
-                    future.result()
-            except BaseException:  # also KeyboardInterrupt
-                # Threads cannot be cancelled, and leaving the pool waits for them.
-                self._halt.set()
-                self._embedder.client.abort()
-                raise
+        def work() -> None:
+            for batch in left:
+                self._embed_batch(batch)
+
+        # Daemons: an interruption does not wait for the calls under way.
+        threads = [threading.Thread(target=work, name="kept-embed", daemon=True) for _ in range(CONCURRENT_CALLS)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:  # also KeyboardInterrupt
+            self._halt.set()
+            raise
 
     def _embed_batch(self, batch: list[BatchText]) -> None:
         """Embed a batch. The first EmbeddingError ends the run and is kept for `embed` to report."""

@@ -13,8 +13,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from email.utils import parsedate_to_datetime
-from http import HTTPStatus
 from typing import IO, Any
 
 from kept.clock import Backoff
@@ -54,7 +52,6 @@ class RetryPolicy:
     longest_delay_s: float = 8.0
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
-    now: Callable[[], float] = time.time
     random: Callable[[], float] = random.random
 
     def backoff(self) -> Backoff:
@@ -110,7 +107,6 @@ _TOO_LARGE = re.compile(
 """Adds the limits of a batch of texts. Only for embeddings: a chat model also complains about `max_tokens`."""
 
 _BAD_KEY = re.compile(r"api.?key.{0,20}(not valid|invalid|expired|not found)|API_KEY_INVALID", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _RETRY_INFO = re.compile(rb'"retryDelay"\s*:\s*"([0-9.]+)s"')
 
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -146,34 +142,28 @@ def _is_daily_quota(reply: HttpReply) -> bool:
     return reply.status == 429 and b"PerDay" in reply.body
 
 
-def retry_after_s(reply: HttpReply, *, now: float) -> float | None:
+def retry_after_s(reply: HttpReply) -> float | None:
     """Return the pause that a service asks for, in seconds, or None."""
     wait = reply.headers.get("retry-after", "").strip()
     retry_info = _RETRY_INFO.search(reply.body)
     if not wait and retry_info:
         wait = retry_info.group(1).decode()
     try:
-        wait_s = float(wait)
+        return min(max(0.0, float(wait)), LONGEST_RETRY_AFTER_S)
     except ValueError:
-        try:
-            wait_s = parsedate_to_datetime(wait).timestamp() - now
-        except (ValueError, TypeError, OverflowError):
-            return None
-    is_nan = wait_s != wait_s
-    return None if is_nan else min(max(0.0, wait_s), LONGEST_RETRY_AFTER_S)
+        return None
 
 
 def summarise(reply: HttpReply) -> str:
-    """Return the content of a reply in one line: the message of an error, the title of a web page."""
+    """Return the content of a reply in one line: the message of an error, or that it is a web page."""
+    from http.client import responses
+
     text = reply.body.decode("utf-8", "replace").strip()
     try:
         summary = _message_in(json.loads(text))
     except (ValueError, RecursionError):
-        summary = text
-        if text.startswith("<") or "<html" in text[:1000].lower():
-            title = _TITLE.search(text)
-            summary = f"a web page, '{printable_line(title.group(1))}'" if title else "a web page"
-    return printable_line(summary) or _phrase(reply.status)
+        summary = "a web page" if text.startswith("<") else text
+    return printable_line(summary) or responses.get(reply.status, "no reason given")
 
 
 def _message_in(tree: Any) -> str:
@@ -186,13 +176,6 @@ def _message_in(tree: Any) -> str:
         if tree.get(name):
             return _message_in(tree[name])
     return ""
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "no reason given"
 
 
 # calls
@@ -225,7 +208,6 @@ class HttpClient:
         self._max_bytes = max_bytes
         self._transport = Transport(self.endpoint)
         self._lock = threading.Lock()
-        self._aborts = 0
         self.calls = 0
         self.retries = 0
 
@@ -289,11 +271,6 @@ class HttpClient:
         # Redact first: clipping could leave half a key, which is not recognised.
         return clip(self._redact(printable_line(text)), MAX_DETAIL_CHARS)
 
-    def abort(self) -> None:
-        """End the calls of other threads, which would otherwise delay the end of the process."""
-        self._aborts += 1
-        self._transport.abort()
-
     def close(self) -> None:
         self._transport.close()
 
@@ -307,7 +284,7 @@ class HttpClient:
         policy, origin = self.policy, self.endpoint.origin
         attempts = policy.attempts if attempts is None else attempts
         self._breaker.check(origin, now_s=policy.monotonic())
-        deadline_s, aborts = policy.monotonic() + timeouts.total_s, self._aborts
+        deadline_s = policy.monotonic() + timeouts.total_s
         backoff = policy.backoff()
         for attempt in range(1, attempts + 1):
             left_s = deadline_s - policy.monotonic()
@@ -318,8 +295,6 @@ class HttpClient:
                 return outcome
             failure, delay_s = outcome, backoff.next_s()
             delay_s = delay_s if wait_s is None else wait_s
-            if aborts != self._aborts:
-                raise failure
             if not failure.retryable or attempt == attempts or policy.monotonic() + delay_s >= deadline_s:
                 break
             log.info("%s Trying again in %.1f s.", failure.message, delay_s)
@@ -345,7 +320,7 @@ class HttpClient:
             return reply, None
         detail = self.clean_message(summarise(reply))
         message = f"{self.endpoint.origin} answered {reply.status}{_after_attempts(attempt)}: {detail.rstrip('.')}."
-        return classify_failure(reply, message, detail=detail), retry_after_s(reply, now=self.policy.now())
+        return classify_failure(reply, message, detail=detail), retry_after_s(reply)
 
     def _count(self, *, calls: int = 0, retries: int = 0) -> None:
         with self._lock:
