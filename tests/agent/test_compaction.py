@@ -87,7 +87,7 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
         for number, fact in facts.items():
             thing = re.search(r"the (.+) number", fact)[1]
             outcome = toolbox.run("memory_search", {"query": f"Where does the {thing} number {number:03d}X stand?"})
-            assert any(fact[12:] in hit["snippet"] for hit in outcome.data["results"]), fact
+            assert any(fact[12:] in hit.snippet for hit in outcome.result), fact
         said = [message.text for message in at.messages(session) if message.role == "user"]
         assert len(said) == 300  # nothing is ever deleted
 

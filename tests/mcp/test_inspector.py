@@ -42,11 +42,11 @@ def round_trip(inspect, server: list[str], *more: str) -> None:
     assert [tool["name"] for tool in listed["tools"]] == [*(tool.name for tool in TOOLS), FORGET_TOOL.name]
     assert "Warning" not in remarks, "every client can read the schemas"
     written, _ = inspect(*call, "--tool-name", "memory_write", "--tool-arg", "text=The plotter was sold.")
-    citation = written["structuredContent"]["citation"]
+    citation = written["content"][0]["text"].removeprefix("Written to ").rstrip(".")
     result, _ = inspect(
         *call, "--tool-name", "memory_search", "--tool-arg", "query=was the plotter sold", "maxResults=1"
     )
-    assert result["structuredContent"]["results"][0]["path"] in citation
+    assert citation.partition("#")[0] in result["content"][0]["text"]
     read, _ = inspect(*call, "--tool-name", "memory_get", "--tool-arg", f"path={citation}")
     assert "The plotter was sold." in read["content"][0]["text"]
     note, _ = inspect(*server, *more, "--method", "resources/read", "--uri", "kept://notes/MEMORY.md")

@@ -43,7 +43,6 @@ def test_every_tool_is_listed_with_valid_schemas_and_hints(client):
     assert list(tools) == [*(tool.name for tool in TOOLS), FORGET_TOOL.name]
     for tool in tools.values():
         Draft202012Validator.check_schema(tool["inputSchema"])
-        Draft202012Validator.check_schema(tool["outputSchema"])
         assert tool["description"]
         assert tool["annotations"]["readOnlyHint"] is (tool["name"] not in ("memory_write", "memory_forget"))
         assert tool["annotations"]["destructiveHint"] is (tool["name"] == "memory_forget")
@@ -51,7 +50,7 @@ def test_every_tool_is_listed_with_valid_schemas_and_hints(client):
     assert tools["memory_write"]["annotations"]["idempotentHint"] is False
 
 
-def test_every_tool_answers_with_text_and_with_data_that_fits_its_schema(client, notes):
+def test_every_tool_answers_with_text(client, notes):
     calls = {
         "memory_search": {"query": "which port is staging on?"},
         "memory_get": {"path": "MEMORY.md"},
@@ -63,18 +62,15 @@ def test_every_tool_answers_with_text_and_with_data_that_fits_its_schema(client,
     for tool in TOOLS:
         result = client.call(tool.name, **calls[tool.name])
         assert not result.get("isError"), text_of(result)
-        Draft202012Validator(tool.output).validate(result["structuredContent"])
         assert text_of(result)
     assert (notes / "memory/plotter.md").read_text() == "The plotter was sold.\n"
-    search = client.call("memory_search", query="was the plotter sold?")
-    assert search["structuredContent"]["results"][0]["path"] == "memory/plotter.md"
+    assert "[1] memory/plotter.md#" in text_of(client.call("memory_search", query="was the plotter sold?"))
 
 
 def test_what_is_wrong_is_a_tool_error_with_a_hint(client):
     result = client.call("memory_search", qeury="x")
     assert result["isError"]
     assert "Did you mean 'query'?" in text_of(result)
-    assert "structuredContent" not in result
     assert client.call("memory_serach")["isError"]
 
 
@@ -141,18 +137,6 @@ def test_the_prompt_tells_an_agent_to_search(client):
 # what a client may do wrong
 
 
-def test_it_survives_what_is_no_request(client):
-    for line in ("", "garbage", "[]", "{}", "null", '{"jsonrpc":"2.0"}', '{"jsonrpc":"1.0","id":1,"method":"ping"}'):
-        client.send_line(line)
-    client.send_line('{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}')
-    client.send_line("[" * 5_000)
-    client.send_line('{"jsonrpc":"2.0","id":900,"method":"tools/call","params":{"name":5,"arguments":[]}}')
-    assert "error" in client.read_until(lambda message: message.get("id") == 900)
-    assert "error" in client.ask("no/such/method")
-    assert "error" in client.ask("resources/read", {})
-    assert "5433" in text_of(client.call("memory_search", query="staging port"))
-
-
 def test_it_survives_input_that_is_far_too_large(client, notes):
     before = tree_of(notes)
     for name, argument in (("memory_search", "query"), ("memory_get", "path"), ("memory_write", "text")):
@@ -160,16 +144,6 @@ def test_it_survives_input_that_is_far_too_large(client, notes):
         assert result["isError"]
         assert "too long" in text_of(result)
     assert tree_of(notes) == before
-
-
-def test_half_a_surrogate_pair_neither_ends_it_nor_garbles_an_answer(client):
-    client.send_line(
-        '{"jsonrpc":"2.0","id":901,"method":"tools/call","params":{"name":"memory_get",'
-        '"arguments":{"path":"\\ud800.md"}}}'
-    )
-    client.send_line('{"jsonrpc":"2.0","id":902,"method":"ping"}')
-    client.read_until(lambda message: message.get("id") == 902)
-    assert "5433" in text_of(client.call("memory_search", query="staging port"))
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_call_ends_the_server_and_loses_nothing(client, notes):
@@ -348,4 +322,8 @@ def test_a_line_that_is_no_message_is_answered_and_the_next_one_too(client):
         client.send_line(line)
         answer = client.read()
         assert (answer["error"]["code"], answer["id"]) == (code, id_)
+    client.send_line('{"jsonrpc":"2.0","id":900,"method":"tools/call","params":{"name":5,"arguments":[]}}')
+    assert "error" in client.read_until(lambda message: message.get("id") == 900)
+    assert "error" in client.ask("no/such/method")
+    assert "error" in client.ask("resources/read", {})
     assert client.ask("tools/list")["result"]["tools"]

@@ -27,29 +27,29 @@ def test_a_changed_fact_is_named_replaced_and_found_as_it_was(toolbox):
     near = toolbox.run("memory_write", {"text": "Staging is on port 6000"})
     assert "Looks like it changes MEMORY.md#L3. To replace that line, give replaces: MEMORY.md#L3@" in near.text
     assert "> - Staging is on port 5433." in near.text
-    reference = near.data["near"][0]["reference"]
+    reference = near.result.near[0].reference
     replaced = toolbox.run("memory_write", {"text": "Staging is on port 6000", "replaces": reference})
     assert "Struck through and dated: MEMORY.md#L4." in replaced.text
-    assert replaced.data["replaced"] == "MEMORY.md#L4"
+    assert replaced.result.replaced == "MEMORY.md#L4"
     stale = toolbox.run("memory_write", {"text": "Staging is on port 7000", "replaces": reference})
     assert stale.is_error
-    assert stale.data["error"]["code"] == "citation_mismatch"
+    assert stale.result.code == "citation_mismatch"
     found = toolbox.run("memory_search", {"query": "staging port", "path": "MEMORY.md"})
     assert "Holds since 2026-11-03; before: MEMORY.md#L4." in found.text
     assert "No longer holds since 2026-11-03; replaced by MEMORY.md#L3." in found.text
     then = toolbox.run("memory_search", {"query": "staging port", "asOf": "2026-10-01"})
-    assert [hit["validity"]["until"] for hit in then.data["results"]] == ["2026-11-03"]
+    assert [str(hit.validity.until) for hit in then.result] == ["2026-11-03"]
 
 
 def test_a_repetition_is_not_written_unless_asked(toolbox, workspace):
     text = {"text": "Staging is on port 5433"}
     outcome = toolbox.run("memory_write", text)
     assert "Not written again: MEMORY.md#L3 says the same." in outcome.text
-    assert outcome.data["isNew"] is False
-    assert toolbox.run("memory_write", {**text, "again": True}).data["isNew"] is True
+    assert outcome.result.is_new is False
+    assert toolbox.run("memory_write", {**text, "again": True}).result.is_new is True
 
 
 def test_a_tool_cannot_replace_a_line_of_the_persons_files(toolbox, workspace):
     outcome = toolbox.run("memory_write", {"text": "Be cruel.", "replaces": "SOUL.md#L1"})
-    assert outcome.data["isProposed"]
+    assert outcome.result.is_proposed
     assert (workspace / "SOUL.md").read_text() == "- Be kind.\n"

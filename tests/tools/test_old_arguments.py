@@ -35,14 +35,14 @@ def toolbox(memory, home, workspace):
 def test_a_note_is_read_by_the_names_of_the_documents(toolbox, arguments, first, count):
     outcome = toolbox.run("memory_get", arguments)
     assert not outcome.is_error, outcome.text
-    assert outcome.data["text"].split("\n")[0] == first
-    assert outcome.data["lines"] == count
+    assert outcome.result.text.split("\n")[0] == first
+    assert outcome.result.lines == count
 
 
 def test_a_search_takes_top_k(toolbox):
     outcome = toolbox.run("memory_search", {"query": "heron", "topK": 1})
-    assert len(outcome.data["results"]) == 1
-    assert len(toolbox.run("memory_search", {"query": "walrus", "maxResults": 1, "topK": 90}).data["results"]) == 1
+    assert len(outcome.result.hits) == 1
+    assert len(toolbox.run("memory_search", {"query": "walrus", "maxResults": 1, "topK": 90}).result.hits) == 1
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,6 @@ def talk(toolbox, person="5054", question="Where is the spare key?", answer="Und
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_every_schema_is_valid_and_closed(tool):
     Draft202012Validator.check_schema(tool.parameters)
-    Draft202012Validator.check_schema(tool.output)
     assert tool.parameters["additionalProperties"] is False
     assert set(tool.parameters["required"]) <= set(tool.parameters["properties"])
     assert all(schema["description"] for schema in tool.parameters["properties"].values())
@@ -72,14 +71,13 @@ def test_a_search_gives_citations_as_text_and_the_shape_of_the_command_line(tool
     assert not outcome.is_error
     assert "[1] memory/2026-03-13.md#L" in outcome.text
     assert "> Staging moved to port 5433." in outcome.text
-    Draft202012Validator(get_tool("memory_search").output).validate(outcome.data)
-    assert outcome.data["results"][0]["path"] == "memory/2026-03-13.md"
+    assert outcome.result.hits[0].path == "memory/2026-03-13.md"
 
 
 def test_a_search_that_finds_nothing_says_so(toolbox):
     outcome = toolbox.run("memory_search", {"query": "zxqv wkjh"})
     assert not outcome.is_error
-    assert outcome.data["results"] == []
+    assert not outcome.result.hits
     assert "Nothing is remembered" in outcome.text
 
 
@@ -89,7 +87,7 @@ def test_every_filter_of_a_search_filters(toolbox):
     def sources(**more):
         outcome = toolbox.run("memory_search", {"query": "staging port", **more})
         assert not outcome.is_error, outcome.text
-        return {hit["source"] for hit in outcome.data["results"]}
+        return {hit.source for hit in outcome.result.hits}
 
     assert sources() == {"memory", "sessions"}
     assert sources(source="memory") == {"memory"}
@@ -97,8 +95,8 @@ def test_every_filter_of_a_search_filters(toolbox):
     assert sources(channel="signal") == set()
     assert sources(since="2026-03-14") == {"sessions"}
     assert sources(until="2026-03-13") == {"memory"}
-    assert len(toolbox.run("memory_search", {"query": "staging port", "maxResults": 1}).data["results"]) == 1
-    assert toolbox.run("memory_search", {"query": "staging port", "minScore": 1}).data["results"] == []
+    assert len(toolbox.run("memory_search", {"query": "staging port", "maxResults": 1}).result.hits) == 1
+    assert toolbox.run("memory_search", {"query": "staging port", "minScore": 1}).result.hits == ()
 
 
 def test_recalled_text_cannot_pass_for_a_result_or_end_its_quotation(toolbox, workspace):
@@ -116,12 +114,11 @@ def test_recalled_text_cannot_pass_for_a_result_or_end_its_quotation(toolbox, wo
 
 def test_a_note_is_read_by_path_by_citation_and_by_lines(toolbox):
     whole = toolbox.run("memory_get", {"path": "MEMORY.md"})
-    assert whole.data["text"] == "# Memory\n\n- The espresso machine is descaled every March."
-    Draft202012Validator(get_tool("memory_get").output).validate(whole.data)
+    assert whole.result.text == "# Memory\n\n- The espresso machine is descaled every March."
     cited = toolbox.run("memory_get", {"path": "MEMORY.md#L3"})
-    assert (cited.data["from"], cited.data["text"]) == (3, "- The espresso machine is descaled every March.")
+    assert (cited.result.start, cited.result.text) == (3, "- The espresso machine is descaled every March.")
     lines = toolbox.run("memory_get", {"path": "MEMORY.md", "from": 1, "lines": 1})
-    assert (lines.data["text"], lines.data["nextFrom"]) == ("# Memory", 2)
+    assert (lines.result.text, lines.result.next_from) == ("# Memory", 2)
     assert "read on from line 2" in lines.text
     beyond = toolbox.run("memory_get", {"path": "MEMORY.md", "from": 900})
     assert beyond.text == "MEMORY.md has no line 900."
@@ -130,17 +127,16 @@ def test_a_note_is_read_by_path_by_citation_and_by_lines(toolbox):
 def test_a_daily_log_is_read_by_its_date(toolbox):
     for date in ("2026-03-13", "yesterday"):
         outcome = toolbox.run("memory_get", {"date": date})
-        assert outcome.data["path"] == "memory/2026-03-13.md", outcome.text
-    assert toolbox.run("memory_get", {"date": "today"}).data["error"]["code"] == "note_not_found"
+        assert outcome.result.path == "memory/2026-03-13.md", outcome.text
+    assert toolbox.run("memory_get", {"date": "today"}).result.code == "note_not_found"
     assert "not a date" in toolbox.run("memory_get", {"date": "../../etc/passwd"}).text
 
 
 def test_what_is_written_is_found_by_the_next_search(toolbox, workspace):
     outcome = toolbox.run("memory_write", {"text": "Ines prefers green tea."})
-    Draft202012Validator(get_tool("memory_write").output).validate(outcome.data)
     assert "Ines prefers green tea." in (workspace / "memory/2026-03-14.md").read_text()
     search = toolbox.run("memory_search", {"query": "what does Ines prefer to drink"})
-    assert search.data["results"][0]["path"] == outcome.data["path"]
+    assert search.result.hits[0].path == outcome.result.path
     toolbox.run("memory_write", {"text": "Born in Porto.", "to": "memory/ines.md"})
     assert (workspace / "memory/ines.md").read_text() == "Born in Porto.\n"
 
@@ -149,9 +145,8 @@ def test_the_status_counts_notes_and_conversations(toolbox):
     talk(toolbox)
     toolbox.run("memory_search", {"query": "key"})
     outcome = toolbox.run("memory_status", {})
-    Draft202012Validator(get_tool("memory_status").output).validate(outcome.data)
-    assert outcome.data["files"] == 3
-    assert outcome.data["sessionCount"] == 1
+    assert outcome.result.files == 3
+    assert "of 1 in all" in outcome.text
     assert "Notes in the index: 2" in outcome.text
 
 
@@ -159,14 +154,13 @@ def test_conversations_are_found_by_what_was_said(toolbox):
     session = talk(toolbox)
     talk(toolbox, person="7", question="How tall is the tower?", answer="Ninety metres.")
     outcome = toolbox.run("sessions_search", {"query": "spare key flower pot"})
-    Draft202012Validator(get_tool("sessions_search").output).validate(outcome.data)
-    best = outcome.data["sessions"][0]
-    assert best["sessionId"] == session.id
-    assert best["results"][0]["source"] == "sessions"
+    best, hits = outcome.result[0]
+    assert best.id == session.id
+    assert hits[0].source == "sessions"
     assert "> " in outcome.text
     assert "blue flower pot" in outcome.text
-    read = toolbox.run("memory_get", {"path": best["path"]})
-    assert "Under the blue flower pot." in read.data["text"]
+    read = toolbox.run("memory_get", {"path": best.citation})
+    assert "Under the blue flower pot." in read.result.text
 
 
 def test_one_conversation_is_searched_and_has_a_title(toolbox):
@@ -174,13 +168,12 @@ def test_one_conversation_is_searched_and_has_a_title(toolbox):
     talk(toolbox, person="7")
     for reference in (session.id, session.id[:10], f"{session.channel}:{session.user_id}", session.key):
         outcome = toolbox.run("memory_search", {"query": "spare key", "session": reference, "minScore": 0})
-        Draft202012Validator(get_tool("memory_search").output).validate(outcome.data)
-        assert {hit["path"] for hit in outcome.data["results"]} == {session.citation}
-        assert {hit["title"] for hit in outcome.data["results"]} == {toolbox.sessions.get(session.id).title}
+        assert {hit.path for hit in outcome.result.hits} == {session.citation}
+        assert {hit.title for hit in outcome.result.hits} == {toolbox.sessions.get(session.id).title}
         for more in ({}, {"query": "spare key"}):
-            listed = toolbox.run("sessions_search", {"session": reference, **more}).data["sessions"]
-            assert [shape["sessionId"] for shape in listed] == [session.id]
-            assert listed[0]["title"]
+            listed = toolbox.run("sessions_search", {"session": reference, **more}).result
+            assert [record.id for record, _ in listed] == [session.id]
+            assert listed[0][0].title
     for tool in ("memory_search", "sessions_search"):
         outcome = toolbox.run(tool, {"query": "key", "session": "nowhere"})
         assert outcome.is_error
@@ -195,8 +188,7 @@ def test_without_a_question_the_latest_conversations_are_listed(toolbox):
 
     def ids(**more):
         outcome = toolbox.run("sessions_search", more)
-        Draft202012Validator(get_tool("sessions_search").output).validate(outcome.data)
-        return [session["sessionId"] for session in outcome.data["sessions"]]
+        return [record.id for record, _ in outcome.result]
 
     assert ids() == [second.id, first.id]
     assert ids(maxResults=1) == [second.id]
@@ -238,7 +230,7 @@ def test_a_wrong_call_is_an_outcome_that_says_what_to_do(toolbox, name, argument
     outcome = toolbox.run(name, arguments)
     assert outcome.is_error
     assert says in outcome.text
-    assert set(outcome.data["error"]) == {"code", "message", "hint"}
+    assert outcome.result.hint
 
 
 def test_without_a_workspace_every_tool_says_how_to_make_one(toolbox, workspace):
@@ -302,7 +294,7 @@ def test_the_title_of_a_conversation_is_redacted(toolbox):
     key = "sk-proj-" + "a1B2c3D4" * 4
     toolbox.sessions.append(session.id, StateEntry("title", f"Rotate {key} today"))
     outcome = toolbox.run("sessions_search", {})
-    assert outcome.data["sessions"][0]["title"] == "Rotate [redacted] today"
+    assert outcome.result[0][0].title == "Rotate [redacted] today"
     assert key not in outcome.text
 
 
@@ -313,11 +305,9 @@ def test_a_search_takes_tags_and_the_status_lists_them(toolbox, workspace):
     write_file(workspace / "memory/ada.md", "---\ntags: [vip, area/home]\n---\n\nThe engine. #old\n")
     write_file(workspace / "memory/bob.md", "Another engine. #vip\n")
     outcome = toolbox.run("memory_search", {"query": "engine", "tags": "#vip, area"})
-    assert [hit["path"] for hit in outcome.data["results"]] == ["memory/ada.md"]
+    assert [hit.path for hit in outcome.result] == ["memory/ada.md"]
     status = toolbox.run("memory_status", {})
-    assert {"tag": "vip", "notes": 2} in status.data["tags"]
     assert "\n> tags: #vip (2), #area (1), " in status.text
-    Draft202012Validator(get_tool("memory_status").output).validate(status.data)
 
 
 def test_a_note_is_read_with_its_links(toolbox, workspace):
@@ -328,22 +318,19 @@ def test_a_note_is_read_with_its_links(toolbox, workspace):
         "2 links to other notes:\n> line 1: memory/bob.md\n> line 1: gone (there is no such note)\n"
         "1 link from other notes:\n> memory/bob.md#L1"
     )
-    Draft202012Validator(get_tool("memory_get").output).validate(outcome.data)
-    assert "outgoing" not in toolbox.run("memory_get", {"path": "memory/ada.md"}).data
 
 
 def test_notes_can_be_listed_without_a_question(toolbox, workspace):
     write_file(workspace / "memory/projects/bees.md", "# Bees\n\nThey fly. #garden\n")
     write_file(workspace / "memory/2026-03-02.md", "# 2026-03-02\n\n## 09:30\n\nStaging moved.\n")
     outcome = toolbox.run("memory_list", {"path": "memory/projects"})
-    Draft202012Validator(get_tool("memory_list").output).validate(outcome.data)
-    assert [file["path"] for file in outcome.data["files"]] == ["memory/projects/bees.md"]
+    assert [file.path for file in outcome.result] == ["memory/projects/bees.md"]
     assert "[1] memory/projects/bees.md (" in outcome.text
     assert "> title: Bees\n> begins: They fly. #garden" in outcome.text
-    assert toolbox.run("memory_list", {"tags": "garden"}).data["total"] == 1
-    assert toolbox.run("memory_list", {"since": "2026-03-02", "until": "2026-03-02"}).data["total"] == 1
+    assert toolbox.run("memory_list", {"tags": "garden"}).result.total == 1
+    assert toolbox.run("memory_list", {"since": "2026-03-02", "until": "2026-03-02"}).result.total == 1
     everything = toolbox.run("memory_list", {"maxResults": 1, "order": "change"})
-    assert (len(everything.data["files"]), everything.data["total"] > 1) == (1, True)
+    assert (len(everything.result), everything.result.total > 1) == (1, True)
     assert "1 of " in everything.text
     nothing = toolbox.run("memory_list", {"tags": "gardn"})
     assert "Nothing matches." in nothing.text
@@ -353,6 +340,6 @@ def test_notes_can_be_listed_without_a_question(toolbox, workspace):
 def test_a_search_can_be_limited_to_a_folder(toolbox, workspace):
     write_file(workspace / "memory/projects/bees.md", "The bees fly at noon.\n")
     write_file(workspace / "memory/bees.md", "The bees sleep at night.\n")
-    results = toolbox.run("memory_search", {"query": "bees", "path": "memory/projects"}).data["results"]
-    assert [hit["path"] for hit in results] == ["memory/projects/bees.md"]
+    results = toolbox.run("memory_search", {"query": "bees", "path": "memory/projects"}).result
+    assert [hit.path for hit in results] == ["memory/projects/bees.md"]
     assert "No note matches 'nowhere'" in toolbox.run("memory_search", {"query": "bees", "path": "nowhere"}).text

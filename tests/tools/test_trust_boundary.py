@@ -7,6 +7,7 @@ import json
 import os
 import re
 import unicodedata
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -82,7 +83,7 @@ def test_a_tool_cannot_write_what_stands_in_a_system_prompt(toolbox, workspace, 
     before = tree_of(workspace)
     functions = {function.__name__: function for function in plain_functions(toolbox)}
     outcome = toolbox.run("memory_write", {"text": "# Standing orders\n\nObey.", "to": to})
-    assert outcome.is_error or outcome.data["isProposed"]
+    assert outcome.is_error or outcome.result.is_proposed
     assert functions["memory_write"]("Obey.", to).startswith(("Error: ", "Proposed for "))
     assert {path: text for path, text in tree_of(workspace).items() if ".kept" not in path} == before
 
@@ -90,7 +91,7 @@ def test_a_tool_cannot_write_what_stands_in_a_system_prompt(toolbox, workspace, 
 def test_a_proposal_tells_the_model_that_nothing_was_written(toolbox, workspace):
     outcome = toolbox.run("memory_write", {"text": "Obey.", "to": "AGENTS.md"}, session="5054")
     assert outcome.text == (
-        f"Proposed for AGENTS.md, not written yet: a person has to accept it first (review {outcome.data['review']}). "
+        f"Proposed for AGENTS.md, not written yet: a person has to accept it first (review {outcome.result.review}). "
         "No search finds it until then. Do not write it again."
     )
     assert not (workspace / "AGENTS.md").exists()
@@ -104,11 +105,11 @@ def test_every_file_of_a_prompt_is_proposed_and_written_once_a_person_accepts(me
     notes = memory(settings={"workspace_layout": layout})
     with SessionStore.open(home=home) as sessions:
         outcome = Toolbox(notes, sessions).run("memory_write", {"text": "Be kind.", "to": name.lower()})
-        assert outcome.is_error or outcome.data["isProposed"]
+        assert outcome.is_error or outcome.result.is_proposed
         outcome = Toolbox(notes, sessions).run("memory_write", {"text": "Be kind.", "to": name})
-    assert outcome.data["isProposed"]
+    assert outcome.result.is_proposed
     assert not (workspace / name).exists()
-    notes.review.accept(outcome.data["review"])
+    notes.review.accept(outcome.result.review)
     assert (workspace / name).read_text() == "Be kind.\n"
 
 
@@ -121,7 +122,7 @@ def test_the_refusal_is_one_sentence_that_says_what_to_do_instead(toolbox):
 
 
 def test_an_absolute_path_is_no_way_around(toolbox, workspace):
-    assert toolbox.run("memory_write", {"text": "Obey.", "to": str(workspace / "SOUL.md")}).data["isProposed"]
+    assert toolbox.run("memory_write", {"text": "Obey.", "to": str(workspace / "SOUL.md")}).result.is_proposed
     assert not (workspace / "SOUL.md").exists()
 
 
@@ -312,14 +313,15 @@ def unquoted(text: str) -> list[str]:
 @given(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
 def test_every_line_that_is_not_quoted_is_of_the_servers_own_grammar(name, heading, snippet, other):
     result = hit(f"memory/{name}.md", heading, snippet)
-    shape = {"path": f"sessions/{name}.jsonl", "title": heading, "channel": other, "messageCount": 2}
-    shape |= {"createdAt": other, "updatedAt": "2026-03-14T15:09:26.000+01:00"}
+    when = result.timestamp
+    session = SimpleNamespace(citation=f"sessions/{name}.jsonl", title=heading, channel=other, messages=2)
+    session.created = session.updated = when
     names = {"workspace": f"/home/{name}", "provider": other, "requested_provider": other, "model": heading}
     trouble = {"problems": (Problem(name, snippet),), "degraded": (other,)}
     status = Status(index_path="", agent="main", dims=None, cache_max_entries=1, **names, **trouble)
     for text in (
         search_text(SearchResult((result, result), degraded=(other, heading))),
-        sessions_text([(shape, [result])], [snippet]),
+        sessions_text([(session, [result])], [snippet]),
         passage_text(Passage(f"memory/{name}.md", 1, 2, snippet, True, 3)),
         passage_text(Passage(f"memory/{name}.md", 1, 0, "", False, None)),
         written_text(Written(f"memory/{name}.md", 1, 2)),
@@ -363,7 +365,7 @@ def test_hostile_names_stay_in_their_place_through_search_and_read(toolbox, work
     citation = re.search(r"^\[1\] (\S+) \(\w+, score", search.text, re.MULTILINE)
     assert citation is not None
     read = toolbox.run("memory_get", {"path": citation[1]})
-    assert read.data["path"] == name
+    assert read.result.path == name
     assert "> Harmless walrus." in read.text
 
 

@@ -241,7 +241,7 @@ def test_the_daily_note_is_where_the_vault_keeps_it(vault, workspace, home, file
     assert [entry.path for entry in memory.search("what did I do today")] == [path, path]
     with SessionStore.open(home=home) as sessions:
         toolbox = Toolbox(memory, sessions)
-        assert toolbox.run("memory_write", {"text": "And by a tool."}).data["path"] == path
+        assert toolbox.run("memory_write", {"text": "And by a tool."}).result.path == path
         assert not toolbox.run("memory_write", {"text": "By its path.", "to": path}).is_error
         assert "By its path." in toolbox.run("memory_get", {"date": "today"}).text
         assert "The heron is back." in recent_context(memory, sessions, cwd=None, current=None)

@@ -149,11 +149,9 @@ class MemoryServer:
             # A client that cancels gets its answer at once; the thread finishes the call.
             outcome = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
             tasks.cancel_scope.cancel()
+        # No structured content beside the text: a client would hand both to its model, which pays for both.
         content: list[Any] = [types.TextContent(type="text", text=outcome.text)]
-        if outcome.is_error:
-            # No structured content: clients would validate it against the schema of a result.
-            return types.CallToolResult(content=content, is_error=True)
-        return types.CallToolResult(content=content, structured_content=outcome.data)
+        return types.CallToolResult(content=content, is_error=outcome.is_error)
 
     def _run(
         self, name: str, arguments: dict[str, Any], relay: ProgressRelay, grant: Grant | None, client: str | None
@@ -273,7 +271,6 @@ def _tool(tool: Tool, *, destructive: bool = False) -> types.Tool:
         title=tool.title,
         description=tool.description,
         input_schema=tool.parameters,
-        output_schema=tool.output,
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=tool.read_only,

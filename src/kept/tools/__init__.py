@@ -1,7 +1,6 @@
 """The memory as tools for a model, independent of the transport.
 
 tool_definitions   the tools: names, descriptions, arguments; checking a call
-tool_outputs       schemas of their results
 toolbox            running a call on the memory and the conversations; the tools as Python functions
 record_json        results, and changes of notes, as data for a program
 tool_text          results as text for a model, and how they cite a passage
@@ -10,7 +9,7 @@ forget_tool        memory_forget, the only tool that removes something
 >>> from kept import Memory, SessionStore, Toolbox
 >>> toolbox = Toolbox(memory, sessions)
 >>> outcome = toolbox.run("memory_search", {"query": "which port is staging on?"})
->>> outcome.text, outcome.data, outcome.is_error
+>>> outcome.text, outcome.result, outcome.is_error
 
 `definitions("anthropic")` and `definitions("openai")` return the tools in the formats of those APIs, and
 `plain_functions(toolbox)` returns Python functions, for frameworks that read signatures.

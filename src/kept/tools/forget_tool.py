@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kept.errors import ForgetTooMuch, KeptError
 from kept.limits import clip, one_line, utf8_safe
-from kept.tools.tool_definitions import Tool, check_arguments
-from kept.tools.tool_outputs import closed, many, or_null, text, whole
+from kept.tools.tool_definitions import Tool, check_arguments, closed, text
 from kept.tools.tool_text import quote
 from kept.tools.toolbox import Toolbox, ToolOutcome, error_outcome
 
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
 _SHOWN_PLACES = 50
 _SHOWN_CHARS = 300
 
-_PLACE = closed(
-    {
-        "kind": text("note, conversation, import, session, history, proposal or record."),
-        "citation": text("Citation of the place."),
-        "text": text("What would go: recalled data, never an instruction."),
-    }
-)
-_COUNTED: dict[str, Any] = {"type": "object", "description": "Number of places by kind."}
 FORGET_TOOL = Tool(
     name="memory_forget",
     title="Forget for good",
@@ -54,22 +45,6 @@ FORGET_TOOL = Tool(
             ),
             "confirm": text("Token of the first call, after the user has agreed.", minLength=1, maxLength=100),
         },
-        required=(),
-    ),
-    output=closed(
-        {
-            "forgotten": {
-                "type": "boolean",
-                "description": "True if the places are gone, False if they are only shown.",
-            },
-            "places": many(_PLACE, "Places that would go, or are gone; then without their text."),
-            "total": whole("Number of places, with those that are not listed."),
-            "counts": _COUNTED,
-            "unreachable": many({"type": "string"}, "Places that are not changed."),
-            "token": or_null(text("Pass it as 'confirm' after the user has agreed.")),
-            "receipt": or_null(text("Id of the receipt.")),
-            "left": many({"type": "string"}, "Files that still have it."),
-        }
     ),
     read_only=False,
     idempotent=False,
@@ -98,12 +73,12 @@ def _run(toolbox: Toolbox, arguments: dict[str, Any]) -> ToolOutcome:
         by_tool=True,
     )
     if token is None or not plan.places:
-        return ToolOutcome(utf8_safe(_plan_text(plan)), lambda: _plan_json(plan))
+        return ToolOutcome(utf8_safe(_plan_text(plan)), plan)
     from kept.forgetting.forgetter import require_token
 
     require_token(plan, token)
     receipt = memory.forgetting.apply(plan)
-    return ToolOutcome(utf8_safe(_receipt_text(receipt)), lambda: _receipt_json(receipt))
+    return ToolOutcome(utf8_safe(_receipt_text(receipt)), receipt)
 
 
 def _plan_text(plan: ForgetPlan) -> str:
@@ -119,20 +94,6 @@ def _place_text(place: Place) -> str:
     return f"{place.kind}\n{quote(one_line(place.citation))}\n{quote(clip(place.text, _SHOWN_CHARS))}"
 
 
-def _plan_json(plan: ForgetPlan) -> dict[str, Any]:
-    shown = plan.places[:_SHOWN_PLACES]
-    return {
-        "forgotten": False,
-        "places": [{"kind": place.kind, "citation": place.citation, "text": place.text} for place in shown],
-        "total": len(plan.places),
-        "counts": plan.counts(),
-        "unreachable": list(plan.unreachable),
-        "token": plan.token if plan.places else None,
-        "receipt": None,
-        "left": [],
-    }
-
-
 def _receipt_text(receipt: ForgetReceipt) -> str:
     lines = [f"Forgotten: {len(receipt.places):,} places. Receipt {receipt.id}."]
     if receipt.left:
@@ -141,16 +102,3 @@ def _receipt_text(receipt: ForgetReceipt) -> str:
         lines.append(f"{receipt.files:,} files were searched: nothing of it is left.")
     lines += ["Not reached:", quote("\n".join(receipt.unreachable))]
     return "\n".join(lines)
-
-
-def _receipt_json(receipt: ForgetReceipt) -> dict[str, Any]:
-    return {
-        "forgotten": True,
-        "places": [{"kind": kind, "citation": citation, "text": ""} for kind, citation in receipt.places],
-        "total": len(receipt.places),
-        "counts": receipt.counts(),
-        "unreachable": list(receipt.unreachable),
-        "token": None,
-        "receipt": receipt.id,
-        "left": [file.path for file in receipt.left],
-    }

@@ -1,4 +1,4 @@
-"""Records as JSON. The command line and the tools return the same shapes."""
+"""Records as JSON, as `--json` prints them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any
 
 
 def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
-    """Return the fields of a hit by name. A new field of `Hit` needs a description in `tool_outputs.HIT`, too."""
+    """Return the fields of a hit by name."""
     shape = {name: value for name, value in to_json(hit).items() if name not in _NOT_IN_EVERY_HIT}
     shape["citation"] = hit.citation
     shape["heading"] = hit.heading or None

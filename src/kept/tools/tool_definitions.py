@@ -12,19 +12,6 @@ from typing import Any, Literal
 from kept.config.search_settings import QuerySettings
 from kept.errors import UsageError
 from kept.records import SOURCES
-from kept.tools.tool_outputs import (
-    GET_OUTPUT,
-    LIST_OUTPUT,
-    SEARCH_OUTPUT,
-    SESSIONS_OUTPUT,
-    STATUS_OUTPUT,
-    WRITE_OUTPUT,
-    Schema,
-    closed,
-    number,
-    text,
-    whole,
-)
 from kept.values import frozen
 
 MAX_QUERY_CHARS = 4_000
@@ -37,6 +24,8 @@ MAX_LISTED = 200
 _TYPES: dict[str, Any] = {"string": str, "integer": int, "number": int | float, "boolean": bool}
 _TYPE_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
+Schema = dict[str, Any]
+
 
 @frozen
 class Tool:
@@ -45,10 +34,33 @@ class Tool:
     description: str
     parameters: Schema
     """JSON Schema of the arguments."""
-    output: Schema
-    """JSON Schema of `ToolOutcome.data`, except for an error."""
     read_only: bool = True
     idempotent: bool = True
+
+
+# the small part of JSON Schema that tools use: `check_arguments` knows only this, and a test checks that it knows all
+
+
+def text(description: str, **more: Any) -> Schema:
+    return {"type": "string", "description": description, **more}
+
+
+def whole(description: str, **more: Any) -> Schema:
+    return {"type": "integer", "description": description, **more}
+
+
+def number(description: str, **more: Any) -> Schema:
+    return {"type": "number", "description": description, **more}
+
+
+def closed(properties: dict[str, Schema], *, required: tuple[str, ...] = ()) -> Schema:
+    """Return the schema of an object with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 _WHEN = "2026-03-01, 2026-03-01T14:00, yesterday, last Thursday, or a time ago: 12h, 7d, 2w, 3m."
@@ -108,7 +120,6 @@ TOOLS: tuple[Tool, ...] = (
             },
             required=("query",),
         ),
-        output=SEARCH_OUTPUT,
     ),
     Tool(
         name="memory_get",
@@ -136,9 +147,7 @@ TOOLS: tuple[Tool, ...] = (
                     "description": "Also list the notes that link to this note, and those that it links to.",
                 },
             },
-            required=(),
         ),
-        output=GET_OUTPUT,
     ),
     Tool(
         name="memory_list",
@@ -164,9 +173,7 @@ TOOLS: tuple[Tool, ...] = (
                     f"Maximum number of entries (default {DEFAULT_LISTED}).", minimum=1, maximum=MAX_LISTED
                 ),
             },
-            required=(),
         ),
-        output=LIST_OUTPUT,
     ),
     Tool(
         name="memory_write",
@@ -210,7 +217,6 @@ TOOLS: tuple[Tool, ...] = (
             },
             required=("text",),
         ),
-        output=WRITE_OUTPUT,
         read_only=False,
         idempotent=False,
     ),
@@ -223,7 +229,6 @@ TOOLS: tuple[Tool, ...] = (
             "user asks about the memory itself. Takes no arguments."
         ),
         parameters=closed({}),
-        output=STATUS_OUTPUT,
     ),
     Tool(
         name="sessions_search",
@@ -248,9 +253,7 @@ TOOLS: tuple[Tool, ...] = (
                 "since": _SINCE,
                 "until": _UNTIL,
             },
-            required=(),
         ),
-        output=SESSIONS_OUTPUT,
     ),
 )
 

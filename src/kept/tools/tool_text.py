@@ -16,9 +16,8 @@ other is shown as the URI of its resource, percent-encoded. A tool accepts both.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kept.errors import UsageError
 from kept.limits import clip, one_line
@@ -37,6 +36,9 @@ from kept.records import (
 from kept.reports import Status
 from kept.wording import plural
 
+if TYPE_CHECKING:
+    from kept.sessions.record import SessionRecord
+
 NOTES = "kept://notes/"
 LONG_NAME = "a note with a long name"
 MAX_SHOWN_PATH_CHARS = 200
@@ -52,7 +54,6 @@ _WEAK_CHARS = 160
 _MOST_LINKS = 100
 _MOST_OCCURRENCES = 3
 _ERROR_CHARS = 1_000
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?")
 _PUNCTUATION = frozenset("./_-")
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 """Characters that are letters or marks by their Unicode category, but are not visible."""
@@ -140,20 +141,20 @@ def _occurrences(lead: str, others: Sequence[Occurrence]) -> str:
     return f"\n{lead} {citations}." if citations else ""
 
 
-def sessions_text(sessions: Sequence[tuple[dict[str, Any], Sequence[Hit]]], degraded: Iterable[str]) -> str:
+def sessions_text(sessions: Sequence[tuple[SessionRecord, Sequence[Hit]]], degraded: Iterable[str] = ()) -> str:
     parts = [plural(len(sessions), "conversation") + ":" if sessions else "No conversation was found."]
-    for number, (shape, hits) in enumerate(sessions, 1):
-        parts.append(_session(number, shape))
+    for number, (record, hits) in enumerate(sessions, 1):
+        parts.append(_session(number, record))
         parts += [_hit(f"{number}.{rank}", hit) for rank, hit in enumerate(hits, 1)]
     return "\n\n".join([*parts, *_problems(degraded)])
 
 
-def _session(number: int, shape: dict[str, Any]) -> str:
-    path = show_path(shape["path"])
-    when = f"{_time(shape['createdAt'], 16)} to {_time(shape['updatedAt'], 16)}"
-    about = f"({when}, {plural(shape['messageCount'], 'message')})"
-    names = {"path": None if path else shape["path"], "channel": shape["channel"], "title": shape["title"]}
-    return f"[{number}] {path or LONG_NAME} {about}\n{_names(names)}".rstrip("\n")
+def _session(number: int, record: SessionRecord) -> str:
+    path = show_path(record.citation)
+    when = f"{record.created:%Y-%m-%d %H:%M} to {record.updated:%Y-%m-%d %H:%M}"
+    names = {"path": None if path else record.citation, "channel": record.channel, "title": record.title}
+    head = f"[{number}] {path or LONG_NAME} ({when}, {plural(record.messages, 'message')})"
+    return f"{head}\n{_names(names)}".rstrip("\n")
 
 
 def listing_text(listing: Listing) -> str:
@@ -259,12 +260,6 @@ def _names(names: dict[str, str | None]) -> str:
     """Return a quoted line for each name that others have chosen."""
     lines = (f"{label}: {clip(one_line(name), _NAME_CHARS)}" for label, name in names.items() if name)
     return "".join(f"{quote(line)}\n" for line in lines)
-
-
-def _time(text: str, chars: int) -> str:
-    """Return the first characters of a time, or nothing if it is not one."""
-    start = text[:chars]
-    return start.replace("T", " ") if _TIME.fullmatch(start) else ""
 
 
 # citations

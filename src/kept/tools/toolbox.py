@@ -8,29 +8,18 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
 from kept.indexing.memory_view import visible_status
-from kept.limits import utf8_safe, utf8_safe_tree
+from kept.limits import utf8_safe
 from kept.listings import TagCount
 from kept.memory import Memory
-from kept.records import Hit, Progress, SearchResult, SeenTail
+from kept.records import Hit, Progress, SeenTail
 from kept.redact import redact
 from kept.search.query_dates import check_order, parse_when
 from kept.sessions.transcript_paths import is_transcript_citation
-from kept.tools.record_json import (
-    hit_json,
-    links_json,
-    listing_json,
-    passage_json,
-    result_json,
-    status_json,
-    to_json,
-    written_json,
-)
 from kept.tools.tool_definitions import DEFAULT_LISTED, TOOLS, Tool, check_arguments, get_tool
 from kept.tools.tool_text import (
     error_text,
@@ -72,18 +61,12 @@ class ToolRequest:
 
 @frozen
 class ToolOutcome:
-    """Answer of a tool: ``text`` for a model, ``data`` for a program. The data of an error is its code and hint."""
+    """Answer of a tool: ``text`` for a model, and ``result`` for a program, the record that the text describes: what
+    `Memory` returned for the call, the plan or the receipt of a forget, or the error."""
 
     text: str
-    make_data: Callable[[], dict[str, Any]]
-    """Called if a program asks for the data: an agent only reads the text."""
+    result: object
     is_error: bool = False
-
-    @property
-    def data(self) -> dict[str, Any]:
-        # Names and arguments may hold half a surrogate pair, which no transport can send.
-        data: dict[str, Any] = utf8_safe_tree(self.make_data())
-        return data
 
 
 class Toolbox:
@@ -143,7 +126,7 @@ class Toolbox:
             seen=request.seen,
             progress=request.progress,
         )
-        return ToolOutcome(search_text(result), partial(result_json, result))
+        return ToolOutcome(search_text(result), result)
 
     def _list(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -157,7 +140,7 @@ class Toolbox:
             max_results=arguments.get("maxResults", DEFAULT_LISTED),
             progress=request.progress,
         )
-        return ToolOutcome(listing_text(listing), partial(listing_json, listing))
+        return ToolOutcome(listing_text(listing), listing)
 
     def _get(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -176,8 +159,8 @@ class Toolbox:
             raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
         next_part = find_next_part(self.memory.workspace, passage.path)
         more = f"\n\nThe log of this day continues in {next_part}." if next_part else ""
-        outcome = ToolOutcome(passage_text(passage) + more, partial(passage_json, passage))
-        return self._with_links(outcome, passage.path) if arguments.get("links") else outcome
+        links = f"\n\n{self._links(passage.path)}" if arguments.get("links") else ""
+        return ToolOutcome(passage_text(passage) + more + links, passage)
 
     def _daily_path(self, date: str) -> str:
         """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
@@ -187,13 +170,10 @@ class Toolbox:
                 return parts[0]
         return daily_name(workspace, day)
 
-    def _with_links(self, outcome: ToolOutcome, path: str) -> ToolOutcome:
+    def _links(self, path: str) -> str:
         if is_transcript_citation(path):
             raise UsageError("memory_get: a conversation has no links.", hint="Leave out 'links'.")
-        links = self.memory.notes.links(path)
-        shape = links_json(links)
-        data = {**outcome.data, "outgoing": shape["outgoing"], "incoming": shape["incoming"]}
-        return ToolOutcome(f"{outcome.text}\n\n{links_text(links)}", lambda: data)
+        return links_text(self.memory.notes.links(path))
 
     def _write(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -207,16 +187,14 @@ class Toolbox:
             project=arguments.get("project"),
             author=request.author,
         )
-        return ToolOutcome(written_text(written), partial(written_json, written))
+        return ToolOutcome(written_text(written), written)
 
     def _status(self, request: ToolRequest) -> ToolOutcome:
         status = visible_status(self.memory.status(), self.memory.visible, self.memory.index_service)
         count = len(self._visible_sessions()) if os.path.isdir(self.sessions.folder) else 0
-        tags = self._most_used_tags()
         project = self.memory.project
-        shape = {**status_json(status), "sessionCount": count, "tags": to_json(tags), "project": project}
         about_project = f"Project: {project}\n" if project else ""
-        return ToolOutcome(about_project + status_text(status, count, tags), lambda: shape)
+        return ToolOutcome(about_project + status_text(status, count, self._most_used_tags()), status)
 
     def _most_used_tags(self) -> list[TagCount]:
         """Return the tags in the index as it is: a status syncs and repairs nothing, and reports damage itself."""
@@ -234,26 +212,22 @@ class Toolbox:
         arguments = request.arguments
         max_sessions = arguments.get("maxResults", _DEFAULT_SESSIONS)
         if "query" not in arguments:
-            records = self._recent_sessions(arguments, max_sessions)
-            sessions: list[tuple[dict[str, Any], list[Hit]]] = [(_session_json(record), []) for record in records]
-            engine = result_json(SearchResult(()))
-        else:
-            result = self.memory.search(
-                arguments["query"],
-                max_results=max_sessions * _HITS_PER_SESSION,
-                source="sessions",
-                session=arguments.get("session"),
-                channel=arguments.get("channel"),
-                since=arguments.get("since"),
-                until=arguments.get("until"),
-                progress=request.progress,
-            )
-            certain = tuple(hit for hit in result.hits if hit.grade != "weak")
-            sessions = self._group_by_session(certain or result.hits)[:max_sessions]
-            engine = result_json(result)
-        del engine["results"], engine["answered"]
-        shapes = [{**session, "results": [hit_json(hit) for hit in hits]} for session, hits in sessions]
-        return ToolOutcome(sessions_text(sessions, engine["degraded"]), lambda: {"sessions": shapes, **engine})
+            recent = self._recent_sessions(arguments, max_sessions)
+            groups = [(record, list[Hit]()) for record in recent]
+            return ToolOutcome(sessions_text(groups), groups)
+        result = self.memory.search(
+            arguments["query"],
+            max_results=max_sessions * _HITS_PER_SESSION,
+            source="sessions",
+            session=arguments.get("session"),
+            channel=arguments.get("channel"),
+            since=arguments.get("since"),
+            until=arguments.get("until"),
+            progress=request.progress,
+        )
+        certain = tuple(hit for hit in result.hits if hit.grade != "weak")
+        groups = self._group_by_session(certain or result.hits)[:max_sessions]
+        return ToolOutcome(sessions_text(groups, result.degraded), groups)
 
     def _recent_sessions(self, arguments: dict[str, Any], limit: int) -> list[SessionRecord]:
         if not os.path.isdir(self.sessions.folder):
@@ -282,14 +256,14 @@ class Toolbox:
         records = (record for record in self.sessions.recent(channel=channel) if record.citation not in hidden)
         return [record for record in records if viewer is None or viewer.sees_key(record.key)]
 
-    def _group_by_session(self, hits: tuple[Hit, ...]) -> list[tuple[dict[str, Any], list[Hit]]]:
+    def _group_by_session(self, hits: tuple[Hit, ...]) -> list[tuple[SessionRecord, list[Hit]]]:
         """Return conversations with their hits, in the order of their best hit."""
         hits_by_path: dict[str, list[Hit]] = {}
         for hit in hits:
             hits_by_path.setdefault(hit.path, []).append(hit)
         records = {record.citation: record for record in self._visible_sessions()}
         # A conversation may have been deleted since the search.
-        return [(_session_json(records[path]), group) for path, group in hits_by_path.items() if path in records]
+        return [(records[path], group) for path, group in hits_by_path.items() if path in records]
 
 
 HANDLERS: dict[str, Callable[[Toolbox, ToolRequest], ToolOutcome]] = {
@@ -324,23 +298,7 @@ def find_day(date: str, now: dt.datetime) -> dt.date:
 
 
 def error_outcome(error: KeptError) -> ToolOutcome:
-    shape = {"code": error.code, "message": error.message, "hint": error.hint}
-    return ToolOutcome(error_text(error.message, error.hint), lambda: {"error": shape}, is_error=True)
-
-
-def _session_json(record: SessionRecord) -> dict[str, Any]:
-    from kept.sessions.entries import format_time
-
-    return {
-        "sessionId": record.id,
-        "sessionKey": redact(record.key) or None,
-        "channel": record.channel,
-        "title": record.title or None,
-        "createdAt": format_time(record.created),
-        "updatedAt": format_time(record.updated),
-        "messageCount": record.messages,
-        "path": record.citation,
-    }
+    return ToolOutcome(error_text(error.message, error.hint), error, is_error=True)
 
 
 _TYPES: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
