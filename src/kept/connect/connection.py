@@ -17,9 +17,8 @@ from typing import Any, Literal
 from kept.clock import Clock, SystemClock
 from kept.config.settings_file import read_settings
 from kept.connect.clients import SERVER, Client, ClientEnvironment, Scope, entry_for, locate
-from kept.connect.json_editor import JsonSyntaxError, as_parsed, parse, remove_entry, set_entry, syntax_error
 from kept.connect.plugin import plugin_files, plugin_folder, settings_entries
-from kept.connect.toml_editor import remove_table, set_table
+from kept.connect.settings_editor import remove_json_entry, remove_table, set_json_entry, set_table
 from kept.damaged_records import set_file_aside
 from kept.durable import make_private_folder, sync_folder, write_atomic
 from kept.errors import ConfigError, LockBusy, WriteFailed
@@ -31,7 +30,6 @@ Kind = Literal["created", "changed", "unchanged", "removed"]
 JOURNAL = "journal.json"
 _LOCK_WAIT_S = 10.0
 _MAX_BYTES = 2_000_000
-_NOT_EDITABLE = "it cannot be changed without touching the rest"
 
 
 @frozen
@@ -95,7 +93,7 @@ class Connection:
             folder = plugin_folder(self.kept_home)
             edited = text
             for path, entry in settings_entries(folder):
-                edited = self._set_json(edited, path, entry)
+                edited = set_json_entry(self.settings_path, edited, path, entry)
             files = [
                 Change(os.path.join(folder, name), _read(os.path.join(folder, name)), content)
                 for name, content in plugin_files(command).items()
@@ -109,15 +107,7 @@ class Connection:
     def _set(self, text: str, entry: dict[str, Any]) -> str:
         if self.client.format == "toml":
             return set_table(self.settings_path, text, (self.client.keys[0], SERVER), entry)
-        return self._set_json(text, (*self.client.keys, SERVER), entry)
-
-    def _set_json(self, text: str, path: tuple[str, ...], entry: Any) -> str:
-        try:
-            edited = set_entry(text, path, entry)
-            _require_only_entry_set(text, edited, path, entry)
-        except JsonSyntaxError as exc:
-            raise syntax_error(self.settings_path, text, exc) from exc
-        return edited
+        return set_json_entry(self.settings_path, text, (*self.client.keys, SERVER), entry)
 
     def plan_undo(self) -> list[Change]:
         """Return the changes that remove the server from the client's settings again."""
@@ -140,14 +130,10 @@ class Connection:
     def _without_entry(self, text: str) -> str:
         if self.client.format == "toml":
             return remove_table(self.settings_path, text, (self.client.keys[0], SERVER))
-        try:
-            if self._with_plugin:
-                for path, _ in settings_entries(""):
-                    text = _remove_json(text, path)
-                return text
-            return _remove_json(text, (*self.client.keys, SERVER))
-        except JsonSyntaxError as exc:
-            raise syntax_error(self.settings_path, text, exc) from exc
+        paths = [path for path, _ in settings_entries("")] if self._with_plugin else [(*self.client.keys, SERVER)]
+        for path in paths:
+            text = remove_json_entry(self.settings_path, text, path)
+        return text
 
     # applying
 
@@ -173,16 +159,8 @@ class Connection:
                     _require_unchanged(change)
                     _write(change)
             journal = self._journal()
-            record = journal.pop(self.settings_path, None)
-            if record is not None:
+            if journal.pop(self.settings_path, None) is not None:
                 self._write_journal(journal)
-            folders = record.get("folders", []) if record else []
-            _remove_if_empty([*folders, *(self._plugin_folders() if self._with_plugin else [])])
-
-    def _plugin_folders(self) -> list[str]:
-        folder = plugin_folder(self.kept_home)
-        below = {os.path.dirname(os.path.join(folder, name)) for name in plugin_files(ServerCommand("kept", ()))}
-        return [*below, folder, os.path.dirname(folder)]
 
     # copies and journal
 
@@ -192,7 +170,7 @@ class Connection:
         journal = self._journal()
         record = journal.get(change.path)
         if record is None or record["after"] != _digest(change.before or b""):
-            record = {"copy": self._write_copy(change), "folders": _missing_folders(change.path)}
+            record = {"copy": self._write_copy(change)}
         journal[change.path] = {**record, "after": _digest(change.after or b"")}
         self._write_journal(journal)
         copy: str | None = record["copy"]
@@ -231,11 +209,8 @@ def read_journal(raw: bytes | None) -> tuple[dict[str, Any], list[str]]:
 
 
 def _is_record(record: Any) -> bool:
-    if not isinstance(record, dict) or not isinstance(record.get("after"), str):
-        return False
-    folders = record.get("folders", [])
-    has_folders = isinstance(folders, list) and all(isinstance(folder, str) for folder in folders)
-    return isinstance(record.get("copy", 0), str | None) and has_folders
+    is_copied = isinstance(record, dict) and isinstance(record.get("copy", 0), str | None)
+    return is_copied and isinstance(record.get("after"), str)
 
 
 def _read_copy(record: dict[str, Any]) -> bytes | None:
@@ -245,32 +220,6 @@ def _read_copy(record: dict[str, Any]) -> bytes | None:
     if copy is None:
         raise ConfigError(f"{record['copy']}: the copy of the old settings is gone.", hint="Remove the entry by hand.")
     return copy
-
-
-def _require_only_entry_set(text: str, edited: str, path: tuple[str, ...], entry: Any) -> None:
-    """Parse the edited text: it must have the old content and the entry, and nothing else."""
-    expected: Any = parse(text).value if text.strip("\ufeff \t\r\n") else {}
-    parent = expected
-    for key in path[:-1]:
-        parent = parent.setdefault(key, {})
-    new = as_parsed(entry)
-    old = parent.get(path[-1])
-    parent[path[-1]] = {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
-    if parse(edited).value != expected:
-        raise JsonSyntaxError(_NOT_EDITABLE, 0)
-
-
-def _remove_json(text: str, path: tuple[str, ...]) -> str:
-    edited = remove_entry(text, path)
-    if edited != text:
-        expected: Any = parse(text).value
-        parent = expected
-        for key in path[:-1]:
-            parent = parent[key]
-        del parent[path[-1]]
-        if parse(edited).value != expected:
-            raise JsonSyntaxError(_NOT_EDITABLE, 0)
-    return edited
 
 
 def _require_unchanged(change: Change) -> None:
@@ -300,24 +249,6 @@ def _write(change: Change) -> None:
         sync_folder(os.path.dirname(path))
     except OSError as exc:
         raise WriteFailed(f"{path}: could not be removed ({exc.strerror}).", hint="Check its permissions.") from exc
-
-
-def _missing_folders(path: str) -> list[str]:
-    """Return the folders that have to be created for a file, so that undoing removes them again."""
-    folders = []
-    folder = os.path.dirname(path)
-    while not os.path.lexists(folder):
-        folders.append(folder)
-        folder = os.path.dirname(folder)
-    return folders
-
-
-def _remove_if_empty(folders: list[str]) -> None:
-    for folder in sorted(set(folders), key=len, reverse=True):
-        try:
-            os.rmdir(folder)
-        except OSError:  # something else is in it, or it is gone
-            continue
 
 
 def _lines(raw: bytes | None) -> list[str]:
