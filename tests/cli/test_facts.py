@@ -1,4 +1,4 @@
-"""kept add --replaces, kept search --as-of and kept tidy, as commands."""
+"""kept add --replaces and kept search --as-of, as commands."""
 
 from __future__ import annotations
 
@@ -70,17 +70,6 @@ def test_a_hostile_day_is_an_error(kept, workspace):
         ended = kept("search", "staging port", "--as-of", day)
         assert ended.code == 2, day
         assert "is not a date" in ended.err
-
-
-def test_tidy_proposes_and_applies(kept, workspace):
-    write_file(workspace / "MEMORY.md", "# Memory\n\n- Ada lives in Kiel.\n- Bob sings.\n- Ada lives in Kiel\n")
-    listed = kept("review", "--tidy")
-    assert "1  duplicate  MEMORY.md#L5 repeats MEMORY.md#L3." in listed.out
-    assert kept("review", "--tidy", "--apply", "7").code == 2
-    assert kept("review", "--tidy", "--apply", "1").out == "Applied 1 proposal.\n"
-    assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- Ada lives in Kiel.\n- Bob sings.\n"
-    assert kept("review", "--tidy", "--json").json == {"proposals": [], "model": None, "degraded": []}
-    assert kept("review", "--tidy", "--apply", "1").code == 2
 
 
 def test_a_fact_does_not_replace_itself(kept, workspace):

@@ -118,7 +118,7 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("search",): [["zebra", "--explain"], ["zebra", "--json", "--explain"], [HOSTILE], ["x", "--path", HOSTILE]],
         ("get",): [["memory/a.md"], *(["memory/a.md", option] for option in ("--json", "--links", "--why")), [HOSTILE]],
         ("list",): [[], *([option] for option in ("--changed", "--tags", "--projects", "--broken-links"))],
-        ("review",): [[], ["--tidy"]],
+        ("review",): [[]],
         ("sessions", "list"): [[], ["--json"], ["--channel", HOSTILE]],
         ("sessions", "show"): [[session], [session, "--json"], [HOSTILE]],
         ("sessions", "export"): [[session], [session, "--format", "jsonl"], [session, "--json"]],

@@ -109,8 +109,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("add", ["add", "Bees fly high.", "--to", "memory/bees.md"]),
         ("add", ["add", "Bees fly low.", "--to", "memory/bees.md"]),
         ("search", ["search", "bees swarm", "--as-of", "tomorrow"]),
-        ("review --tidy", ["review", "--tidy"]),
-        ("review --tidy --apply", ["review", "--tidy", "--apply", "all"]),
         ("history", ["history", "--diff"]),
         ("undo", ["undo", "--dry-run"]),
         ("review", ["review"]),

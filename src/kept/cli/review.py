@@ -1,4 +1,4 @@
-"""kept review [list | accept | reject]: what agents wrote, and with --tidy what repeats itself"""
+"""kept review [list | accept | reject]: what agents wrote"""
 
 from __future__ import annotations
 
@@ -27,32 +27,17 @@ session_option = click.option("--session", metavar="ID", help="Only changes from
 
 
 @click.group("review", invoke_without_command=True)
-@click.option("--tidy", is_flag=True, help="Find facts in your notes that repeat or contradict each other instead.")
-@click.option(
-    "--apply", "chosen", metavar="N|ID", multiple=True, help="With --tidy: apply a proposal of the last list; or 'all'."
-)
-@click.option("--words", is_flag=True, help="With --tidy: compare by words only, even if a model is set up.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, tidy: bool, chosen: tuple[str, ...], words: bool, as_json: bool) -> None:
+def command(ctx: click.Context, as_json: bool) -> None:
     """Decide about what agents wrote or propose to write: accept, edit or reject it.
 
     On a terminal, changes are shown one by one; otherwise they are listed. The setting review.agent_writes says whether
     agents write at once, listed for review, or only when you accept. What they write to files of the system prompt,
     such as SOUL.md, always waits here.
-
-    With --tidy, facts that say the same or contradict each other are proposed for merging. Nothing changes before you
-    accept a proposal: on a terminal one by one, otherwise with --apply.
     """
     options: Globals = ctx.obj
-    if (chosen or words) and not tidy:
-        raise UsageError("--apply and --words need --tidy.", hint="'kept review accept ID' accepts a change.")
     if ctx.invoked_subcommand is not None:
-        return
-    if tidy:
-        from kept.cli.tidy import tidy_notes
-
-        tidy_notes(options, chosen, words=words, as_json=as_json)
         return
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         ctx.invoke(list_waiting, as_json=as_json)

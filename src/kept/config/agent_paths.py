@@ -53,11 +53,6 @@ class AgentPaths:
         return os.path.join(self.folder, "deleted.jsonl")
 
     @property
-    def proposals(self) -> str:
-        """The proposals that `kept review --tidy` listed last."""
-        return os.path.join(self.folder, "proposals.json")
-
-    @property
     def schedules(self) -> str:
         return os.path.join(self.folder, "schedules.json")
 

@@ -15,7 +15,7 @@ from kept.values import frozen
 NO_REPLY = "NO_REPLY"
 """An answer with this text alone means that there is nothing to send or to write down."""
 
-Purpose = Literal["reply", "flush", "summary", "tidy"]
+Purpose = Literal["reply", "flush", "summary"]
 """Reason for a call. When the day's budget runs low, flushes and summaries are refused before replies."""
 
 

@@ -165,8 +165,6 @@ def _answer(request: ChatRequest) -> str | ToolUse:
             return "\n".join(map(str, salient_facts(request.turns))) or NO_REPLY
         case "reply":
             return _reply(request)
-        case "tidy":
-            return NO_REPLY
 
 
 def _reply(request: ChatRequest) -> str | ToolUse:

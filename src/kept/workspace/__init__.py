@@ -11,8 +11,8 @@ addition                   a text to add, as a value
 replacement                replaces a fact: the old line is struck through, the new one says what it was
 validity, mark_words, statements
                            when a line holds; the statements of a note
-fact_match, fact_pairs     compare facts by their words
-line_edit                  changes of lines, and proposals of them that a person may accept
+fact_match                 compares facts by their words
+line_edit                  changes of lines
 note_edit, common_ends     replace a whole note as a person edited it
 change_recorder            how a writer reports its changes to the history
 projects                   folders of notes, each for one repository

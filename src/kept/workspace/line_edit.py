@@ -1,23 +1,18 @@
-"""Changes of lines of notes: made if the lines still read as the caller saw them, proposed, or removed for good."""
+"""Changes of lines of notes: made if the lines still read as the caller saw them, or removed for good."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from typing import Any, Literal, get_args
 
 from kept.digest import digest_bytes
 from kept.durable import write_atomic
-from kept.errors import CitationMismatch, KeptError, NoteTooLarge, PathRefused
-from kept.limits import text_value
+from kept.errors import CitationMismatch, NoteTooLarge, PathRefused
 from kept.records import cite
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
-from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import NoteText, OpenWorkspace, encoding_of, require_utf8
-from kept.workspace.workspace import Workspace, require_tool_may_write, writing_to
+from kept.workspace.workspace import Workspace, require_tool_may_write
 
 DIGEST_CHARS = 8
 _RAW_LINE = rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z"
@@ -44,19 +39,6 @@ def digest_of_lines(text: str) -> str:
     return digest_bytes(text.encode("utf-8", "surrogatepass"))[:DIGEST_CHARS]
 
 
-def apply_edits(
-    workspace: Workspace,
-    edits: Sequence[LineEdit],
-    *,
-    max_bytes: int,
-    by_tool: bool = False,
-    recorder: ChangeRecorder | None = None,
-) -> None:
-    """Make all edits, each note in one atomic write. Raise CitationMismatch, and change nothing, if lines differ."""
-    with writing_to(workspace, wait_s=LOCK_WAIT_S):
-        apply_locked(workspace, edits, max_bytes=max_bytes, by_tool=by_tool, recorder=recorder)
-
-
 def apply_locked(
     workspace: Workspace,
     edits: Sequence[LineEdit],
@@ -65,7 +47,10 @@ def apply_locked(
     by_tool: bool = False,
     recorder: ChangeRecorder | None = None,
 ) -> None:
-    """Make edits. The caller holds the lock of the workspace."""
+    """Make all edits, each note in one atomic write. The caller holds the lock of the workspace.
+
+    Raise CitationMismatch, and change nothing, if lines differ.
+    """
     with OpenWorkspace(workspace) as opened:
         changed = []
         for path in dict.fromkeys(edit.path for edit in edits):
@@ -109,104 +94,6 @@ def _new_lines(edit: LineEdit, last: bytes) -> bytes:
         return b""
     end = next((end for end in (b"\r\n", b"\n", b"\r") if last.endswith(end)), b"")
     return edit.text.encode().replace(b"\n", end or b"\n") + end
-
-
-def edits_fit(workspace: Workspace, edits: Sequence[LineEdit], *, max_bytes: int) -> bool:
-    """Return whether the lines of all edits still read as they were seen."""
-    try:
-        with OpenWorkspace(workspace) as opened:
-            for path in dict.fromkeys(edit.path for edit in edits):
-                note = opened.read(workspace.locate(path), max_bytes=max_bytes)
-                _edited(note, path, [edit for edit in edits if edit.path == path])
-    except KeptError:
-        return False
-    return True
-
-
-ProposalKind = Literal["duplicate", "replacement", "merge"]
-# proposals, as plain values: they can be shown, stored, and applied later or never
-
-_VERSION = 1
-
-
-@frozen
-class Proposal:
-    """A change of notes that somebody may accept."""
-
-    kind: ProposalKind
-    edits: tuple[LineEdit, ...]
-    reason: str
-    source: str = "words"
-    """Name of the model that proposed it, or "words"."""
-
-    @property
-    def id(self) -> str:
-        """Digest of the edits: the same proposal has the same id."""
-        return digest_of_lines(json.dumps([asdict(edit) for edit in self.edits], sort_keys=True))
-
-
-def proposal_json(proposal: Proposal) -> dict[str, Any]:
-    edits = [
-        {
-            "path": edit.path,
-            "startLine": edit.start_line,
-            "endLine": edit.end_line,
-            "digest": edit.digest,
-            "text": edit.text,
-            "citation": edit.citation,
-        }
-        for edit in proposal.edits
-    ]
-    return {
-        "id": proposal.id,
-        "kind": proposal.kind,
-        "reason": proposal.reason,
-        "source": proposal.source,
-        "edits": edits,
-    }
-
-
-def parse_proposal(shape: Any) -> Proposal:
-    """Return a proposal from its JSON. Raise ValueError for anything else."""
-    try:
-        edits = tuple(
-            LineEdit(
-                text_value(edit["path"]),
-                _line(edit["startLine"]),
-                _line(edit["endLine"]),
-                text_value(edit["digest"]),
-                text_value(edit["text"]),
-            )
-            for edit in shape["edits"]
-        )
-        kind = shape["kind"]
-        if kind not in get_args(ProposalKind) or not edits:
-            raise ValueError(kind)
-        return Proposal(kind, edits, text_value(shape["reason"]), text_value(shape["source"]))
-    except (KeyError, TypeError) as exc:
-        raise ValueError(str(exc)) from exc
-
-
-def _line(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{value!r:.40} is not a line")
-    return value
-
-
-def save_proposals(path: str, proposals: Iterable[Proposal]) -> None:
-    """Replace the stored list of proposals."""
-    shape = {"version": _VERSION, "proposals": [proposal_json(proposal) for proposal in proposals]}
-    write_atomic(path, json.dumps(shape, ensure_ascii=False, indent=1).encode("utf-8", "backslashreplace"))
-
-
-def load_proposals(path: str) -> list[Proposal]:
-    """Return the stored list. A file that is missing or damaged holds none: they can be found again."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            shape = json.load(file)
-        return [parse_proposal(proposal) for proposal in shape["proposals"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
 
 
 # removing lines, in whatever encoding and with whatever line ends a note has
