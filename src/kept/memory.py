@@ -304,7 +304,7 @@ class Memory:
         from kept.forgetting.forgetter import MemoryForgetting
 
         service = self.index_service
-        return MemoryForgetting(self.config, self.workspace, service, self.clock, self.search, self._view())
+        return MemoryForgetting(self.config, self.workspace, service, self.clock, self._view())
 
     # the index
 

@@ -31,7 +31,7 @@ def test_a_receipt_says_that_nothing_is_left(kept, note, home, workspace):
     assert ended.code == 0, ended.err
     assert "Forgotten: 1 place in notes." in ended.out
     assert "nothing of it is left." in ended.out
-    assert "Not reached:\n  backups" in ended.out
+    assert "Not reached:\n  archives" in ended.out
     assert places_of("4711", home, workspace) == []
     assert note.read_text() == "# Memory\n\n- The lighthouse is at Skerry.\n"
     assert "query 1 place nothing left" in " ".join(kept("forget", "--receipts").out.split())

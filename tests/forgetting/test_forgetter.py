@@ -144,7 +144,7 @@ def test_a_whole_conversation_goes_with_its_facts_and_no_import_brings_it_back(p
     plan = planted.memory.forgetting.plan(session=outcome.id)
     assert [place.kind for place in plan.places] == ["session", "note"]
     receipt = planted.memory.forgetting.apply(plan)
-    assert any(str(source) in reason for reason in receipt.unreachable), "the original is named"
+    assert "the original files of imported conversations" in receipt.unreachable
     assert planted.left("hedgehog") == planted.left("the barn has") == []
     (outcome,) = import_sessions(planted.sessions, "claude-code", source).sessions
     assert outcome.outcome == "deleted"
@@ -182,18 +182,6 @@ def test_everything_before_a_day_goes_and_what_is_later_stays(planted):
     assert not (planted.workspace / "memory" / "2026-01-05.md").exists()
     assert planted.left("05th") == []
     assert planted.left("06th")
-
-
-def test_a_query_in_other_words_finds_passages_by_meaning(planted):
-    plan = planted.memory.forgetting.plan("boats leave when seven")
-    assert plan.by_meaning
-    assert "- Boats leave at seven." in [place.text for place in plan.places]
-
-
-def test_a_word_that_only_the_inbox_has_is_not_looked_for_by_meaning(planted):
-    PLANTS["inbox"](planted, "boats leaving")
-    plan = planted.memory.forgetting.plan("boats leaving")
-    assert [place.citation for place in plan.places] == ["inbox.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +257,7 @@ def test_a_forget_that_was_killed_at_any_step_is_finished_by_the_next_run(tmp_pa
         home = start_planting(memory)
     for number, step in enumerate(STEPS):
         word = f"glimmer{'abcdefghijklmnop'[number]}q"
-        for kind in ("list item", "message", "inbox", "copy of an earlier forget"):
+        for kind in ("list item", "message", "inbox"):
             PLANTS[kind](home, word)
         with open_memory(tmp_path) as memory:
             memory.sync()

@@ -1,20 +1,18 @@
-"""Copies that are not notes or conversations: archives, temporary files, and old versions of notes."""
+"""Copies that are not notes or conversations: files of others, temporary files, and old versions of notes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from kept.archive.export import export_archive
-from kept.config import load_config
 from kept.durable import replacing
 from kept.errors import UndoConflict
 from kept.forgetting.history_places import iter_versions
 from kept.history.rewrite import repair_history
-from tests.support.planted_words import PlantedHome, start_planting
+from tests.support.files import write_file
+from tests.support.planted_words import start_planting
 from tests.support.workspaces import open_memory
 
 
@@ -26,34 +24,21 @@ def planted(tmp_path):
         home.sessions.close()
 
 
-def export(planted: PlantedHome, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    export_archive(load_config(home=str(planted.home), workspace=str(planted.workspace)), str(path))
-    return path
-
-
-@pytest.mark.parametrize("by_tool", [False, True])
-def test_archives_and_other_files_of_the_user_are_named_and_stay(planted, by_tool):
+def test_files_of_the_user_and_schedules_stay_and_are_named(planted):
     planted.note("pets.md", "- hedgehog\n")
-    archive = export(planted, planted.home / "exports" / "a.tar.gz")
-    in_workspace = export(planted, planted.workspace / "b.tar")
-    talk = planted.home / "exports" / "talk.md"
-    talk.write_text("The hedgehog said so.\n")
-    (planted.home / "exports" / "other.md").write_text("Nothing of the kind.\n")
-    plan = planted.memory.forgetting.plan("hedgehog", by_tool=by_tool)
-    named = [f"{archive}, an archive that may have it", str(talk), f"{in_workspace}, an archive that may have it"]
-    assert list(plan.unreachable) == named
-    receipt = planted.memory.forgetting.apply(plan)
+    files = (planted.home / "exports" / "talk.md", planted.folder / "schedules.json")
+    for file in files:
+        write_file(file, '{"text": "The hedgehog said so."}\n')
+    receipt = planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
     assert receipt.is_finished
-    assert [file.path for file in receipt.left] == [str(talk), str(in_workspace)]
-    assert set(named) <= set(receipt.unreachable)
-    assert talk.read_text() == "The hedgehog said so.\n"
-    assert archive.exists()
+    assert {file.path for file in receipt.left} == set(map(str, files))
+    assert {file.read_text() for file in files} == {'{"text": "The hedgehog said so."}\n'}
 
 
 def test_a_temporary_file_of_a_killed_process_goes_and_one_that_is_being_written_stays(planted):
     left = planted.workspace / "memory" / ".kept-0123456789abcdef.tmp"
     left.write_text("- hedgehog\n")
+    planted.note("pets.md", "- hedgehog\n")
     with replacing(str(planted.home / "other.txt")) as file:
         file.write(b"still at it")
         file.flush()

@@ -159,7 +159,7 @@ The bicycle lock opens with kestrel.
 
 def test_forgetting_shows_what_would_go_and_asks_first(harness):
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    shown = say(harness, "/forget spare key under the mat")[0]
+    shown = say(harness, "/forget spare key is under the mat")[0]
     assert "- The spare key is under the mat." in shown
     assert "/forget yes" in shown
     assert note.read_text() == NOTE, "nothing went yet"
@@ -176,7 +176,7 @@ def bytes_below(harness: ResponderHarness) -> bytes:
 def test_what_is_forgotten_leaves_the_note_and_every_other_file(harness):
     """Also the inbox, in which the command and the reply with the passage are."""
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    reply = say(harness, "/forget bicycle lock kestrel", "/forget yes")[1]
+    reply = say(harness, "/forget bicycle lock opens with kestrel", "/forget yes")[1]
     assert reply.startswith("Forgotten: 1 passage. Searched ")
     assert "nothing of it is left" in reply
     assert note.read_text() == NOTE.replace("The bicycle lock opens with kestrel.\n", "")
@@ -189,7 +189,7 @@ def test_what_is_forgotten_leaves_the_note_and_every_other_file(harness):
 
 def test_a_passage_that_changed_since_is_left_alone(harness):
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    say(harness, "/forget bicycle lock kestrel")
+    say(harness, "/forget bicycle lock opens with kestrel")
     note.write_text(NOTE.replace("kestrel", "0815"))
     assert "changed since then" in say(harness, "/forget yes")[0]
     assert "0815" in note.read_text()
@@ -208,7 +208,7 @@ def test_only_what_is_chosen_goes(harness):
 @pytest.mark.parametrize("words", [",", ", ,", "²", "①", "٣ apples", "1²", "9" * 5_000])
 def test_what_is_no_choice_is_answered_in_words_and_withdraws_nothing(harness, words):
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    say(harness, "/forget bicycle lock kestrel")
+    say(harness, "/forget bicycle lock opens with kestrel")
     (reply,) = say(harness, f"/forget {words}")
     assert reply
     assert "went wrong" not in reply
@@ -249,11 +249,11 @@ def test_only_what_can_be_removed_is_offered(tmp_path):
     setting = json.dumps({"agents": {"defaults": {"memory_search": {"extra_paths": [str(other.parent)]}}}})
     write_note(tmp_path / "home", "config.yaml", setting)
     harness = ResponderHarness(tmp_path, ScriptedChat(lambda request: "A reply."))
-    (reply,) = say(harness, "/forget bicycle lock kestrel")
+    (reply,) = say(harness, "/forget bicycle lock opens with kestrel")
     assert reply.startswith("No note and no conversation says that.")
     assert f"Edit or delete them yourself: {other}#L1" in reply
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    shown, forgotten = say(harness, "/forget bicycle lock kestrel", "/forget yes")
+    shown, forgotten = say(harness, "/forget bicycle lock opens with kestrel", "/forget yes")
     assert shown.startswith("This would go:\n\n1. MEMORY.md")
     assert "2. " not in shown
     assert f"These are not changed. Edit or delete them yourself: {other}#L1." in shown

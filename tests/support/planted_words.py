@@ -151,9 +151,6 @@ PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {
     "unknown entry": _raw_entry,
     "deleted session": _deleted_session,
     "free pages": _once_indexed,
-    "copy of an earlier forget": lambda home, word: _append(
-        home, "forgotten.jsonl", json.dumps({"path": "MEMORY.md", "text": f"- {word}"})
-    ),
     "inbox": lambda home, word: _append(
         home,
         "inbox.jsonl",

@@ -236,7 +236,7 @@ class Correction(NoteMachine):
 
     def forget(self, word, *, another=False):
         plan = self.memory.forgetting.plan(word)
-        if plan.by_meaning:  # the word was only in a write that was killed
+        if not plan.places:  # the word was only in a write that was killed
             assert self.places(word) == []
             self.words.remove(word)
             return
@@ -303,7 +303,7 @@ class Correction(NoteMachine):
             return
         word = data.draw(st.sampled_from(self.words[-4:]))
         plan = self.memory.forgetting.plan(word)
-        if plan.by_meaning:
+        if not plan.places:
             return
         is_done = self.kill(lambda memory: memory.forgetting.apply(plan), step, count)
         if is_done:

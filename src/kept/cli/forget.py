@@ -136,8 +136,6 @@ def _show_plan(plan: ForgetPlan, *, as_json: bool) -> None:
         return
     if not plan.places:
         echo(f"Nothing to forget: {_describe_absence(plan)}.")
-    elif plan.by_meaning:
-        echo("These words are nowhere. A search finds this for them:")
     kind = None
     places = [place for place in plan.places if place.kind != "history"]
     for place in places[:_SHOWN_PLACES]:
@@ -157,7 +155,7 @@ def _show_plan(plan: ForgetPlan, *, as_json: bool) -> None:
 def _describe_absence(plan: ForgetPlan) -> str:
     if plan.request.before_ms is not None:
         return "no conversation and no daily note is from before that time"
-    return "no note and no conversation has it"
+    return "no note and no conversation has it. Search for it, and forget the lines that a result cites"
 
 
 def _show_versions(paths: list[str]) -> None:
@@ -234,7 +232,6 @@ def plan_json(plan: ForgetPlan) -> dict[str, Any]:
             for place in plan.places
         ],
         "counts": plan.counts(),
-        "byMeaning": plan.by_meaning,
         "unreachable": list(plan.unreachable),
         "token": plan.token,
     }

@@ -77,11 +77,6 @@ class AgentPaths:
         return os.path.join(self.folder, "web.key")
 
     @property
-    def forgotten(self) -> str:
-        """Copies of passages that earlier versions removed by /forget."""
-        return os.path.join(self.folder, "forgotten.jsonl")
-
-    @property
     def forgotten_hashes(self) -> str:
         """Salted hashes of what was forgotten, so that an import leaves it out."""
         return os.path.join(self.folder, "forgotten-hashes.jsonl")

@@ -36,12 +36,12 @@ from kept.forgetting.plan import (
     read_journal,
     write_journal,
 )
-from kept.forgetting.planner import ForgetScope, Search, plan_forget
+from kept.forgetting.planner import ForgetScope, plan_forget
 from kept.forgetting.receipt import (
+    NOT_REACHED,
     ByteScan,
     ForgetReceipt,
     hash_removed,
-    list_unreachable,
     make_receipt_of,
     save_receipt,
     scan_bytes,
@@ -159,21 +159,13 @@ class Forgetter:
             notes=tuple(place.path for place in whole if place.kind == "note"),
             sessions=tuple(_session_id(self.sessions, place.path) for place in whole if place.kind == "session"),
             places=tuple((place.kind, place.citation) for place in plan.places),
-            unreachable=(*plan.unreachable, *self._list_unreachable(plan)),
+            unreachable=(*plan.unreachable, *NOT_REACHED),
             salt=salt,
             sha256=hash_removed(salt, (place.text for place in plan.places)),
             by_tool=plan.by_tool,
             is_scoped=is_scoped,
             workspace=self.workspace.root,
         )
-
-    def _list_unreachable(self, plan: ForgetPlan) -> list[str]:
-        paths = {place.path for place in plan.places if place.path.startswith("sessions/")}
-        records = [record for record in self.sessions.recent() if record.citation in paths] if paths else []
-        origins = (record.metadata.get("imported") for record in records)
-        sources = [str(origin["path"]) for origin in origins if isinstance(origin, dict) and "path" in origin]
-        channels = {record.channel for record in records}
-        return list_unreachable(self.config, self.workspace.root, sources, channels)
 
     def _run(self, order: ForgetOrder) -> ForgetReceipt:
         self.on_step("hashes")
@@ -257,8 +249,6 @@ def kind_of(plan: ForgetPlan) -> str:
             return "person"
         case ForgetRequest(before_ms=int()):
             return "before"
-    if plan.by_meaning:
-        return "meaning"
     return "citation" if parse_citation(plan.request.query or "") or not plan.needles.words else "query"
 
 
@@ -274,7 +264,6 @@ class MemoryForgetting:
     workspace: Workspace
     service: IndexService
     clock: Clock
-    search: Search
     view: MemoryView
 
     def plan(
@@ -289,7 +278,7 @@ class MemoryForgetting:
     ) -> ForgetPlan:
         """Return every place of something: words or a citation, a session, a person, or all before a time.
 
-        Nothing is changed. Words that are in no file are looked for by meaning; then ``ForgetPlan.by_meaning`` is set.
+        Nothing is changed.
         Raise ForgetTooMuch for words that are too short or in more than 100 places, unless ``allow_all`` is set.
         ``by_tool`` leaves out files that only the person may change.
         """
@@ -302,7 +291,6 @@ class MemoryForgetting:
                 self.config,
                 self.workspace,
                 sessions,
-                self.search,
                 is_visible=view.sees,
                 by_tool=by_tool,
                 viewer=view.viewer if view.has_others else None,

@@ -1,7 +1,8 @@
-"""Files of Kept's own beside the notes and transcripts: the inbox, records that were set aside, logs, proposals, files
-that came with messages, and temporary files of killed processes.
+"""Files of Kept's own beside the notes and transcripts: the inbox, records that were set aside, proposals, files that
+came with messages, and temporary files of killed processes.
 
-Most are texts of lines of JSON. A text in JSON that matches becomes empty; any other line that matches is dropped.
+In the inbox, in receipts and in records that were set aside, a text that matches becomes empty; a line that is no JSON
+is dropped. Other records, such as schedules, are never changed: the receipt names those that still have it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kept.config import Config
 from kept.config.agent_paths import GATEWAY_LOCK
 from kept.damaged_records import DAMAGED_ENDING, TORN_ENDING
 from kept.durable import is_abandoned, is_temporary, read_if_possible, replace_erasing
-from kept.file_lock import claimed, locked
-from kept.forgetting.needles import Matcher, Needles
+from kept.file_lock import claimed
+from kept.forgetting.needles import Matcher
 from kept.forgetting.plan import ForgetOrder, Kind, Place, ScrubResult, digest_of, erase_files
 from kept.forgetting.receipt import iter_all_files
 from kept.forgetting.transcript_places import iter_transcript_files
@@ -30,126 +31,79 @@ from kept.values import frozen
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.workspace import Workspace, writing_to
 
-_LOCK_WAIT_S = 10.0
-_TEXT_ENDINGS = (".md", ".txt", ".jsonl", ".json", ".log", ".csv", ".html", DAMAGED_ENDING, TORN_ENDING)
-_ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
-_SETTINGS = ("config.yaml", "config.yml", "config.json")
 _INBOX_TEXTS = ("text", "sender", "metadata", "parts", "details", "error", "reason")
 """Fields of the inbox that may have text of a message. The others identify it."""
-_LARGEST_FILE = 1 << 28
-INBOX = "inbox.jsonl"
+_INBOX = "inbox.jsonl"
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _GRACE_S = 10.0
 """Age below which a file may belong to a message that is about to be accepted."""
 
 
-def scrub_text(data: bytes, matcher: Matcher, name: str) -> bytes:
+def _iter_records(config: Config) -> Iterator[str]:
+    """Yield the receipts, and the files in the agent's folder with records that were set aside."""
+    yield config.paths.forget_receipts
+    folder = config.paths.folder
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        path = os.path.join(folder, name)
+        if name.endswith((DAMAGED_ENDING, TORN_ENDING)) and os.path.isfile(path) and not os.path.islink(path):
+            yield path
+
+
+def _scrubbed(data: bytes, matcher: Matcher, name: str) -> bytes:
     """Return a file without what matches."""
-    if name.endswith(".json"):
-        return scrub_json(data, matcher)
-    lines = []
-    for line in data.splitlines(keepends=True):
-        if not matcher.may_match_raw(line):
-            lines.append(line)
-        elif (scrubbed := scrub_line(line, matcher, name)) is not None:
-            lines.append(scrubbed)
-    return b"".join(lines)
+    lines = (_scrubbed_line(line, matcher, name) for line in data.splitlines(keepends=True))
+    return b"".join(line for line in lines if line is not None)
 
 
-def scrub_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
-    """Return a line of JSON with empty texts, or None for any other line that matches."""
+def _scrubbed_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
+    if not matcher.may_match_raw(line):
+        return line
     try:
         tree = strict_json.decode(line.decode("utf-8"))
     except (ValueError, RecursionError):
         return None if matcher.matches(line.decode("utf-8", "replace")) else line
-    if name.startswith(INBOX) and isinstance(tree, dict):
-        texts = {field: value for field, value in tree.items() if field in _INBOX_TEXTS}
-        blanked: Any = {**tree, **blank_tree(texts, matcher.matches)}
-    else:
-        blanked = blank_tree(tree, matcher.matches)
-    if blanked == tree:
-        return line
-    return json.dumps(blanked, separators=(",", ":")).encode() + b"\n"
-
-
-def scrub_json(data: bytes, matcher: Matcher) -> bytes:
-    try:
-        tree = strict_json.decode(data.decode("utf-8"))
-    except (ValueError, RecursionError):
-        lines = data.splitlines(keepends=True)
-        return b"".join(line for line in lines if not matcher.matches(line.decode("utf-8", "replace")))
     blanked = blank_tree(tree, matcher.matches)
-    return data if blanked == tree else json.dumps(blanked, indent=1).encode() + b"\n"
+    if name == _INBOX and isinstance(tree, dict):
+        blanked = {field: blanked[field] if field in _INBOX_TEXTS else value for field, value in tree.items()}
+    return line if blanked == tree else json.dumps(blanked, separators=(",", ":")).encode() + b"\n"
 
 
-def iter_records(config: Config) -> Iterator[str]:
-    """Yield the files of Kept's own in the agent's folder that may have text."""
-    paths = config.paths
-    own = {paths.forgetting, paths.forgotten_hashes, paths.deleted_sessions}
-    for name in sorted(os.listdir(paths.folder)) if os.path.isdir(paths.folder) else ():
-        path = os.path.join(paths.folder, name)
-        is_file = os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) <= _LARGEST_FILE
-        if is_file and path not in own and name.endswith(_TEXT_ENDINGS):
-            yield path
+def find_in_records(config: Config, matcher: Matcher) -> list[Place]:
+    """Return a place for each record of Kept's own that has something to scrub."""
+    places: list[Place] = []
+    for path in (config.paths.inbox, *_iter_records(config)):
+        places += _find_in_file(path, matcher, "record", os.path.basename(path))
+    return places
 
 
-def find_others(config: Config, workspace: str, matcher: Matcher) -> list[str]:
-    """Return other files that have it or, if they are archives, may have it. They are the user's own, and stay."""
-    others: list[str] = []
-    leave_out = frozenset((os.path.join(config.home, "agents"), config.models_folder))
-    for path in iter_all_files((config.home, workspace), leave_out):
-        if path.endswith(_ARCHIVE_ENDINGS):
-            others.append(f"{path}, an archive that may have it")
-        elif not path.startswith(workspace + os.sep) and os.path.basename(path) not in _SETTINGS:
-            text = read_if_possible(path).decode("utf-8", "replace") if path.endswith(_TEXT_ENDINGS) else ""
-            others += [path] if matcher.matches(text) else []
-    return others
-
-
-def find_in_file(path: str, matcher: Matcher, kind: Kind, shown: str) -> list[Place]:
-    """Return a place for a file that has something to scrub, with the number of lines that change."""
+def _find_in_file(path: str, matcher: Matcher, kind: Kind, shown: str) -> list[Place]:
     data = read_if_possible(path)
-    scrubbed = scrub_text(data, matcher, os.path.basename(path))
-    if scrubbed == data:
+    if _scrubbed(data, matcher, os.path.basename(path)) == data:
         return []
-    left = set(scrubbed.splitlines())
-    count = sum(line not in left for line in data.splitlines())
-    return [Place(kind, shown, shown, f"{count} lines" if count > 1 else "1 line", digest_of(data), lines=count)]
+    return [Place(kind, shown, shown, "some of its lines", digest_of(data))]
 
 
-def is_only_asked(path: str, needles: Needles) -> bool:
-    """Return whether all that matches in an inbox are /forget commands: the request itself is not what it is about."""
-    matcher = Matcher(needles)
-    for line in read_if_possible(path).splitlines():
-        if matcher.may_match_raw(line) and scrub_line(line, matcher, INBOX) != line and not _is_forget_command(line):
-            return False
-    return True
-
-
-def _is_forget_command(line: bytes) -> bool:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(record, dict) and str(record.get("text", "")).lstrip().lower().startswith("/forget")
-
-
-# records
+def replace_file(path: str, matcher: Matcher) -> ScrubResult:
+    """Scrub a file that no other process writes now."""
+    data = read_if_possible(path)
+    scrubbed = _scrubbed(data, matcher, os.path.basename(path))
+    if scrubbed == data:
+        return ScrubResult()
+    replace_erasing(path, scrubbed)
+    return ScrubResult(removed=1)
 
 
 @frozen
 class RecordStore:
-    """Scrubs records that were set aside, ledgers and batches."""
+    """Scrubs receipts, which only a forget writes, and records that were set aside."""
 
     name: ClassVar[str] = "records"
     config: Config
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         matcher, result = Matcher(order.needles), ScrubResult()
-        for path in iter_records(self.config):
-            if not path.startswith(self.config.paths.inbox) and _needs_scrub(path, matcher):
-                with locked(f"{path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing this file"):
-                    result += replace_file(path, matcher)
+        for path in _iter_records(self.config):
+            result += replace_file(path, matcher)
         return result
 
 
@@ -161,33 +115,14 @@ class InboxStore:
     config: Config
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
-        matcher = Matcher(order.needles)
-        paths = [path for path in iter_records(self.config) if path.startswith(self.config.paths.inbox)]
-        if not any(_needs_scrub(path, matcher) for path in paths):
+        matcher, path = Matcher(order.needles), self.config.paths.inbox
+        if not _find_in_file(path, matcher, "record", path):
             return ScrubResult()
         with claimed(os.path.join(self.config.home, GATEWAY_LOCK)) as is_ours:
             if not is_ours:
                 reason = "the inbox of the gateway that is running; forget it again when the gateway has stopped"
                 return ScrubResult(unreachable=(reason,), is_complete=False)
-            result = ScrubResult()
-            for path in paths:
-                result += replace_file(path, matcher)
-            return result
-
-
-def _needs_scrub(path: str, matcher: Matcher) -> bool:
-    data = read_if_possible(path)
-    return scrub_text(data, matcher, os.path.basename(path)) != data
-
-
-def replace_file(path: str, matcher: Matcher) -> ScrubResult:
-    """Scrub a file that no other process writes now."""
-    data = read_if_possible(path)
-    scrubbed = scrub_text(data, matcher, os.path.basename(path))
-    if scrubbed == data:
-        return ScrubResult()
-    replace_erasing(path, scrubbed)
-    return ScrubResult(removed=1)
+            return replace_file(path, matcher)
 
 
 # proposals of agents, and changes that wait for review
@@ -197,7 +132,14 @@ def find_in_proposals(workspace: Workspace, matcher: Matcher) -> list[Place]:
     """Return a place for each item that has something to forget."""
     places: list[Place] = []
     for path in ReviewFolder(workspace).paths():
-        places += find_in_file(path, matcher, "proposal", os.path.relpath(path, workspace.root))
+        text = read_if_possible(path).decode("utf-8", "replace")
+        try:
+            tree = strict_json.decode(text)
+        except (ValueError, RecursionError):
+            tree = text
+        if blank_tree(tree, matcher.matches) != tree:
+            shown = os.path.relpath(path, workspace.root)
+            places.append(Place("proposal", shown, shown, "the proposal", digest_of(text)))
     return places
 
 
@@ -268,17 +210,6 @@ def iter_leftovers(config: Config, workspace: str) -> Iterator[str]:
     for path in iter_all_files((config.home, workspace), frozenset((config.models_folder,))):
         if is_temporary(os.path.basename(path)) and is_abandoned(path):
             yield path
-
-
-def find_in_leftovers(config: Config, workspace: str, matcher: Matcher) -> list[Place]:
-    places: list[Place] = []
-    for path in iter_leftovers(config, workspace):
-        with open(path, "rb") as file:
-            data = file.read()
-        if matcher.may_match_raw(data) and matcher.matches(data.decode("utf-8", "replace")):
-            name = os.path.basename(path)
-            places.append(Place("record", name, name, "a temporary file of a process that was killed", digest_of(data)))
-    return places
 
 
 @frozen

@@ -65,8 +65,6 @@ class ForgetPlan:
     places: tuple[Place, ...]
     needles: Needles
     """Texts that no file may have afterwards."""
-    by_meaning: bool = False
-    """The words of the query are nowhere; these places are what a search finds for it."""
     unreachable: tuple[str, ...] = ()
     """Places that name it and that Kept does not change."""
     by_tool: bool = False
@@ -129,7 +127,7 @@ class ForgetOrder:
     id: str
     started: str
     request: str
-    """Kind of the request: query, citation, meaning, session, person, before."""
+    """Kind of the request: query, citation, session, person, before."""
     words: tuple[str, ...]
     lines: tuple[str, ...]
     cuts: tuple[LineCut, ...]

@@ -6,7 +6,6 @@ import datetime as dt
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Protocol
 
 from kept.config import Config
 from kept.errors import EmptyQuery, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
@@ -16,18 +15,9 @@ from kept.forgetting.note_places import (
     NoteHunt,
     find_made_of,
     note_place,
-    split_passages,
     whole_note,
 )
-from kept.forgetting.own_files import (
-    INBOX,
-    find_in_file,
-    find_in_leftovers,
-    find_in_proposals,
-    find_others,
-    is_only_asked,
-    iter_records,
-)
+from kept.forgetting.own_files import find_in_proposals, find_in_records
 from kept.forgetting.plan import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.forgetting.transcript_places import (
     Wants,
@@ -37,7 +27,7 @@ from kept.forgetting.transcript_places import (
     spoken_texts,
 )
 from kept.history.note_history import open_history
-from kept.records import Hit, SearchResult, parse_citation
+from kept.records import parse_citation
 from kept.search.periods import to_ms
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
 from kept.sessions.people import People, find_account
@@ -53,12 +43,7 @@ from kept.workspace.workspace import Workspace
 
 MOST_PLACES = 100
 """More places than this need explicit consent (`--all`)."""
-_BY_MEANING = 5
 _LARGEST_NOTE = 1 << 28
-
-
-class Search(Protocol):
-    def __call__(self, query: str, *, source: str, max_results: int) -> SearchResult: ...
 
 
 @frozen
@@ -68,7 +53,6 @@ class ForgetScope:
     config: Config
     workspace: Workspace
     sessions: SessionStore
-    search: Search
     is_visible: Callable[[str], bool]
     """False for notes and conversations of another project, or of somebody else."""
     by_tool: bool = False
@@ -119,14 +103,7 @@ def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str, *, allow
     _require_long_enough(query, allow_all=allow_all)
     needles = Needles((query,))
     places, others = _find_everywhere(scope, needles)
-    if any(place.path != INBOX or not is_only_asked(scope.config.paths.inbox, needles) for place in places):
-        return ForgetPlan(request, places, needles, unreachable=others)
-    matches, others = _find_by_meaning(scope, query, others)
-    plan = _with_copies(scope, request, matches)
-    copies = [place for place in places if place not in plan.places]  # the query itself, in an inbox
-    # The query describes what is forgotten, so it goes too: no note and no conversation has it.
-    needles = replace(plan.needles, words=(query,))
-    return replace(plan, places=(*plan.places, *copies), needles=needles, by_meaning=True, unreachable=others)
+    return ForgetPlan(request, places, needles, unreachable=others)
 
 
 def _require_long_enough(words: str, *, allow_all: bool) -> None:
@@ -188,16 +165,11 @@ def _find_everywhere(
         others += remarks
     if scope.viewer is None:
         places += _find_in_files(scope, matcher)
-        others += find_others(scope.config, scope.workspace.root, matcher)
     return tuple(places), tuple(others)
 
 
 def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:
-    places: list[Place] = []
-    for path in iter_records(scope.config):
-        places += find_in_file(path, matcher, "record", os.path.basename(path))
-    places += find_in_proposals(scope.workspace, matcher)
-    places += find_in_leftovers(scope.config, scope.workspace.root, matcher)
+    places = [*find_in_records(scope.config, matcher), *find_in_proposals(scope.workspace, matcher)]
     history = open_history(scope.config, scope.workspace, scope.sessions.clock)
     return places + [place for place in find_in_history(history, matcher) if scope.is_visible(place.path)]
 
@@ -248,48 +220,6 @@ def _derived_from(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
         if scope.notes.is_writable(absolute, path)
         for fact in find_made_of(note.text, path, is_forgotten)
     ]
-
-
-# what a search finds
-
-
-def _find_by_meaning(scope: ForgetScope, query: str, others: Iterable[str]) -> tuple[list[Place], tuple[str, ...]]:
-    """Return the passages that a search is sure of. A weak hit is probably about something else."""
-    places: dict[str, Place] = {}
-    remarks = list(others)
-    words = [word.casefold() for word in query.split() if not is_too_short(word)]
-    for hit in _certain_hits(scope, query, "memory", 2 * _BY_MEANING):
-        absolute = scope.workspace.locate(hit.path)
-        if not scope.notes.is_writable(absolute, hit.path):
-            remarks.append(hit.citation)
-            continue
-        matches = _passages_of_hit(scope, hit, words)
-        places.update((place.citation, place) for place in matches if len(places) < _BY_MEANING)
-    if "sessions" in scope.config.memory_search.sources:
-        for hit in _certain_hits(scope, query, "sessions", _BY_MEANING):
-            transcript = locate_transcript(scope.config.paths.sessions, hit.path)
-            matches = find_lines(transcript.path, hit.start_line, hit.end_line)
-            naming = [place for place in matches if any(word in place.text.casefold() for word in words)]
-            places.update((place.citation, place) for place in naming or (matches if len(matches) == 1 else ()))
-    return list(places.values()), tuple(dict.fromkeys(remarks))
-
-
-def _certain_hits(scope: ForgetScope, query: str, source: str, max_results: int) -> list[Hit]:
-    passages = scope.search(query, source=source, max_results=max_results).passages
-    return sorted((hit for hit in passages if hit.grade != "weak"), key=lambda hit: -hit.score)
-
-
-def _passages_of_hit(scope: ForgetScope, hit: Hit, words: list[str]) -> list[Place]:
-    """Return the passages of a hit with a word of the query, or all if none has one. Headings stay in the note."""
-    with OpenWorkspace(scope.workspace) as opened:
-        text = opened.read(scope.workspace.locate(hit.path), max_bytes=_LARGEST_NOTE).text
-    passages = [
-        passage
-        for passage in split_passages(text)
-        if hit.start_line <= passage.start_line <= hit.end_line and not passage.is_heading
-    ]
-    naming = [passage for passage in passages if any(word in passage.text.casefold() for word in words)]
-    return [note_place(hit.path, passage.start_line, passage.text) for passage in naming or passages]
 
 
 # sessions, people, times

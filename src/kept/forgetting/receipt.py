@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apsw
@@ -175,7 +175,14 @@ def _stored_texts(path: str) -> Iterator[str]:
 
 _HIDDEN = "(a name that was forgotten)"
 _MOST_PLACES = 1_000
-_REMOTE = ("openai", "gemini", "voyage", "anthropic", "mistral")
+NOT_REACHED = (
+    "archives of 'kept export', backups, snapshots and copies in other folders",
+    "the history of a git repository that the notes are in, and where it was pushed to",
+    "the original files of imported conversations",
+    "what providers of models and chat services keep of what was sent to them",
+    "conversations that a running program has in memory, until it ends",
+)
+"""Where copies may be that Kept cannot reach."""
 
 
 @frozen
@@ -183,7 +190,7 @@ class ForgetReceipt:
     id: str
     at: str
     request: str
-    """query, citation, meaning, session, person or before."""
+    """query, citation, session, person or before."""
     places: tuple[tuple[str, str], ...]
     """Kind and citation of each place."""
     removed: Mapping[str, int]
@@ -289,32 +296,3 @@ def read_receipts(config: Config) -> list[dict[str, Any]]:
         if isinstance(tree, dict) and isinstance(tree.get("id"), str):
             receipts.append(tree)
     return receipts
-
-
-def list_unreachable(
-    config: Config, workspace: str, sources: Iterable[str], channels: Collection[str] = ()
-) -> list[str]:
-    """Return where copies may be that Kept cannot reach. ``sources`` are files that conversations were imported from,
-    ``channels`` those of the conversations."""
-    reasons = [f"backups, snapshots and copies outside of {config.home} and {workspace}"]
-    if folder := _find_git(workspace):
-        reasons.append(f"the git history in {folder}, and where it was pushed to")
-    reasons += (f"the original of an imported conversation: {source}" for source in dict.fromkeys(sources))
-    providers = {config.memory_search.provider, config.memory_search.fallback, config.agent.model.provider or ""}
-    remote = sorted(providers & set(_REMOTE))
-    reasons += (f"what {provider} keeps of the requests that were sent to it" for provider in remote)
-    if "telegram" in channels:
-        reasons.append("messages in Telegram itself")
-    if "discord" in channels:
-        reasons.append("messages in Discord itself")
-    reasons.append("conversations that a running program has in memory, until it ends")
-    return reasons
-
-
-def _find_git(workspace: str) -> str | None:
-    folder = workspace
-    while folder != os.path.dirname(folder):
-        if os.path.exists(os.path.join(folder, ".git")):
-            return folder
-        folder = os.path.dirname(folder)
-    return None

@@ -116,7 +116,7 @@ class Commands:
 
     def use_inbox(self, inbox: Inbox) -> None:
         """Let /forget scrub the inbox of this process too."""
-        self._inbox = forget.LiveInboxStore(inbox, self._memory)
+        self._inbox = forget.LiveInboxStore(inbox)
 
     async def run(self, call: CommandCall) -> str:
         """Return the reply to a command. Errors become replies."""

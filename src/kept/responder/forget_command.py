@@ -12,7 +12,6 @@ from typing import Any
 
 from kept.errors import ForgetTooMuch
 from kept.forgetting.needles import Matcher
-from kept.forgetting.own_files import iter_records, replace_file
 from kept.forgetting.plan import ForgetOrder, ForgetPlan, Place, ScrubResult
 from kept.forgetting.receipt import ForgetReceipt
 from kept.forgetting.transcript_places import FORGET_STATE
@@ -87,18 +86,12 @@ class LiveInboxStore:
 
     name = "inbox"
 
-    def __init__(self, inbox: Inbox, memory: Memory) -> None:
+    def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._memory = memory
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         matcher = Matcher(order.needles)
-        result = ScrubResult(removed=self._inbox.blank(matcher.matches))
-        path = self._memory.config.paths.inbox
-        for beside in iter_records(self._memory.config):
-            if beside.startswith(path) and beside != path:
-                result += replace_file(beside, matcher)
-        return result
+        return ScrubResult(removed=self._inbox.blank(matcher.matches))
 
 
 # texts

@@ -83,7 +83,9 @@ def _run(toolbox: Toolbox, arguments: dict[str, Any]) -> ToolOutcome:
 
 def _plan_text(plan: ForgetPlan) -> str:
     if not plan.places:
-        return "Nothing to forget: no note and no conversation has it."
+        return (
+            "Nothing to forget: no note and no conversation has it. Search, and forget the lines that a result cites."
+        )
     places = [f"[{number}] {_place_text(place)}" for number, place in enumerate(plan.places[:_SHOWN_PLACES], 1)]
     lead = f"{len(plan.places):,} places would go. Nothing has changed yet."
     end = f"Ask the user. If they agree, call memory_forget again with confirm: {plan.token}"
