@@ -24,7 +24,6 @@ from kept.search.periods import (
     find_numeric,
     last_occurrences,
     month_of,
-    quarter_of,
     read_ago,
     shift,
     week_of,
@@ -41,7 +40,6 @@ _ONE_DAY = dt.timedelta(days=1)
 _DAY_ENDINGS = ("", "st", "nd", "rd", "th", "er", "e")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _LONGEST_PHRASE = max(map(len, date_words.RELATIVE))
-_LONGEST_PART = max(map(len, date_words.PARTS))
 
 
 @frozen
@@ -124,8 +122,7 @@ def _iter_unspaced(word: str, start: int) -> Iterator[Token]:
 
 @cache
 def _unspaced_words() -> re.Pattern[str]:
-    words = {**date_words.unspaced_relative(), **date_words.unspaced_weekdays()}
-    return re.compile("|".join(sorted(words, key=len, reverse=True)))
+    return re.compile("|".join(sorted(date_words.unspaced_relative(), key=len, reverse=True)))
 
 
 # the grammar
@@ -181,7 +178,7 @@ class WordReader:
         for length in range(min(_LONGEST_PHRASE, len(self.words) - at), 0, -1):
             offset = date_words.RELATIVE.get(tuple(self.words[at : at + length]))
             if offset and not self._is_other_word(at, length):
-                return self._with_part(at, at + length, self._period(*offset))
+                return TimeMention(at, at + length, self._period(*offset))
         return None
 
     def _is_other_word(self, at: int, length: int) -> bool:
@@ -191,17 +188,6 @@ class WordReader:
         if self.words[at] == "hier":
             return not date_words.GERMAN.isdisjoint(self.words)
         return self.words[at] == "morgen" and self._word(at - 1) in date_words.GREETINGS
-
-    def _with_part(self, first: int, last: int, reading: TimeReading) -> TimeMention:
-        """Return a day, or the part of it that the next words name."""
-        if reading.kind not in ("day", "weekday", "date", "recurring"):
-            return TimeMention(first, last, reading)
-        for length in range(min(_LONGEST_PART, len(self.words) - last), 0, -1):
-            part = date_words.PARTS.get(tuple(self.words[last : last + length]))
-            if part:
-                narrowed = _part_of_day(reading.periods[0].start, part)
-                return TimeMention(first, last + length, TimeReading("span", (narrowed,)))
-        return TimeMention(first, last, reading)
 
     def _period(self, unit: str, number: int) -> TimeReading:
         """Return the period ``number`` units from now: ("week", -1) is last week."""
@@ -219,9 +205,6 @@ class WordReader:
             case "month":
                 month = shift(today.replace(day=1), "month", number)
                 return TimeReading("month", (month_of(month.year, month.month),))
-            case "quarter":
-                month = shift(today.replace(day=1), "quarter", number)
-                return TimeReading("month", (quarter_of(month.year, (month.month + 2) // 3),))
             case _:
                 return TimeReading("year", (year_of(today.year + number),))
 
@@ -229,12 +212,6 @@ class WordReader:
         word = self.words[at]
         if offset := date_words.unspaced_relative().get(word):
             return TimeMention(at, at + 1, self._period(*offset))
-        if weekday := date_words.unspaced_weekdays().get(word):
-            number, week = weekday
-            if week is None:
-                return TimeMention(at, at + 1, TimeReading("weekday", (self._last_weekday(number),)))
-            monday = shift(self.today, "week", week) - dt.timedelta(days=self.today.weekday())
-            return TimeMention(at, at + 1, TimeReading("date", (day_of(shift(monday, "day", number)),)))
         return None
 
     # weekdays
@@ -256,7 +233,7 @@ class WordReader:
         elif before in date_words.THIS:
             start = week_of(self.today, self.locale.first_weekday).start.date()
             day = day_of(start + dt.timedelta(days=(number - start.weekday()) % 7))
-        return self._with_part(first, last, TimeReading("weekday", (day,)))
+        return TimeMention(first, last, TimeReading("weekday", (day,)))
 
     def _qualifies(self, at: int) -> bool:
         """Return whether "last" or "next" belongs to the weekday before it, and not to "last week"."""
@@ -279,14 +256,11 @@ class WordReader:
             return None
         if year:
             period = day_of(dt.date(year, month, day)) if day else month_of(year, month)
-            return self._with_part(first, last, TimeReading("date" if day else "month", (period,)))
+            return TimeMention(first, last, TimeReading("date" if day else "month", (period,)))
         if day and not is_date:
             day, last = None, at + 1
-        if before in date_words.NEXT:
-            year = self.today.year + (month <= self.today.month)
-            return TimeMention(at - 1, last, TimeReading("month", (month_of(year, month),)))
         periods = last_occurrences(month, day, self.today, before=before in date_words.LAST and day is None)
-        return self._with_part(first, last, TimeReading("recurring", periods)) if periods else None
+        return TimeMention(first, last, TimeReading("recurring", periods)) if periods else None
 
     def _is_month(self, at: int) -> bool:
         """Return whether an ambiguous word is a month: in "in May", "May last year", or alone."""
@@ -316,26 +290,17 @@ class WordReader:
         )
 
     def _numbered(self, at: int) -> TimeMention | None:
-        """Read "in 2024" and "Q3 2025"."""
+        """Read "in 2024"."""
         word, before = self.words[at], self._word(at - 1)
         if (year := _year_number(word)) is not None:
             is_year = before in date_words.IN
             return TimeMention(at, at + 1, TimeReading("year", (year_of(year),))) if is_year else None
-        if word in ("q1", "q2", "q3", "q4"):
-            return self._quarter(at, int(word[1]))
         return None
-
-    def _quarter(self, at: int, number: int) -> TimeMention:
-        after = at + 2 if self._word(at + 1) in date_words.OF else at + 1
-        if (year := _year_number(self._word(after))) is not None:
-            return TimeMention(at, after + 1, TimeReading("month", (quarter_of(year, number),)))
-        has_begun = number <= (self.today.month + 2) // 3
-        return TimeMention(at, at + 1, TimeReading("month", (quarter_of(self.today.year - (not has_begun), number),)))
 
     # amounts
 
     def _units(self, at: int) -> TimeMention | None:
-        """Read "three weeks ago", "vor drei Wochen", "in 3 days" and "the last three weeks"."""
+        """Read "three weeks ago", "vor drei Wochen" and "the last three weeks"."""
         unit = date_words.UNITS[self.words[at]]
         first = at - 2 if self._word(at - 1) == "of" else at - 1  # "a couple of days"
         number = self._number(first)
@@ -347,18 +312,12 @@ class WordReader:
         before, after = self._word(first - 1), self._word(at + 1)
         if after in date_words.AGO_AFTER:
             return TimeMention(first, at + 2, read_ago(self.now, unit, number))
-        if after in ("yang", "tro") and self._word(at + 2) in date_words.AGO_AFTER:  # "3 hari yang lalu"
-            return TimeMention(first, at + 3, read_ago(self.now, unit, number))
         if before in date_words.AGO_BEFORE:
             return TimeMention(first - 1, at + 1, read_ago(self.now, unit, number))
         if self.words[max(0, first - 3) : first] == ["il", "y", "a"]:
             return TimeMention(first - 3, at + 1, read_ago(self.now, unit, number))
         if before in date_words.LAST:
             return TimeMention(first - 1, at + 1, self._up_to_now(unit, number))
-        if before in date_words.NEXT:
-            return TimeMention(first - 1, at + 1, self._from_now(unit, number))
-        if before in date_words.AHEAD:
-            return TimeMention(first - 1, at + 1, read_ago(self.now, unit, -number))
         return None
 
     def _number(self, at: int) -> int | None:
@@ -370,11 +329,6 @@ class WordReader:
         exact = read_ago(self.now, unit, number).exact
         assert exact is not None
         return TimeReading("span", (Period(exact.start, day_of(self.today).end),))
-
-    def _from_now(self, unit: str, number: int) -> TimeReading:
-        exact = read_ago(self.now, unit, -number).exact
-        assert exact is not None
-        return TimeReading("span", (Period(day_of(self.today).start, exact.end),))
 
 
 def _part_of_day(midnight: dt.datetime, part: str) -> Period:

@@ -48,9 +48,7 @@ SHORT_WEEKDAYS = _words("short_weekdays")
 """Weekdays that are also other words. They count only after a word such as "on"."""
 IN, OF, ON, THIS, ARTICLES = map(_words, ("in", "of", "on", "this", "articles"))
 AGO_AFTER, AGO_BEFORE = _words("ago_after"), _words("ago_before")
-AHEAD = _words("ahead")
-"""Words before a number of units from now: "in 3 days"."""
-LAST, NEXT, LAST_DAY, NEXT_DAY = map(_words, ("last", "next", "last_day", "next_day"))
+LAST, LAST_DAY, NEXT_DAY = map(_words, ("last", "last_day", "next_day"))
 GERMAN = _words("german")
 """Words beside "hier" that show that it is German for here, not French for yesterday."""
 GREETINGS = _words("greetings")
@@ -60,8 +58,6 @@ SINCE, UNTIL, AFTER, TO = map(_words, ("since", "until", "after", "to"))
 
 RELATIVE = {tuple(phrase.split()): offset for text, offset in _offsets("relative") for phrase in text.split("|")}
 """Phrases for a period relative to today."""
-PARTS = {tuple(phrase.split()): part for part, text in _DATA["parts"].items() for phrase in text.split("|")}
-"""Phrases for a part of a day, after the day: "yesterday morning"."""
 PART_HOURS = {"morning": (0, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (18, 30)}
 """Hours from midnight. The small hours of a day belong to its morning, and to the night before."""
 TELLING = frozenset((*MONTHS, *WEEKDAYS, *UNITS, *(phrase[-1] for phrase in RELATIVE)))
@@ -72,7 +68,7 @@ TELLING = frozenset((*MONTHS, *WEEKDAYS, *UNITS, *(phrase[-1] for phrase in RELA
 def english_words() -> frozenset[str]:
     """Return the English words of time expressions: in other languages, other small words are around them."""
     lines = (*_DATA["months"], *_DATA["weekdays"], *_DATA["numbers"], *_DATA["units"].values())
-    phrases = [text.partition("|")[0] for text in (*_DATA["relative"].values(), *_DATA["parts"].values())]
+    phrases = [text.partition("|")[0] for text in _DATA["relative"].values()]
     return frozenset(" ".join((*(line.split()[0] for line in lines), *phrases, _DATA["english"])).split())
 
 
@@ -80,16 +76,3 @@ def english_words() -> frozenset[str]:
 def unspaced_relative() -> dict[str, tuple[str, int]]:
     """Return the phrases of scripts without spaces, as `RELATIVE` has those of others."""
     return {phrase: offset for phrases, offset in _offsets("unspaced_relative") for phrase in phrases.split()}
-
-
-@cache
-def unspaced_weekdays() -> dict[str, tuple[int, int | None]]:
-    """Return weekdays of scripts without spaces, with the week from now that some of them name."""
-    weeks: dict[str, int | None] = _DATA["chinese_weeks"]
-    words: dict[str, tuple[int, int | None]] = {}
-    for number, names in enumerate(_DATA["unspaced_weekdays"]):
-        chinese, japanese, korean = names.split()
-        words.update((prefix + chinese, (number, week)) for prefix, week in weeks.items())
-        words.update({japanese: (number, None), f"{japanese}日": (number, None), korean: (number, None)})
-    words.update({prefix + "天": (6, week) for prefix, week in weeks.items() if prefix[-1:] != "周"})
-    return words

@@ -16,7 +16,7 @@ from kept.values import frozen
 
 EARLIER_YEARS, EARLIER_WEIGHT = 5, 0.5
 _MAX_DAYS = 36_500
-_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
+_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 TimeKind = Literal["day", "date", "recurring", "weekday", "week", "month", "year", "span"]
 """``day`` is relative to today, ``date`` has a year, ``recurring`` has none."""
@@ -68,11 +68,6 @@ def month_of(year: int, month: int) -> Period:
     return Period(dt.datetime(year, month, 1), _midnight(add_months(dt.date(year, month, 1), 1)))
 
 
-def quarter_of(year: int, quarter: int) -> Period:
-    first = dt.date(year, 3 * quarter - 2, 1)
-    return Period(_midnight(first), _midnight(add_months(first, 3)))
-
-
 def year_of(year: int) -> Period:
     return Period(dt.datetime(year, 1, 1), dt.datetime(year + 1, 1, 1))
 
@@ -119,9 +114,9 @@ def read_ago(now: dt.datetime, unit: str, count: int) -> TimeReading:
 
 def shift(day: dt.date, unit: str, count: int) -> dt.date:
     """Return the day ``count`` units later."""
-    if unit in ("month", "quarter", "year"):
+    if unit in ("month", "year"):
         count = max(-1200, min(count, 1200))
-        return add_months(day, count * {"month": 1, "quarter": 3, "year": 12}[unit])
+        return add_months(day, count * (12 if unit == "year" else 1))
     days = max(-_MAX_DAYS, min(count * _UNIT_DAYS[unit], _MAX_DAYS))
     return day + dt.timedelta(days=days)
 
@@ -198,12 +193,6 @@ def find_numeric(text: str, now: dt.datetime, locale: DateLocale) -> list[tuple[
             if reading:
                 dates.append((start, end, reading))
     return sorted(dates, key=itemgetter(0))
-
-
-def is_ambiguous_date(text: str) -> bool:
-    """Return whether a text is a date such as 3/4/2024 and the locale does not tell day from month."""
-    match = re.fullmatch(r"\s*(\d{1,2})([/-])(\d{1,2})\2\d{4}\s*", text)
-    return match is not None and current_locale().month_first is None and max(int(match[1]), int(match[3])) <= 12
 
 
 def _separated(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading | None:

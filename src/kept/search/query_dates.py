@@ -42,7 +42,6 @@ _BOUNDS = date_words.SINCE | date_words.UNTIL | date_words.AFTER
 _AROUND_DATE = frozenset("the in on from am vom im el le la il".split())
 _AGO = r"(\d{1,6})\s*(h|d|w|m|y)"
 _UNIT_HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
-_CLOCK = r"(?:\s+at|\s+um|,)?\s+(\d{1,2})(?::(\d\d))?\s*(am|pm|uhr)?$"
 _PYTHON_HINT = "Use a datetime, a date, a timedelta, or a text such as 'yesterday' or '2026-03-01'."
 _HINT = "Write 2026-03-01, 2026-03-01T14:00, yesterday, 7d, 'last Thursday' or '12 November'."
 
@@ -260,7 +259,7 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
 
     A day or a longer time means its beginning, or with ``end`` the beginning of what follows it.
     """
-    from kept.search.periods import day_of, is_ambiguous_date, to_ms
+    from kept.search.periods import day_of, to_ms
 
     try:
         if isinstance(when, dt.timedelta):
@@ -279,8 +278,6 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
             return to_ms(period.end if end else period.start)
     except (ValueError, OverflowError):
         pass
-    if is_ambiguous_date(str(when)):
-        raise UsageError(f"'{when}' may begin with the day or with the month.", hint="Write it as 2026-03-01.")
     raise UsageError(f"'{when}' is not a date.", hint=_HINT)
 
 
@@ -300,7 +297,7 @@ def check_order(since: When | None, until: When | None, since_ms: int | None, un
 
 
 def _parse_moment(text: str, now: dt.datetime) -> dt.datetime | None:
-    """Read a moment: 2026-03-01T14:00, yesterday 9pm, now, 7d. Return None for anything else."""
+    """Read a moment: 2026-03-01T14:00, now, 7d. Return None for anything else."""
     if text == "now":
         return now
     if ago := re.fullmatch(_AGO, text):
@@ -310,13 +307,7 @@ def _parse_moment(text: str, now: dt.datetime) -> dt.datetime | None:
             return dt.datetime.fromisoformat(text.upper())
         except ValueError:
             pass
-    clock = re.search(_CLOCK, text)
-    if clock is None or find_period(text, now) or not (day := find_period(text[: clock.start()], now)):
-        return None
-    hour, minute, half = int(clock[1]), int(clock[2] or 0), clock[3]
-    if half in ("am", "pm"):
-        hour = hour % 12 + (12 if half == "pm" else 0)
-    return day.start.replace(hour=hour, minute=minute)
+    return None
 
 
 def find_period(text: str, now: dt.datetime) -> Period | None:
