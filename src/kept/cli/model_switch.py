@@ -1,24 +1,21 @@
-"""Switching to another model: plan the settings, embed everything ahead, change the settings, rebuild the index."""
+"""Switching to another model: plan the settings, rebuild the index, change the settings."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kept.cli.output import bars, echo, style, warn
+from kept.cli.output import echo, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.config import Config
 from kept.embedding.model_catalogue import get_model, is_pulled, model_folder, require_packages_of
 from kept.errors import UsageError, WorkspaceMissing
+from kept.remote_errors import EmbeddingFailed
 from kept.tools.record_json import to_json
 from kept.values import frozen
 from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.config.edit import SettingChange
-    from kept.indexing.embed_ahead import EmbedProgress
     from kept.reports import SyncReport
 
 DEFAULT = "default"
@@ -58,52 +55,22 @@ def plan_switch(config: Config, name: str) -> SwitchPlan:
     return SwitchPlan(name, True, {**provider, _MODEL: name, **own_path})
 
 
-def embed_first(config: Config) -> int:
-    """Embed everything with the new model, while others search with the old one."""
+def rebuild_index(config: Config) -> SyncReport | None:
+    """Embed everything with the new model. Others search with the old one until all is done."""
     from kept.app import open_index_service
-    from kept.indexing.embed_ahead import embed_ahead
 
     try:
         service = open_index_service(config)
     except WorkspaceMissing:
-        return 0  # nothing to embed yet
+        return None  # nothing to embed yet
     try:
-        with _embedding_bar() as report:
-            return embed_ahead(service, report)
+        with progress_bar("Embedding") as progress:
+            report = service.sync(progress=progress)
     finally:
         service.close()
-
-
-@contextmanager
-def _embedding_bar() -> Iterator[Callable[[EmbedProgress], None]]:
-    """Show a bar on a terminal; elsewhere print the estimate once."""
-    if not sys.stderr.isatty():
-        printed: list[bool] = []
-
-        def report_once(progress: EmbedProgress) -> None:
-            if not printed and progress.left_s and progress.left_s > 10:
-                printed.append(True)
-                texts = plural(progress.total_texts, "text")
-                echo(f"Embedding {texts}: about {_duration(progress.left_s)} left.", err=True)
-
-        yield report_once
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn
-
-    bar = bars(BarColumn(), MofNCompleteColumn(), last="left")
-    task = bar.add_task("Embedding", total=None, left="")
-
-    def report(progress: EmbedProgress) -> None:
-        left = f"about {_duration(progress.left_s)} left" if progress.left_s else ""
-        bar.update(task, completed=progress.texts, total=progress.total_texts, left=left)
-
-    with bar:
-        yield report
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    if report.pending:
+        raise EmbeddingFailed(report.failures[0], hint="What is embedded so far is kept. Try again.")
+    return report
 
 
 def change_settings(options: Globals, plan: SwitchPlan) -> list[SettingChange]:
@@ -115,22 +82,7 @@ def change_settings(options: Globals, plan: SwitchPlan) -> list[SettingChange]:
     ]
 
 
-def switch_index(options: Globals) -> SyncReport | None:
-    from kept.app import open_index_service
-
-    try:
-        service = open_index_service(options.load().config)
-    except WorkspaceMissing:
-        return None
-    try:
-        return service.sync()
-    finally:
-        service.close()
-
-
-def switch_json(
-    plan: SwitchPlan, changes: list[SettingChange], embedded: int, report: SyncReport | None
-) -> dict[str, Any]:
+def switch_json(plan: SwitchPlan, changes: list[SettingChange], report: SyncReport | None) -> dict[str, Any]:
     settings = [
         {"setting": change.name, "value": plan.settings[change.name], "changed": change.is_changed, "path": change.path}
         for change in changes
@@ -138,14 +90,11 @@ def switch_json(
     return {
         "model": plan.name,
         "settings": settings,
-        "embedded": embedded,
         "index": to_json(report) if report else None,
     }
 
 
-def show_switch(
-    options: Globals, plan: SwitchPlan, changes: list[SettingChange], embedded: int, report: SyncReport | None
-) -> None:
+def show_switch(options: Globals, plan: SwitchPlan, changes: list[SettingChange], report: SyncReport | None) -> None:
     config = options.load().config
     for failure in report.failures if report else ():
         warn(failure)
@@ -155,5 +104,5 @@ def show_switch(
     if current != expected:
         warn("The settings were changed, but a later layer overrides them: see 'kept config explain model'.")
     model = "Kept chooses the model" if plan.name == DEFAULT else f"Kept uses {style(plan.name, bold=True)}"
-    work = f", {plural(embedded, 'text')} embedded" if embedded else ""
+    work = f", {plural(report.embedded, 'text')} embedded" if report and report.embedded else ""
     echo(f"{model} now ({style(changes[0].path, fg='cyan')}{work}).")

@@ -11,10 +11,9 @@ from kept.app import ProviderInfo, list_providers, open_embedder
 from kept.cli.model_switch import (
     RERANKER_PATH,
     change_settings,
-    embed_first,
     plan_switch,
+    rebuild_index,
     show_switch,
-    switch_index,
     switch_json,
 )
 from kept.cli.output import echo, json_option, print_json, printable, style, warn
@@ -84,16 +83,14 @@ def use(options: Globals, name: str, later: bool, as_json: bool) -> None:
     """
     loaded = options.load()
     plan = plan_switch(loaded.config, name)
-    embedded, report = 0, None
+    report = None
     if not later and plan.is_embedder:
-        embedded = embed_first(options.load(settings=plan.overrides()).config)
+        report = rebuild_index(options.load(settings=plan.overrides()).config)
     changes = change_settings(options, plan)
-    if not later and plan.is_embedder:
-        report = switch_index(options)
     if as_json:
-        print_json(switch_json(plan, changes, embedded, report))
+        print_json(switch_json(plan, changes, report))
         return
-    show_switch(options, plan, changes, embedded, report)
+    show_switch(options, plan, changes, report)
 
 
 @command.command("remove")

@@ -12,6 +12,5 @@ Who sees what: `viewers` finds the person or group of a conversation, and `memor
 is bound to a project, may find and read. Private notes are in memory/private.
 
 `reference` reads what a path, citation, day or title means. `near_facts` finds lines that a new fact repeats or
-changes. `history_sync` records changes by other programs before they are indexed. `embed_ahead` prepares a switch of
-models.
+changes. `history_sync` records changes by other programs before they are indexed.
 """

@@ -15,6 +15,7 @@ from kept.chunking.markdown import HEADING_JOIN
 from kept.records import FactValidity, Hit, ScorePart, cite
 from kept.search.periods import Period
 from kept.search.scores import Scored
+from kept.search.selection import MAX_CHARS, make_snippet
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 from kept.words.stopwords import content_words
@@ -257,13 +258,13 @@ def _lower(scored: Scored, better: Sequence[Scored], state: ValidityState) -> Sc
 # results
 
 
-def visible_lines(facts: _ChunkFacts, moment: FactMoment, *, limit: int = 700) -> str:
+def visible_lines(facts: _ChunkFacts, moment: FactMoment) -> str:
     """Return the text to show if it is not the whole chunk, or nothing.
 
-    A search as of a day shows no lines that did not hold then. Otherwise these are left out only if they take the room
-    of what holds.
+    A search as of a day shows no lines that did not hold then. Otherwise these are left out of a chunk that is too long
+    to be shown as a whole.
     """
-    if len(facts.statements) < 2 or facts.state != "holds" or not (moment.is_as_of or len(facts.chunk.text) > limit):
+    if facts.state != "holds" or not (moment.is_as_of or len(facts.chunk.text) > MAX_CHARS):
         return ""
     hidden = {
         line
@@ -273,19 +274,9 @@ def visible_lines(facts: _ChunkFacts, moment: FactMoment, *, limit: int = 700) -
     }
     if not hidden:
         return ""
-    lines = facts.chunk.text.split("\n")
-    shown = [line for at, line in enumerate(lines, facts.chunk.start_line) if at not in hidden]
-    text = "\n".join(shown).strip("\n")
-    if len(text) <= limit:
-        return text
-    own = lines[facts.focus.first_line - facts.chunk.start_line : facts.focus.last_line - facts.chunk.start_line + 1]
-    at = max(0, text.find("\n".join(own)) - limit // 4)
-    start = text.find("\n", at) + 1 if at else 0
-    return (
-        ("…\n" if start else "")
-        + text[start : start + limit - 4].strip("\n")
-        + ("…" if start + limit < len(text) else "")
-    )
+    lines = enumerate(facts.chunk.text.split("\n"), facts.chunk.start_line)
+    shown = "\n".join(line for at, line in lines if at not in hidden).strip("\n")
+    return make_snippet(shown, facts.words.content)
 
 
 def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValidity | None:

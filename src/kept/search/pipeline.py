@@ -32,7 +32,6 @@ from kept.search.repetitions import (
     find_repeated_questions,
     is_question,
     move_last,
-    put_copies_last,
 )
 from kept.search.rerank import WEIGHT, Reranker, rerank
 from kept.search.scores import Scored, fuse_pool, prefer_project, vector_share
@@ -44,11 +43,9 @@ from kept.values import frozen
 from kept.visibility import project_of_path
 from kept.workspace.daily import DailyNotes
 from kept.workspace.mark_words import may_be_marked
-from kept.workspace.scan import may_be_copy
 
 if TYPE_CHECKING:
     from kept.search.fact_validity import FactRanking
-    from kept.search.periods import Period
     from kept.store.index import Index
 
 _WINDOW_LINES = 12
@@ -152,15 +149,10 @@ def _rank(
     now_ms: int,
     reranker: Reranker | None,
 ) -> _Ranking:
-    degraded: tuple[str, ...] = ()
     exact = ExactMatch(query)
     exact_rows = exact.find_rows(index.words, filters)
     pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows)
-    marked = [
-        row
-        for row, chunk in pool.chunks.items()
-        if chunk.source == "memory" and (may_be_marked(chunk.text) or may_be_marked(chunk.heading))
-    ]
+    marked = [row for row, chunk in pool.chunks.items() if _may_be_dated(chunk)]
     if len(marked) > _MANY_MARKED:  # many versions of a fact may have crowded out the one that holds
         pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows, limit=_VERSIONS)
     questions = find_repeated_questions(pool, query.text)
@@ -170,21 +162,13 @@ def _rank(
         left_out |= find_bystanders(pool, left_out, same_speaker=True)
         candidates = [candidate for candidate in candidates if candidate.row not in left_out]
         exact_rows = [row for row in exact_rows if row not in left_out]
+    periods = find_periods(query.text, time_from_ms(now_ms))
     ranked = fuse_pool(candidates, settings, vector)
-    if periods := find_periods(query.text, time_from_ms(now_ms)):
+    if periods:
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
-    text_of = partial(_text_of, pool)
-    signals = read_signals(ranked, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
-    share = vector_share(settings, vector)
-    confidence = estimate_confidence(signals, vector_share=share)
-    ranked = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share), pool.chunks)
-    if reranker:
-        before = ranked
-        ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool))
-        confidence = confidence_after_reranking(confidence, before, ranked, WEIGHT)
-    ranked = calibrate(ranked, confidence, signals)
+    ranked, degraded = _judge(ranked, pool, query, vector_share(settings, vector), reranker)
     if exact_rows:
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
@@ -192,13 +176,7 @@ def _rank(
     certain = max(settings.min_score, LIKELY_FROM)
     if asking := questions - left_out:
         ranked = move_last(ranked, asking, min_score=certain)
-    copies: frozenset[int] = frozenset()
-    if any(may_be_copy(pool.chunks[scored.candidate.row].path) for scored in ranked):
-        ranked, copies = put_copies_last(ranked, pool.chunks)
-    past_ms = _end_of_past(periods, now_ms) if periods else None
-    arrangement = arrange(
-        ranked, pool, query.text, min_score=certain, by_time=not periods, until_ms=past_ms, undated=copies
-    )
+    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods)
     if not marked:
         return _Ranking(pool, arrangement, left_out, degraded)
     from kept.search.fact_validity import choose_moment, settle_facts
@@ -209,12 +187,25 @@ def _rank(
     return _Ranking(pool, replace(arrangement, ranked=facts.ranked), left_out, degraded, facts)
 
 
-def _end_of_past(periods: Sequence[Period], now_ms: int) -> int | None:
-    """Return the end of the time that a query most likely names, or None if it is not over."""
-    from kept.search.periods import to_ms
+def _may_be_dated(chunk: ChunkRow) -> bool:
+    """Return whether a chunk may have a statement that says when it holds."""
+    return chunk.source == "memory" and (may_be_marked(chunk.text) or may_be_marked(chunk.heading))
 
-    end_ms = to_ms(max(periods, key=lambda period: period.weight).end)
-    return end_ms if end_ms <= now_ms else None
+
+def _judge(
+    ranked: list[Scored], pool: CandidatePool, query: ParsedQuery, share: float, reranker: Reranker | None
+) -> tuple[list[Scored], tuple[str, ...]]:
+    """Judge notes as a whole, ask the reranker, and make the scores comparable with those of other queries. ``share``
+    is that of meaning in a score. Return the ranking, and what did not work."""
+    text_of = partial(_text_of, pool)
+    signals = read_signals(ranked, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
+    confidence = estimate_confidence(signals, vector_share=share)
+    judged = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share), pool.chunks)
+    if reranker is None:
+        return calibrate(judged, confidence, signals), ()
+    reranked, degraded = rerank(judged, reranker, query.text, partial(_passage, pool))
+    confidence = confidence_after_reranking(confidence, judged, reranked, WEIGHT)
+    return calibrate(reranked, confidence, signals), degraded
 
 
 def _text_of(pool: CandidatePool, row: int) -> str:

@@ -4,7 +4,6 @@
 - An answer that an agent gave from memory comes after a note that has as much of the query: the note is where it is
   from, and may have changed since.
 - A message that repeats a note is shown below it, as a further occurrence.
-- A conflict copy of a note comes after the note.
 - Of several statements about the same with different values, the newest comes first, and names those it is newer than.
 
 The comparisons go by content words: without stop words, and numbers apart, because these are what changes.
@@ -13,7 +12,7 @@ The comparisons go by content words: without stop words, and numbers apart, beca
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from kept.records import ScorePart, cite
@@ -22,7 +21,6 @@ from kept.search.scores import Scored
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 from kept.words.stopwords import content_words
-from kept.workspace.daily import DAILY_NOTE
 
 MAX_COMPARED = 16
 """Best candidates that are compared with each other."""
@@ -150,15 +148,8 @@ def arrange(
     *,
     min_score: float,
     by_time: bool,
-    until_ms: int | None = None,
-    undated: frozenset[int] = frozenset(),
 ) -> Arrangement:
-    """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones, except
-    the rows in ``undated``, whose times say nothing.
-
-    ``until_ms`` is the end of a past time that the query names: of daily notes about the same, the last one before it
-    comes before those after it.
-    """
+    """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones."""
     if len(ranked) < 2 or ranked[0].relevance < min_score:
         return Arrangement(list(ranked))
     ranked = _yield_to_notes(ranked, pool.chunks)
@@ -169,11 +160,9 @@ def arrange(
     best, repeats = _put_notes_first(best, statements)
     newer_than: dict[int, list[int]] = {}
     if by_time:
-        best, newer_than = _put_newest_first(best, statements, {*repeats, *undated}, min_score=min_score)
+        best, newer_than = _put_newest_first(best, statements, repeats.keys(), min_score=min_score)
         if len(newer_than.get(best[0].candidate.row, ())) >= _CHAIN:
             best, rest = _lift_newest(best, rest, statements, newer_than)
-    elif until_ms is not None:
-        best = _put_earlier_first(best, statements, until_ms)
     rows = {scored.candidate.row for scored in best}
     ordered = [*best, *(scored for scored in rest if scored.candidate.row not in rows)]
     ordered.sort(key=lambda scored: -round(scored.score, 9))  # rounding errors must not undo the order
@@ -221,7 +210,7 @@ def _put_notes_first(ranked: Sequence[Scored], statements: _Statements) -> tuple
 
 
 def _put_newest_first(
-    ranked: Sequence[Scored], statements: _Statements, left_out: set[int], *, min_score: float
+    ranked: Sequence[Scored], statements: _Statements, left_out: Collection[int], *, min_score: float
 ) -> tuple[list[Scored], dict[int, list[int]]]:
     """Move each statement before the older ones about the same. Return the ranking, and what each is newer than."""
     ordered = list(ranked)
@@ -241,26 +230,6 @@ def _put_newest_first(
             detail = f"newer than {statements.citation(ordered[to].candidate.row)}"
             ordered.insert(to, _at_least(ordered.pop(at), ordered[to], ScorePart("newer", 0.0, detail)))
     return ordered, newer_than
-
-
-def _put_earlier_first(ranked: Sequence[Scored], statements: _Statements, until_ms: int) -> list[Scored]:
-    """Lift the last daily note before a moment above later ones about the same: it tells how it was then."""
-    ordered = list(ranked)
-    daily = [scored for scored in ranked if statements.is_daily(scored.candidate.row)]
-    known = [scored for scored in daily if not statements.is_from(scored.candidate.row, until_ms)]
-    known.sort(key=lambda scored: statements.age(scored.candidate.row))
-    for scored in daily:
-        row = scored.candidate.row
-        if not statements.is_from(row, until_ms):
-            continue
-        older = next((other for other in known if statements.is_newer(row, other.candidate.row)), None)
-        if older is None:
-            continue
-        at, to = _index_of(ordered, older.candidate.row), _index_of(ordered, row)
-        if at > to:
-            part = ScorePart("then", 0.0, f"{statements.citation(row)} is from later")
-            ordered.insert(to, _at_least(ordered.pop(at), ordered[to], part))
-    return ordered
 
 
 def _lift_newest(
@@ -302,45 +271,6 @@ def _at_least(scored: Scored, other: Scored, part: ScorePart) -> Scored:
     return scored.plus(part, relevance=max(0.0, other.relevance - scored.relevance))
 
 
-# conflict copies
-
-
-def put_copies_last(ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow]) -> tuple[list[Scored], frozenset[int]]:
-    """Return the ranking with conflict copies after their notes, and the rows of these copies.
-
-    A copy is often newer by its time, and has the same words, so it would push the note out. Passages that only the
-    copy has stay, right after it. Of passages that both have, the note's comes first, and the copy's counts as a
-    near-duplicate.
-    """
-    best: dict[str, Scored] = {}
-    for scored in ranked:
-        best.setdefault(chunks[scored.candidate.row].path, scored)
-    copies = {path: note for path in best if (note := _note_of(path, best, chunks)) is not None}
-    if not copies:
-        return list(ranked), frozenset()
-    rows = frozenset(scored.candidate.row for scored in ranked if chunks[scored.candidate.row].path in copies)
-    lowered = [
-        _at_most(scored, best[note], ScorePart("conflict copy", 0.0, f"of {note}"))
-        if (note := copies.get(chunks[scored.candidate.row].path))
-        else scored
-        for scored in ranked
-    ]
-    return sorted(lowered, key=lambda scored: -scored.score), rows
-
-
-def _note_of(path: str, best: Mapping[str, Scored], chunks: Mapping[int, ChunkRow]) -> str | None:
-    """Return the note that a path is a conflict copy of, if that was found too."""
-    from kept.workspace.conflict_copies import are_nearly_same, find_numbered_original, find_original
-
-    if (note := find_original(path)) is not None:
-        return note if note in best else None
-    note = find_numbered_original(path)
-    if note is None or note not in best:
-        return None
-    texts = (chunks[best[name].candidate.row].text for name in (path, note))
-    return note if are_nearly_same(*texts) else None
-
-
 # comparing
 
 
@@ -356,12 +286,6 @@ class _Statements:
     def age(self, row: int) -> tuple[int, int]:
         chunk = self._chunks[row]
         return -chunk.timestamp_ms, -chunk.start_line
-
-    def is_daily(self, row: int) -> bool:
-        return DAILY_NOTE.search(self._chunks[row].path) is not None
-
-    def is_from(self, row: int, moment_ms: int) -> bool:
-        return self._chunks[row].timestamp_ms >= moment_ms
 
     def citation(self, row: int) -> str:
         chunk = self._chunks[row]

@@ -1,4 +1,4 @@
-"""Another model is embedded ahead of the switch, and a process with older settings does not undo the switch."""
+"""A process with older settings does not undo a switch to another model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 from kept.clock import SystemClock
 from kept.config import Config, load_config
 from kept.embedding.model_catalogue import CATALOGUE
-from kept.indexing import embed_ahead as module
-from kept.indexing.embed_ahead import EmbedProgress, embed_ahead
 from kept.indexing.service import IndexService
 from kept.records import Filter
 from kept.search.query import parse_query
@@ -50,44 +48,6 @@ def search(service: IndexService, text: str):
     config: Config = service.config
     query = replace(config.memory_search.query, min_score=0.0)
     return service.search(parse_query(text), query, Filter())
-
-
-def test_the_old_vectors_answer_while_the_new_ones_are_computed(tiny, services):
-    old, new = services("multilingual"), services("tiny")
-    old.sync()
-    reports: list[EmbedProgress] = []
-    answers = []
-
-    def report(progress: EmbedProgress) -> None:
-        reports.append(progress)
-        answers.append(search(old, "cat on the mat"))
-
-    assert embed_ahead(new, report) == len(TEXTS)
-    assert reports[-1].texts == reports[-1].total_texts == len(TEXTS)
-    assert reports[-1].left_s == 0
-    assert all(answer.model == "multilingual-384" and not answer.degraded for answer in answers)
-    assert new.sync().cached == len(TEXTS)
-
-
-def test_a_run_that_was_stopped_goes_on_where_it_was(tiny, services, monkeypatch):
-    monkeypatch.setattr(module, "_SLICE_CHARS", 1)
-    new = services("tiny")
-
-    def stop(progress: EmbedProgress) -> None:
-        if progress.texts == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        embed_ahead(new, stop)
-    assert embed_ahead(new) == 1
-    assert embed_ahead(new) == 0
-
-
-@pytest.mark.parametrize("settings", [{"memory_search.cache.enabled": False}, {"memory_search.cache.max_entries": 2}])
-def test_without_room_in_the_cache_the_rebuild_embeds(tiny, services, settings):
-    new = services("tiny", **settings)
-    assert embed_ahead(new) == 0
-    assert new.sync().embedded == len(TEXTS)
 
 
 def test_a_process_with_older_settings_follows_the_switch(tiny, services, workspace):
