@@ -24,7 +24,6 @@ from kept.indexing.batch_runner import THRESHOLD, plan_groups
 from kept.indexing.index_handle import IndexLimits
 from kept.net import ProviderAccount
 from kept.reports import SyncReport
-from kept.testing import FrozenClock
 from tests.support import embedding_batch_servers as batch_servers
 from tests.support import embedding_servers as servers
 from tests.support.command_forks import PipedFork, start_piped
@@ -143,17 +142,17 @@ def test_vectors_are_those_of_their_own_text_though_answers_come_in_any_order(pl
         assert read_cache(index) == rows
 
 
-def test_few_texts_are_asked_for_in_ordinary_calls(place):
-    place.write(THRESHOLD - 1)
-    assert place.memory().sync().embedded == THRESHOLD - 1
-    assert place.server.steps == []
-    assert not place.book_path.exists()
-
-
 def test_batches_are_off_unless_they_are_enabled(place):
     place.write()
     assert place.memory(enabled=False).sync().embedded == MANY
     assert place.server.steps == []
+
+
+def test_few_texts_are_asked_for_in_ordinary_calls(openai):
+    openai.write(THRESHOLD - 1)
+    assert openai.memory().sync().embedded == THRESHOLD - 1
+    assert openai.server.steps == []
+    assert not openai.book_path.exists()
 
 
 def test_what_is_under_way_is_looked_at_every_poll_interval(place):
@@ -315,16 +314,6 @@ def test_after_two_failures_batches_are_off_until_a_forced_index_succeeds(place)
     assert len(place.server.batches) == 4
 
 
-def test_a_forced_index_that_fails_leaves_batches_off(openai):
-    openai.server.ends.extend(["failed"] * 3)
-    for word in ("first", "second"):
-        openai.write(word=word)
-        openai.memory().sync()
-    openai.write(word="third")
-    assert "Batch mode is off" in said(openai.memory().sync(force=True))
-    assert openai.book().problem.failures == 3
-
-
 def test_another_model_begins_anew(openai):
     openai.server.ends.extend(["failed", "failed"])
     for word in ("first", "second"):
@@ -332,14 +321,6 @@ def test_another_model_begins_anew(openai):
         openai.memory().sync()
     report = openai.memory(embedder=openai.embedder(model="text-embedding-3-large")).sync()
     assert (said(report), report.pending, len(openai.server.batches)) == ("", 0, 3)
-
-
-def test_one_failure_between_successes_does_not_add_up(openai):
-    openai.server.ends.extend(["failed", "completed", "failed", "completed"])
-    for word in ("first", "second", "third", "fourth"):
-        openai.write(word=word)
-        assert "Batch mode is off" not in said(openai.memory().sync())
-    assert len(openai.server.batches) == 4
 
 
 def test_two_failures_in_one_sync_end_it_for_the_rest(openai):
@@ -395,14 +376,6 @@ def test_a_batch_that_takes_too_long_is_waited_for_once_more_then_cancelled(plac
     assert place.book().jobs == ()
 
 
-def test_a_batch_that_is_done_in_its_second_time_has_not_failed(openai):
-    openai.write()
-    openai.server.looks = 15
-    report = openai.memory(timeout_minutes=10, poll_interval_ms=60_000).sync()
-    assert (said(report), report.embedded, openai.server.texts()) == ("", MANY, [])
-    assert openai.book() == BatchBook()
-
-
 def test_an_outage_while_waiting_is_outlived(place):
     place.write()
     place.server.step_faults["poll"] = deque([Reply(503, b"")] * 7)
@@ -421,18 +394,6 @@ def test_a_long_outage_leaves_the_batch_to_a_later_sync(place):
     later = place.memory().sync()
     assert (later.ok, later.embedded, later.pending) == (True, MANY, 0)
     assert len(place.server.batches) == 1
-
-
-def test_a_batch_of_which_nothing_is_heard_for_days_is_given_up(openai):
-    openai.write()
-    clock = FrozenClock()
-    openai.memory(wait=False, clock=clock).sync()
-    openai.server.step_faults["poll"] = deque([Reply(200, b"<html>")] * 10)
-    assert openai.memory(clock=clock).sync().pending == MANY
-    clock.move(days=4)
-    report = openai.memory(clock=clock).sync()
-    assert "the provider gave no news of it for days" in said(report)
-    assert (report.pending, openai.book().jobs) == (0, ())
 
 
 # without waiting
@@ -550,13 +511,6 @@ def test_neither_keys_nor_words_of_notes_are_written_down_and_the_file_is_privat
     assert place.book_path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_written_down_can_be_read_again():
-    job = BatchJob("kept-1", "w", "i", "openai", 12, ("ab" * 32,), "file-1", None)
-    book = BatchBook((job,), BatchProblem("i", 1, "expired"))
-    assert parse_book(dump_book(book)) == (book, [])
-    assert parse_book(dump_book(BatchBook())) == (BatchBook(), [])
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -667,26 +621,6 @@ def test_a_batch_that_cannot_be_made_has_failed_after_three_tries(place):
     assert "could not be created in 3 attempts" in said(report)
     assert (report.ok, report.pending, len(place.server.texts())) == (True, 0, MANY)
     assert place.server.steps.count("create") == 3
-
-
-def test_a_lost_batch_is_found_on_a_later_page(place):
-    on_create(place, lose)
-    place.write()
-    create = place.server._create
-
-    def make_many(request: servers.Request) -> Any:
-        answer = create(request)
-        mine = next(iter(place.server.batches.values()))
-        for number in range(45):
-            name = f"{mine.get('id') or mine.get('name')}x{number}"
-            foreign = {"displayName": "x", "inputConfig": {}, "metadata": {"kept_job": "x"}, "input_file_id": "y"}
-            place.server.batches[name] = {**mine, **foreign, "id": name, "name": name}
-        return answer
-
-    place.server._create = make_many
-    assert place.memory().sync().embedded == MANY
-    assert len(place.server.batches) == 46
-    assert place.server.steps.count("list") == 3
 
 
 def test_a_file_that_lies_elsewhere_is_fetched_without_the_key(openai):

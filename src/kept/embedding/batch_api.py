@@ -8,12 +8,11 @@ import json
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from kept.embedding.base import Identity
 from kept.embedding.remote import RemoteEmbedder
 from kept.errors import WriteFailed
-from kept.net import HttpClient, Timeouts
+from kept.net import Timeouts
 from kept.remote_errors import BadAnswer
 from kept.values import frozen
 
@@ -25,8 +24,8 @@ CALL_TIMEOUTS = Timeouts(60.0, 180.0)
 SHORT_TIMEOUTS = Timeouts(10.0, 20.0)
 FILE_TIMEOUTS = Timeouts(600.0, 1800.0)
 
-LIST_PAGE = 20
-LIST_PAGES = 10
+LISTED = 100
+"""Number of the newest batches among which a batch is looked for."""
 
 
 @frozen
@@ -40,40 +39,15 @@ class BatchStatus:
     """Files with the answers, the successful ones and the others."""
 
 
-@frozen
-class BatchAnswer:
-    """Answer to one request. ``vector`` is as the provider sent it, or None if it sent none."""
-
-    id: str
-    vector: Any
-    tokens: int = 0
-
-
 class BatchApi(ABC):
     """Batch API of one embedder. All methods raise RemoteError. Only `create` costs money; it is never retried."""
 
-    max_bytes: ClassVar[int] = MAX_BYTES
-
     def __init__(self, embedder: RemoteEmbedder) -> None:
         self.embedder = embedder
+        self.client = embedder.client
+        self.origin = embedder.origin
         self.timeouts = CALL_TIMEOUTS
         """Timeouts of all calls but file transfers."""
-
-    @property
-    def provider(self) -> str:
-        return self.embedder.provider
-
-    @property
-    def identity(self) -> Identity:
-        return self.embedder.identity
-
-    @property
-    def client(self) -> HttpClient:
-        return self.embedder.client
-
-    @property
-    def origin(self) -> str:
-        return self.client.endpoint.origin
 
     @abstractmethod
     def line(self, custom_id: str, text: str) -> dict[str, Any]:
@@ -98,8 +72,9 @@ class BatchApi(ABC):
     def cancel(self, batch_id: str) -> None: ...
 
     @abstractmethod
-    def iter_answers(self, status: BatchStatus) -> Iterator[BatchAnswer]:
-        """Yield the answers in any order. Lines that cannot be parsed are left out."""
+    def iter_answers(self, status: BatchStatus) -> Iterator[tuple[str, Any, int]]:
+        """Yield the id of a request, its vector as the provider sent it, and its tokens or 0, in any order. Requests
+        without a vector are left out, and so are lines that cannot be parsed."""
 
     def encode(self, custom_id: str, text: str) -> bytes:
         return json.dumps(self.line(custom_id, text), ensure_ascii=False).encode("utf-8", "replace") + b"\n"

@@ -17,16 +17,13 @@ from urllib.parse import quote
 from kept.embedding.base import Calibration, Role
 from kept.embedding.batch_api import (
     FILE_TIMEOUTS,
-    LIST_PAGE,
-    LIST_PAGES,
-    BatchAnswer,
+    LISTED,
     BatchApi,
     BatchStatus,
     get_text,
     only_texts,
 )
-from kept.embedding.remote import RemoteEmbedder, get_list
-from kept.limits import MAX_TOKENS, count_or_zero
+from kept.embedding.remote import RemoteEmbedder, get_list, tokens_used
 from kept.remote_errors import BadAnswer
 
 _TASKS: dict[Role, str] = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
@@ -91,11 +88,10 @@ class GeminiBatches(BatchApi):
 
     def __init__(self, embedder: GeminiEmbedder) -> None:
         super().__init__(embedder)
-        self._request_body = embedder.request_body
-        self._model_path = embedder.model_path
+        self._gemini = embedder
 
     def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return {"key": custom_id, "request": self._request_body(text, "document")}
+        return {"key": custom_id, "request": self._gemini.request_body(text, "document")}
 
     def upload(self, key: str, content: bytes) -> str:
         body, content_type = encode_related(key, content)
@@ -112,27 +108,19 @@ class GeminiBatches(BatchApi):
 
     def create(self, key: str, file_id: str) -> str:
         batch = {"displayName": key, "inputConfig": {"fileName": file_id}}
-        path = f"{self._model_path}:asyncBatchEmbedContent"
+        path = f"{self._gemini.model_path}:asyncBatchEmbedContent"
         answer = self.client.post_json(path, {"batch": batch}, timeouts=self.timeouts, attempts=1)
         return self._checked(get_text(answer, "name", self.origin), _BATCH)
 
     def find(self, key: str, file_id: str) -> str | None:
-        token = ""
-        for _ in range(LIST_PAGES):
-            query = f"pageSize={LIST_PAGE}" + (f"&pageToken={quote(token, safe='')}" if token else "")
-            answer = self.client.get_json("/batches", query=query, timeouts=self.timeouts)
-            operations = answer.get("operations") or [] if isinstance(answer, dict) else None
-            if not isinstance(operations, list):
-                raise BadAnswer(f"{self.origin} answered without a list of batches.")
-            for operation in operations:
-                match operation:
-                    case {"name": str(name), "metadata": {"displayName": mark}} if mark == key:
-                        return self._checked(name, _BATCH)
-                    case {"name": str(name), "metadata": {"inputConfig": {"fileName": source}}} if source == file_id:
-                        return self._checked(name, _BATCH)
-            token = answer.get("nextPageToken")
-            if not isinstance(token, str) or not token:
-                return None
+        answer = self.client.get_json("/batches", query=f"pageSize={LISTED}", timeouts=self.timeouts)
+        # Without a batch there is no list either.
+        for operation in get_list(answer, "operations", self.origin) if answer else ():
+            match operation:
+                case {"name": str(name), "metadata": {"displayName": mark}} if mark == key:
+                    return self._checked(name, _BATCH)
+                case {"name": str(name), "metadata": {"inputConfig": {"fileName": source}}} if source == file_id:
+                    return self._checked(name, _BATCH)
         return None
 
     def poll(self, batch_id: str) -> BatchStatus:
@@ -156,15 +144,13 @@ class GeminiBatches(BatchApi):
     def cancel(self, batch_id: str) -> None:
         self.client.post_json(f"/{self._checked(batch_id, _BATCH)}:cancel", {}, timeouts=self.timeouts)
 
-    def iter_answers(self, status: BatchStatus) -> Iterator[BatchAnswer]:
+    def iter_answers(self, status: BatchStatus) -> Iterator[tuple[str, Any, int]]:
         for name in status.files:
             path = f"/{self._checked(name, _FILE)}:download"
             for line in self._iter_lines(path, query="alt=media", base=self._transfer_path("download")):
                 match line:
                     case {"key": str(id_), "response": {"embedding": {"values": values}} as response}:
-                        yield BatchAnswer(id_, values, _tokens(response))
-                    case {"key": str(id_)}:
-                        yield BatchAnswer(id_, None)
+                        yield id_, values, tokens_used(response) or 0
 
     def _transfer_path(self, direction: Literal["upload", "download"]) -> str:
         """Return the path for files: `/upload/v1beta` for an API at `/v1beta`, keeping anything in front of it."""
@@ -195,10 +181,3 @@ def encode_related(key: str, content: bytes) -> tuple[bytes, str]:
 def _object(tree: dict[str, Any], name: str) -> dict[str, Any]:
     value = tree.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def _tokens(response: dict[str, Any]) -> int:
-    match response:
-        case {"usageMetadata": {"promptTokenCount": count}} | {"tokenCount": count}:
-            return count_or_zero(count, MAX_TOKENS)
-    return 0

@@ -15,15 +15,13 @@ from urllib.parse import quote
 from kept.embedding.base import Calibration, Role
 from kept.embedding.batch_api import (
     FILE_TIMEOUTS,
-    LIST_PAGE,
-    LIST_PAGES,
-    BatchAnswer,
+    LISTED,
     BatchApi,
     BatchStatus,
     get_text,
     only_texts,
 )
-from kept.embedding.remote import RemoteEmbedder, tokens_used
+from kept.embedding.remote import RemoteEmbedder, get_list, tokens_used
 from kept.limits import is_count
 from kept.net.transport import encode_form
 from kept.remote_errors import BadAnswer
@@ -53,6 +51,16 @@ class OpenAIEmbedder(RemoteEmbedder):
         if self.dimensions:
             body["dimensions"] = self.dimensions
         return body
+
+    # batches
+
+    batch_window = "24h"
+
+    def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
+        return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": self.body([text])}
+
+    def batch_parameters(self) -> dict[str, Any]:
+        return {}
 
 
 class VoyageEmbedder(RemoteEmbedder):
@@ -88,6 +96,16 @@ class VoyageEmbedder(RemoteEmbedder):
             parameters["output_dimension"] = self.dimensions
         return parameters
 
+    # batches: model and input type are given once for the whole batch
+
+    batch_window = "12h"
+
+    def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
+        return {"custom_id": custom_id, "body": {"input": [text]}}
+
+    def batch_parameters(self) -> dict[str, Any]:
+        return {"request_params": self.parameters("document")}
+
 
 def order_by_index(answer: Any, count: int, origin: str) -> list[Any]:
     """Return the vectors of `data` in the order of their `index`. Servers that omit it keep the order of the texts."""
@@ -108,9 +126,14 @@ def order_by_index(answer: Any, count: int, origin: str) -> list[Any]:
 
 
 class FileBatches(BatchApi):
-    """Batch API of OpenAI, and of providers that copy it."""
+    """Batch API of OpenAI and of Voyage."""
 
-    window: ClassVar[str]
+    def __init__(self, embedder: OpenAIEmbedder | VoyageEmbedder) -> None:
+        super().__init__(embedder)
+        self._forms = embedder
+
+    def line(self, custom_id: str, text: str) -> dict[str, Any]:
+        return self._forms.batch_line(custom_id, text)
 
     def upload(self, key: str, content: bytes) -> str:
         file = (f"{key}.jsonl", content, "application/jsonl")
@@ -122,33 +145,21 @@ class FileBatches(BatchApi):
         body = {
             "input_file_id": file_id,
             "endpoint": ENDPOINT,
-            "completion_window": self.window,
+            "completion_window": self._forms.batch_window,
             "metadata": {"kept_job": key},
-            **self._batch_parameters(),
+            **self._forms.batch_parameters(),
         }
         answer = self.client.post_json("/batches", body, timeouts=self.timeouts, attempts=1)
         return get_text(answer, "id", self.origin)
 
-    def _batch_parameters(self) -> dict[str, Any]:
-        return {}
-
     def find(self, key: str, file_id: str) -> str | None:
-        after = ""
-        for _ in range(LIST_PAGES):
-            query = f"limit={LIST_PAGE}" + (f"&after={quote(after, safe='')}" if after else "")
-            answer = self.client.get_json("/batches", query=query, timeouts=self.timeouts)
-            batches = answer.get("data") if isinstance(answer, dict) else None
-            if not isinstance(batches, list):
-                raise BadAnswer(f"{self.origin} answered without a list of batches.")
-            for batch in batches:
-                match batch:
-                    case {"id": str(batch_id), "metadata": {"kept_job": mark}} if mark == key:
-                        return batch_id
-                    case {"id": str(batch_id), "input_file_id": source} if source == file_id:
-                        return batch_id
-            if not batches or not answer.get("has_more"):
-                return None
-            after = get_text(batches[-1], "id", self.origin)
+        answer = self.client.get_json("/batches", query=f"limit={LISTED}", timeouts=self.timeouts)
+        for batch in get_list(answer, "data", self.origin):
+            match batch:
+                case {"id": str(batch_id), "metadata": {"kept_job": mark}} if mark == key:
+                    return batch_id
+                case {"id": str(batch_id), "input_file_id": source} if source == file_id:
+                    return batch_id
         return None
 
     def poll(self, batch_id: str) -> BatchStatus:
@@ -167,38 +178,9 @@ class FileBatches(BatchApi):
     def cancel(self, batch_id: str) -> None:
         self.client.post_json(f"/batches/{quote(batch_id, safe='')}/cancel", {}, timeouts=self.timeouts)
 
-    def iter_answers(self, status: BatchStatus) -> Iterator[BatchAnswer]:
+    def iter_answers(self, status: BatchStatus) -> Iterator[tuple[str, Any, int]]:
         for file_id in status.files:
             for line in self._iter_lines(f"/files/{quote(file_id, safe='')}/content"):
                 match line:
                     case {"custom_id": str(id_), "response": {"body": {"data": [{"embedding": vector}]} as body}}:
-                        yield BatchAnswer(id_, vector, tokens_used(body) or 0)
-                    case {"custom_id": str(id_)}:
-                        yield BatchAnswer(id_, None)
-
-
-class OpenAIBatches(FileBatches):
-    window = "24h"
-
-    def __init__(self, embedder: OpenAIEmbedder) -> None:
-        super().__init__(embedder)
-        self._body = embedder.body
-
-    def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": self._body([text])}
-
-
-class VoyageBatches(FileBatches):
-    """Batches of Voyage. Model and input type are given once for the whole batch."""
-
-    window = "12h"
-
-    def __init__(self, embedder: VoyageEmbedder) -> None:
-        super().__init__(embedder)
-        self._parameters = embedder.parameters
-
-    def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return {"custom_id": custom_id, "body": {"input": [text]}}
-
-    def _batch_parameters(self) -> dict[str, Any]:
-        return {"request_params": self._parameters("document")}
+                        yield id_, vector, tokens_used(body) or 0

@@ -69,7 +69,7 @@ PROVIDERS = {
         EmbeddingProvider(
             "openai",
             embedder="openai:OpenAIEmbedder",
-            batch_api="openai:OpenAIBatches",
+            batch_api="openai:FileBatches",
             usd_per_million_tokens={
                 "text-embedding-3-small": 0.02,
                 "text-embedding-3-large": 0.13,
@@ -85,7 +85,7 @@ PROVIDERS = {
         EmbeddingProvider(
             "voyage",
             embedder="openai:VoyageEmbedder",
-            batch_api="openai:VoyageBatches",
+            batch_api="openai:FileBatches",
             usd_per_million_tokens={
                 "voyage-4-large": 0.12,
                 "voyage-4": 0.06,

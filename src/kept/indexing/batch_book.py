@@ -20,8 +20,8 @@ from kept.values import frozen
 
 VERSION = 1
 MAX_FAILURES = 2
-FORGET_AFTER_S = 30 * 86_400
-"""No provider keeps results that long."""
+FORGET_AFTER_S = 7 * 86_400
+"""Every provider ends a batch within two days, successfully or not."""
 _LATEST_S = 7_258_118_400
 """The year 2200."""
 _HASH = re.compile(r"[0-9a-f]{64}")

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kept.clock import Clock
 from kept.config import BatchSettings
-from kept.embedding.base import Embedder
-from kept.embedding.batch_api import CALL_TIMEOUTS, SHORT_TIMEOUTS, BatchApi, BatchStatus
-from kept.embedding.registry import find_batch_api
+from kept.embedding.batch_api import CALL_TIMEOUTS, MAX_BYTES, SHORT_TIMEOUTS, BatchApi, BatchStatus
 from kept.embedding.remote import token_bound
 from kept.errors import WorkspaceError
 from kept.indexing.batch_book import (
@@ -38,8 +36,6 @@ THRESHOLD = 500
 MAX_CREATES = 3
 OUTAGE_S = 180.0
 """Time that a provider may be unreachable before waiting for its batches ends. The batches continue there."""
-ABANDON_AFTER_S = 3 * 86_400
-"""Every provider ends a batch within two days, successfully or not."""
 STORE_EVERY = 500
 
 StoreVectors = Callable[[Mapping[bytes, bytes]], None]
@@ -83,11 +79,9 @@ class _WatchedJob:
 
     job: BatchJob
     since_s: float
-    timeouts: int = 0
+    heard_s: float
+    """Time of the last answer about it."""
     creates: int = 0
-    may_exist: bool = True
-    """True if a batch may have been created from its file although its id is unknown."""
-    unreachable_since_s: float | None = None
 
 
 @dataclass
@@ -147,18 +141,16 @@ class BatchRunner:
             run.problems.append(exc.message)
         run.problems[:0] = self.book.notices
         self.book.notices.clear()
-        return run.outcome(self.api.provider)
+        return run.outcome(self.api.embedder.provider)
 
     # planning
 
     def _plan(self, run: _BatchRun) -> None:
-        book = self.book.read()
-        if self.book.faults or any(job.file_id is None for job in book.of(self._identity, self.workspace)):
-            book = self.book.change(self._without_unpaid)
+        book = self.book.change(self._without_unpaid) if self.book.exists() else BatchBook()
         now_s = self._now_s()
         mine = book.of(self._identity, self.workspace)
         hashes = {key.hex() for key in run.texts}
-        run.active = [_WatchedJob(job, now_s) for job in mine if not hashes.isdisjoint(job.hashes)]
+        run.active = [_WatchedJob(job, now_s, now_s) for job in mine if not hashes.isdisjoint(job.hashes)]
         submitted = {bytes.fromhex(digest) for watched in run.active for digest in watched.job.hashes}
         fresh = {key: text for key, text in run.texts.items() if key not in submitted}
         if len(fresh) < THRESHOLD:
@@ -166,8 +158,7 @@ class BatchRunner:
         if book.failures(self._identity) >= MAX_FAILURES and not self.force:
             run.problems.append(_switched_off(book))
             return
-        limits = {"max_requests": self.job_texts, "max_bytes": self.api.max_bytes}
-        run.queue.extend(plan_groups(fresh.items(), self.api.encode, **limits))
+        run.queue.extend(plan_groups(fresh.items(), self.api.encode, max_requests=self.job_texts, max_bytes=MAX_BYTES))
 
     def _without_unpaid(self, book: BatchBook) -> BatchBook:
         """Drop jobs that were never uploaded, so cannot have been charged, and jobs too old to be collected."""
@@ -188,7 +179,7 @@ class BatchRunner:
             if not run.active or not run.wait:
                 return
             if progress:
-                progress(len(run.received), len(run.texts), f"waiting for {self.api.provider}")
+                progress(len(run.received), len(run.texts), f"waiting for {self.api.embedder.provider}")
             self.api.client.policy.sleep(self.settings.poll_interval_ms / 1000)
 
     def _submit(self, group: tuple[bytes, ...], run: _BatchRun) -> None:
@@ -196,30 +187,31 @@ class BatchRunner:
             key=f"kept-{uuid.uuid4().hex}",
             workspace=self.workspace,
             identity=self._identity,
-            provider=self.api.provider,
+            provider=self.api.embedder.provider,
             created_s=self._time_s(),
             hashes=tuple(key.hex() for key in group),
         )
-        self.book.change(lambda book: book.without_old(job.created_s).with_job(job))
+        self._record(job)
         content = b"".join(self.api.encode(request_id(key.hex()), run.texts[key]) for key in group)
         try:
             file_id = self.api.upload(job.key, content)
         except RemoteError as exc:
             self._give_up(job, run, exc)
             return
-        watched = _WatchedJob(self._record(replace(job, file_id=file_id)), self._now_s(), may_exist=False)
+        now_s = self._now_s()
+        watched = _WatchedJob(self._record(replace(job, file_id=file_id)), now_s, now_s)
         run.active.append(watched)
         self._create(watched, run)
 
     def _poll(self, watched: _WatchedJob, run: _BatchRun) -> None:
-        if watched.job.batch_id is None:
-            self._find_or_create(watched, run)
-        if watched.job.batch_id is None or watched not in run.active:
-            return
         try:
+            if watched.job.batch_id is None:
+                self._find_or_create(watched, run)
+            if watched.job.batch_id is None or watched not in run.active:
+                return
             status = self.api.poll(watched.job.batch_id)
             if status.state == "running":
-                watched.unreachable_since_s = None
+                watched.heard_s = self._now_s()
                 self._check_timeout(watched, run, status)
             else:
                 self._collect(watched.job, status, run)
@@ -230,11 +222,7 @@ class BatchRunner:
     def _find_or_create(self, watched: _WatchedJob, run: _BatchRun) -> None:
         """Look for a batch that may exist before creating another: no text is paid for twice."""
         job = watched.job
-        try:
-            batch_id = self.api.find(job.key, job.file_id or "") if watched.may_exist else None
-        except RemoteError as exc:
-            self._handle_poll_error(watched, run, exc)
-            return
+        batch_id = self.api.find(job.key, job.file_id or "")
         if batch_id is not None:
             watched.job = self._record(replace(job, batch_id=batch_id))
         elif watched.creates >= MAX_CREATES:
@@ -245,7 +233,6 @@ class BatchRunner:
 
     def _create(self, watched: _WatchedJob, run: _BatchRun) -> None:
         job = watched.job
-        watched.may_exist = True
         watched.creates += 1
         try:
             batch_id = self.api.create(job.key, job.file_id or "")
@@ -257,43 +244,29 @@ class BatchRunner:
             log.info("%s: %s", job.key, exc.message)
         else:
             watched.job = self._record(replace(job, batch_id=batch_id))
-            log.info("%s: batch %s of %d texts", job.key, batch_id, len(job.hashes))
 
     def _check_timeout(self, watched: _WatchedJob, run: _BatchRun, status: BatchStatus) -> None:
-        """Wait a second period for a batch that takes too long. After that it has failed, and is cancelled."""
-        if not run.wait or self._now_s() - watched.since_s < self.settings.timeout_minutes * 60:
-            return
-        watched.timeouts += 1
-        watched.since_s = self._now_s()
-        if watched.timeouts < 2:
+        """Cancel a batch that took twice as long as it may. It has failed."""
+        minutes = 2 * self.settings.timeout_minutes
+        if not run.wait or self._now_s() - watched.since_s < minutes * 60:
             return
         run.active.remove(watched)
         try:
             self.api.cancel(watched.job.batch_id or "")
         except RemoteError as exc:
             log.info("%s could not be cancelled: %s", watched.job.key, exc.message)
-        minutes = 2 * self.settings.timeout_minutes
         self._fail(watched.job, run, f"still {status.word} after {minutes} minutes", "")
 
     def _handle_poll_error(self, watched: _WatchedJob, run: _BatchRun, exc: RemoteError) -> None:
-        """Handle a failed poll. A problem of the network or the key is not a failure of the batch."""
-        now_s = self._now_s()
-        if watched.unreachable_since_s is None:
-            watched.unreachable_since_s = now_s
-        if isinstance(exc, RequestRefused) and exc.status != 401:
+        """Handle a failed poll. A problem of the network or the key is not a failure of the batch: it stays recorded,
+        and later syncs poll it."""
+        if not _is_of_account(exc) and isinstance(exc, RequestRefused):
             run.active.remove(watched)
             self._give_up(watched.job, run, exc)
-        elif not exc.retryable or not run.wait or now_s - watched.unreachable_since_s >= OUTAGE_S:
-            self._abandon(watched, run, exc)
-
-    def _abandon(self, watched: _WatchedJob, run: _BatchRun, exc: RemoteError) -> None:
-        """Stop waiting for a job. It stays recorded, and later syncs poll it for some days."""
-        run.active.remove(watched)
-        if self._time_s() - watched.job.created_s > ABANDON_AFTER_S:
-            self._fail(watched.job, run, "the provider gave no news of it for days", exc.message)
-            return
-        run.abandoned.append(watched.job)
-        run.problems.append(f"A batch could not be polled. {exc.message}")
+        elif not exc.retryable or not run.wait or self._now_s() - watched.heard_s >= OUTAGE_S:
+            run.active.remove(watched)
+            run.abandoned.append(watched.job)
+            run.problems.append(f"A batch could not be polled. {exc.message}")
 
     # collecting
 
@@ -320,23 +293,23 @@ class BatchRunner:
         self, job: BatchJob, status: BatchStatus, run: _BatchRun, errors: list[str]
     ) -> Iterator[tuple[bytes, bytes]]:
         by_id = job.by_id
-        for answer in self.api.iter_answers(status):
-            key = by_id.get(answer.id)
-            if key is None or answer.vector is None:
+        for custom_id, answer, counted in self.api.iter_answers(status):
+            key = by_id.get(custom_id)
+            if key is None:
                 continue
             try:
-                vector = self.api.embedder.pack(answer.vector)
+                vector = self.api.embedder.pack(answer)
             except (RemoteError, EmbeddingError) as exc:
                 errors.append(exc.message)
                 continue
             if vector is not None:
-                tokens = answer.tokens or token_bound(run.texts.get(key, ""))  # not every provider counts them
+                tokens = counted or token_bound(run.texts.get(key, ""))  # not every provider counts them
                 self.api.embedder.count_usage(texts=1, tokens=tokens)
                 yield key, vector
 
     def _give_up(self, job: BatchJob, run: _BatchRun, exc: RemoteError) -> None:
         """Give up a job after a refused step. If ordinary calls would fail too, it is not a failure of batches."""
-        if isinstance(exc, EndpointDown | QuotaExhausted) or (isinstance(exc, RequestRefused) and exc.status == 401):
+        if isinstance(exc, EndpointDown) or _is_of_account(exc):
             self.book.change(lambda book: book.without(job))
             run.queue.clear()
             run.problems.append(f"No batch was created. {exc.message}")
@@ -347,7 +320,7 @@ class BatchRunner:
     def _fail(self, job: BatchJob, run: _BatchRun, cause: str, detail: str) -> None:
         """Record a failure. ``detail`` may quote the texts that were sent, so it is reported but not recorded."""
         book = self.book.change(lambda book: book.without(job).with_failure(self._identity, cause))
-        failure = f"A batch of {len(job.hashes):,} texts failed at {self.api.provider}: {cause.rstrip('.')}."
+        failure = f"A batch of {len(job.hashes):,} texts failed at {self.api.embedder.provider}: {cause.rstrip('.')}."
         run.problems.append(f"{failure} {detail}".rstrip())
         if book.failures(self._identity) >= MAX_FAILURES:
             run.queue.clear()
@@ -359,7 +332,7 @@ class BatchRunner:
 
     @property
     def _identity(self) -> str:
-        return self.api.identity.key
+        return self.api.embedder.identity.key
 
     def _time_s(self) -> int:
         return self.clock.time_ns() // 1_000_000_000
@@ -368,17 +341,14 @@ class BatchRunner:
         return self.api.client.policy.monotonic()
 
 
+def _is_of_account(exc: RemoteError) -> bool:
+    """Return whether the key or the quota is the reason, which ordinary calls need too."""
+    return isinstance(exc, QuotaExhausted) or (isinstance(exc, RequestRefused) and exc.status == 401)
+
+
 def _switched_off(book: BatchBook) -> str:
     reason = book.problem.reason if book.problem else ""
     return (
         f"Batch mode is off after {MAX_FAILURES} failures (the last: {reason}); texts are sent in ordinary calls."
         " 'kept index --force' tries it again."
     )
-
-
-def make_batch_runner(
-    embedder: Embedder | None, settings: BatchSettings, path: str, workspace: str, clock: Clock, *, job_texts: int
-) -> BatchRunner | None:
-    """Return a runner, or None if batches are not enabled or the provider has none. ``path`` is `batches.json`."""
-    api = find_batch_api(embedder) if settings.enabled else None
-    return BatchRunner(api, settings, path, workspace, clock, job_texts=job_texts) if api else None

@@ -274,16 +274,12 @@ class IndexHandle:
         """Return what runs jobs at the provider's batch API, or None if batches are not used."""
         settings = self.settings.remote.batch
         if self._batch_runner is None and settings.enabled:
-            from kept.indexing.batch_runner import make_batch_runner
+            from kept.embedding.registry import find_batch_api
+            from kept.indexing.batch_runner import BatchRunner
 
-            self._batch_runner = make_batch_runner(
-                self.embedder,
-                settings,
-                self.config.paths.batches,
-                self.workspace.root,
-                self.clock,
-                job_texts=self.limits.job_texts,
-            )
+            path, root, job_texts = self.config.paths.batches, self.workspace.root, self.limits.job_texts
+            if api := find_batch_api(self.embedder):
+                self._batch_runner = BatchRunner(api, settings, path, root, self.clock, job_texts=job_texts)
         return self._batch_runner
 
 
