@@ -152,12 +152,10 @@ def test_a_missing_package_names_the_extra(tiny, monkeypatch):
 
 
 @pytest.mark.parametrize("provider", ["llama_cpp", "local", "auto"])
-@pytest.mark.parametrize("as_folder", [True, False], ids=["a folder", "a file"])
-def test_notes_are_indexed_and_found_with_it(tmp_path, tiny, provider, as_folder):
+def test_notes_are_indexed_and_found_with_it(tmp_path, tiny, provider):
     write_note(tmp_path / "workspace", "memory/a.md", "the cat sat on the mat\n")
     write_note(tmp_path / "workspace", "memory/b.md", "king queen money\n")
-    path = tiny.parent if as_folder else tiny
-    settings = {"memory_search.provider": provider, "memory_search.local.model_path": str(path)}
+    settings = {"memory_search.provider": provider, "memory_search.local.model_path": str(tiny)}
     with open_memory(tmp_path, settings=settings) as memory:
         result = memory.search("the cat sat")
         status = memory.status()

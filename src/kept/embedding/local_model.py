@@ -23,7 +23,7 @@ _ONNX_FOLDERS = (".", "onnx")
 
 
 def open_local_model(settings: LocalModelSettings, *, gguf_only: bool = False) -> Embedder:
-    """Return the embedder for ``local.model_path``: llama.cpp for a GGUF file or a folder with one, else ONNX."""
+    """Return the embedder for ``local.model_path``: llama.cpp for a GGUF file, else ONNX."""
     if not settings.model_path:
         raise EmbedderUnavailable(
             "The provider llama_cpp has no model.",
@@ -32,28 +32,17 @@ def open_local_model(settings: LocalModelSettings, *, gguf_only: bool = False) -
     path = os.path.abspath(os.path.expanduser(settings.model_path))
     if not os.path.exists(path):
         raise EmbedderUnavailable(f"There is no model at {path}.", hint="Check memory_search.local.model_path.")
-    gguf = find_gguf(path)
-    if gguf is not None:
+    if path.lower().endswith(".gguf"):
         from kept.embedding.llama_cpp import LlamaCppEmbedder
 
-        return LlamaCppEmbedder(gguf, settings)
+        return LlamaCppEmbedder(path, settings)
     if gguf_only:
         raise EmbedderUnavailable(
-            f"There is no GGUF file at {path}.", hint="Set memory_search.local.model_path to one, ending in .gguf."
+            f"{path} is not a GGUF file.", hint="Set memory_search.local.model_path to one, ending in .gguf."
         )
     from kept.embedding.onnx.embedder import OnnxEmbedder
 
     return OnnxEmbedder(path, settings)
-
-
-def find_gguf(path: str) -> str | None:
-    """Return the GGUF file that a path means, or None. In a folder that also has an ONNX model, that one wins."""
-    if not os.path.isdir(path):
-        return path if path.lower().endswith(".gguf") else None
-    candidates = _list_files(path, ".gguf")
-    if not candidates or _find_named_onnx(path):
-        return None
-    return _only_file(candidates, path)
 
 
 @frozen
@@ -63,20 +52,14 @@ class OnnxFiles:
     model: str
     tokenizer: str
 
-    @property
-    def weights(self) -> tuple[str, ...]:
-        """The model, and the file of weights beside it: a model above 2 GB keeps them apart."""
-        stem = os.path.splitext(self.model)[0]
-        beside = (f"{self.model}_data", f"{self.model}.data", f"{stem}.onnx_data")
-        return tuple(dict.fromkeys([self.model, *filter(os.path.isfile, beside)]))
-
 
 def get_onnx_files(path: str) -> OnnxFiles:
     """Return the files of a model, from its folder or its ONNX file. Raise EmbedderUnavailable if one is missing."""
-    model = path if not os.path.isdir(path) else _find_named_onnx(path) or _find_any_onnx(path)
+    model = path if not os.path.isdir(path) else _find_onnx(path)
     if model is None or not model.endswith(".onnx"):
         raise EmbedderUnavailable(
-            f"There is no ONNX model in {path}.", hint="The folder needs model.onnx (or one *.onnx) and tokenizer.json."
+            f"There is no ONNX model in {path}.",
+            hint="The folder needs model.onnx and tokenizer.json. Under another name, set the path to the file itself.",
         )
     model_folder = os.path.dirname(model)
     folder = path if os.path.isdir(path) else model_folder
@@ -92,32 +75,9 @@ def get_onnx_files(path: str) -> OnnxFiles:
     )
 
 
-def _find_named_onnx(folder: str) -> str | None:
+def _find_onnx(folder: str) -> str | None:
     paths = (os.path.join(folder, below, name) for name in _ONNX_NAMES for below in _ONNX_FOLDERS)
     return next((os.path.normpath(path) for path in paths if os.path.isfile(path)), None)
-
-
-def _find_any_onnx(folder: str) -> str | None:
-    for below in _ONNX_FOLDERS:
-        candidates = _list_files(os.path.normpath(os.path.join(folder, below)), ".onnx")
-        if candidates:
-            return _only_file(candidates, folder)
-    return None
-
-
-def _list_files(folder: str, ending: str) -> list[str]:
-    names = os.listdir(folder) if os.path.isdir(folder) else ()
-    return sorted(os.path.join(folder, name) for name in names if name.endswith(ending) and not name.startswith("."))
-
-
-def _only_file(candidates: list[str], folder: str) -> str:
-    if len(candidates) > 1:
-        names = ", ".join(map(os.path.basename, candidates))
-        raise EmbedderUnavailable(
-            f"There are several models in {folder}: {names}.",
-            hint="Set memory_search.local.model_path to the file itself.",
-        )
-    return candidates[0]
 
 
 def model_name(path: str) -> str:

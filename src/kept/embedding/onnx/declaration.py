@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from kept.config.search_settings import Pooling
 from kept.config.settings_file import read_settings
@@ -13,18 +13,20 @@ from kept.remote_errors import EmbedderUnavailable
 from kept.values import frozen
 
 TokenPooling = Literal["mean", "cls", "last"]
-_POOLING_KEYS: dict[str, TokenPooling] = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_lasttoken": "last",
+_POOLING: dict[str, TokenPooling] = {
+    "mean": "mean",
+    "mean_tokens": "mean",
+    "cls": "cls",
+    "cls_token": "cls",
+    "lasttoken": "last",
 }
-_POOLING_NAMES: dict[str, TokenPooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 
 # Families that pool by their first token, for folders without the file that declares it.
 _CLS_FAMILIES = ("bge-", "bge_", "arctic-embed", "mxbai-embed")
 
-_QUERY_PROMPTS = ("query", "search_query", "s2p_query")
-_DOCUMENT_PROMPTS = ("document", "passage", "search_document", "corpus")
+_QUERY_PROMPTS = ("query", "search_query")
+_DOCUMENT_PROMPTS = ("document", "passage", "search_document")
+_WIDTHS = ("hidden_size", "dim", "d_model")
 
 # These number positions from the padding token's id plus one, so that many positions of the table are not usable.
 _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl")
@@ -38,46 +40,32 @@ class ModelDeclaration:
     query_prefix: str = ""
     document_prefix: str = ""
     max_tokens: int | None = None
-    has_dense_layer: bool = False
-    """A dense layer follows the pooling. It is part of the vectors, and only some exports include it."""
+    width: int | None = None
+    """Length of the model's token vectors."""
 
 
 def read_declaration(folder: str, *, pooling: Pooling = "auto") -> ModelDeclaration:
     """Read what a folder declares. ``pooling`` overrides the folder unless it is `auto`."""
-    modules = _read_modules(folder)
     prompts = _read_object(folder, "config_sentence_transformers.json")
     return ModelDeclaration(
-        pooling=_read_pooling(folder, modules) if pooling == "auto" else pooling,
+        pooling=_read_pooling(folder) if pooling == "auto" else pooling,
         query_prefix=_find_prompt(prompts, _QUERY_PROMPTS),
         document_prefix=_find_prompt(prompts, _DOCUMENT_PROMPTS),
         max_tokens=_read_max_tokens(folder),
-        has_dense_layer=any(kind == "Dense" for kind, _ in modules),
+        width=_read_width(folder),
     )
 
 
-def _read_modules(folder: str) -> list[tuple[str, str]]:
-    """Return the layers of a sentence model: the last part of each one's type, and its folder."""
-    modules = _read_json(folder, "modules.json")
-    if not isinstance(modules, list):
-        return [("Pooling", "1_Pooling")]
-    entries = [entry for entry in modules if isinstance(entry, dict)]
-    return [(str(entry.get("type", "")).rpartition(".")[2], str(entry.get("path", ""))) for entry in entries]
-
-
-def _read_pooling(folder: str, modules: list[tuple[str, str]]) -> TokenPooling:
-    pooling_folder = next((path for kind, path in modules if kind == "Pooling"), "1_Pooling")
-    config = _read_object(folder, os.path.join(pooling_folder, "config.json"))
+def _read_pooling(folder: str) -> TokenPooling:
+    config = _read_object(folder, os.path.join("1_Pooling", "config.json"))
     if not config:
         return "cls" if _is_cls_family(folder) else "mean"
-    if "pooling_mode" in config:
-        declared = [str(config["pooling_mode"])]
-        supported = [_POOLING_NAMES[name] for name in declared if name in _POOLING_NAMES]
-    else:
-        declared = [key for key, on in config.items() if key.startswith("pooling_mode_") and on is True]
-        supported = [_POOLING_KEYS[key] for key in declared if key in _POOLING_KEYS]
-    if len(declared) != 1 or len(supported) != 1:
+    modes = [key.removeprefix("pooling_mode_") for key, value in config.items() if value is True]
+    declared = [str(config.get("pooling_mode") or ", ".join(modes))]
+    supported = [_POOLING[name] for name in declared if name in _POOLING]
+    if not supported:
         raise EmbedderUnavailable(
-            f"{folder}: the model pools by {', '.join(declared) or 'nothing'}, which Kept does not support.",
+            f"{folder}: the model pools by {declared[0] or 'nothing'}, which Kept does not support.",
             hint="Set memory_search.local.pooling to mean, cls or last, or use another model.",
         )
     return supported[0]
@@ -92,10 +80,7 @@ def _find_prompt(config: dict[str, Any], names: tuple[str, ...]) -> str:
     prompts = config.get("prompts")
     if not isinstance(prompts, dict):
         return ""
-    for name in (*names, config.get("default_prompt_name")):
-        if isinstance(prompts.get(name), str):
-            return cast(str, prompts[name])
-    return ""
+    return next((prompts[name] for name in names if isinstance(prompts.get(name), str)), "")
 
 
 def _read_max_tokens(folder: str) -> int | None:
@@ -111,6 +96,13 @@ def _read_max_tokens(folder: str) -> int | None:
     )
     sane = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < _ABSURD_TOKENS]
     return min(sane, default=None)
+
+
+def _read_width(folder: str) -> int | None:
+    if os.path.isdir(os.path.join(folder, "2_Dense")):
+        return None  # vectors have the width of that layer
+    config = _read_object(folder, "config.json")
+    return next((width for name in _WIDTHS if isinstance(width := config.get(name), int) and width > 0), None)
 
 
 def _read_object(folder: str, name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -20,7 +21,6 @@ from kept.embedding.local_model import (
     sample_digest,
 )
 from kept.embedding.onnx.declaration import read_declaration
-from kept.embedding.onnx.graph import GraphOutput, read_outputs
 from kept.embedding.onnx.runtime import OnnxModel, first_line
 from kept.records import Matrix
 from kept.remote_errors import EmbedderUnavailable, EmbeddingFailed
@@ -73,21 +73,17 @@ class OnnxEmbedder:
             "document": declaration.document_prefix if settings.document_prefix is None else settings.document_prefix,
         }
         self._max_tokens = min(settings.max_tokens, declaration.max_tokens or settings.max_tokens)
-        self._output = self._choose_output(prefer_tokens=settings.pooling != "auto")
-        self._is_pooled = _rank(self._output) == 2
-        if declaration.has_dense_layer and not self._is_pooled:
-            raise EmbedderUnavailable(
-                f"{self._files.model}: the model ends in a dense layer that this file does not contain.",
-                hint=f"Export it with the whole model inside, so that it has an output named {_POOLED}.",
-            )
+        self._prefers_tokens = settings.pooling != "auto"
+        """A pooling that was set by hand needs token vectors: an output that is pooled would ignore it."""
+        self._width = declaration.width
         self._model = OnnxModel(self._files, max_tokens=self._max_tokens, make_error=_unusable, threads=1)
         self._known_calibration = calibration
 
     @cached_property
     def identity(self) -> Identity:
         recipe = (
-            sample_digest((*self._files.weights, self._files.tokenizer)),
-            "pooled" if self._is_pooled else self._pooling,
+            sample_digest((self._files.model, self._files.tokenizer)),
+            f"{self._pooling}, by hand" if self._prefers_tokens else self._pooling,
             self._prefixes["query"],
             self._prefixes["document"],
             str(self._max_tokens),
@@ -156,11 +152,12 @@ class OnnxEmbedder:
             "token_type_ids": np.zeros_like(ids),
             "position_ids": np.tile(np.arange(ids.shape[1]), (len(batch), 1)),
         }
+        name = self._output
         try:
-            output = model.run(self._output.name, inputs)
+            output = model.run(name, inputs)
         except Exception as exc:  # the runtime raises nothing more specific
             raise EmbeddingFailed(f"{self._files.model}: the model failed ({first_line(exc)}).") from exc
-        vectors: list[list[float]] = (output if self._is_pooled else self._pool(output, mask)).tolist()
+        vectors: list[list[float]] = (output if output.ndim == 2 else self._pool(output, mask)).tolist()
         return vectors
 
     def _pool(self, output: Any, mask: Any) -> Any:
@@ -177,29 +174,24 @@ class OnnxEmbedder:
 
     # the model's files
 
-    def _choose_output(self, *, prefer_tokens: bool) -> GraphOutput:
-        """Return the output with a vector for each text; with ``prefer_tokens``, rather one for each token.
-
-        Token vectors are preferred if the pooling was set by hand: a pooled output would ignore that setting.
-        """
-        path = self._files.model
-        try:
-            outputs = read_outputs(path)
-        except (OSError, ValueError) as exc:
-            raise _unusable(path, first_line(exc)) from exc
-        per_token = [output for output in outputs if _rank(output) == 3]
-        per_token.sort(key=lambda output: output.name not in _PER_TOKEN)
-        pooled = [output for output in outputs if _rank(output) == 2 and output.name != _CLASSES]
-        named = [output for output in pooled if output.name == _POOLED]
-        candidates = [*per_token, *named, *pooled] if prefer_tokens else [*named, *per_token, *pooled]
+    @cached_property
+    def _output(self) -> str:
+        """Name of the output with a vector for each text or each token."""
+        outputs = self._model.load(optimise=False).session.get_outputs()
+        ranks = {str(output.name): _rank(output) for output in outputs if output.name != _CLASSES}
+        per_token = sorted((name for name in ranks if ranks[name] == 3), key=lambda name: name not in _PER_TOKEN)
+        pooled = [name for name in ranks if ranks[name] == 2]
+        named = [name for name in pooled if name == _POOLED]
+        candidates = [*per_token, *pooled] if self._prefers_tokens else [*named, *per_token, *pooled]
         if not candidates:
-            raise _unusable(path, "none of its outputs is a vector for each text or each token")
+            raise _unusable(self._files.model, "none of its outputs is a vector for each text or each token")
+        if ranks[candidates[0]] == 3 and os.path.isdir(os.path.join(self._files.folder, "2_Dense")):
+            raise _unusable(self._files.model, "it ends in a dense layer that this file does not contain")
         return candidates[0]
 
     @cached_property
     def _dims(self) -> int:
-        dims = self._output.shape[-1] if self._output.shape else None
-        return dims or len(self._run([self._encode("width")])[0])
+        return self._width or len(self._run([self._encode("width")])[0])
 
     @cached_property
     def _is_dynamic(self) -> bool:
@@ -219,7 +211,7 @@ def _is_other_script(text: str) -> bool:
     return 2 * sum(character > _LAST_LATIN for character in letters) > len(letters)
 
 
-def _rank(output: GraphOutput) -> int:
+def _rank(output: Any) -> int:
     """Return 3 for a vector per token, 2 for one per text. If the file has no shape, the usual names decide."""
     if output.shape:
         return len(output.shape)
