@@ -1,4 +1,4 @@
-"""The error tree: its picture, its codes, and the one table of statuses."""
+"""The error tree: its picture, its codes, and its statuses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from types import ModuleType
 import pytest
 
 from kept import errors, remote_errors
-from kept.error_statuses import STATUSES, status_of
-from kept.errors import KeptError, StoreBusy, WriteFailed
-from kept.remote_errors import QueueFull
+from kept.errors import KeptError, NoteNotFound, StoreBusy, WriteFailed
+from kept.remote_errors import ConversationFull, QueueFull
 
 
 def tree(cls: type[KeptError]) -> list[type[KeptError]]:
@@ -34,28 +33,14 @@ def test_every_error_has_a_code_of_its_own_and_stands_in_the_picture_of_the_tree
 
 
 @pytest.mark.parametrize("cls", ERRORS, ids=lambda cls: cls.__name__)
-def test_the_table_of_statuses_is_total(cls):
-    """Every family has a row; only KeptError itself falls back to the general one."""
-    status = status_of(bare(cls))
-    assert 1 <= status.exit_code < 64
-    assert (status.exit_code == 1) == (cls is KeptError), f"{cls.__name__} needs a row in STATUSES"
-    assert status.http in (400, 403, 404, 409, 413, 429, 500, 503)
-    assert status.jsonrpc in (-32602, -32603)
-
-
-@pytest.mark.parametrize("cls", ERRORS, ids=lambda cls: cls.__name__)
-def test_http_says_try_later_exactly_when_an_error_is_retryable(cls):
-    assert (status_of(bare(cls)).http in (429, 503)) == cls.retryable
-
-
-def test_no_row_repeats_what_it_would_inherit():
-    for cls in STATUSES:
-        inherited = next((STATUSES[parent] for parent in cls.__mro__[1:] if parent in STATUSES), None)
-        assert STATUSES[cls] != inherited, f"{cls.__name__}: delete the row"
+def test_every_error_has_statuses_and_http_says_try_later_exactly_when_it_is_retryable(cls):
+    error = bare(cls)
+    assert (error.exit_code == 1) == (cls is KeptError), f"{cls.__name__} needs an exit code"
+    assert error.http in (400, 403, 404, 409, 413, 429, 500, 503)
+    assert (error.http in (429, 503)) == cls.retryable
 
 
 def test_the_statuses_that_clients_rely_on():
-    assert status_of(WriteFailed("disk full")).http == 503
-    assert status_of(QueueFull("full")).http == 503
-    assert status_of(StoreBusy("busy")).exit_code == 5
-    assert status_of(KeptError("x")) == (1, 500, -32603)
+    assert (WriteFailed("disk full").http, QueueFull("full").http, StoreBusy("busy").exit_code) == (503, 503, 5)
+    assert (KeptError("x").exit_code, KeptError("x").http, KeptError("x").jsonrpc) == (1, 500, -32603)
+    assert (NoteNotFound("x").jsonrpc, ConversationFull("x").jsonrpc) == (-32602, -32603)

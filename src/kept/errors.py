@@ -57,8 +57,8 @@
         ├── TranscriptUnwritable nothing was appended; the transcript is unchanged
         └── TranscriptTooNew    written by a later version; readable, but not appendable
 
-Each error has a ``code`` for programs, a ``hint`` that says what to do, and ``retryable``. `error_statuses` maps
-both trees to exit codes, HTTP statuses and JSON-RPC codes.
+Each error has a ``code`` for programs, a ``hint`` that says what to do, ``retryable``, and the codes that report it on
+the command line, over HTTP and over MCP.
 """
 
 from __future__ import annotations
@@ -70,6 +70,9 @@ class KeptError(Exception):
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
     default_hint: ClassVar[str] = ""
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 0
+    """0 for a status that follows from ``retryable``."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -80,9 +83,21 @@ class KeptError(Exception):
         """Return message and hint, as a traceback shows them."""
         return f"{self.message} {self.hint}" if self.hint else self.message
 
+    @property
+    def http(self) -> int:
+        """HTTP status. 503 and 429 mean: the same request may work later."""
+        return self.http_status or (503 if self.retryable else 500)
+
+    @property
+    def jsonrpc(self) -> int:
+        """JSON-RPC code: invalid parameters if the request is at fault, else an internal error."""
+        return -32602 if 400 <= self.http < 500 and not self.retryable else -32603
+
 
 class UsageError(KeptError):
     code = "usage"
+    exit_code = 2
+    http_status = 400
 
 
 class EmptyQuery(UsageError):
@@ -107,11 +122,15 @@ class ScheduleInvalid(UsageError):
 
 class ScheduleNotFound(UsageError):
     code = "schedule_not_found"
+    exit_code = 3
+    http_status = 404
     default_hint = "'kept schedule list' shows the schedules with their ids."
 
 
 class TokenNotFound(UsageError):
     code = "token_not_found"
+    exit_code = 3
+    http_status = 404
     default_hint = "'kept token list' shows the tokens with their names."
 
 
@@ -126,50 +145,65 @@ class BenchSetInvalid(UsageError):
 
 class ScopeMissing(KeptError):
     code = "scope_missing"
+    exit_code = 4
+    http_status = 403
     default_hint = "Ask for another token: 'kept token create' makes them."
 
 
 class ConfigError(KeptError):
     code = "config"
+    exit_code = 2
     default_hint = "'kept config path' shows the files that are read."
 
 
 class AgentNotFound(ConfigError):
     code = "agent_not_found"
+    exit_code = 3
     default_hint = "'kept config agents list' shows the agents there are."
 
 
 class WorkspaceError(KeptError):
     code = "workspace"
+    exit_code = 8
 
 
 class WorkspaceMissing(WorkspaceError):
     code = "workspace_missing"
+    exit_code = 3
     default_hint = "Create it with 'kept init', or name another with --workspace."
 
 
 class ProjectNotFound(WorkspaceError):
     code = "project_not_found"
+    exit_code = 3
+    http_status = 404
     default_hint = "'kept list --projects' shows the projects there are."
 
 
 class NoteNotFound(WorkspaceError):
     code = "note_not_found"
+    exit_code = 3
+    http_status = 404
     default_hint = "'kept search' shows paths that exist."
 
 
 class PathRefused(WorkspaceError):
     code = "path_refused"
+    exit_code = 4
+    http_status = 403
     default_hint = "Name a Markdown file inside the workspace, such as memory/ideas.md."
 
 
 class NoteTooLarge(WorkspaceError):
     code = "note_too_large"
+    http_status = 413
     default_hint = "Split the note into smaller files."
 
 
 class NoteConflict(WorkspaceError):
     code = "note_conflict"
+    exit_code = 4
+    http_status = 409
     default_hint = "Compare your text with the note as it is now, and save again."
 
 
@@ -186,26 +220,35 @@ class HistoryDamaged(WorkspaceError):
 
 class ChangeNotFound(WorkspaceError):
     code = "change_not_found"
+    exit_code = 3
+    http_status = 404
     default_hint = "'kept history' lists the changes."
 
 
 class UndoConflict(WorkspaceError):
     code = "undo_conflict"
+    exit_code = 4
+    http_status = 409
     default_hint = "Nothing was changed. Take back the later change first, or edit the note."
 
 
 class ReviewItemNotFound(WorkspaceError):
     code = "review_item_not_found"
+    exit_code = 3
+    http_status = 404
     default_hint = "'kept review list' shows what waits."
 
 
 class ReviewConflict(WorkspaceError):
     code = "review_conflict"
+    exit_code = 4
+    http_status = 409
     default_hint = "Nothing was changed. Reject it, or edit the note."
 
 
 class ReviewFull(WorkspaceError):
     code = "review_full"
+    http_status = 409
     default_hint = "A person decides about them with 'kept review'."
 
 
@@ -215,6 +258,7 @@ class LockMissing(WorkspaceError):
 
 class LockBusy(WorkspaceError):
     code = "lock_busy"
+    exit_code = 5
     retryable = True
     default_hint = "Another Kept process is writing. Try again in a moment."
 
@@ -225,20 +269,26 @@ class LockBusy(WorkspaceError):
 
 class ForgetFailed(KeptError):
     code = "forget_failed"
+    exit_code = 8
 
 
 class ForgetTooMuch(ForgetFailed):
     code = "forget_too_much"
+    exit_code = 2
+    http_status = 400
     default_hint = "Name it more exactly, or use --all if all of it should go."
 
 
 class ForgetChanged(ForgetFailed):
     code = "forget_changed"
+    exit_code = 2
+    http_status = 409
     default_hint = "Look at the places again, and confirm those."
 
 
 class StoreError(KeptError):
     code = "index"
+    exit_code = 6
 
 
 class StoreDamaged(StoreError):
@@ -254,6 +304,7 @@ class StoreFull(StoreError):
 
 class StoreBusy(StoreError):
     code = "index_busy"
+    exit_code = 5
     retryable = True
     default_hint = "Another process is writing the index. Try again in a moment."
 
@@ -270,19 +321,24 @@ class StoreUnavailable(StoreError):
 
 class BackendFailed(KeptError):
     code = "backend_failed"
+    exit_code = 7
     retryable = True
 
 
 class ServiceError(KeptError):
     code = "service"
+    exit_code = 12
 
 
 class SyncError(KeptError):
     code = "sync"
+    exit_code = 14
 
 
 class SyncRefused(SyncError):
     code = "sync_refused"
+    exit_code = 4
+    http_status = 409
 
 
 class SyncFailed(SyncError):
@@ -298,6 +354,7 @@ class SyncFailed(SyncError):
 
 class ArchiveError(KeptError):
     code = "archive"
+    exit_code = 13
 
 
 class ArchiveRefused(ArchiveError):
@@ -312,15 +369,20 @@ class ArchiveDamaged(ArchiveError):
 
 class SessionError(KeptError):
     code = "session"
+    exit_code = 9
 
 
 class SessionNotFound(SessionError):
     code = "session_not_found"
+    exit_code = 3
+    http_status = 404
     default_hint = "'kept sessions list' shows all sessions."
 
 
 class SessionAmbiguous(SessionError):
     code = "session_ambiguous"
+    exit_code = 2
+    http_status = 400
     default_hint = "Give more of the id."
 
 
@@ -336,11 +398,14 @@ class SessionDeleted(SessionError):
 
 class SessionKeyInvalid(SessionError):
     code = "session_key_invalid"
+    exit_code = 2
+    http_status = 400
     default_hint = "A key looks like telegram:5054 or agent:main:telegram:default:direct:5054."
 
 
 class EntryRefused(SessionError):
     code = "entry_refused"
+    http_status = 400
     default_hint = "Entries hold text, whole and finite numbers, true, false, null, lists and objects with text keys."
 
 

@@ -38,10 +38,12 @@ from kept.errors import KeptError
 
 class EmbeddingError(KeptError):
     code = "embedding"
+    exit_code = 7
 
 
 class UnknownProvider(EmbeddingError):
     code = "unknown_provider"
+    exit_code = 2
 
 
 class EmbedderUnavailable(EmbeddingError):
@@ -59,6 +61,7 @@ class EmbeddingFailed(EmbeddingError):
 
 class RemoteError(KeptError):
     code = "remote"
+    exit_code = 7
 
 
 class EndpointDown(RemoteError):
@@ -92,6 +95,7 @@ class BadAnswer(RemoteError):
 
 class ModelError(KeptError):
     code = "model"
+    exit_code = 10
 
 
 class ModelUnavailable(ModelError):
@@ -127,6 +131,7 @@ class BudgetExhausted(ModelError):
 
 class ChannelError(KeptError):
     code = "channel"
+    exit_code = 11
 
 
 class ChannelUnavailable(ChannelError):
@@ -141,24 +146,29 @@ class QueueFull(ChannelError):
 
 class ConversationFull(QueueFull):
     code = "conversation_full"
+    http_status = 429
 
 
 class MessageRefused(ChannelError):
     code = "message_refused"
+    http_status = 400
 
 
 class MessageConflict(ChannelError):
     code = "message_conflict"
+    http_status = 409
     default_hint = "Give every message its own id, or none."
 
 
 class MessageNotFound(ChannelError):
     code = "message_not_found"
+    http_status = 404
     default_hint = "Only the last few thousand replies are kept."
 
 
 class ModelUnknown(ChannelError):
     code = "model_not_found"
+    http_status = 404
     default_hint = "GET /v1/models lists the models."
 
 

@@ -11,7 +11,6 @@ from kept.channels.chat_completions import ChatCompletions
 from kept.channels.http_messages import RETRY_AFTER_S, HttpEndpoints, grant_of, json_response
 from kept.channels.switchboard import Switchboard
 from kept.clock import Clock
-from kept.error_statuses import status_of
 from kept.errors import KeptError, ScopeMissing
 from kept.grants import Grant, TokenScope
 from kept.net.serving import TOKEN_USER, App, Guard, TokenGate, note_route
@@ -108,7 +107,7 @@ def find_user(people: People, person: str, channel: str) -> str | None:
 
 
 def _show_error(request: Request, error: KeptError) -> Response:
-    status = status_of(error).http
+    status = error.http
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
     return _refusal(request, status, error.code, error.message, error.hint, headers=headers)
 

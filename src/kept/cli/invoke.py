@@ -34,10 +34,8 @@ def run() -> NoReturn:
         code = cli.main(prog_name="kept", standalone_mode=False)
         sys.stdout.flush()
     except KeptError as exc:
-        from kept.error_statuses import status_of
-
         _show_traceback(debug=debug)
-        fail(exc.code, exc.message, exc.hint, status_of(exc).exit_code, as_json=as_json)
+        fail(exc.code, exc.message, exc.hint, exc.exit_code, as_json=as_json)
     except click.exceptions.NoArgsIsHelpError as exc:
         echo(exc.message, err=True)
         sys.exit(2)

@@ -27,7 +27,6 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from kept import __version__
-from kept.error_statuses import status_of
 from kept.errors import KeptError, UsageError
 from kept.limits import utf8_safe_tree
 from kept.net.serving import GRANT
@@ -262,7 +261,7 @@ async def _in_thread(action: Callable[[], T]) -> T:
     try:
         return await anyio.to_thread.run_sync(action, abandon_on_cancel=True)
     except KeptError as exc:
-        raise MCPError(status_of(exc).jsonrpc, f"{exc.message} {exc.hint}".strip(), {"code": exc.code}) from exc
+        raise MCPError(exc.jsonrpc, f"{exc.message} {exc.hint}".strip(), {"code": exc.code}) from exc
 
 
 def _tool(tool: Tool, *, destructive: bool = False) -> types.Tool:

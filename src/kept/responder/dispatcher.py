@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from kept.agent.agent import Agent
 from kept.agent.events import AgentEvent, CompactionResult, GroupLine, Inbound, Reply
-from kept.error_statuses import status_of
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.plan import ForgetStore
 from kept.indexing.memory_view import ViewerFinder, visible_status
@@ -146,7 +145,7 @@ class Commands:
 
     def _explain(self, error: KeptError) -> str:
         """Return what the person is told. In a chat, errors that are not about the request name no path or setting."""
-        if self._inbox is None or status_of(error).http < 500:
+        if self._inbox is None or error.http < 500:
             return f"{error.message} {error.hint}".strip()
         log.warning("a command failed: %s %s", error.message, error.hint)
         return "That did not work. The log of the gateway has the details."

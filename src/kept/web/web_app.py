@@ -18,7 +18,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kept.config.secrets import secrets_of
-from kept.error_statuses import status_of
 from kept.errors import KeptError, UsageError
 from kept.grants import Grant
 from kept.net.serving import GRANT, App, Guard, note_route
@@ -145,7 +144,7 @@ class PageRunner:
 
     def _show_error(self, visit: Visit, error: KeptError) -> Response:
         message, hint = map(self._hide_secrets, (error.message, error.hint))
-        return visit.render("error.html", status=status_of(error).http, message=message, hint=hint, code=error.code)
+        return visit.render("error.html", status=error.http, message=message, hint=hint, code=error.code)
 
     def _show_failure(self, visit: Visit, error: Exception) -> Response:
         message = f"Unexpected error: {type(error).__name__}."

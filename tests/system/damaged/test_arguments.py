@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from kept import Memory, SessionStore
-from kept.error_statuses import status_of
 from kept.errors import KeptError, SessionNotFound, StoreUnavailable, UsageError
 from kept.sessions.entries import Message
 from kept.testing import FakeEmbedder
@@ -58,7 +57,7 @@ def code_of(commands: Commands, *args: str) -> int:
     try:
         commands.run(*args)
     except KeptError as exc:
-        return status_of(exc).exit_code
+        return exc.exit_code
     return 0
 
 
