@@ -10,6 +10,7 @@ import pytest
 from kept import errors, remote_errors
 from kept.errors import KeptError, NoteNotFound, StoreBusy, WriteFailed
 from kept.remote_errors import ConversationFull, QueueFull
+from tests.support.repository import ROOT
 
 
 def tree(cls: type[KeptError]) -> list[type[KeptError]]:
@@ -38,6 +39,12 @@ def test_every_error_has_statuses_and_http_says_try_later_exactly_when_it_is_ret
     assert (error.exit_code == 1) == (cls is KeptError), f"{cls.__name__} needs an exit code"
     assert error.http in (400, 403, 404, 409, 413, 429, 500, 503)
     assert (error.http in (429, 503)) == cls.retryable
+
+
+def test_every_exit_code_is_documented():
+    page = (ROOT / "docs/reference/cli.md").read_text()
+    for error in ERRORS:
+        assert f"| {error.exit_code} |" in page
 
 
 def test_the_statuses_that_clients_rely_on():

@@ -14,7 +14,6 @@ from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import settings_of
 from kept.config.schema import AgentSettings
 from tests.support.repository import ROOT
-from tests.test_errors import ERRORS
 
 DOCS = sorted(ROOT.glob("docs/**/*.md"))
 PAGES = [*sorted(ROOT.glob("*.md")), *DOCS]
@@ -58,12 +57,6 @@ def test_every_setting_is_documented_with_its_default():
             assert row, f"{name} is not in docs/reference/config.md"
             if isinstance(value, bool | int | float):
                 assert row.group(1).replace(",", "") == str(value).lower(), name
-
-
-def test_every_exit_code_is_documented():
-    page = (ROOT / "docs/reference/cli.md").read_text()
-    for error in ERRORS:
-        assert f"| {error.exit_code} |" in page
 
 
 def test_the_readme_is_short_and_begins_with_its_two_commands():
