@@ -48,7 +48,7 @@ def test_an_import_leaves_out_what_was_deleted_until_it_is_restored(tmp_path, ho
     assert outcomes(home, source) == ["deleted"], "also when it has grown"
     text = tombstones.read_text()
     assert "heron" not in text
-    assert set(json.loads(text)) == {"id", "deleted", "first"}
+    assert set(json.loads(text)) == {"id", "deleted"}
     with SessionStore.open(home=home) as store:
         deleted, record = store.restore("walk")
         assert deleted.id == "walk-1"
@@ -80,19 +80,6 @@ def test_a_record_that_was_cut_off_by_a_crash_does_not_swallow_the_next_one(tmp_
     with SessionStore.open(home=home) as store:
         store.delete("walk-1", purge=True)
     assert outcomes(home, source) == ["deleted"]
-
-
-def test_another_conversation_of_the_same_id_is_not_taken_for_the_deleted_one(tmp_path, home, source):
-    outcomes(home, source)
-    with SessionStore.open(home=home) as store:
-        store.delete("walk-1")
-    other = write_file(tmp_path / "other/walk-1.jsonl", lines(pi_header(), pi_user("b1", None, "Another walk")))
-    assert outcomes(home, other) == ["imported"]
-    with SessionStore.open(home=home) as store:
-        (record,) = store.recent()
-        assert record.id != "walk-1"
-        store.restore("walk-1")
-        assert len(store.recent()) == 2
 
 
 def test_adopting_checks_under_the_lock(tmp_path, home, source):

@@ -9,7 +9,7 @@ from kept.sessions.entries import Attachment, Message, Text, Thinking, ToolCall,
 from kept.sessions.store import SessionStore
 from tests.support.chat_exports import gpt_conversation, gpt_node, gpt_talk, gpt_zip, write_zip
 from tests.support.files import write_file
-from tests.support.foreign_transcripts import bring_in, entries_of, messages_of, record_of
+from tests.support.foreign_transcripts import bring_in, messages_of, record_of
 
 
 def loaded_texts(home, session_id):
@@ -29,7 +29,6 @@ def test_a_zip_file_is_imported_as_it_was_downloaded(home, tmp_path):
     record = record_of(home, "gpt-1")
     assert (record.channel, record.user_id, record.state["title"]) == ("chatgpt", "gpt-1", "Spare key")
     assert record.created.isoformat(timespec="seconds") == "2026-01-05T08:00:00+00:00"
-    assert [session.title for session in report.sessions] == ["Spare key", "Bees"]
 
 
 def test_a_folder_and_a_json_file_are_read_too_and_numbered_parts(home, tmp_path):
@@ -146,7 +145,6 @@ def test_every_kind_of_content_becomes_what_people_see(home, tmp_path):
         (ToolResult("12", "It broke.", None, True),),
         (Text("Spoken."),),
     ]
-    assert "chatgpt/assistant/hologram" in [entry.type for entry in entries_of(home, "gpt-1") if hasattr(entry, "type")]
 
 
 def test_conversations_before_a_broken_one_are_imported(home, tmp_path):

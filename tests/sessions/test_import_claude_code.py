@@ -63,22 +63,6 @@ def test_a_conversation_with_tools_is_one_chain_without_the_noise_between(home, 
     assert (record.channel, record.user_id, record.folder) == ("claude-code", "cc-1", "/garden")
 
 
-def test_the_parts_of_one_answer_are_counted_once(home, source):
-    write_file(
-        source / "cc-1.jsonl",
-        lines(
-            cc_user("u1", None, "Hello"),
-            cc_answer("a1", "u1", say("Hi"), output=1),
-            cc_answer("a2", "a1", say("there"), output=7),
-            cc_answer("a3", "a2", say("!"), output=7),
-            cc_answer("a4", "a3", say("Next."), answer="msg-2", output=2),
-        ),
-    )
-    bring_in(home, "claude-code", source)
-    record = record_of(home, "cc-1")
-    assert (record.tokens_in, record.tokens_out, record.tokens_context) == (220, 9, 112)
-
-
 def test_several_tools_at_once_are_no_branch_but_a_question_asked_anew_is(home, source):
     def call(name):
         return {"type": "tool_use", "id": name, "name": "Look", "input": {}}
@@ -171,9 +155,9 @@ def test_titles_meta_records_and_other_kinds_are_handled_or_named(home, source):
     bring_in(home, "claude-code", source)
     entries = {one.id: one for one in entries_of(home, "cc-1")}
     assert (entries["m1"].body.role, entries["i1"].body.role) == ("system", "system")
-    assert entries["z1"].type == "claude-code/tomorrows-kind"
     assert StateEntry("title", "Greetings") in [getattr(one, "body", None) for one in entries.values()]
-    assert len(entries) == 6, "neither the repeated message nor the title of another conversation"
+    assert [*entries][:3] == ["m1", "u1", "i1"]
+    assert len(entries) == 4, "neither the repeated message nor the title of another conversation"
 
 
 def test_images_are_kept_by_where_they_are(home, source):

@@ -84,35 +84,15 @@ def test_tools_thinking_and_images_are_kept(home, source):
         (ToolResult("c2", "Success.", None, True),),
         (Attachment("image/png", "image, 3 bytes", f"{path}#L8"),),
     ]
-    assert (said[0].model, said[0].metadata) == ("m-5", {"encryptedBytes": 4})
-    assert entries_of(home, "cx-1")[-1].type == "codex/response_item/ghost_snapshot"
+    assert said[0].model == "m-5"
     assert record_of(home, "cx-1").folder == "/garden"
 
 
-def test_tokens_are_counted_once_and_compactions_kept(home, source):
-    def count(total):
-        usage = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
-        return cx_event("token_count", info={"last_token_usage": usage, "total_token_usage": {"total_tokens": total}})
-
-    write_file(
-        source / "rollout.jsonl",
-        lines(
-            cx_meta(),
-            spoken("user", "Hello"),
-            spoken("assistant", "Hi"),
-            count(110),
-            count(110),
-            cx("compacted", message="We greeted.", replacement_history=[{}, {}]),
-            spoken("user", "Again"),
-            spoken("assistant", "Hi again"),
-            count(220),
-        ),
-    )
+def test_compactions_are_kept(home, source):
+    talk = (spoken("user", "Hello"), cx("compacted", message="We greeted."), spoken("user", "Again"))
+    write_file(source / "rollout.jsonl", lines(cx_meta(), *talk))
     bring_in(home, "codex", source)
-    record = record_of(home, "cx-1")
-    assert (record.tokens_in, record.tokens_out, record.compactions) == (200, 20, 1)
-    compaction = next(one.body for one in entries_of(home, "cx-1") if isinstance(one.body, CompactionEntry))
-    assert compaction == CompactionEntry("We greeted.", source="model", metadata={"replacementMessages": 2})
+    assert entries_of(home, "cx-1")[1].body == CompactionEntry("We greeted.", source="model")
 
 
 def test_the_first_version_of_the_format_is_read(home, source):

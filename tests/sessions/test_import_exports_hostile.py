@@ -35,14 +35,6 @@ WELL_FORMED = [
 ]
 
 
-@pytest.mark.parametrize("name", ["../../evil.json", "/etc/conversations.json", "C:\\conversations.json", "a/../../b"])
-def test_a_name_that_leads_out_of_the_archive_is_refused(home, tmp_path, name):
-    path = write_zip(tmp_path / "x.zip", {"conversations.json": [gpt_talk()], name: b"x"})
-    with pytest.raises(UsageError, match="whose name leads out of it"):
-        bring_in(home, "chatgpt", path)
-    assert not home.exists()
-
-
 def test_a_zip_bomb_is_refused_before_it_is_read(home, tmp_path):
     path = write_zip(tmp_path / "x.zip", {"conversations.json": b"[" + b" " * 60_000_000})
     assert path.stat().st_size < 100_000
@@ -85,7 +77,7 @@ def test_a_damaged_archive_is_one_line(home, tmp_path):
 
 def test_a_folder_with_one_bad_archive_still_gives_the_others(home, tmp_path):
     write_zip(tmp_path / "from" / "good.zip", {"conversations.json": [gpt_talk()]})
-    write_zip(tmp_path / "from" / "bad.zip", {"conversations.json": [gpt_talk("gpt-2")], "../x": b"x"})
+    write_zip(tmp_path / "from" / "bad.zip", {"conversations.json": b"[" + b" " * 60_000_000})
     write_zip(tmp_path / "from" / "photos.zip", {"a.jpg": b"x"})
     report = bring_in(home, "chatgpt", tmp_path / "from")
     assert [session.id for session in report.sessions] == ["gpt-1"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kept.sessions.importers import source
 from kept.sessions.importers.import_run import READERS, import_sessions
 from kept.sessions.store import SessionStore
 from tests.support.files import write_file
@@ -134,10 +135,11 @@ def test_extremes(format_name):
     assert len(report.problems) < 30
 
 
-def test_a_line_of_any_length_is_named_and_passed(home, tmp_path):
+def test_a_line_of_any_length_is_named_and_passed(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "MAX_LINE_BYTES", 1000)
     talk = [pi_header(), pi_user("a1", None, "x" * 5000), pi_user("a2", None, "short")]
     path = write_file(tmp_path / "x.jsonl", lines(*talk))
-    report = bring_in(home, "pi", path, max_line_bytes=1000)
+    report = bring_in(home, "pi", path)
     assert [problem.path for problem in report.problems] == [f"{path}:2"]
     assert [one.text for one in messages_of(home, "walk-1")] == ["short"]
 

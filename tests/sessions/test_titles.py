@@ -168,7 +168,6 @@ def test_messages_that_were_sent_while_the_agent_worked_are_kept_and_the_rest_is
         attached("x2", "a1", type="queued_command", prompt="Look in the shed, too", commandMode="prompt"),
         attached("x3", "x2", type="queued_command", prompt="Job 1 is done", commandMode="task-notification"),
         cc_answer("a2", "x3", say("In the shed.")),
-        {**queue, "operation": "enqueue", "content": "Never sent"},
     ]
     write_file(source, lines(*records))
     bring_in(home, "claude-code", source)
@@ -185,12 +184,6 @@ def test_messages_that_were_sent_while_the_agent_worked_are_kept_and_the_rest_is
     with open(record.transcript_path) as file:
         text = file.read()
     assert len(text) < 3_000
-    assert "Never sent" in text
-    write_file(source, lines(*records, {**queue, "operation": "dequeue"}, cc_user("u2", "a2", "Never sent")))
-    assert bring_in(home, "claude-code", source).count("updated") == 1
-    assert bring_in(home, "claude-code", source).count("unchanged") == 1
-    with SessionStore.open(home=home) as store:
-        assert store.load("cc-1").messages[-1].text == "Never sent"
 
 
 def test_a_conversation_that_an_earlier_version_imported_with_its_noise_goes_on(tmp_path, home):

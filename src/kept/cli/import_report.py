@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,8 @@ FAILED = 9
 
 def show_report(report: ImportReport, path: str, notes: list[NotesAdopted], *, as_json: bool) -> None:
     """Print a report. Raise UsageError if nothing was imported because the files have another format."""
-    if report.foreign and not report.sessions and not notes:
-        raise _foreign_error(report, path)
+    if not report.sessions and not notes and (report.looks_like or os.path.isfile(path)):
+        raise _nothing_error(report, path)
     if as_json:
         print_json(report_json(report, notes))
     else:
@@ -33,24 +34,11 @@ def show_report(report: ImportReport, path: str, notes: list[NotesAdopted], *, a
         raise click.exceptions.Exit(FAILED)
 
 
-def _foreign_error(report: ImportReport, path: str) -> UsageError:
-    from kept.sessions.importers.foreign_format import NOUNS
-
-    files = report.foreign
-    first = files[0]
-    if first.looks_like is None:
-        named = f"is not {NOUNS[report.format]}"  # type: ignore[index]
-        reason = next((problem.reason for problem in report.problems if problem.path == first.path), named)
-        return UsageError(
-            f"{first.path}: {reason}; nothing was imported.", hint="'kept import --help' lists the formats."
-        )
-    noun = NOUNS[first.looks_like]  # type: ignore[index]
-    more = f" (and {len(files) - 1:,} more files)" if len(files) > 1 else ""
-    target = path if len(files) > 1 else first.path
-    return UsageError(
-        f"{first.path}{more} looks like {noun}, so nothing was imported.",
-        hint=f"Run: kept import {first.looks_like} {shlex.quote(target)}",
-    )
+def _nothing_error(report: ImportReport, path: str) -> UsageError:
+    first = next(iter((*report.problems, *report.ignored)), Problem(path, "holds no conversation"))
+    formats = "'kept import --help' lists the formats."
+    hint = f"Run: kept import {report.looks_like} {shlex.quote(path)}" if report.looks_like else formats
+    return UsageError(f"{first.path}: {first.reason}; nothing was imported.", hint=hint)
 
 
 def print_report(report: ImportReport, notes: list[NotesAdopted]) -> None:
@@ -119,7 +107,7 @@ def report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, An
         "messages": report.messages,
         "sessions": [_session_json(session) for session in report.sessions],
         "ignored": _problems_json(report.ignored),
-        "foreign": [{"path": file.path, "looksLike": file.looks_like} for file in report.foreign],
+        "looksLike": report.looks_like,
         "problems": _problems_json((*report.problems, *(problem for adopted in notes for problem in adopted.problems))),
     }
     for adopted in notes:
@@ -136,7 +124,6 @@ def report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, An
 def _session_json(session: SessionOutcome) -> dict[str, Any]:
     return {
         "sessionId": session.id,
-        "title": session.title,
         "source": session.source,
         "outcome": session.outcome,
         "messages": session.messages,

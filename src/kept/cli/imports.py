@@ -20,7 +20,7 @@ from kept.wording import plural
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
     from kept.sessions.importers.draft_writer import ImportReport
-    from kept.sessions.importers.foreign_format import Format, Program, UserFolders
+    from kept.sessions.importers.foreign_format import Format, Program
     from kept.workspace.adopt import NotesAdopted
 
 
@@ -79,7 +79,7 @@ def _add_command(format_name: Format) -> None:
     @click.pass_obj
     def run(options: Globals, path: str | None, dry_run: bool, as_json: bool, instructions: bool | None = None) -> None:
         loaded = options.load_finished()
-        folders = [path] if path else program_folders(format_name)  # type: ignore[arg-type]
+        folders = [path] if path else require_folders(format_name)  # type: ignore[arg-type]
         report = import_folders(loaded, format_name, folders, dry_run=dry_run)
         notes = []
         if instructions is not None:
@@ -91,21 +91,14 @@ def _add_command(format_name: Format) -> None:
         run.params.append(click.Option(["--instructions"], is_flag=True, help=about))
 
 
-def user_folders() -> UserFolders:
-    from kept.sessions.importers.foreign_format import UserFolders
-
-    return UserFolders(os.path.expanduser("~"), os.environ)
-
-
-def program_folders(program: Program) -> list[str]:
+def require_folders(program: Program) -> list[str]:
     """Return the folders of a program that exist. Raise UsageError if there is none."""
-    from kept.sessions.importers.foreign_format import PROGRAMS
+    from kept.sessions.importers.foreign_format import PROGRAMS, existing_folders, program_folders
 
-    folders = user_folders()
-    existing = folders.existing_folders(program)
+    existing = existing_folders(program)
     if not existing:
         raise UsageError(
-            f"There are no conversations of {PROGRAMS[program]} in {folders.program_folders(program)[0]}.",
+            f"There are no conversations of {PROGRAMS[program]} in {program_folders(program)[0]}.",
             hint=f"Name the folder or file: kept import {program} PATH",
         )
     return existing
@@ -115,13 +108,10 @@ def import_folders(
     loaded: LoadedConfig, format_name: Format, paths: list[str], *, dry_run: bool, label: str = "Importing"
 ) -> ImportReport:
     from kept.app import open_sessions
-    from kept.sessions.importers.draft_writer import combine_reports
     from kept.sessions.importers.import_run import import_sessions
 
     with open_sessions(loaded) as sessions, progress_bar(label, in_bytes=True) as progress:
-        return combine_reports(
-            [import_sessions(sessions, format_name, path, dry_run=dry_run, progress=progress) for path in paths]
-        )
+        return import_sessions(sessions, format_name, *paths, dry_run=dry_run, progress=progress)
 
 
 # notes
@@ -188,9 +178,11 @@ class FoundProgram:
 
 
 def import_all(options: Globals, *, yes: bool, as_json: bool) -> None:
+    from kept.sessions.importers.foreign_format import find_exports
+
     loaded = options.load()
     programs = _find_programs(loaded)
-    exports = user_folders().find_exports()
+    exports = find_exports()
     wanted = [program for program in programs if program.new or program.grown]
     if as_json:
         results = [_import(loaded, program) for program in wanted] if yes else []
@@ -203,11 +195,11 @@ def import_all(options: Globals, *, yes: bool, as_json: bool) -> None:
 
 
 def _find_programs(loaded: LoadedConfig) -> list[FoundProgram]:
-    from kept.sessions.importers.foreign_format import PROGRAMS
+    from kept.sessions.importers.foreign_format import PROGRAMS, existing_folders
 
     programs = []
     for program, name in PROGRAMS.items():
-        folders = user_folders().existing_folders(program)
+        folders = existing_folders(program)
         if folders:
             plan = import_folders(loaded, program, folders, dry_run=True, label=f"Looking at {name}")
             programs.append(FoundProgram(program, name, folders, plan))

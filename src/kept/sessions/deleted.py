@@ -3,11 +3,9 @@
 A deleted transcript gets another name, and a line in `deleted.jsonl` in the agent's folder:
 
     20260314T150926Z_ID.jsonl.deleted-20260401T080000
-    {"id":"ID","deleted":"2026-04-01T08:00:00.000+02:00","first":"8c1f…"}
+    {"id":"ID","deleted":"2026-04-01T08:00:00.000+02:00"}
 
-The line has no text of the conversation: ``first`` is a hash of the id of its first message, which tells it from
-another conversation that has the same id. Either trace is enough for an import to leave the conversation out, so every
-step can be the last before a crash:
+Either trace is enough for an import to leave the conversation out, so every step can be the last before a crash:
 
     delete     1. rename the transcript: now it is deleted     2. add the line     3. purge: remove the renamed file
     restore    1. rename it back: now it is a session          2. add a line {"id":"ID","restored":"…"}
@@ -18,17 +16,15 @@ A transcript that is there counts more than both traces. So a person can also re
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from kept.damaged_records import TORN_ENDING, repair_end
 from kept.durable import append_durably, erase_file, sync_folder
-from kept.errors import SessionAmbiguous, SessionError, SessionNotFound, TranscriptUnwritable, WriteFailed
+from kept.errors import SessionAmbiguous, SessionNotFound, TranscriptUnwritable, WriteFailed
 from kept.limits import is_time, strict_json
-from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_time, parse_time, to_json, whole_ms
-from kept.sessions.transcript import Damage, Transcript
+from kept.sessions.entries import format_time, parse_time, to_json, whole_ms
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
 
@@ -43,15 +39,8 @@ class DeletedSession:
     id: str
     deleted: dt.datetime | None
     """None if the time is not known."""
-    first: str
-    """Hash of the id of the first message. Empty if it is not known."""
     transcript_path: str | None
     """Renamed transcript; None if it was purged."""
-
-    def is_same(self, entries: Iterable[AnyEntry | Damage]) -> bool:
-        """Return whether these are entries of the deleted conversation, not of another one that has its id."""
-        first = hash_first_message(entries)
-        return not self.first or not first or self.first == first
 
 
 class DeletedSessions:
@@ -65,7 +54,7 @@ class DeletedSessions:
         """Return a deleted session by its id, or None. Does not check whether it exists again."""
         line = self._lines().get(session_id)
         path = next((path for path, found_id in self._archived() if found_id == session_id), None)
-        return None if line is None and path is None else _describe(session_id, line or {}, path)
+        return None if line is None and path is None else DeletedSession(session_id, _deletion_time(line, path), path)
 
     def get(self, reference: str) -> DeletedSession:
         """Return a deleted session by its id or the beginning of it."""
@@ -87,16 +76,16 @@ class DeletedSessions:
         for path, session_id in self._archived():
             paths.setdefault(session_id, path)
         ids = dict.fromkeys((*lines, *paths))
-        sessions = [_describe(session_id, lines.get(session_id, {}), paths.get(session_id)) for session_id in ids]
+        sessions = [DeletedSession(own, _deletion_time(lines.get(own), paths.get(own)), paths.get(own)) for own in ids]
         return sorted(sessions, key=lambda session: session.deleted.timestamp() if session.deleted else 0, reverse=True)
 
     def add(self, path: str, session_id: str, now: dt.datetime) -> str:
         """Give a transcript a name that is not a transcript's. Return the new path. The caller holds its lock."""
-        first, name = _hash_of_file(path), f"{path}{_MARK}{now:{_TIME_FORMAT}}"
+        name = f"{path}{_MARK}{now:{_TIME_FORMAT}}"
         candidates = (name, *(f"{name}.{number}" for number in range(2, _MOST_COPIES)))
         new_path = next(candidate for candidate in candidates if not os.path.lexists(candidate))
         _rename(path, new_path)
-        self._append({"id": session_id, "deleted": format_time(whole_ms(now)), "first": first})
+        self._append({"id": session_id, "deleted": format_time(whole_ms(now))})
         return new_path
 
     def purge(self, session_id: str, now: dt.datetime) -> None:
@@ -104,7 +93,7 @@ class DeletedSessions:
         overwritten first."""
         while (session := self.find(session_id)) and session.transcript_path is not None:
             if session_id not in self._lines():  # a command that was killed has not added it
-                self._append({"id": session_id, "deleted": format_time(whole_ms(now)), "first": session.first})
+                self._append({"id": session_id, "deleted": format_time(whole_ms(now))})
             for path in (session.transcript_path, original_path(session.transcript_path) + TORN_ENDING):
                 try:
                     erase_file(path)
@@ -162,41 +151,14 @@ def _parse(raw: bytes) -> dict[str, Any] | None:
     return line if isinstance(line, dict) and isinstance(line.get("id"), str) else None
 
 
-def _describe(session_id: str, line: dict[str, Any], path: str | None) -> DeletedSession:
-    first = line.get("first")
-    if not isinstance(first, str):
-        first = _hash_of_file(path) if path else ""
-    return DeletedSession(session_id, _deletion_time(line.get("deleted"), path), first, path)
-
-
-def _deletion_time(text: Any, path: str | None) -> dt.datetime | None:
+def _deletion_time(line: dict[str, Any] | None, path: str | None) -> dt.datetime | None:
     try:
-        when = parse_time(text)
-    except DamagedEntry:
-        if path is None:
-            return None
-        try:
-            when = dt.datetime.strptime(path.rpartition(_MARK)[2].partition(".")[0], _TIME_FORMAT).astimezone()
-        except ValueError:
-            return None
+        if line is None and path is not None:  # a command that was killed has only renamed it
+            return dt.datetime.strptime(path.rpartition(_MARK)[2].partition(".")[0], _TIME_FORMAT).astimezone()
+        when = parse_time((line or {}).get("deleted"))
+    except ValueError:
+        return None
     return when if is_time(when) else None
-
-
-# identity of a conversation
-
-
-def hash_first_message(entries: Iterable[AnyEntry | Damage]) -> str:
-    """Return a hash of the id of the first message, or '' if there is none."""
-    messages = (entry for entry in entries if isinstance(entry, Entry) and isinstance(entry.body, Message))
-    first = next(messages, None)
-    return hashlib.blake2b(first.id.encode("utf-8", "replace"), digest_size=16).hexdigest() if first else ""
-
-
-def _hash_of_file(path: str) -> str:
-    try:
-        return hash_first_message(line.content for line in Transcript(path).iter_lines())
-    except SessionError:
-        return ""
 
 
 # files

@@ -315,23 +315,17 @@ class SessionStore:
 
         Raise SessionDeleted if the user deleted it, and SessionExists if its id belongs to another session.
         """
-        entries = tuple(entries)
         with self._locked():
             known = self._catalogue.find(session_id)
             # Another program may have deleted the transcript since the catalogue was refreshed.
             if known is not None and self._catalogue.refresh_one(known.transcript_path) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
-            self.require_not_deleted(session_id, entries)
+            self.require_not_deleted(session_id)
             return self._create(start, session_id, created=created, entries=entries)
 
-    def require_not_deleted(self, session_id: str, entries: Iterable[AnyEntry]) -> None:
-        """Raise SessionDeleted if the user deleted the conversation with these entries, and SessionExists if they
-        deleted another one that has its id: that can be restored."""
-        deleted = self._deleted.find(session_id)
-        if deleted is not None and deleted.is_same(entries):
+    def require_not_deleted(self, session_id: str) -> None:
+        if self._deleted.find(session_id) is not None:
             raise SessionDeleted(f"Session {session_id} was deleted.")
-        if deleted is not None:
-            raise SessionExists(f"Another session {session_id} was deleted and can be restored.")
 
     def extend(self, session_id: str, entries: Sequence[AnyEntry], *, after: str) -> SessionRecord:
         """Append entries that an adopted conversation got in the other program.

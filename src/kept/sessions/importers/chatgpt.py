@@ -21,7 +21,6 @@ from kept.sessions.importers.draft import (
     present_fields,
     read_time,
     short_text,
-    unknown_block,
 )
 from kept.sessions.importers.source import Record, Source, fingerprint, load_json
 
@@ -71,7 +70,7 @@ class _NodeReader:
     def add_all(self) -> str | None:
         """Add the messages of all branches. Return the last message of the branch that continues."""
         parents = self._parents()
-        node_ids, leaf = order_branches(parents, self.record.tree.get("current_node"), self._time)
+        node_ids, leaf = order_branches(parents, self.record.tree.get("current_node"))
         for node_id in node_ids:
             self._add(node_id, parents[node_id])
         return leaf
@@ -88,9 +87,6 @@ class _NodeReader:
             for node_id, node in self.nodes.items()
         }
 
-    def _time(self, node_id: str) -> Any:
-        return as_dict(self.nodes[node_id].get("message")).get("create_time")
-
     def _add(self, node_id: str, parent: str | None) -> None:
         message = self.nodes[node_id].get("message")
         parent = parent if parent in self.nodes else None
@@ -101,17 +97,12 @@ class _NodeReader:
         is_hidden = metadata.get("is_visually_hidden_from_conversation") is True
         if is_hidden or content_type in (*_INSTRUCTIONS, *_NOISE):
             return self.builder.leave_out(node_id, parent)
-        when = message.get("create_time")
-        record = Record(
-            self.record.line, message, fingerprint(f"{self.builder.id}/{node_id}".encode("utf-8", "replace"))
-        )
         body = _body(node_id, parent, message)
-        if body is None:
-            kind = f"{short_text(as_dict(message.get('author')).get('role')) or 'unknown'}/{content_type}"
-            return self.builder.keep(record, kind, own_id=node_id, parent=parent, when=when)
-        if not body.content:
+        if body is None or not body.content:
             return self.builder.leave_out(node_id, parent)
-        self.builder.add(record, body, own_id=node_id, parent=parent, when=when)
+        digest = fingerprint(f"{self.builder.id}/{node_id}".encode("utf-8", "replace"))
+        record = Record(self.record.line, message, digest)
+        self.builder.add(record, body, own_id=node_id, parent=parent, when=message.get("create_time"))
         return None
 
 
@@ -188,10 +179,8 @@ def _part(part: Any, metadata: dict[str, Any]) -> Block | None:
             is_named = any(file["id"] in (pointer or "") for file in _listed_files(metadata))
             prompt = as_dict(as_dict(part.get("metadata")).get("dalle")).get("prompt")
             return None if is_named else Attachment(_MEDIA[kind], short_text(prompt), pointer)
-        case None:
-            return None
         case _:
-            return unknown_block(part)
+            return None
 
 
 def _code(content: dict[str, Any]) -> list[Block]:

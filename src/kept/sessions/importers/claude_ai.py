@@ -55,11 +55,7 @@ def _add_messages(builder: DraftBuilder, record: Record) -> str | None:
         for index, message in enumerate(map(as_dict, record.tree["chat_messages"]))
     }
     parents = _parents(messages)
-    message_ids, leaf = order_branches(
-        parents,
-        record.tree.get("current_leaf_message_uuid"),
-        lambda message_id: messages[message_id].get("created_at"),
-    )
+    message_ids, leaf = order_branches(parents, record.tree.get("current_leaf_message_uuid"))
     for message_id in message_ids:
         digest = fingerprint(f"{builder.id}/{message_id}".encode("utf-8", "replace"))
         _add(builder, Record(record.line, messages[message_id], digest), message_id, parents[message_id])
@@ -79,13 +75,9 @@ def _parents(messages: dict[str, dict[str, Any]]) -> dict[str, str | None]:
 
 def _add(builder: DraftBuilder, record: Record, message_id: str, parent: str | None) -> None:
     tree = record.tree
-    kind = short_text(tree.get("sender")) or "unknown"
-    when = tree.get("created_at")
-    if kind not in ("human", "assistant"):
-        return builder.keep(record, kind, own_id=message_id, parent=parent, when=when)
-    bodies = _bodies(record, builder.source)
+    bodies = _bodies(record, builder.source) if tree.get("sender") in ("human", "assistant") else []
     if not bodies:
-        return builder.leave_out(message_id, parent)
+        builder.leave_out(message_id, parent)
     for index, body in enumerate(bodies, 1):
         is_last = index == len(bodies)
         own_id = message_id if is_last else f"{message_id[:100]}.{index}"
@@ -94,9 +86,8 @@ def _add(builder: DraftBuilder, record: Record, message_id: str, parent: str | N
             body,
             own_id=own_id,
             parent=parent,
-            when=when,
+            when=tree.get("created_at"),
         )
-    return None
 
 
 def _bodies(record: Record, source: Source) -> list[Message]:

@@ -18,7 +18,6 @@ from kept.sessions.entries import (
     Message,
     StateEntry,
     Text,
-    TokenUsage,
     ToolResult,
 )
 from kept.sessions.importers.draft import (
@@ -38,18 +37,6 @@ from kept.sessions.importers.source import Record, Source
 FORMAT = "claude-code"
 SIDECHAIN = "sidechain"
 _SPEECH = ("user", "assistant")
-_NOISE = (
-    "progress",
-    "file-history-snapshot",
-    "last-prompt",
-    "permission-mode",
-    "atis-latch",
-    "tools-used",
-    "cost-state",
-)
-_REQUESTS = "api-request"
-"""Start of the kinds of records that repeat what was sent to the model: prompts, tools and the messages so far."""
-_QUIET_EVENTS = ("stop_hook_summary", "turn_duration")
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -122,14 +109,9 @@ class _ConversationReader:
             self.builder.metadata["parentSession"] = session_id
         self._last_prompt = -1
         self._boundary: dict[str, Any] = {}
-        self._used: tuple[str, TokenUsage] | None = None
         self._custom_title: str | None = None
-        self._queued: dict[str, Record] = {}
-        """Messages that wait while the agent works, by their text. Most are recorded again when they are sent."""
 
     def finish(self, agent_id: str) -> Draft:
-        for record in self._queued.values():  # typed, and never sent
-            self.builder.keep(record, "queue-operation", when=record.tree.get("timestamp"))
         chat_type = SIDECHAIN if self.side else "direct"
         return self.builder.finish(key_for(agent_id, FORMAT, self.builder.id, chat_type=chat_type))
 
@@ -147,11 +129,7 @@ class _ConversationReader:
             return self._system(record)
         if kind == "attachment":
             return self._attachment(record)
-        if kind == "queue-operation":
-            return self._queue(record)
-        if kind in _NOISE or kind.startswith(_REQUESTS):
-            return builder.leave_out(own_id, parent)
-        return builder.keep(record, kind, own_id=own_id, when=tree.get("timestamp"))
+        return builder.leave_out(own_id, parent)
 
     def _title(self, record: Record, kind: str) -> None:
         """Add the title of the conversation. A file also has titles of the conversations it continues."""
@@ -173,17 +151,8 @@ class _ConversationReader:
             return self.builder.leave_out(own_id, tree.get("parentUuid"))
         is_prompt = inner.get("commandMode", "prompt") == "prompt"
         message = Message("user" if is_prompt else "system", content)
-        self._unqueue(message)
         self.builder.add(record, message, own_id=own_id, when=when)
         return None
-
-    def _queue(self, record: Record) -> None:
-        content = record.tree.get("content")
-        if record.tree.get("operation") == "enqueue" and isinstance(content, str) and content.strip():
-            self._queued[content.strip()] = record
-
-    def _unqueue(self, message: Message) -> None:
-        self._queued.pop(message.text.strip(), None)
 
     def _system(self, record: Record) -> None:
         tree = record.tree
@@ -196,10 +165,8 @@ class _ConversationReader:
             metadata = present_fields(tree, "subtype", "level")
             body = Message.of("system", tree["content"], metadata=metadata)
             self.builder.add(record, body, own_id=own_id, when=when)
-        elif name in _QUIET_EVENTS:
-            self.builder.leave_out(own_id, parent)
         else:
-            self.builder.keep(record, f"system/{name}" if name else "system", own_id=own_id, when=when)
+            self.builder.leave_out(own_id, parent)
 
     def _speech(self, record: Record, kind: str) -> None:
         tree, message = record.tree, record.tree["message"]
@@ -219,8 +186,7 @@ class _ConversationReader:
         metadata = present_fields(tree, "isMeta", "isApiErrorMessage", "requestId", "permissionMode")
         if kind == "assistant":
             metadata |= present_fields(message, "stop_reason")
-            model, usage = as_text(message.get("model")), self._usage(message)
-            answer = Message("assistant", content, model=model, usage=usage, metadata=metadata)
+            answer = Message("assistant", content, model=as_text(message.get("model")), metadata=metadata)
             self.builder.add(record, answer, own_id=own_id, when=when)
             return
         self._user(record, content, metadata)
@@ -238,19 +204,5 @@ class _ConversationReader:
         if not is_id(parent) or self.builder.find_position(parent) >= self._last_prompt:
             parent = ""  # not asked again from an earlier point, so it follows the last entry
         message = Message("user", content, metadata=metadata)
-        self._unqueue(message)
         entry_id = self.builder.add(record, message, own_id=own_id, parent=parent, when=when)
         self._last_prompt = self.builder.find_position(entry_id)
-
-    def _usage(self, message: dict[str, Any]) -> TokenUsage | None:
-        """Return the tokens of one part of an answer. Each part repeats the growing count; it gets what was added."""
-        usage = message.get("usage")
-        if not isinstance(usage, dict):
-            return None
-        names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        tokens_in = sum(as_count(usage.get(name)) for name in names)
-        tokens_out = as_count(usage.get("output_tokens"))
-        now, answer = TokenUsage(tokens_in, tokens_out, tokens_in + tokens_out), as_text(message.get("id")) or ""
-        before = self._used[1] if self._used and answer and self._used[0] == answer else TokenUsage()
-        self._used = (answer, TokenUsage(max(now.input, before.input), max(now.output, before.output), now.context))
-        return TokenUsage(max(0, now.input - before.input), max(0, now.output - before.output), now.context)

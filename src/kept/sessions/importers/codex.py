@@ -14,19 +14,16 @@ from kept.limits import as_dict, as_list
 from kept.sessions.entries import (
     Attachment,
     Block,
-    Body,
     CompactionEntry,
     Message,
     Role,
     Text,
     Thinking,
-    TokenUsage,
     ToolCall,
 )
 from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
-    as_count,
     as_text,
     attachment,
     key_for,
@@ -41,10 +38,8 @@ from kept.sessions.importers.source import Record, Source, load_json
 FORMAT = "codex"
 _TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _BARE = ("message", "reasoning", "function_call", "function_call_output", "local_shell_call")
-_NOISE = ("task_started", "task_complete", "token_count", "turn_started", "turn_complete", "context_compacted")
 _SET_UP = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions instructions>")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
-_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 
 
@@ -66,8 +61,6 @@ class _CodexReader:
         self.builder: DraftBuilder | None = None
         self._spoken: Counter[tuple[str, str, str]] = Counter()
         self._model: str | None = None
-        self._counted: tuple[dict[str, Any], str | None] = ({}, None)
-        """The last total; without totals, the last count and the entry that it followed."""
 
     def add(self, record: Record) -> None:
         tree = record.tree
@@ -113,23 +106,17 @@ class _CodexReader:
 
     def _event(self, record: Record, payload: dict[str, Any]) -> None:
         assert self.builder is not None
-        name = short_text(payload.get("type")) or "unknown"
-        when = record.tree.get("timestamp")
-        body: Body | None = None
         match payload:
             case {"type": "user_message", "message": str(text)}:
-                body = Message(_role("user", text), (Text(text), *self._images(record, payload)))
+                message = Message(_role("user", text), (Text(text), *self._images(record, payload)))
             case {"type": "agent_message", "message": str(text)}:
-                body = Message.of("assistant", text, model=self._model)
+                message = Message.of("assistant", text, model=self._model)
             case {"type": "agent_reasoning" | "agent_reasoning_raw_content", "text": str(text)}:
-                body = Message("assistant", (Thinking(text),), model=self._model)
-            case {"type": "token_count"}:
-                self._count(payload)
-        if isinstance(body, Message):
-            if not self._is_repeated("event", body):
-                self.builder.add(record, body, when=when)
-        elif name not in _NOISE:
-            self.builder.keep(record, f"event_msg/{name}", when=when)
+                message = Message("assistant", (Thinking(text),), model=self._model)
+            case _:
+                return
+        if not self._is_repeated("event", message):
+            self.builder.add(record, message, when=record.tree.get("timestamp"))
 
     def _images(self, record: Record, payload: dict[str, Any]) -> list[Attachment]:
         images = [*as_list(payload.get("images")), *as_list(payload.get("local_images"))]
@@ -144,25 +131,6 @@ class _CodexReader:
         self._spoken[by, role, text] += 1
         return self._spoken[other, role, text] >= self._spoken[by, role, text]
 
-    def _count(self, payload: dict[str, Any]) -> None:
-        """Add the tokens of the last answer. The same count is repeated whenever a limit changes.
-
-        Codex writes the usage of the last answer and of the session so far, or one of them; its first versions wrote
-        that of the session alone, without a group.
-        """
-        assert self.builder is not None
-        info = as_dict(payload.get("info"))
-        total = as_dict(info.get("total_token_usage")) or present_fields(payload, *_COUNTS)
-        last = as_dict(info.get("last_token_usage"))
-        counted = (total, None) if total else (last, self.builder.last_id)
-        if counted == self._counted:
-            return
-        before = self._counted[0]
-        self._counted = counted
-        usage = _usage(last) or _usage(_difference(before, total))
-        if usage is not None:
-            self.builder.add_usage(usage)
-
     # items
 
     def _item(self, record: Record, payload: dict[str, Any]) -> None:
@@ -172,11 +140,8 @@ class _CodexReader:
         if self.builder.is_repeated(record, own_id):
             return
         body = self._body(record, payload, name)
-        if body is None:
-            self.builder.keep(record, f"response_item/{name}", own_id=own_id, when=when)
-            return
         is_speech = name in ("message", "reasoning")
-        if is_speech and self._is_repeated("item", body):
+        if body is None or (is_speech and self._is_repeated("item", body)):
             self.builder.leave_out(own_id)
             return
         self.builder.add(record, body, own_id=own_id, when=when)
@@ -201,9 +166,7 @@ class _CodexReader:
     def _reasoning(self, payload: dict[str, Any]) -> Message:
         parts = [*as_list(payload.get("summary")), *_parts(payload.get("content"))]
         text = "\n\n".join(part["text"] for part in parts if isinstance(as_dict(part).get("text"), str))
-        sealed = as_text(payload.get("encrypted_content"))
-        metadata = {"encryptedBytes": len(sealed)} if sealed else {}
-        return Message("assistant", (Thinking(text),), model=self._model, metadata=metadata)
+        return Message("assistant", (Thinking(text),), model=self._model)
 
     def _output(self, call_id: str, output: Any, record: Record) -> tuple[Block, ...]:
         if isinstance(output, str):
@@ -217,26 +180,8 @@ class _CodexReader:
     def _compacted(self, record: Record) -> None:
         assert self.builder is not None
         payload, when = as_dict(record.tree.get("payload")), record.tree.get("timestamp")
-        summary = as_text(payload.get("message"))
-        if summary is None:
-            return self.builder.keep(record, "compacted", when=when)
-        messages = as_list(payload.get("replacement_history"))
-        metadata = {"replacementMessages": len(messages)} if messages else {}
-        self.builder.add(record, CompactionEntry(summary, source="model", metadata=metadata), when=when)
-        return None
-
-
-def _usage(counts: dict[str, Any]) -> TokenUsage | None:
-    tokens_in, tokens_out = as_count(counts.get("input_tokens")), as_count(counts.get("output_tokens"))
-    if not tokens_in and not tokens_out:
-        return None
-    return TokenUsage(tokens_in, tokens_out, as_count(counts.get("total_tokens")) or tokens_in + tokens_out)
-
-
-def _difference(before: dict[str, Any], total: dict[str, Any]) -> dict[str, int]:
-    """Return what was used since an earlier total. A smaller total starts again, as after a compaction."""
-    counts = {name: as_count(total.get(name)) - as_count(before.get(name)) for name in _COUNTS}
-    return counts if min(counts.values()) >= 0 else {name: as_count(total.get(name)) for name in _COUNTS}
+        if (summary := as_text(payload.get("message"))) is not None:
+            self.builder.add(record, CompactionEntry(summary, source="model"), when=when)
 
 
 def _role(role: Any, text: str) -> Role:

@@ -6,8 +6,7 @@ import datetime as dt
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from kept.errors import EntryRefused
@@ -15,28 +14,21 @@ from kept.git_remote import find_remote, find_root
 from kept.limits import as_dict, as_list
 from kept.sessions.entries import (
     TITLE,
-    AnyEntry,
     Attachment,
     Block,
     Body,
     CompactionEntry,
     DamagedEntry,
     Entry,
-    Message,
     SessionStart,
     StateEntry,
     Text,
     Thinking,
-    TokenUsage,
     ToolCall,
     ToolResult,
-    UnknownBlock,
     format_entry,
-    format_time,
     is_message,
-    parse_entry,
     parse_time,
-    to_json,
     whole_ms,
 )
 from kept.sessions.importers.source import Record, Source, fingerprint
@@ -46,7 +38,6 @@ from kept.values import frozen
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
 _MOST_TOKENS = 10**12
-_LARGEST_UNKNOWN = 1_000_000
 _FIRST_YEAR, _LAST_YEAR = 1980, 2200
 # A file or a page. Bytes in base64 may start with a slash too: "/9j/" is a JPEG.
 _ADDRESS = re.compile(r"(https?://|file:|/(?!9j/)[^\n]{1,1000}\Z)")
@@ -60,19 +51,10 @@ class Draft:
     id: str
     created: dt.datetime
     start: SessionStart
-    entries: tuple[AnyEntry, ...]
+    entries: tuple[Entry, ...]
     source: str
     has_global_ids: bool = False
     """True if ids are the same in every copy of the conversation, whatever their order: the ids of a service."""
-
-    @property
-    def title(self) -> str | None:
-        """The last title that the source gave to the conversation."""
-        for entry in reversed(self.entries):
-            match entry:
-                case Entry(body=StateEntry(name="title", value=str(title))):
-                    return title
-        return short_text(self.start.state.get(TITLE))
 
     @property
     def messages(self) -> int:
@@ -93,45 +75,31 @@ class DraftBuilder:
         """Title of the conversation in the other program, if that keeps it outside the records."""
         self.last_id = self.id
         self.last_time: dt.datetime | None = None
-        self._entries: list[AnyEntry] = []
+        self._entries: list[Entry] = []
         self._positions: dict[str, int] = {}
         """Index of each entry by its id."""
         self._replaced_by: dict[str, str] = {}
         """For a record that was left out: the entry that its children get as their parent."""
         self._digests: dict[str, str] = {}
         """Digest of the record by its id, to recognise copies."""
-        self._unclaimed_usage: TokenUsage | None = None
 
     # collecting
 
     def add(self, record: Record, body: Body, *, own_id: Any = None, parent: Any = "", when: Any = None) -> str:
         """Add an entry and return its id. Without a parent it follows the last entry; None is the session's start."""
-        if self._unclaimed_usage and isinstance(body, Message) and body.role == "assistant" and body.usage is None:
-            body, self._unclaimed_usage = replace(body, usage=self._unclaimed_usage), None
         entry = Entry(self._id(record, own_id), self._parent(parent), self.time(when), body)
-        return self._keep(record, entry, own_id)
-
-    def keep(self, record: Record, kind: str, *, own_id: Any = None, parent: Any = "", when: Any = None) -> None:
-        """Add a record of a kind that Kept does not have, as it is."""
-        tree = {
-            "type": f"{self.format}/{kind}",
-            "id": self._id(record, own_id),
-            "parentId": self._parent(parent),
-            "timestamp": format_time(self.time(when)),
-            "record": record.tree,
-        }
         try:
-            raw = to_json(tree)
-            entry = parse_entry(raw)
-        except (EntryRefused, DamagedEntry) as exc:
-            reason = exc.message if isinstance(exc, EntryRefused) else exc
-            self.source.report(f"the record ({kind}) cannot be kept: {reason}", line=record.line)
-            return self.leave_out(own_id, parent)
-        if len(raw) > _LARGEST_UNKNOWN:
-            self.source.report(f"the record ({kind}) is too large to be kept as it is", line=record.line)
-            return self.leave_out(own_id, parent)
-        self._keep(record, entry, own_id)
-        return None
+            format_entry(entry)
+        except EntryRefused as exc:
+            self.source.report(f"the record cannot be kept: {exc.message}", line=record.line)
+            self.leave_out(own_id, entry.parent_id or "")
+            return self.last_id
+        if is_id(own_id):
+            self._digests[own_id] = _content_digest(record)
+        self._positions[entry.id] = len(self._entries)
+        self._entries.append(entry)
+        self.last_id = entry.id
+        return entry.id
 
     def leave_out(self, own_id: Any, parent: Any = "") -> None:
         """Leave out a record. Its children get its parent."""
@@ -151,21 +119,6 @@ class DraftBuilder:
     def is_repeated(self, record: Record, own_id: Any) -> bool:
         """Return whether this record was added before: programs copy the beginning of one file into another."""
         return is_id(own_id) and self._digests.get(own_id) == _content_digest(record)
-
-    def _keep(self, record: Record, entry: AnyEntry, own_id: Any) -> str:
-        assert entry.id is not None
-        try:
-            format_entry(entry)
-        except EntryRefused as exc:
-            self.source.report(f"the record cannot be kept: {exc.message}", line=record.line)
-            self.leave_out(own_id, entry.parent_id or "")
-            return self.last_id
-        if is_id(own_id):
-            self._digests[own_id] = _content_digest(record)
-        self._positions[entry.id] = len(self._entries)
-        self._entries.append(entry)
-        self.last_id = entry.id
-        return entry.id
 
     def _id(self, record: Record, own_id: Any) -> str:
         return own_id if is_id(own_id) and own_id not in self._positions and own_id != self.id else record.digest
@@ -190,21 +143,6 @@ class DraftBuilder:
         self.last_time = read_time(when) or self.last_time or self.created or _EPOCH
         return self.last_time
 
-    def add_usage(self, usage: TokenUsage) -> None:
-        """Add the usage to the last answer, for formats that count tokens in a separate record.
-
-        Without an answer since the last question, it is that of the next one.
-        """
-        for index in range(len(self._entries) - 1, -1, -1):
-            match self._entries[index]:
-                case Entry(body=Message(role="assistant") as message) as entry:
-                    total = _add_usage(message.usage, usage)
-                    self._entries[index] = replace(entry, body=replace(message, usage=total))
-                    return
-                case Entry(body=Message(role="user")):
-                    break
-        self._unclaimed_usage = _add_usage(self._unclaimed_usage, usage)
-
     # finishing
 
     def finish(
@@ -224,16 +162,10 @@ class DraftBuilder:
             state={**({TITLE: self.title} if self.title else {}), **(state or {})},
             metadata={**_remote_of(self.metadata), **self.metadata, **(metadata or {}), "imported": origin},
         )
-        first = next((entry.timestamp for entry in self._entries if entry.timestamp), None)
+        first = next((entry.timestamp for entry in self._entries), None)
         created = self.created or first or _EPOCH
         entries = (*self._entries, *added)
         return Draft(self.id, created, start, entries, self.source.shown_path, has_global_ids)
-
-
-def _add_usage(before: TokenUsage | None, usage: TokenUsage) -> TokenUsage:
-    if before is None:
-        return usage
-    return TokenUsage(before.input + usage.input, before.output + usage.output, usage.context)
 
 
 def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -244,8 +176,8 @@ def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {"remote": remote} if remote else {}
 
 
-def _is_compaction(entry: AnyEntry) -> bool:
-    return isinstance(entry, Entry) and isinstance(entry.body, CompactionEntry)
+def _is_compaction(entry: Entry) -> bool:
+    return isinstance(entry.body, CompactionEntry)
 
 
 def _content_digest(record: Record) -> str:
@@ -321,10 +253,6 @@ def read_blocks(content: Any, source: Source, record: Record) -> tuple[Block, ..
 
 def _read_block(block: Any, source: Source, record: Record) -> Iterable[Block]:
     match block:
-        case {"type": "text" | "input_text" | "output_text" | "voice_note" | "knowledge", "text": str(text)}:
-            return [Text(text)]
-        case {"text": str(text)} if "type" not in block:
-            return [Text(text)]
         case {"type": "thinking", "thinking": str(text)}:
             return [Thinking(text)] if text else []  # without the signature, which only the provider can read
         case {"type": "tool_use" | "server_tool_use" | "toolCall", "name": str(name)}:
@@ -336,10 +264,10 @@ def _read_block(block: Any, source: Source, record: Record) -> Iterable[Block]:
             return result_blocks(call_id, tool, block.get("is_error") is True, inner)
         case {"type": "image" | "input_image" | "document" | "input_file"}:
             return [_read_file(block, source, record)]
-        case None | {"type": "redacted_thinking" | "token_budget" | "flag"}:
+        case str(text) | {"text": str(text)}:
+            return [Text(text)]
+        case _:  # of a kind that says nothing to people
             return []
-        case _:
-            return [unknown_block(block)]
 
 
 def result_blocks(call_id: Any, tool: Any, is_error: bool, blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -372,28 +300,19 @@ def attachment(media_type: Any, data: Any, source: Source, record: Record, *, na
     return Attachment(media, label, f"{source.shown_path}#L{record.line}")
 
 
-def unknown_block(block: Any) -> Block:
-    """Return a block of an unknown kind as it is, under a type that Kept does not use itself."""
-    if isinstance(block, str):
-        return Text(block)
-    return UnknownBlock({"type": f"foreign/{short_text(as_dict(block).get('type')) or 'unknown'}", "block": block})
-
-
 # branches
 
 
-def order_branches(
-    parents: Mapping[str, str | None], leaf: Any, time_of: Callable[[str], Any]
-) -> tuple[list[str], str | None]:
+def order_branches(parents: Mapping[str, str | None], leaf: Any) -> tuple[list[str], str | None]:
     """Return all messages, each after its parent, so that the branch of ``leaf`` comes last at every fork, and the
-    message that it ends with. An answer that was generated again, or an edited question, is a branch.
+    message that it ends with, by default the last one. An answer that was generated again, or an edited question, is a
+    branch.
 
     A session continues from its last entry, so it continues on that branch. A message whose parent is missing begins
     a tree of its own; so does one of a loop.
     """
     if not isinstance(leaf, str) or leaf not in parents:
-        times = {message: read_time(time_of(message)) or _EPOCH for message in {*parents} - {*parents.values()}}
-        leaf = max((message for message in parents if message in times), key=times.__getitem__, default=None)
+        leaf = next(reversed([*parents]), None)
     current = _path_to(parents, leaf)
     children: dict[str, list[str]] = {message: [] for message in parents}
     roots = []

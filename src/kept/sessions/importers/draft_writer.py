@@ -38,17 +38,6 @@ class SessionOutcome:
     """Entries that were written, or would be in a run without ``dry_run``."""
     reason: str | None = None
     """Reason of a failure."""
-    title: str | None = None
-    """Title of the conversation in the source."""
-
-
-@frozen
-class ForeignFile:
-    """A file of another format than the one that was named."""
-
-    path: str
-    looks_like: str | None
-    """Name of its format, or None if it is none that can be imported."""
 
 
 @frozen
@@ -62,8 +51,8 @@ class ImportReport:
     """Files without a conversation of this format in them."""
     problems: tuple[Problem, ...]
     """Files and lines that could not be read or are damaged. The path of a line ends with ``:NUMBER``."""
-    foreign: tuple[ForeignFile, ...] = ()
-    """Files of another format. They are ignored."""
+    looks_like: str | None = None
+    """Another format that ignored files look like."""
 
     def count(self, outcome: Outcome) -> int:
         return sum(session.outcome == outcome for session in self.sessions)
@@ -72,19 +61,6 @@ class ImportReport:
     def messages(self) -> int:
         """Messages in the sessions that were imported now or before."""
         return sum(session.messages for session in self.sessions if session.outcome not in ("failed", "deleted"))
-
-
-def combine_reports(reports: Sequence[ImportReport]) -> ImportReport:
-    """Return one report of several imports of a format, from different folders."""
-    return ImportReport(
-        format=reports[0].format,
-        dry_run=reports[0].dry_run,
-        files=sum(report.files for report in reports),
-        sessions=tuple(session for report in reports for session in report.sessions),
-        ignored=tuple(problem for report in reports for problem in report.ignored),
-        problems=tuple(problem for report in reports for problem in report.problems),
-        foreign=tuple(file for report in reports for file in report.foreign),
-    )
 
 
 class DraftWriter:
@@ -106,7 +82,7 @@ class DraftWriter:
                 outcome = self._write(candidate)
                 if outcome is not None:
                     return outcome
-        except SessionDeleted:
+        except (SessionDeleted, SessionNotFound):  # before, or meanwhile
             return outcome_of(draft, "deleted")
         except KeptError as exc:
             return outcome_of(draft, "failed", reason=exc.message)
@@ -136,30 +112,22 @@ class DraftWriter:
         return outcome_of(draft, "failed", reason=reason)
 
     def _create(self, draft: Draft) -> SessionOutcome | None:
-        try:
-            if self.dry_run:
-                self.store.require_not_deleted(draft.id, draft.entries)
-                self._planned[draft.id] = _Existing.of(None, draft.entries)
-            else:
-                start = self._forgotten.clean_start(draft.start)
-                entries = map(self._forgotten.clean, draft.entries)
-                self.store.adopt(start, entries, session_id=draft.id, created=draft.created)
-        except SessionExists:
-            if self.store.find_by_id(draft.id, refresh=False) is not None:  # another process was faster
+        if self.dry_run:
+            self.store.require_not_deleted(draft.id)
+            self._planned[draft.id] = _Existing.of(None, draft.entries)
+        else:
+            entries = map(self._forgotten.clean, draft.entries)
+            try:
+                self.store.adopt(
+                    self._forgotten.clean_start(draft.start), entries, session_id=draft.id, created=draft.created
+                )
+            except SessionExists:  # another process was faster
                 return self._write(draft)
-            if self.store.find_deleted(draft.id) is None:
-                raise
-            return outcome_of(draft, "deleted") if draft.has_global_ids else None
         return outcome_of(draft, "imported", added=len(draft.entries))
 
     def _extend(self, draft: Draft, new: tuple[AnyEntry, ...], *, after: str) -> SessionOutcome:
         if not self.dry_run:
-            try:
-                self.store.extend(draft.id, tuple(map(self._forgotten.clean, new)), after=after)
-            except SessionNotFound:
-                if self.store.find_deleted(draft.id) is None:
-                    raise
-                return outcome_of(draft, "deleted")  # since this looked for it
+            self.store.extend(draft.id, tuple(map(self._forgotten.clean, new)), after=after)
         return outcome_of(draft, "updated", added=len(new))
 
     def _read_existing(self, session_id: str) -> _Existing | None:
@@ -193,7 +161,7 @@ def _is_start(entry: AnyEntry) -> bool:
 
 
 def outcome_of(draft: Draft, outcome: Outcome, *, added: int = 0, reason: str | None = None) -> SessionOutcome:
-    return SessionOutcome(draft.id, draft.source, outcome, draft.messages, added, reason, draft.title)
+    return SessionOutcome(draft.id, draft.source, outcome, draft.messages, added, reason)
 
 
 def _with_own_id(draft: Draft) -> Draft:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Literal
 
 from kept.sessions.importers.source import ZIP_ERRORS, ExportPart, ExportRefused, find_parts, is_zip, load_json
-from kept.values import frozen
 
 Format = Literal["openclaw", "claude-code", "codex", "pi", "chatgpt", "claude-ai"]
 NOUNS: dict[Format, str] = {
@@ -23,10 +21,8 @@ NOUNS: dict[Format, str] = {
 EXPORTS: tuple[Format, ...] = ("chatgpt", "claude-ai")
 """Formats of chat services: JSON documents, in a zip file as a rule."""
 _SAME_FILES: tuple[Format, ...] = ("pi", "openclaw")
-_ENDINGS = (".jsonl", ".json", ".zip")
 _START_BYTES = 256_000
 _LINES_READ = 50
-_FILES_READ = 50
 _CHATGPT = re.compile(rb'"mapping"\s*:\s*\{')
 _CLAUDE_AI = re.compile(rb'"chat_messages"\s*:\s*\[')
 _CODEX_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
@@ -56,24 +52,9 @@ def guess_part(part: ExportPart) -> Format | None:
     return next((guess for guess in guesses if guess is not None), None)
 
 
-def guess_folder(folder: str) -> tuple[str, Format] | None:
-    """Return a file in a folder that looks like one of the formats, and which. Only the first files are read."""
-    for path in islice(_files_in(folder), _FILES_READ):
-        if (guess := guess_format(path)) is not None:
-            return path, guess
-    return None
-
-
 def are_alike(first: Format, second: Format) -> bool:
     """Return whether two programs write the same files. OpenClaw writes those of pi."""
     return first == second or (first in _SAME_FILES and second in _SAME_FILES)
-
-
-def _files_in(folder: str) -> Iterable[str]:
-    for parent, _, names in os.walk(folder):
-        for name in sorted(names):
-            if name.endswith(_ENDINGS):
-                yield os.path.join(parent, name)
 
 
 def _guess_record(tree: dict[str, Any]) -> Format | None:
@@ -95,45 +76,41 @@ _MAX_DOWNLOADS = 100
 _MAX_NAMED_EXPORTS = 10
 
 
-@frozen
-class UserFolders:
-    """Everything that the location of a program's files depends on."""
+def program_folders(program: Program) -> list[str]:
+    """Return where a program keeps its conversations, the usual folder first. They need not exist."""
+    match program:
+        case "claude-code":
+            roots = _folders("CLAUDE_CONFIG_DIR", ".claude", os.path.join(".config", "claude"))
+            return [os.path.join(root, "projects") for root in roots]
+        case "codex":
+            root = _folders("CODEX_HOME", ".codex")[0]
+            return [os.path.join(root, "sessions"), os.path.join(root, "archived_sessions")]
+        case "openclaw":
+            return _folders("OPENCLAW_STATE_DIR", ".openclaw", ".clawdbot")
+        case "pi":
+            root = _folders("PI_CODING_AGENT_DIR", os.path.join(".pi", "agent"))[0]
+            return [os.path.join(root, "sessions")]
 
-    home: str
-    environ: Mapping[str, str]
 
-    def program_folders(self, program: Program) -> list[str]:
-        """Return where a program keeps its conversations, the usual folder first. They need not exist."""
-        match program:
-            case "claude-code":
-                roots = self._from("CLAUDE_CONFIG_DIR", ".claude", os.path.join(".config", "claude"))
-                return [os.path.join(root, "projects") for root in roots]
-            case "codex":
-                root = self._from("CODEX_HOME", ".codex")[0]
-                return [os.path.join(root, "sessions"), os.path.join(root, "archived_sessions")]
-            case "openclaw":
-                return self._from("OPENCLAW_STATE_DIR", ".openclaw", ".clawdbot")
-            case "pi":
-                root = self._from("PI_CODING_AGENT_DIR", os.path.join(".pi", "agent"))[0]
-                return [os.path.join(root, "sessions")]
+def existing_folders(program: Program) -> list[str]:
+    return [folder for folder in program_folders(program) if os.path.isdir(folder)]
 
-    def existing_folders(self, program: Program) -> list[str]:
-        return [folder for folder in self.program_folders(program) if os.path.isdir(folder)]
 
-    def find_exports(self) -> list[tuple[str, Format]]:
-        """Return exports of chat services in the folder Downloads, newest first, as they were downloaded."""
-        folder = os.path.join(self.home, "Downloads")
-        try:
-            paths = [entry.path for entry in os.scandir(folder) if entry.name.lower().endswith(".zip")]
-            newest = sorted(paths, key=os.path.getmtime, reverse=True)[:_MAX_DOWNLOADS]
-        except OSError:
-            return []
-        guesses = ((path, guess_format(path)) for path in newest if is_zip(path))
-        return [(path, guess) for path, guess in guesses if guess in EXPORTS][:_MAX_NAMED_EXPORTS]
+def find_exports() -> list[tuple[str, Format]]:
+    """Return exports of chat services in the folder Downloads, newest first, as they were downloaded."""
+    folder = os.path.expanduser(os.path.join("~", "Downloads"))
+    try:
+        paths = [entry.path for entry in os.scandir(folder) if entry.name.lower().endswith(".zip")]
+        newest = sorted(paths, key=os.path.getmtime, reverse=True)[:_MAX_DOWNLOADS]
+    except OSError:
+        return []
+    guesses = ((path, guess_format(path)) for path in newest if is_zip(path))
+    return [(path, guess) for path, guess in guesses if guess in EXPORTS][:_MAX_NAMED_EXPORTS]
 
-    def _from(self, variable: str, *names: str) -> list[str]:
-        """Return the folder that a variable names, or the usual ones below the home folder."""
-        named = self.environ.get(variable, "").strip()
-        if named:
-            return [os.path.abspath(os.path.expanduser(named))]
-        return [os.path.join(self.home, name) for name in names]
+
+def _folders(variable: str, *names: str) -> list[str]:
+    """Return the folder that a variable names, or the usual ones below the home folder."""
+    named = os.environ.get(variable, "").strip()
+    if named:
+        return [os.path.abspath(os.path.expanduser(named))]
+    return [os.path.expanduser(os.path.join("~", name)) for name in names]

@@ -1,7 +1,6 @@
 """Sessions of OpenClaw: transcripts in the format of pi, in files or in SQLite, and a list with the key of each.
 
-A database is only read. One without a log is opened as immutable, so that SQLite creates and locks nothing beside it.
-One with a log is copied first: reading the log in place would write to OpenClaw's folder.
+A database is copied with its log and read there: reading it in place would write to OpenClaw's folder.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from functools import lru_cache
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
 import apsw
 
@@ -33,7 +31,7 @@ from kept.sessions.importers.draft import (
     short_text,
 )
 from kept.sessions.importers.pi import draft_records
-from kept.sessions.importers.source import Record, Source, file_size, load_json, open_regular
+from kept.sessions.importers.source import Record, Source, load_json, open_regular
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.sessions.transcript import FileState
 
@@ -168,7 +166,6 @@ def describe_other_agents(file_counts: Mapping[str, int], root: str) -> list[Pro
 
 ENDINGS = (".sqlite", ".sqlite3", ".db")
 _MAGIC = b"SQLite format 3\0"
-_COPY_TRIES = 3
 _LISTS = (
     ("session_windows", "session_id", "session_key", "NULL"),
     ("session_nodes", "current_session_id", "session_key", "entry_json"),
@@ -194,7 +191,6 @@ class OpenClawDatabase:
     def __init__(self, path: str) -> None:
         self.path = path
         self.listed: dict[str, tuple[str, dict[str, Any]]] = {}
-        self.archived = 0
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         try:
             self._db = self._open()
@@ -219,13 +215,15 @@ class OpenClawDatabase:
             self._copy.cleanup()
 
     def _open(self) -> apsw.Connection:
-        path = self.path
-        if file_size(f"{path}-wal"):
-            self._copy = tempfile.TemporaryDirectory(prefix="kept-")
-            path = _copy_at_rest(path, self._copy.name)
-            return apsw.Connection(path)
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        return apsw.Connection(f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1", flags=flags)
+        """Open a copy. Raise OSError if the database changes meanwhile."""
+        self._copy = tempfile.TemporaryDirectory(prefix="kept-")
+        copy = os.path.join(self._copy.name, "copy.sqlite")
+        before = _states(self.path)
+        for ending, _ in before:
+            shutil.copyfile(f"{self.path}{ending}", f"{copy}{ending}")
+        if _states(self.path) != before:
+            raise OSError(0, "it is being written to; try again when OpenClaw is not running")
+        return apsw.Connection(copy)
 
     @property
     def has_transcripts(self) -> bool:
@@ -239,8 +237,6 @@ class OpenClawDatabase:
             if {session_id, key} <= self._columns_of(table):
                 for row in self._db.execute(f"SELECT {session_id}, {key}, {entry} FROM {table}"):
                     self._add_listed(*row)
-        if self._columns_of("session_transcript_cold_archives"):
-            self.archived = sum(1 for _ in self._db.execute("SELECT 1 FROM session_transcript_cold_archives"))
 
     def _add_listed(self, session_id: Any, key: Any, entry: Any) -> None:
         if isinstance(session_id, str) and isinstance(key, str):
@@ -283,18 +279,6 @@ class _DatabaseRows(Source):
             self.report(f"session {self.session_id} cannot be read to its end ({exc})")
 
 
-def _copy_at_rest(path: str, folder: str) -> str:
-    """Copy a database and its log, and make sure that neither changed meanwhile. Return the path of the copy."""
-    copy = os.path.join(folder, "copy.sqlite")
-    for _ in range(_COPY_TRIES):
-        before = _states(path)
-        shutil.copyfile(path, copy)
-        shutil.copyfile(f"{path}-wal", f"{copy}-wal")
-        if _states(path) == before:
-            return copy
-    raise OSError(0, "it is being written to; try again when OpenClaw is not running")
-
-
-def _states(path: str) -> list[tuple[int, int]]:
-    states = (os.stat(part) for part in (path, f"{path}-wal"))
-    return [(state.st_size, state.st_mtime_ns) for state in states]
+def _states(path: str) -> list[tuple[str, FileState | None]]:
+    states = [(ending, FileState.of(f"{path}{ending}")) for ending in ("", "-wal")]
+    return [(ending, state) for ending, state in states if state is not None]

@@ -59,7 +59,7 @@ def draft_records(source: Source, format_name: str) -> DraftBuilder | None:
             builder = _begin(source, record, format_name)
             if kind == "session":
                 continue
-        _add(builder, record, kind or "unknown", ids)
+        _add(builder, record, ids)
         ids[record.line] = builder.last_id
     return builder
 
@@ -84,19 +84,16 @@ def _id_from_name(path: str) -> str:
     return match["id"] if match else stem or "session"
 
 
-def _add(builder: DraftBuilder, record: Record, kind: str, ids: dict[int, str]) -> None:
+def _add(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> None:
     tree = record.tree
     own_id, when = tree.get("id"), tree.get("timestamp")
     parent = tree.get("parentId", "")
     if builder.is_repeated(record, own_id):
         return
-    message = as_dict(tree.get("message"))
-    if kind == "message":
-        kind = f"message ({short_text(message.get('role')) or 'without a role'})"
-        when = when if read_time(when) else message.get("timestamp")
+    when = when if read_time(when) else as_dict(tree.get("message")).get("timestamp")
     body = _body(builder, record, ids)
     if body is None:
-        builder.keep(record, kind, own_id=own_id, parent=parent, when=when)
+        builder.leave_out(own_id, parent)
     else:
         builder.add(record, body, own_id=own_id, parent=parent, when=when)
 
@@ -154,8 +151,7 @@ def _message(message: dict[str, Any], source: Source, record: Record) -> Message
             return Message("tool", result_blocks(message.get("toolCallId"), message.get("toolName"), is_error, content))
         case "bashExecution":
             text = f"$ {as_text(message.get('command')) or ''}\n{as_text(message.get('output')) or ''}"
-            names = ("exitCode", "cancelled", "truncated", "fullOutputPath", "excludeFromContext")
-            return Message.of("user", text, metadata={"kind": "bashExecution", **present_fields(message, *names)})
+            return Message.of("user", text, metadata={"kind": "bashExecution"})
         case "custom" | "hookMessage":
             return Message("system", content, metadata=present_fields(message, "customType", "display", "details"))
         case "branchSummary" | "compactionSummary" as kind:

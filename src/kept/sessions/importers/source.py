@@ -16,7 +16,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import IO, Any, BinaryIO
 
 from kept.limits import is_deep, strict_json, utf8_path
@@ -41,9 +40,8 @@ class Record:
 class Source:
     """One file. Its records can be read once; after that, its problems are known."""
 
-    def __init__(self, path: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.max_line_bytes = max_line_bytes
         self.records_read = 0
         self.damaged_lines = 0
         self.is_unreadable = False
@@ -86,42 +84,35 @@ class Source:
             self.report(f"cannot be read ({exc.strerror})")
             return
         if self.is_foreign:
-            self._problems, self._unnamed = [Problem(self.shown_path, _describe_foreign(self.path))], 0
+            self._problems, self._unnamed = [Problem(self.shown_path, "is not JSONL: no line of it is a record")], 0
 
     def _lines(self, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         number = 0
-        while raw := file.readline(self.max_line_bytes + 1):
+        while raw := file.readline(MAX_LINE_BYTES + 1):
             number += 1
-            if len(raw) > self.max_line_bytes:
-                self.report(f"the line is longer than {self.max_line_bytes:,} bytes and is left out", line=number)
+            if len(raw) > MAX_LINE_BYTES:
+                self.report(f"the line is longer than {MAX_LINE_BYTES:,} bytes and is left out", line=number)
                 while raw and not raw.endswith(b"\n"):
-                    raw = file.readline(self.max_line_bytes)
+                    raw = file.readline(MAX_LINE_BYTES)
                 continue
             raw = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
             if raw:
                 yield number, raw
 
     def parse(self, raw: bytes, number: int) -> Iterator[Record]:
-        """Yield the record of a line, or several if a line break was lost between them."""
+        """Yield the record of a line, if it is one."""
         try:
-            text = raw.decode("utf-8")
-        except UnicodeDecodeError:
-            self._report_damaged("it is not UTF-8", number)
+            tree = strict_json.decode(raw.decode("utf-8"))
+        except (ValueError, RecursionError):
+            self._report_damaged("it is not JSON", number)
             return
-        trees, rest = _decode_all(text)
-        if rest is not None:
-            readable = f"; {len(trees)} before the damage could be read" if trees else ""
-            self._report_damaged(f"{rest}{readable}", number)
-        elif len(trees) > 1:
-            self._report_damaged(f"there are {len(trees)} records in it; all were read", number)
-        for index, tree in enumerate(trees):
-            if not isinstance(tree, dict):
-                self._report_damaged("it is not an object", number)
-            elif is_deep(tree, MAX_DEPTH):
-                self.report(f"the line is nested more than {MAX_DEPTH} deep and is left out", line=number)
-            else:
-                self.records_read += 1
-                yield Record(number, tree, fingerprint(b"%d.%d:" % (number, index) + raw))
+        if not isinstance(tree, dict):
+            self._report_damaged("it is not an object", number)
+        elif is_deep(tree, MAX_DEPTH):
+            self.report(f"the line is nested more than {MAX_DEPTH} deep and is left out", line=number)
+        else:
+            self.records_read += 1
+            yield Record(number, tree, fingerprint(b"%d.0:" % number + raw))
 
 
 def open_regular(path: str) -> BinaryIO:
@@ -152,32 +143,6 @@ def load_json(raw: bytes) -> Any:
     except (ValueError, RecursionError):
         return None
     return None if is_deep(tree, MAX_DEPTH) else tree
-
-
-def _decode_all(text: str) -> tuple[list[Any], str | None]:
-    """Return every JSON value in a line, and what is wrong with the rest of it."""
-    trees: list[Any] = []
-    at = 0
-    while at < len(text):
-        try:
-            tree, at = strict_json.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            return trees, "it is not JSON" if not trees else "what follows in it is not JSON"
-        trees.append(tree)
-        while at < len(text) and text[at].isspace():
-            at += 1
-    return trees, None
-
-
-def _describe_foreign(path: str) -> str:
-    try:
-        with open_regular(path) as file:
-            whole = file.read(MAX_LINE_BYTES)
-    except OSError:
-        return "cannot be read"
-    if load_json(whole) is not None:
-        return "is not JSONL but one JSON document, of another program"
-    return "is not JSONL: no line of it is a record"
 
 
 _PART_BYTES = 1 << 20
@@ -240,21 +205,12 @@ def find_parts(path: str) -> list[ExportPart]:
         raise ExportRefused(f"is a damaged zip file ({exc})") from None
     parts = []
     for member in members:
-        _refuse_hostile_name(member)
         if not member.is_dir() and is_conversations_name(member.filename.replace("\\", "/")):
             _refuse_unreadable(member)
             parts.append(ExportPart(path, member.filename, member.file_size))
     if sum(part.size for part in parts) > _MAX_SIZE:
         raise ExportRefused(f"would unpack to more than {_MAX_SIZE // 10**9} GB, so it is not read")
     return sorted(parts, key=lambda part: part.member or "")
-
-
-def _refuse_hostile_name(member: zipfile.ZipInfo) -> None:
-    """Refuse names that lead out of the archive. They are never used as paths, but no service writes such names."""
-    name = member.orig_filename.replace("\\", "/")
-    is_absolute = name.startswith("/") or name[1:2] == ":"
-    if is_absolute or ".." in name.split("/") or "\0" in name:
-        raise ExportRefused(f"has a file whose name leads out of it ({name[:60]!a}), so it is not read")
 
 
 def _refuse_unreadable(member: zipfile.ZipInfo) -> None:
@@ -270,17 +226,14 @@ def _refuse_unreadable(member: zipfile.ZipInfo) -> None:
 class ExportSource(Source):
     """Conversations of one part of an export, as records. The number of a record is that of its conversation."""
 
-    def __init__(
-        self, part: ExportPart, *, max_bytes: int = MAX_LINE_BYTES, on_read: Callable[[int], None] | None = None
-    ) -> None:
-        super().__init__(part.path, max_line_bytes=max_bytes)
+    def __init__(self, part: ExportPart) -> None:
+        super().__init__(part.path)
         self.part = part
-        self._on_read = on_read
 
     def records(self) -> Iterator[Record]:
         try:
             with self.part.open() as file:
-                elements = iter_elements(partial(self._read, file), max_chars=self.max_line_bytes)
+                elements = iter_elements(file.read, max_chars=MAX_LINE_BYTES)
                 for number, (tree, text) in enumerate(elements, 1):
                     yield from self._conversations(tree, text, number)
         except DocumentDamaged as exc:
@@ -289,12 +242,6 @@ class ExportSource(Source):
             self._report_part(f"cannot be read ({exc.strerror or exc})")
         except ZIP_ERRORS as exc:
             self._report_part(f"is damaged ({exc})")
-
-    def _read(self, file: IO[bytes], size: int) -> bytes:
-        part = file.read(size)
-        if self._on_read is not None:
-            self._on_read(len(part))
-        return part
 
     def _conversations(self, tree: Any, text: str, number: int) -> Iterator[Record]:
         if not isinstance(tree, dict) or is_deep(tree, MAX_DEPTH):
