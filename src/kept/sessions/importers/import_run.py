@@ -55,14 +55,14 @@ def import_sessions(
     """
     run = _ImportRun(store, format_name, dry_run=dry_run)
     roots = [os.path.abspath(os.path.expanduser(os.fspath(path))) for path in paths]
-    found = [(path, file_size(path), path == root) for root in roots for path in run.find_files(root)]
-    done, total = 0, sum(size for _, size, _ in found)
-    for path, size, is_named in found:
+    files = [(path, file_size(path), path == root) for root in roots for path in run.find_files(root)]
+    done, total = 0, sum(size for _, size, _ in files)
+    for path, size, is_named in files:
         run.import_file(path, is_named=is_named)
         done += size
         if progress is not None:
             progress(done, total, path)
-    return run.report(len(found))
+    return run.report(len(files))
 
 
 class _ImportRun:
