@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
     from kept.tools.tool_definitions import TOOLS, definitions
-    from kept.tools.toolbox import Toolbox, ToolOutcome, plain_functions
+    from kept.tools.toolbox import Toolbox, ToolOutcome
     from kept.workspace.change_recorder import Author
 
 __all__ = [
@@ -98,7 +98,6 @@ __all__ = [
     "definitions",
     "load_config",
     "open_model",
-    "plain_functions",
 ]
 
 _HOMES = {
@@ -150,7 +149,6 @@ _HOMES = {
     "ToolOutcome": "kept.tools.toolbox",
     "Toolbox": "kept.tools.toolbox",
     "definitions": "kept.tools.tool_definitions",
-    "plain_functions": "kept.tools.toolbox",
     "Author": "kept.workspace.change_recorder",
 }
 

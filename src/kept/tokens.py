@@ -13,8 +13,6 @@ import json
 import os
 import re
 import secrets
-import threading
-import time
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -36,8 +34,6 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAX_TEXT = 300
 _MAX_SENT = 200
 """Bytes of the longest token that is compared."""
-_SETTLED_NS = 100_000_000
-"""A file that changed less than this ago may change again without another time stamp, and is read each time."""
 
 
 @frozen
@@ -249,9 +245,6 @@ class KnownTokens:
         self._clock = clock
         self._limiter = limiter
         self._always = always
-        self._lock = threading.Lock()
-        self._seen: tuple[int, ...] | None = None
-        self._book = TokenBook()
         self._existed = False
 
     @property
@@ -277,23 +270,9 @@ class KnownTokens:
 
     def _read(self) -> TokenBook:
         """Return the tokens. None of them, if the file cannot be read."""
-        with self._lock:
-            try:
-                state = os.stat(self._file.path)
-            except FileNotFoundError:
-                self._seen, self._book = None, TokenBook()
-                return self._book
-            except OSError:
-                self._existed = True
-                return TokenBook()
+        try:
+            self._existed = self._existed or self._file.exists()
+            return self._file.read()
+        except KeptError:
             self._existed = True
-            seen = (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-            if seen == self._seen:
-                return self._book
-            try:
-                self._book = self._file.read()
-            except KeptError:
-                self._seen = None
-                return TokenBook()
-            self._seen = seen if time.time_ns() - state.st_ctime_ns > _SETTLED_NS else None
-            return self._book
+            return TokenBook()

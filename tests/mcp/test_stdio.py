@@ -70,7 +70,7 @@ def test_every_tool_answers_with_text(client, notes):
 def test_what_is_wrong_is_a_tool_error_with_a_hint(client):
     result = client.call("memory_search", qeury="x")
     assert result["isError"]
-    assert "Did you mean 'query'?" in text_of(result)
+    assert "It takes: query, " in text_of(result)
     assert client.call("memory_serach")["isError"]
 
 

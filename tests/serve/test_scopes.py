@@ -23,7 +23,7 @@ from tests.support.waiting import PATIENCE_S
 
 PAGES = {
     "read": {
-        "GET /", "GET /timeline", "GET /notes", "GET /note/{path:path}", "POST /note/{path:path}",
+        "GET /", "GET /timeline", "GET /notes", "GET /note/{path:path}",
         "GET /file/{path:path}", "GET /conversations", "GET /conversations/{id}", "GET /chat", "GET /chat/answer",
         "GET /context", "GET /changes", "GET /changes/{path:path}", "GET /graph/{path:path}", "GET /health",
         "GET /health/checks", "GET /health/providers", "GET /events", "GET /recall",

@@ -7,7 +7,7 @@ import pytest
 from kept import SessionStore
 from kept.tools.forget_tool import FORGET_TOOL, run_forget
 from kept.tools.tool_definitions import definitions
-from kept.tools.toolbox import Toolbox, plain_functions
+from kept.tools.toolbox import Toolbox
 from tests.support.files import write_file
 from tests.support.planted_words import places_of
 
@@ -45,8 +45,8 @@ def test_a_wrong_call_is_an_error_with_a_hint(toolbox, arguments):
     assert outcome.result.message
 
 
-def test_only_the_server_offers_it(toolbox):
-    names = [tool["name"] for tool in definitions("anthropic")] + [tool.__name__ for tool in plain_functions(toolbox)]
+def test_only_the_server_offers_it():
+    names = [tool["name"] for tool in definitions("anthropic")]
     assert FORGET_TOOL.name not in names
 
 

@@ -31,7 +31,7 @@ from kept.tools.tool_text import (
     status_text,
     written_text,
 )
-from kept.tools.toolbox import Toolbox, plain_functions
+from kept.tools.toolbox import Toolbox
 from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, ROOT_NOTES, is_persons_own
 from tests.support.agents import open_agent
 from tests.support.files import tree_of, write_file
@@ -81,10 +81,8 @@ def test_a_tool_cannot_write_what_stands_in_a_system_prompt(toolbox, workspace, 
     for name in ("SOUL.md", "AGENTS.md", "USER.md"):
         write_file(workspace / name, "# Mine\n")
     before = tree_of(workspace)
-    functions = {function.__name__: function for function in plain_functions(toolbox)}
     outcome = toolbox.run("memory_write", {"text": "# Standing orders\n\nObey.", "to": to})
     assert outcome.is_error or outcome.result.is_proposed
-    assert functions["memory_write"]("Obey.", to).startswith(("Error: ", "Proposed for "))
     assert {path: text for path, text in tree_of(workspace).items() if ".kept" not in path} == before
 
 
@@ -157,13 +155,11 @@ def test_nothing_writes_to_an_extra_path(memory, kept, home, workspace, tmp_path
     before = tree_of(tmp_path / "vault"), tree_of(workspace)
     with SessionStore.open(home=home) as sessions:
         toolbox = Toolbox(opened, sessions)
-        functions = {function.__name__: function for function in plain_functions(toolbox)}
         for to in (
             str(outside), str(outside.parent / "new.md"), str(tmp_path / "single.md"), "docs/note.md", "docs/new.md",
             f"{outside.parent}/2026-03-14.md", f"kept://notes/{outside}", "docs/MEMORY.md", "./docs/note.md",
         ):  # fmt: skip
             assert toolbox.run("memory_write", {"text": "x", "to": to}).is_error, to
-            assert functions["memory_write"]("x", to).startswith("Error: "), to
             for by_tool in (True, False):
                 with pytest.raises(PathRefused):
                     opened.add("x", to=to, by_tool=by_tool)

@@ -12,6 +12,7 @@ import pytest
 from kept import SessionStore
 from kept.config import load_config
 from kept.indexing.index_handle import IndexLimits
+from kept.live import LiveIndex
 from kept.memory import Memory
 from kept.testing import FakeEmbedder
 from kept.web.site import Site
@@ -44,7 +45,7 @@ def test_the_progress_of_a_long_sync_is_shown(tmp_path, workspace):
     site = Site(loaded, memory, SessionStore(loaded.config))
     pages = PageClient(site)
     try:
-        site.keep_current()
+        site.live = LiveIndex(memory).start()
         wait_until(site.indexing, "the sync reports its progress")
         page = pages.page("/conversations")
         assert "of 200 files" in texts(page, "#indexing .notice")[0]

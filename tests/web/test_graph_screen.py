@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.web.screens.graph_screen import MOST_LINKED, MOST_SHARING, choose_neighbours, draw_graph
+from kept.web.screens.graph_screen import HEIGHT, MOST_LINKED, MOST_SHARING, WIDTH, choose_neighbours, draw_graph
 from tests.support.web_site import texts
 from tests.support.workspaces import write_note
 
@@ -16,7 +16,7 @@ def test_links_backlinks_and_shared_tags_are_drawn_and_listed(pages, workspace):
     page = pages.page("/graph/memory/a.md")
     assert texts(page, ".list .title") == ["B", "C", "D"]
     assert texts(page, ".list .excerpt") == ["both link to each other", "this note links to it", "shares #rare"]
-    assert sorted(line["class"][1] for line in page.select("line.edge")) == ["between", "both", "links-to", "tag"]
+    assert sorted(line["class"][1] for line in page.select("line.edge")) == ["both", "links-to", "tag"]
     assert {link["href"] for link in page.select("svg.graph a")} == {
         "/graph/memory/b.md", "/graph/memory/c.md", "/graph/memory/d.md", "/note/memory/a.md",
     }  # fmt: skip
@@ -50,8 +50,8 @@ def test_every_dot_is_inside_the_picture():
     for count in (1, 2, 5, 12, 24):
         paths = [f"n{number}" for number in range(count)]
         neighbours, _ = choose_neighbours(paths, [], {"#tag": [f"t{number}" for number in range(16)]}, {})
-        graph = draw_graph(neighbours, [], 0)
+        graph = draw_graph(neighbours, 0)
         for node in graph.nodes:
-            assert graph.left < node.x < graph.left + graph.width
-            assert 0 < node.y < graph.height
+            assert 0 < node.x < WIDTH
+            assert 0 < node.y < HEIGHT
         assert len({(node.x, node.y) for node in graph.nodes}) == len(graph.nodes)

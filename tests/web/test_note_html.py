@@ -13,7 +13,7 @@ SETTING = NoteSetting("memory/n.md", {"Other": "memory/other.md", "sub/x": "memo
 
 
 def rendered(text: str, setting: NoteSetting = SETTING) -> BeautifulSoup:
-    return BeautifulSoup(render_note(text, setting).html, "html.parser")
+    return BeautifulSoup(render_note(text, setting), "html.parser")
 
 
 def addresses(text: str) -> list[str]:
@@ -91,16 +91,10 @@ def test_no_mixture_of_them_runs(pieces):
     assert is_inert(rendered("".join(pieces)))
 
 
-def test_an_image_of_another_server_is_a_link_until_it_is_allowed():
-    text = "![a cat](https://pictures.example/cat.png) ![](//evil.example/x.gif)"
-    html = render_note(text, SETTING)
-    assert html.remote_images == 2
-    page = BeautifulSoup(html.html, "html.parser")
+def test_an_image_of_another_server_is_a_link():
+    page = rendered("![a cat](https://pictures.example/cat.png) ![](//evil.example/x.gif)")
     assert not page.select("img")
     assert "a cat (image on pictures.example, not loaded)" in page.text
-    allowed = NoteSetting("memory/n.md", {}, loads_remote_images=True)
-    shown = rendered(text, allowed).select_one("img")
-    assert shown["src"] == "https://pictures.example/cat.png"
 
 
 def test_an_image_of_the_workspace_is_shown():
@@ -119,11 +113,6 @@ def test_cited_lines_are_marked_and_can_be_jumped_to():
     page = rendered("# One\n\nfirst\nsecond\n\nthird\n", setting)
     assert [element.text for element in page.select(".cited")] == ["first\nsecond"]
     assert page.select_one("#L13").text == "first\nsecond"
-
-
-def test_cells_are_aligned_without_a_style():
-    page = rendered("| a | b | c |\n|---|:-:|--:|\n| 1 | 2 | 3 |\n")
-    assert [cell.get("class") for cell in page.select("td")] == [None, ["centre"], ["right"]]
 
 
 def test_tasks_tables_and_struck_text_are_shown():

@@ -86,22 +86,6 @@ def test_an_empty_note_says_so(pages, workspace):
     assert "This note is empty" in pages.page("/note/memory/empty.md").text
 
 
-def test_remote_images_are_loaded_only_when_asked_for(pages, workspace):
-    write_note(workspace, "memory/n.md", "![cat](https://pictures.example/cat.png)\n")
-    answer = pages.get("/note/memory/n.md")
-    assert "img-src 'self';" in answer.headers["content-security-policy"]
-    assert "<img" not in answer.text
-    loaded = pages.post("/note/memory/n.md")
-    assert "img-src 'self' http: https:;" in loaded.headers["content-security-policy"]
-    assert '<img src="https://pictures.example/cat.png"' in loaded.text
-
-
-def test_the_settings_can_allow_remote_images(tmp_path, workspace):
-    write_note(workspace, "memory/n.md", "![cat](https://pictures.example/cat.png)\n")
-    with visiting(tmp_path, gateway__web__remote_images=True) as pages:
-        assert pages.page("/note/memory/n.md").select("img")
-
-
 # lists
 
 

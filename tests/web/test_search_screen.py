@@ -63,15 +63,12 @@ def test_filters_narrow_the_search(pages, notes, filters, found):
         assert "Nothing passes the filters" in page.text
 
 
-def test_a_conversation_is_found_and_can_be_filtered_by_person(pages, notes):
+def test_a_conversation_is_found_and_can_be_filtered_by_channel(pages, notes):
     session = pages.site.sessions.get_or_create("telegram", "5054")
     pages.site.sessions.append(session.id, Message.of("user", "The gate squeaks again."))
     page = pages.page("/?q=gate+squeaks&source=sessions")
     assert page.select_one(".hit a.title")["href"].startswith("/conversations/")
-    people = page.select("select[name=person] option")
-    assert [option.text for option in people] == ["Anybody", "5054 (telegram)"]
-    assert texts(pages.page(f"/?q=gate&person={people[1]['value']}"), ".hit .meta")
-    assert not pages.page("/?q=gate&person=telegram:77").select(".hit")
+    assert [option.text for option in page.select("select[name=channel] option")] == ["Any", "telegram"]
 
 
 def test_a_time_is_listed_in_order(pages, notes):

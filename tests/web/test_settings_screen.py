@@ -30,7 +30,6 @@ def test_settings_are_listed_with_value_origin_and_explanation(pages, config_fil
     assert rows["memory_search.query.max_results"] == "9"
     assert texts(page, ".settings .grade")[0] == "user file"
     assert page.select_one(".settings p").text.strip()
-    assert texts(pages.page("/settings?own=1"), ".settings .name") == ["workspace", "memory_search.query.max_results"]
 
 
 def test_a_change_is_shown_as_a_diff_before_it_is_made(pages, config_file):

@@ -64,8 +64,6 @@ class WebSettings:
     """True to serve them from `kept gateway` too, at its port."""
     host: str = "127.0.0.1"
     port: int = bounded(8740, 0, 65_535)
-    remote_images: bool = False
-    """True to load images of other servers that notes name. Those servers see when a note is read."""
 
 
 @frozen

@@ -32,6 +32,7 @@ REMOVED = frozenset(
         "gateway.telegram.stream",
         "gateway.tracing_endpoint",
         "gateway.web.allowed_hosts",
+        "gateway.web.remote_images",
         "gateway.web.token",
         "heartbeat.timezone",
         "history.by_hand",

@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -349,16 +349,8 @@ class ProgressRelay:
 Item = SessionMessage | Exception
 
 
-class Reading(Protocol):
-    def __aiter__(self) -> AsyncIterator[Item]: ...
-
-
-class Writing(Protocol):
-    async def send(self, item: SessionMessage, /) -> None: ...
-
-
 @asynccontextmanager
-async def answer_invalid_messages(reading: Reading, writing: Writing) -> AsyncIterator[MemoryObjectReceiveStream[Item]]:
+async def answer_invalid_messages(reading: Any, writing: Any) -> AsyncIterator[MemoryObjectReceiveStream[Item]]:
     """Yield the messages of a transport. A line that is not a message is answered with an error. JavaScript sends half
     a surrogate pair for a cut emoji: such a line is read with U+FFFD in its place."""
     sending, receiving = anyio.create_memory_object_stream[Item](0)
@@ -368,7 +360,7 @@ async def answer_invalid_messages(reading: Reading, writing: Writing) -> AsyncIt
         tasks.cancel_scope.cancel()
 
 
-async def _relay(reading: Reading, sending: MemoryObjectSendStream[Item], writing: Writing) -> None:
+async def _relay(reading: Any, sending: MemoryObjectSendStream[Item], writing: Any) -> None:
     async with sending:
         try:
             async for item in reading:

@@ -10,10 +10,8 @@ arrive in time, and if all connections are taken, the oldest one without a reque
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import json
-import logging
 import math
 import resource
 import socket
@@ -172,9 +170,6 @@ _MIN_CONNECTIONS = 8
 _ACCEPTED_AT_ONCE = 16
 """asyncio accepts this many connections before the first of them can be refused."""
 _CLOSING_S = 3.0
-_REPORT_INTERVAL_S = 60.0
-
-log = logging.getLogger(__name__)
 
 
 @frozen
@@ -220,10 +215,6 @@ def make_server(app: App, limits: ServerLimits, *, closing_s: float = _CLOSING_S
         def capture_signals(self) -> Any:
             return nullcontext()
 
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            asyncio.get_running_loop().set_exception_handler(_AcceptErrors())
-            await super().startup(sockets)
-
     config = uvicorn.Config(
         app,
         http=limited_protocol(limits),
@@ -239,23 +230,6 @@ def make_server(app: App, limits: ServerLimits, *, closing_s: float = _CLOSING_S
         proxy_headers=False,
     )
     return Server(config)
-
-
-class _AcceptErrors:
-    """An exception handler for the event loop that reports once a minute that no connection can be accepted.
-
-    asyncio itself writes a traceback for each connection that it cannot accept, thousands in a second.
-    """
-
-    def __init__(self) -> None:
-        self._next_s = 0.0
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if "socket.accept()" not in str(context.get("message")):
-            loop.default_exception_handler(context)
-        elif loop.time() >= self._next_s:
-            self._next_s = loop.time() + _REPORT_INTERVAL_S
-            log.error("connections cannot be accepted (%s)", context.get("exception"))
 
 
 _MAX_KEYS = 10_000

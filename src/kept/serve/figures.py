@@ -43,12 +43,16 @@ class ServeFigures:
         self._request_s = Histogram(
             "kept_request_seconds", "Time to answer a request.", ("route",), buckets=_SECONDS, registry=registry
         )
-        self._search_s = Histogram("kept_search_seconds", "Time of a search.", buckets=_SECONDS, registry=registry)
-        self._degraded = Counter("kept_searches_degraded", "Searches that were not complete.", registry=registry)
-        self._sync_s = Histogram(
-            "kept_sync_seconds", "Time of a sync with changes.", buckets=_SECONDS, registry=registry
-        )
-        self._sync_failures = Counter("kept_sync_failures", "Syncs that were not complete.", registry=registry)
+        self._timed = {
+            "search": (
+                Histogram("kept_search_seconds", "Time of a search.", buckets=_SECONDS, registry=registry),
+                Counter("kept_searches_degraded", "Searches that were not complete.", registry=registry),
+            ),
+            "sync": (
+                Histogram("kept_sync_seconds", "Time of a sync with changes.", buckets=_SECONDS, registry=registry),
+                Counter("kept_sync_failures", "Syncs that were not complete.", registry=registry),
+            ),
+        }
         self._model_s = Histogram(
             "kept_model_call_seconds", "Time of a call of a model.", ("model",), buckets=_SECONDS, registry=registry
         )
@@ -65,14 +69,10 @@ class ServeFigures:
 
     def observe(self, name: str, took_s: float, labels: Labels) -> None:
         """Count what was timed."""
-        if name == "search":
-            self._search_s.observe(took_s)
-            if labels.get("failed"):
-                self._degraded.inc()
-        elif name == "sync":
-            self._sync_s.observe(took_s)
-            if labels.get("failed"):
-                self._sync_failures.inc()
+        if name in self._timed:
+            seconds, failures = self._timed[name]
+            seconds.observe(took_s)
+            failures.inc(bool(labels.get("failed")))
         elif name == "model_call":
             self._model_s.labels(str(labels["model"])).observe(took_s)
         elif name == "tool_call":

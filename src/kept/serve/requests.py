@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
-import re
 import secrets
 import sys
 import time
@@ -32,11 +31,8 @@ from kept.net.serving import (
 )
 from kept.values import frozen
 
-REQUEST_ID = "kept.request_id"
-"""Name in the scope of a request for its id."""
 UNLIMITED = ("/healthz", "/readyz")
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
-_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FRAMES = 8
 
 log = logging.getLogger("kept.requests")
@@ -71,8 +67,8 @@ class RequestFront:
             return
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         peer = (scope.get("client") or ("",))[0]
-        scope[REQUEST_ID] = self._request_id(peer, headers)
-        answer = _RecordedAnswer(send, scope[REQUEST_ID])
+        request_id = secrets.token_hex(8)
+        answer = _RecordedAnswer(send, request_id)
         started_s = time.perf_counter()
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         try:
@@ -82,7 +78,7 @@ class RequestFront:
             took_s = time.perf_counter() - started_s
             route = scope.get(ROUTE, "unmatched")
             name = grant.name if grant else None
-            self._record(RequestRecord(scope[REQUEST_ID], method, route, answer.status, took_s, name))
+            self._record(RequestRecord(request_id, method, route, answer.status, took_s, name))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
         wait_s = 0.0 if scope["path"] in UNLIMITED else self._limiter.take(address)
@@ -91,11 +87,6 @@ class RequestFront:
             await refuse(send, 429, describe_refusal(scope["path"], 429, "rate_limited", message), wait_s=wait_s)
         else:
             await self.app(scope, receive, send)
-
-    def _request_id(self, peer: str, headers: dict[bytes, str]) -> str:
-        """Return the id that a trusted proxy gave a request, or a new one."""
-        name = headers.get(b"x-request-id", "")
-        return name if self._addresses.trusts(peer) and _ID.fullmatch(name) else secrets.token_hex(8)
 
 
 class _RecordedAnswer:
@@ -126,26 +117,20 @@ class JsonFormatter(logging.Formatter):
         }
         request = getattr(record, "request", None)
         if isinstance(request, RequestRecord):
-            fields |= request_fields(request)
-        elif record.name.startswith("kept"):
-            fields["message"] = record.getMessage()
-        else:
-            fields["message"] = str(record.msg)  # another library's arguments may be anything
+            fields |= {
+                "event": "request",
+                "requestId": request.id,
+                "method": request.method,
+                "route": request.route,
+                "status": request.status,
+                "durationMs": round(request.took_s * 1000, 3),
+                "token": request.token,
+            }
+        else:  # another library's arguments may be anything
+            fields["message"] = record.getMessage() if record.name.startswith("kept") else str(record.msg)
         if record.exc_info and record.exc_info[1] is not None:
             fields |= _error_fields(record.exc_info[1])
         return json.dumps(fields)
-
-
-def request_fields(request: RequestRecord) -> dict[str, Any]:
-    return {
-        "event": "request",
-        "requestId": request.id,
-        "method": request.method,
-        "route": request.route,
-        "status": request.status,
-        "durationMs": round(request.took_s * 1000, 3),
-        "token": request.token,
-    }
 
 
 def log_request(request: RequestRecord) -> None:

@@ -80,7 +80,7 @@ class Readiness:
         self._service = memory.index_service.clone()
         self._timeout_s = timeout_s
         self._looking: asyncio.Task[str] | None = None
-        self._known: tuple[float, str] = (float("-inf"), "")
+        self._until_s = 0.0
         self.is_stopping = False
 
     def close(self) -> None:
@@ -90,18 +90,12 @@ class Readiness:
         """Return why no request should be sent here, or an empty text."""
         if self.is_stopping:
             return "stopping"
-        looked_s, problem = self._known
-        if time.monotonic() - looked_s < _REMEMBERED_S:
-            return problem
-        if self._looking is None or self._looking.done():
+        if self._looking is None or (self._looking.done() and time.monotonic() >= self._until_s):
             self._looking = asyncio.create_task(asyncio.to_thread(self._look))
-        try:
-            # Not cancelled at the timeout: a thread cannot be, and a second one would not be faster.
-            problem = await asyncio.wait_for(asyncio.shield(self._looking), self._timeout_s)
-        except TimeoutError:
-            return "timeout"
-        self._known = (time.monotonic(), problem)
-        return problem
+            self._until_s = time.monotonic() + _REMEMBERED_S
+        # Not cancelled at the timeout: a thread cannot be, and a second one would not be faster.
+        done, _ = await asyncio.wait([self._looking], timeout=self._timeout_s)
+        return self._looking.result() if done else "timeout"
 
     def _look(self) -> str:
         try:

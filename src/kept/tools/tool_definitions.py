@@ -294,7 +294,7 @@ def check_arguments(tool: Tool, arguments: object) -> dict[str, Any]:
     arguments = translate_arguments(tool.name, arguments)
     for name in arguments:
         if name not in properties:
-            raise UsageError(f"{tool.name}: there is no argument '{name}'.{_near(name, properties)}", hint=_takes(tool))
+            raise UsageError(f"{tool.name}: there is no argument '{name}'.", hint=_takes(tool))
     present = {name: value for name, value in arguments.items() if value is not None}
     for name in tool.parameters["required"]:
         if name not in present:
@@ -320,14 +320,6 @@ def _checked(where: str, schema: Schema, value: Any) -> Any:
     elif "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
         raise UsageError(f"{where} has to be from {schema['minimum']} to {schema['maximum']:,}.", hint=hint)
     return value
-
-
-def _near(name: object, properties: dict[str, Schema]) -> str:
-    import difflib
-
-    plain = {known.lower(): known for known in properties}
-    near = difflib.get_close_matches(str(name).replace("_", "").lower(), plain, n=1)
-    return f" Did you mean '{plain[near[0]]}'?" if near else ""
 
 
 def _takes(tool: Tool) -> str:

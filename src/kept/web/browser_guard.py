@@ -17,12 +17,11 @@ OPEN_PATHS = ("/open", "/login", "/hello", "/static/")
 """Paths that need no cookie: the one-time link, the form for the token, the probe of another process, and assets."""
 FROM_ANYWHERE = ("/open",)
 """Paths that a link on any page may lead to."""
-MOST_IMAGES = "'self'"
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src {images}; media-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-)
 _HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "media-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # "no-referrer" would also hide the origin of our own forms
     "cross-origin-opener-policy": "same-origin",
@@ -30,11 +29,6 @@ _HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "x-frame-options": "DENY",
 }
-
-
-def policy(images: str = MOST_IMAGES) -> str:
-    """Return the content security policy of a page that may load images from these sources."""
-    return _POLICY.format(images=images)
 
 
 class PolicyHeaders:
@@ -47,7 +41,8 @@ class PolicyHeaders:
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 own = {name.decode("latin-1").lower() for name, _ in message.get("headers", ())}
-                added = {**_HEADERS, "content-security-policy": policy(), "cache-control": "no-store"}
+                kept = "no-cache" if scope["path"].startswith("/static/") else "no-store"
+                added = {**_HEADERS, "cache-control": kept}
                 more = [(name.encode(), value.encode()) for name, value in added.items() if name not in own]
                 message = {**message, "headers": [*message.get("headers", ()), *more]}
             await send(message)

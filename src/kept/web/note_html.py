@@ -1,7 +1,7 @@
 """The text of a note as HTML: Markdown without HTML of its own, links to other notes, anchors by line, then cleaned.
 
 Nothing in a note is trusted. The parser drops HTML (``html: False``), addresses are checked twice (by the parser and by
-nh3), images come from the workspace, and those of other servers are links until the person asks for them.
+nh3), images come from the workspace, and those of other servers are links.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ _ATTRIBUTES = {
     "ol": {"start"},
     "table": {"tabindex"},
 }
-_ALIGNED = {"text-align:right": "right", "text-align:center": "centre"}
 _SCHEMES = {"http", "https", "mailto"}
 
 
 @frozen
 class NoteSetting:
-    """Meaning of a note's links: the note that they are in, the notes that its links resolve to, and what may load."""
+    """Meaning of a note's links: the note that they are in, and the notes that its links resolve to."""
 
     path: str
     resolved: Mapping[str, str]
@@ -52,31 +51,23 @@ class NoteSetting:
     """Line of the note that the text begins with."""
     cited: tuple[int, int] | None = None
     """First and last line to mark."""
-    loads_remote_images: bool = False
     has_anchors: bool = True
     """False for a text whose lines are not those of a note."""
 
 
-@frozen
-class NoteHtml:
-    html: str
-    remote_images: int
-    """Images of other servers that were not loaded."""
-
-
-def render_note(text: str, setting: NoteSetting) -> NoteHtml:
+def render_note(text: str, setting: NoteSetting) -> str:
     """Return Markdown as HTML that may be put into a page as it is."""
     tokens = _parser().parse(text)
-    writer = _TokenWriter(setting)
+    writer = _TokenWriter(setting.path, setting.resolved)
     for token in tokens:
         if token.type == "inline":
             token.children = writer.rewrite(token.children or [])
     _mark_tasks(tokens)
-    _align_cells(tokens)
+    for table in (token for token in tokens if token.type == "table_open"):
+        table.attrSet("tabindex", "0")  # a wide table can be scrolled by keys
     if setting.has_anchors:
         _anchor(tokens, setting)
-    html = _parser().renderer.render(tokens, _parser().options, {})
-    return NoteHtml(clean(html), writer.remote_images)
+    return clean(_parser().renderer.render(tokens, _parser().options, {}))
 
 
 def clean(html: str) -> str:
@@ -101,9 +92,9 @@ def _parser() -> MarkdownIt:
 class _TokenWriter:
     """Rewrites the inline tokens of a note: links, images, [[links]] and #tags."""
 
-    def __init__(self, setting: NoteSetting) -> None:
-        self._setting = setting
-        self.remote_images = 0
+    def __init__(self, path: str, resolved: Mapping[str, str]) -> None:
+        self._path = path
+        self._resolved = resolved
 
     def rewrite(self, tokens: Sequence[Token]) -> list[Token]:
         rewritten: list[Token] = []
@@ -136,12 +127,12 @@ class _TokenWriter:
         stem = target
         for ending in NOTE_ENDINGS:
             stem = stem.removesuffix(ending)
-        note_path = self._setting.resolved.get(target) or self._setting.resolved.get(stem)
+        note_path = self._resolved.get(target) or self._resolved.get(stem)
         if note_path:
             return note_url(note_path)
         if "." not in target.rpartition("/")[2]:
             return None
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(self._setting.path), target.lstrip("/")))
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(self._path), target.lstrip("/")))
         if path.startswith(".."):
             return None
         return place_url("note" if path.endswith(NOTE_ENDINGS) else "file", path)
@@ -149,9 +140,6 @@ class _TokenWriter:
     def _image(self, src: str, alt: str) -> list[Token]:
         if not _is_remote(src):
             return [_image_token(self._local(unquote(src)) or "", alt)]
-        if self._setting.loads_remote_images:
-            return [_image_token(src, alt)]
-        self.remote_images += 1
         host = urlsplit(src).hostname or "another server"
         return _link_tokens(src, f"{alt or 'Image'} (image on {host}, not loaded)", "remote")
 
@@ -220,16 +208,6 @@ def _mark_tasks(tokens: Iterable[Token]) -> None:
                 attrs["checked"] = ""
             children.insert(0, Token("task", "input", 0, attrs=attrs))
         before = [before[1], token.type]
-
-
-def _align_cells(tokens: Iterable[Token]) -> None:
-    """Give cells a class for their alignment, in place of a style. A wide table can be scrolled by keys."""
-    for token in tokens:
-        if token.type == "table_open":
-            token.attrSet("tabindex", "0")
-        style = token.attrs.pop("style", None)
-        if style in _ALIGNED:
-            token.attrJoin("class", _ALIGNED[str(style)])
 
 
 # lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -55,23 +54,8 @@ class Site:
         self.poll_s = POLL_S
         self.is_stopping: Callable[[], bool] = lambda: False
         """Returns whether the server is about to stop. Streams end then, and do not delay it."""
-        self._lock = threading.Lock()
         self._model = model
         self._remembered: dict[str, tuple[float, Any]] = {}
-
-    @classmethod
-    def open(cls, loaded: LoadedConfig) -> Site:
-        from kept.app import open_memory, open_sessions
-
-        return cls(loaded, open_memory(loaded), open_sessions(loaded))
-
-    def keep_current(self) -> None:
-        """Keep the index current in the background from now on."""
-        from kept.live import LiveIndex
-
-        with self._lock:
-            if self.live is None:
-                self.live = LiveIndex(self.memory).start()
 
     @cached_property
     def chat(self) -> WebChat:
@@ -93,10 +77,8 @@ class Site:
             await self.chat.close()
 
     def close(self) -> None:
-        with self._lock:
-            if self.live is not None:
-                self.live.stop()
-                self.live = None
+        if self.live is not None:
+            self.live.stop()
         self.memory.close()
         self.sessions.close()
 

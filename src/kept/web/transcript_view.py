@@ -124,7 +124,7 @@ def _view_message(
 def _view_block(block: Any, role: str, results: Mapping[str, ToolResult], calls: set[str]) -> TalkBlock | None:
     match block:
         case Text(text) if role == "assistant":
-            return TalkBlock("html", render_note(redact(text, limit=MOST_CHARS), _PLAIN).html)
+            return TalkBlock("html", render_note(redact(text, limit=MOST_CHARS), _PLAIN))
         case Text(text):
             return TalkBlock("text", redact(text, limit=MOST_CHARS).strip("\n"))
         case Thinking(text):

@@ -12,7 +12,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from kept.grants import TokenScope
 from kept.memory import Memory
 from kept.values import frozen
-from kept.web.browser_guard import policy
 from kept.web.page_templates import PageTemplates
 from kept.web.site import Site
 
@@ -70,8 +69,7 @@ class Visit:
         url = self.form.get("back", "")
         return url if url.startswith("/") and not url.startswith(("//", "/\\")) else default
 
-    def render(self, template: str, *, status: int = 200, images: str = "", **values: Any) -> Response:
-        """Return a page. ``images`` are further sources that it may load images from."""
+    def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
         notice = unquote(self.request.cookies.get(NOTICE_COOKIE, ""))[:_MAX_NOTICE]
         text = self._templates.render(
             template,
@@ -84,8 +82,7 @@ class Visit:
             theme=self.theme,
             url=self.url,
         )
-        headers = {"Content-Security-Policy": policy(f"'self' {images}".strip())}
-        response = HTMLResponse(text, status, headers)
+        response = HTMLResponse(text, status)
         if notice:
             response.delete_cookie(NOTICE_COOKIE)
         return response

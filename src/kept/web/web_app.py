@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,14 +14,14 @@ import anyio
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from kept.config.secrets import secrets_of
 from kept.errors import KeptError, UsageError
 from kept.grants import Grant
-from kept.net.serving import GRANT, App, Guard, note_route
+from kept.net.serving import GRANT, App, Guard, Receive, Scope, Send, note_route
 from kept.redact import Redactor
-from kept.values import frozen
 from kept.web.browser_guard import BrowserGuard, PolicyHeaders
 from kept.web.page_templates import PageTemplates
 from kept.web.screens import SCREENS
@@ -34,6 +33,7 @@ from kept.web.web_access import WebAccess
 _THREADS = 8
 _FORM_OVERHEAD = 65_536
 _MOST_FIELDS = 2_000
+_STATIC_FILES = StaticFiles(directory=str(files("kept.web").joinpath("static")))
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def make_web_app(
     pages = PageRunner(site, templates, access)
     sign_in = SignIn(templates, access, agent_id=site.config.agent_id)
     routes = [
-        *(Route(f"/static/{file.name}", partial(_static, file)) for file in load_static_files()),
+        Mount("/static", _static),
         *sign_in.routes,
         *(
             Route(page.path, pages.endpoint(page, screen.name), methods=[*page.methods])
@@ -66,9 +66,9 @@ def make_web_app(
     return PolicyHeaders(Guard(guarded, hosts=hosts))
 
 
-async def _static(file: StaticFile, request: Request) -> Response:
-    note_route(request.scope, "/static/{name}")
-    return file.answer(request.headers.get("if-none-match", ""))
+async def _static(scope: Scope, receive: Receive, send: Send) -> None:
+    note_route(scope, "/static/{name}")
+    await _STATIC_FILES(scope, receive, send)
 
 
 class PageRunner:
@@ -167,32 +167,3 @@ def _parse_form(body: bytes) -> dict[str, str]:
     except ValueError as exc:
         raise UsageError("The form cannot be read.", hint="Send it as UTF-8.") from exc
     return dict(fields)
-
-
-_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-
-
-@frozen
-class StaticFile:
-    name: str
-    content: bytes
-    media_type: str
-
-    @property
-    def tag(self) -> str:
-        return f'"{hashlib.sha256(self.content).hexdigest()[:20]}"'
-
-    def answer(self, known_tag: str) -> Response:
-        headers = {"ETag": self.tag, "Cache-Control": "no-cache"}
-        if known_tag == self.tag:
-            return Response(status_code=304, headers=headers)
-        return Response(self.content, headers=headers, media_type=self.media_type)
-
-
-def load_static_files() -> list[StaticFile]:
-    """Return every file in the folder ``static``."""
-    folder = files("kept.web").joinpath("static")
-    entries = sorted((entry for entry in folder.iterdir() if entry.is_file()), key=lambda entry: entry.name)
-    return [
-        StaticFile(entry.name, entry.read_bytes(), _TYPES["." + entry.name.rpartition(".")[2]]) for entry in entries
-    ]

@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from kept.responder.local_conversation import DEFAULT_CONVERSATION, find_conversation
 from kept.sessions.record import SessionRecord
+from kept.sessions.store import SessionStore
 from kept.web.screens.conversations_screen import read_window
 from kept.web.transcript_view import TalkView, view_lines
 from kept.web.visit import Page, Screen, Visit
@@ -37,18 +38,18 @@ async def show_chat(visit: Visit) -> Response:
     )
 
 
-def load_talk(visit: Visit, name: str) -> tuple[SessionRecord | None, list[TalkView]]:
-    """Return the session that a conversation is in now, if there is one, and its last lines."""
-    sessions = visit.site.sessions
+def find_session(sessions: SessionStore, name: str) -> SessionRecord | None:
+    """Return the session that a conversation is in now, or None if it has not begun."""
     key, pinned = find_conversation(sessions, name)
-    record = (
-        sessions.get(pinned)
-        if pinned
-        else sessions.find(key.channel, key.user_id, account_id=key.account_id, chat_type=key.chat_type)
-    )
-    if record is None:
-        return None, []
-    return record, list(view_lines(read_window(record, None).lines))[-_SHOWN_LINES:]
+    if pinned:
+        return sessions.get(pinned)
+    return sessions.find(key.channel, key.user_id, account_id=key.account_id, chat_type=key.chat_type)
+
+
+def load_talk(visit: Visit, name: str) -> tuple[SessionRecord | None, list[TalkView]]:
+    """Return the session of a conversation, if it has begun, and its last lines."""
+    record = find_session(visit.site.sessions, name)
+    return record, view_lines(read_window(record, None).lines)[-_SHOWN_LINES:] if record else []
 
 
 async def send_message(visit: Visit) -> Response:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from starlette.responses import Response
 
 from kept.memory import Memory
-from kept.search.note_links import LinkResolver
 from kept.values import frozen
 from kept.web.visit import Page, Screen, Visit
 
-if TYPE_CHECKING:
-    from kept.store.generation import Generation
-
 MOST_LINKED, MOST_SHARING = 24, 16
-WIDTH = 960
-_SMALL, _LARGE = (420, ((230.0, 120.0), (340.0, 165.0))), (680, ((200.0, 150.0), (395.0, 285.0)))
-"""Height, and the radii of both rings: for up to a dozen neighbours, and for more."""
-_FEW = 12
+WIDTH, HEIGHT = 960, 680
+_RADII = ((200.0, 150.0), (395.0, 285.0))
+"""Radii of both rings."""
 _TURNS = (0.08, 0.21)
 """How far each ring is turned, in parts of a circle: titles of dots in one line would be hard to read."""
 _TITLE_CHARS = 26
@@ -56,13 +51,7 @@ class GraphNode:
 @frozen
 class NoteGraph:
     nodes: tuple[GraphNode, ...]
-    edges: tuple[tuple[float, float, float, float, str], ...]
-    """Lines from the middle, and between neighbours: two points and the class."""
     left_out: int
-    middle: tuple[float, float]
-    height: int
-    left: int = -_SIDE
-    width: int = WIDTH + 2 * _SIDE
 
 
 def choose_neighbours(
@@ -92,33 +81,24 @@ def _relation(path: str, outgoing: Sequence[str], incoming: Sequence[str]) -> Re
     return "links to" if path in outgoing else "linked from"
 
 
-def draw_graph(neighbours: Sequence[Neighbour], links: Sequence[tuple[str, str]], left_out: int) -> NoteGraph:
-    """Place the neighbours on two rings. ``links`` are the links between them, by path."""
+def draw_graph(neighbours: Sequence[Neighbour], left_out: int) -> NoteGraph:
+    """Place the neighbours on two rings."""
     rings = (
         [neighbour for neighbour in neighbours if neighbour.relation != "tag"],
         [neighbour for neighbour in neighbours if neighbour.relation == "tag"],
     )
-    height, radii = _SMALL if len(neighbours) <= _FEW else _LARGE
     nodes = [
-        _place(neighbour, number / len(ring) + turn, height, radius)
-        for ring, radius, turn in zip(rings, radii, _TURNS, strict=True)
+        _place(neighbour, number / len(ring) + turn, radius)
+        for ring, radius, turn in zip(rings, _RADII, _TURNS, strict=True)
         for number, neighbour in enumerate(ring)
     ]
-    at = {node.neighbour.path: node for node in nodes}
-    middle = (WIDTH / 2, height / 2)
-    edges = [(*middle, node.x, node.y, node.neighbour.relation.replace(" ", "-")) for node in nodes]
-    edges += [
-        (at[start].x, at[start].y, at[end].x, at[end].y, "between")
-        for start, end in links
-        if start in at and end in at and start != end
-    ]
-    return NoteGraph(tuple(nodes), tuple(dict.fromkeys(edges)), left_out, middle, height)
+    return NoteGraph(tuple(nodes), left_out)
 
 
-def _place(neighbour: Neighbour, turn: float, height: int, radius: tuple[float, float]) -> GraphNode:
+def _place(neighbour: Neighbour, turn: float, radius: tuple[float, float]) -> GraphNode:
     angle = 2 * math.pi * turn - math.pi / 2
     across, down = math.cos(angle), math.sin(angle)
-    x, y = WIDTH / 2 + radius[0] * across, height / 2 + radius[1] * down
+    x, y = WIDTH / 2 + radius[0] * across, HEIGHT / 2 + radius[1] * down
     anchor = "middle" if abs(across) < 0.35 else "start" if across > 0 else "end"
     label_x = x + (0 if anchor == "middle" else 12 if across > 0 else -12)
     label_y = y + (-14 if anchor == "middle" and down < 0 else 24 if anchor == "middle" else 5)
@@ -135,6 +115,9 @@ def show_graph(visit: Visit) -> Response:
         path=links.path,
         title=links.title or links.path,
         graph=graph,
+        width=WIDTH,
+        height=HEIGHT,
+        side=_SIDE,
         degraded=degraded,
     )
 
@@ -151,20 +134,8 @@ def load_graph(memory: Memory, path: str) -> tuple[NoteGraph, tuple[str, ...]]:
         paths = {*outgoing, *incoming, *(other for marked in others.values() for other in marked)}
         titles = {other: notes.find_title(other) or "" for other in paths}
         neighbours, left_out = choose_neighbours(outgoing, incoming, others, titles)
-        graph = draw_graph(neighbours, _links_between(index.live, neighbours), left_out)
+        graph = draw_graph(neighbours, left_out)
     return graph, links.degraded
-
-
-def _links_between(live: Generation, neighbours: list[Neighbour]) -> list[tuple[str, str]]:
-    resolver = LinkResolver(live.notes)
-    paths = {neighbour.path for neighbour in neighbours}
-    pairs = []
-    for path in sorted(paths):
-        for source, link in live.notes.links_from(path)[:200]:
-            target = resolver.resolve(link, source)
-            if target in paths and target is not None:
-                pairs.append((min(path, target), max(path, target)))
-    return list(dict.fromkeys(pairs))
 
 
 SCREEN = Screen(name="graph", label="", home="", pages=(Page("/graph/{path:path}", show_graph, "read"),))

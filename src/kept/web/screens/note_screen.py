@@ -23,7 +23,6 @@ from kept.workspace.workspace import may_be_title
 LINES_PER_PAGE = 2_000
 _CHARS_PER_PAGE = 200_000
 NOTES_PER_PAGE = 50
-_REMOTE = "http: https:"
 
 
 @frozen
@@ -60,15 +59,6 @@ def show_note(visit: Visit) -> Response:
     path = visit.path["path"]
     if may_be_title(path):
         return visit.redirect(place_url("note", visit.memory.read(path, lines=1).path))
-    return _show(visit, path, loads_images=visit.site.settings.remote_images)
-
-
-def show_with_images(visit: Visit) -> Response:
-    """Show a note with the images of other servers, this time."""
-    return _show(visit, visit.path["path"], loads_images=True)
-
-
-def _show(visit: Visit, path: str, *, loads_images: bool) -> Response:
     opened = load_note(visit.memory, path)
     context = load_context(visit.memory, opened.path)
     lines = opened.note.text.split("\n")
@@ -77,10 +67,9 @@ def _show(visit: Visit, path: str, *, loads_images: bool) -> Response:
     cited = parse_lines(visit.query.get("lines", ""))
     start = visit.number("from", cited[0] if cited and cited[0] > LINES_PER_PAGE else 1, least=1)
     part = cut_part(lines, max(start, skipped + 1))
-    html = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first, cited, loads_images))
+    html = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first, cited))
     return visit.render(
         "note.html",
-        images=_REMOTE if loads_images else "",
         opened=opened,
         title=context.links.title or opened.path,
         has_heading=part.text.lstrip().startswith("# "),
@@ -203,7 +192,7 @@ def _editor(
         properties = read_properties(text.split("\n"))
         skipped = 0 if properties.is_text else properties.lines
         part = cut_part(text.split("\n"), skipped + 1)
-        values["preview"] = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first)).html
+        values["preview"] = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first))
     return visit.render(
         "edit.html",
         status=status,
@@ -222,7 +211,6 @@ SCREEN = Screen(
     pages=(
         Page("/notes", list_notes, "read"),
         Page("/note/{path:path}", show_note, "read"),
-        Page("/note/{path:path}", show_with_images, "read", ("POST",)),
         Page("/edit/{path:path}", edit_note, "write"),
         Page("/edit/{path:path}", save_note, "write", ("POST",)),
         Page("/file/{path:path}", show_file, "read"),

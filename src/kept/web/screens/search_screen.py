@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
@@ -14,7 +14,6 @@ from kept.errors import KeptError, UsageError
 from kept.memory import Memory
 from kept.records import Dropped, Hit, SearchResult
 from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
-from kept.sessions.record import SessionRecord
 from kept.values import frozen
 from kept.web.charts import ScoreBar, make_score_bar
 from kept.web.page_templates import citation_url, reference_url
@@ -47,7 +46,6 @@ class SearchForm:
     as_of: str = ""
     tag: str = ""
     channel: str = ""
-    person: str = ""
     project: str = ""
 
     @classmethod
@@ -131,7 +129,6 @@ def run_search(memory: Memory, form: SearchForm, limit: int) -> SearchResult:
         as_of=form.as_of or None,
         tags=[form.tag] if form.tag else (),
         channel=form.channel or None,
-        session_key=form.person or None,
         project=form.project or None,
     )
 
@@ -173,7 +170,7 @@ def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, int, list[tup
 
 
 def find_choices(visit: Visit) -> dict[str, Any]:
-    """Return what the filters offer: tags, channels, people and projects."""
+    """Return what the filters offer: tags, channels and projects."""
     choices = visit.site.remember("choices", load_choices, for_s=_CHOICES_S)
     return {"choices": choices, "times": TIMES, "sources": SOURCES}
 
@@ -206,8 +203,6 @@ SCREEN = Screen(
 
 
 _MOST_TAGS = 100
-_RECENT_SESSIONS = 500
-_MOST_PEOPLE = 50
 
 
 @frozen
@@ -215,31 +210,19 @@ class FilterChoices:
     tags: tuple[tuple[str, int], ...] = ()
     """The most frequent tags, each with the number of its notes."""
     channels: tuple[str, ...] = ()
-    people: tuple[tuple[str, str], ...] = ()
-    """Keys of the latest conversations with people, and how to name them."""
     projects: tuple[str, ...] = ()
 
 
 def load_choices(site: Site) -> FilterChoices:
     """Return what can be chosen. A part that cannot be read is left out: a search does not depend on it."""
     tags: tuple[tuple[str, int], ...] = ()
-    sessions: list[SessionRecord] = []
+    channels: list[str] = []
     try:
         counts = sorted(site.memory.notes.tags(), key=lambda count: (-count.notes, count.tag))[:_MOST_TAGS]
         tags = tuple(sorted((count.tag, count.notes) for count in counts))
-        sessions = site.sessions.recent(limit=_RECENT_SESSIONS)
+        channels = site.sessions.channels()
     except KeptError:
         pass
     workspace = site.memory.workspace
     projects = (project.name for project in list_projects(workspace)) if has_projects(workspace) else ()
-    channels = tuple(sorted({record.channel for record in sessions if record.channel}))
-    return FilterChoices(tags, channels, tuple(_people(sessions)), tuple(projects))
-
-
-def _people(sessions: Iterable[SessionRecord]) -> list[tuple[str, str]]:
-    """Return the people that conversations are with, latest first, by the key of the conversation."""
-    people: dict[str, str] = {}
-    for record in sessions:
-        if record.key and record.user_id and not record.folder:
-            people.setdefault(record.key, f"{record.user_id} ({record.channel})")
-    return list(people.items())[:_MOST_PEOPLE]
+    return FilterChoices(tags, tuple(channels), tuple(projects))

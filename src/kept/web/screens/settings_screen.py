@@ -47,26 +47,20 @@ class SettingView:
         return self.layer == "user file"
 
     def mentions(self, words: Sequence[str]) -> bool:
-        text = f"{self.row.name} {self.help.text if self.help else ''} {self.section}".lower()
+        text = f"{self.row.name} {self.help.meaning if self.help else ''} {self.section}".lower()
         return all(word in text for word in words)
 
 
 def show_settings(visit: Visit) -> Response:
     loaded = reload_settings(visit.site.loaded)
     find = visit.query.get("find", "").strip()
-    only_own = bool(visit.query.get("own"))
-    views = [
-        view
-        for view in view_settings(loaded)
-        if view.mentions(find.lower().split()) and (not only_own or view.row.origin != "default")
-    ]
+    views = [view for view in view_settings(loaded) if view.mentions(find.lower().split())]
     sections = [(section, list(rows)) for section, rows in groupby(views, key=lambda view: view.section)]
     return visit.render(
         "settings.html",
         sections=sections,
         count=len(views),
         find=find,
-        only_own=only_own,
         file=loaded.user_file,
         notices=loaded.config.notices,
     )
@@ -202,19 +196,12 @@ _ROW = re.compile(r"^\| `([a-z_.]+)` \| (.*?) \| (.*) \|$")
 _HEADING = re.compile(r"^#{2,3} (.+)$")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
-HelpPiece = tuple[str, bool]
-"""A piece of an explanation, and whether it is code."""
-
 
 @frozen
 class SettingHelp:
     section: str
-    default: tuple[HelpPiece, ...]
-    meaning: tuple[HelpPiece, ...]
-
-    @property
-    def text(self) -> str:
-        return "".join(piece for piece, _ in self.meaning)
+    default: str
+    meaning: str
 
 
 @cache
@@ -225,7 +212,7 @@ def load_setting_help() -> dict[str, SettingHelp]:
         if heading := _HEADING.match(line):
             section = heading[1]
         elif row := _ROW.match(line):
-            explained[row[1]] = SettingHelp(section, _pieces(row[2]), _pieces(row[3]))
+            explained[row[1]] = SettingHelp(section, _plain(row[2]), _plain(row[3]))
     return explained
 
 
@@ -238,7 +225,6 @@ def _reference() -> str:
     return repository.read_text(encoding="utf-8") if repository.is_file() else ""
 
 
-def _pieces(text: str) -> tuple[HelpPiece, ...]:
-    """Return a cell without links, in pieces of text and code."""
-    plain = _LINK.sub(r"\1", text.replace("\\|", "|"))
-    return tuple((piece, at % 2 == 1) for at, piece in enumerate(plain.split("`")) if piece)
+def _plain(text: str) -> str:
+    """Return a cell without links and marks of code."""
+    return _LINK.sub(r"\1", text.replace("\\|", "|")).replace("`", "")
