@@ -41,8 +41,8 @@ class PolicyHeaders:
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 own = {name.decode("latin-1").lower() for name, _ in message.get("headers", ())}
-                kept = "no-cache" if scope["path"].startswith("/static/") else "no-store"
-                added = {**_HEADERS, "cache-control": kept}
+                caching = "no-cache" if scope["path"].startswith("/static/") else "no-store"
+                added = {**_HEADERS, "cache-control": caching}
                 more = [(name.encode(), value.encode()) for name, value in added.items() if name not in own]
                 message = {**message, "headers": [*message.get("headers", ()), *more]}
             await send(message)
