@@ -93,7 +93,6 @@ class AsyncReview(_InThreads[ReviewQueue]):
     count = _in_thread(ReviewQueue.count)
     get = _in_thread(ReviewQueue.get)
     preview = _in_thread(ReviewQueue.preview)
-    text_to_edit = _in_thread(ReviewQueue.text_to_edit)
     accept = _in_thread(ReviewQueue.accept, writes=True)
     reject = _in_thread(ReviewQueue.reject, writes=True)
 

@@ -21,7 +21,7 @@ from kept.damaged_records import DAMAGED_ENDING, Fault, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.file_lock import claimed
 from kept.forgetting.own_files import find_mentioned
-from kept.history.rewrite import check_history, repair_history
+from kept.history.rewrite import check_history
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import find_copies, scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
@@ -37,13 +37,12 @@ from kept.store.integrity import describe_checks, find_damage
 from kept.values import frozen
 from kept.wording import plural
 from kept.workspace.daily import get_daily_notes
-from kept.workspace.survey import find_synchronised, survey_workspace
+from kept.workspace.survey import survey_workspace
 
 _TRANSCRIPTS_NAMED = 5
 _REBUILD = "rebuild the index from the notes; no embedding is lost"
 _RECORDS_NAMED = 10
 _DAMAGED = "move it to a .damaged file next to it; the inbox of a running gateway is not touched"
-_UNREADABLE_LINES = "move the lines to a .damaged file next to it"
 _TORN = "cut it off; its bytes are kept in a file next to it"
 
 
@@ -65,7 +64,6 @@ def examine(memory: Memory) -> list[Check]:
     examinations = (
         _workspace,
         _permissions,
-        _machine,
         _integrity,
         _freshness,
         _unindexed,
@@ -115,7 +113,6 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: repair_faults(memory.config, memory.clock),
         "forgetting": lambda: memory.forgetting.finish(),
-        "history": lambda: repair_history(memory.history),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -201,19 +198,8 @@ def _freshness(memory: Memory) -> Iterator[Check]:
         yield Check("notes", False, f"{problem.path}: {problem.reason}")
     for path, reason in warnings:
         yield Check("notes", True, f"{path}: {reason}")
-    for copy in find_copies(scan, memory.workspace, memory.settings):
+    for copy in find_copies(scan):
         yield Check("notes", True, f"{copy.path}: {copy.reason}", warning=True)
-
-
-def _machine(memory: Memory) -> Iterator[Check]:
-    """Report an index in a folder that is synchronised: SQLite files that two machines write get damaged."""
-    path = os.path.realpath(memory.index_service.path)
-    folder = find_synchronised(path, workspace=memory.workspace.root)
-    if folder:
-        detail = f"The index is in {folder}, which other machines may have too: each needs an index of its own."
-        yield Check("machine", True, detail, "keep the home elsewhere: --home or KEPT_HOME", warning=True)
-    else:
-        yield Check("machine", True, "the index is on this machine only, not among the notes")
 
 
 def _unindexed(memory: Memory) -> Iterator[Check]:
@@ -326,7 +312,7 @@ def _history(memory: Memory) -> Iterator[Check]:
         return
     state = check_history(memory.history)
     for reason in state.torn:
-        yield Check("history", False, f"{reason} Notes are not affected.", _UNREADABLE_LINES)
+        yield Check("history", True, f"{reason} They are skipped; notes are not affected.", warning=True)
     if state.lost:
         lost = f"{plural(state.lost, 'old version')} of notes cannot be read."
         yield Check("history", False, f"{lost} Notes are not affected.")

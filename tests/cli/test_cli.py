@@ -310,7 +310,7 @@ def test_doctor_finds_all_well_on_a_fresh_index(kept, notes):
     assert ended.code == 0
     assert ended.json["ok"] is True
     assert [check["name"] for check in ended.json["checks"]] == [
-        "workspace", "permissions", "machine", "integrity", "freshness", "sessions", "records", "history", "embedder",
+        "workspace", "permissions", "integrity", "freshness", "sessions", "records", "history", "embedder",
     ]  # fmt: skip
 
 

@@ -10,7 +10,6 @@ import pytest
 from kept.durable import replacing
 from kept.errors import UndoConflict
 from kept.forgetting.history_places import iter_versions
-from kept.history.rewrite import repair_history
 from tests.support.files import write_file
 from tests.support.planted_words import start_planting
 from tests.support.workspaces import open_memory
@@ -70,17 +69,6 @@ def test_old_versions_of_a_note_that_goes_as_a_whole_go_too(planted):
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("memory/pet.md"))
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
     assert not any(b"says it all" in data for _, _, data in iter_versions(planted.memory.history))
-    assert planted.left("hedgehog") == []
-
-
-def test_a_damaged_line_of_the_history_that_was_set_aside_goes(planted):
-    planted.memory.add("The hedgehog has 99.", to="memory/pets.md")
-    (log,) = (planted.workspace / ".kept/history/changes").glob("*.jsonl")
-    log.write_text(log.read_text() + '{"broken hedgehog line\n')
-    repair_history(planted.memory.history)
-    assert log.with_name(f"{log.name}.damaged").exists()
-    receipt = planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
-    assert receipt.left == ()
     assert planted.left("hedgehog") == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kept.digest import digest_bytes
 from kept.history import rewrite
-from kept.history.rewrite import prune_history, scrub_history
+from kept.history.rewrite import prune_if_due, scrub_history
 from kept.history.undo import select_by_id, undo_changes
 from kept.workspace.change_recorder import Author
 from tests.support.histories import LONG_TEXT, assert_sound, changes_of, history_files
@@ -31,30 +31,7 @@ def all_bytes(tmp_path: Path) -> bytes:
     return b"".join(path.read_bytes() for path in history_files(tmp_path))
 
 
-def test_old_changes_are_dropped_and_later_ones_can_still_be_taken_back(tmp_path):
-    clock = SetClock()
-    write_note(tmp_path / "workspace", "memory/old.md", "Old note.\n")
-    with open_memory(tmp_path, clock=clock) as memory:
-        memory.sync()
-        for _ in range(10):
-            memory.add(f"On {clock.moment:%d} {LONG_TEXT}", to="memory/a.md")
-            clock.moment += dt.timedelta(days=1)
-        history = memory.history
-        prune_history(history, max_age_days=4, max_bytes=0)
-        changes = changes_of(memory)
-        assert len(changes) == 4
-        assert_sound(memory.history)
-        undo_changes(
-            memory.history, select_by_id(memory.history, [changes[0].id]), author=Author(), max_bytes=10_000_000
-        )
-        text = (tmp_path / "workspace/memory/a.md").read_text()
-        assert "On 06" in text and "On 07" not in text and "On 08" in text  # noqa: PT018
-        write_note(tmp_path / "workspace", "memory/old.md", "Changed.\n")
-        memory.sync()
-        assert memory.history.read_version(changes_of(memory)[-1].before) == b"Old note.\n"
-
-
-def test_a_history_beyond_its_size_is_pruned_by_a_sync(tmp_path, monkeypatch):
+def test_a_history_beyond_its_size_is_pruned_by_a_sync_and_later_changes_can_still_be_taken_back(tmp_path, monkeypatch):
     monkeypatch.setattr(rewrite, "_GRACE_S", 0.0)
     clock = SetClock()
     with open_memory(tmp_path, clock=clock, settings={"history.max_bytes": 10_000}) as memory:
@@ -66,22 +43,25 @@ def test_a_history_beyond_its_size_is_pruned_by_a_sync(tmp_path, monkeypatch):
         memory.add("One more.")
         memory.sync()
         assert len(all_bytes(tmp_path)) < 12_000
-        assert 10 < len(changes_of(memory)) < 60
+        changes = changes_of(memory)
+        assert 10 < len(changes) < 60
+        assert_sound(memory.history)
+        undo_changes(
+            memory.history, select_by_id(memory.history, [changes[0].id]), author=Author(), max_bytes=10_000_000
+        )
         assert_sound(memory.history)
 
 
 def test_a_version_that_arrived_before_its_line_is_not_pruned(tmp_path, monkeypatch):
-    clock = SetClock()
-    with open_memory(tmp_path, clock=clock) as memory:
-        memory.add("First.", to="memory/a.md")
-        memory.history.versions.put([b"From another machine.\n"])
+    with open_memory(tmp_path) as memory:
         digest = digest_bytes(b"From another machine.\n")
+        memory.history.versions.put([b"From another machine.\n"])
         for grace, is_left in ((rewrite._GRACE_S, True), (0.0, False)):
             monkeypatch.setattr(rewrite, "_GRACE_S", grace)
-            clock.moment += dt.timedelta(days=10)
-            prune_history(memory.history, max_age_days=4, max_bytes=0)
+            for number in range(6):
+                memory.add(f"{grace} {number}.", to="memory/a.md")
+            assert prune_if_due(memory.history, 1_000)
             assert (digest in memory.history.versions.digests()) is is_left
-            memory.add("Later.", to="memory/a.md")
 
 
 def test_a_text_is_removed_from_every_version_and_line(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from kept import Author
 from kept.digest import digest_bytes
-from kept.errors import EmptyNote, PathRefused, ReviewConflict, ReviewFull, ReviewItemNotFound, UndoConflict
+from kept.errors import EmptyNote, PathRefused, ReviewConflict, ReviewFull, ReviewItemNotFound, UndoConflict, UsageError
 from kept.review.review_item import NoteWrite
 from tests.support.files import write_file
 
@@ -218,24 +218,13 @@ def test_a_rejected_write_is_taken_back_and_others_stay(memory, workspace):
     assert opened.review.reject(second.review).changes == ()
 
 
-def test_a_listed_write_can_be_edited_where_it_is(memory, workspace):
-    opened = memory(settings=LISTED)
-    first = propose(opened, "- One")
-    propose(opened, "- Two")
-    item = opened.review.get(first.review)
-    assert opened.review.text_to_edit(item) == "- One"
-    assert opened.review.accept(item.id, text="- Eins").action == "edited"
-    assert (workspace / "memory/tea.md").read_text() == "- Eins\n- Two\n"
-    assert opened.history.changes()[0].kind == "review"
-
-
 def test_a_listed_write_that_was_edited_since_is_a_conflict(memory, workspace):
     opened = memory(settings=LISTED)
     written = propose(opened, "- One")
     write_file(workspace / "memory/tea.md", "- Another\n")
     with pytest.raises(UndoConflict):
         opened.review.reject(written.review)
-    with pytest.raises(ReviewConflict):
+    with pytest.raises(UsageError, match="already"):
         opened.review.accept(written.review, text="- Eins")
     assert (workspace / "memory/tea.md").read_text() == "- Another\n"
     assert opened.review.count() == 1

@@ -234,8 +234,10 @@ def _carry_out(queue: ReviewQueue, item: ReviewItem, answer: str, author: Author
 
 
 def _edit(queue: ReviewQueue, item: ReviewItem, author: Author) -> None:
+    if item.addition is None:
+        raise UsageError(f"This is in {item.path} already.", hint="Edit the note, then accept the change.")
     try:
-        text = click.edit(queue.text_to_edit(item), extension=".md")
+        text = click.edit(item.addition.text, extension=".md")
     except click.ClickException as exc:
         raise UsageError(f"The editor failed: {exc.format_message()}", hint="Set VISUAL or EDITOR to another.") from exc
     if text is None:

@@ -7,20 +7,17 @@ caller holds the lock of the workspace.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kept.damaged_records import DAMAGED_ENDING, set_aside
 from kept.digest import digest_bytes
-from kept.durable import is_temporary
 from kept.errors import HistoryDamaged
 from kept.file_lock import locked
 from kept.history.change_log import state_after
-from kept.history.history_folder import CHANGES, OBJECTS
-from kept.history.note_change import Forgotten, NoteChange, format_change, utc_text
+from kept.history.history_folder import CHANGES
+from kept.history.note_change import Forgotten, NoteChange, format_change
 from kept.history.note_history import NoteHistory
 from kept.values import frozen
 from kept.wording import plural
@@ -42,39 +39,21 @@ _DIGEST = re.compile(rb"[0-9a-f]{64}")
 # pruning
 
 
-def prune_if_due(history: NoteHistory, *, max_age_days: int, max_bytes: int) -> int:
-    """Prune the history if it is too large, or if its oldest change is well beyond the age limit."""
-    is_due = bool(max_bytes) and _size(history) > max_bytes
-    if max_age_days and not is_due:
-        # Some days of grace: a history is not rewritten every day.
-        limit = utc_text(history.clock.now() - dt.timedelta(days=max_age_days + max(1, max_age_days // 10)))
-        lines = history.log.iter_oldest(history.log.own_name)
-        oldest = next((change for _, change in lines if change and change.kind != "baseline"), None)
-        is_due = oldest is not None and oldest.time < limit
-    if not is_due:
-        return 0
-    with locked(history.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
-        return prune_history(history, max_age_days=max_age_days, max_bytes=max_bytes)
-
-
-def prune_history(history: NoteHistory, *, max_age_days: int, max_bytes: int) -> int:
-    """Drop the oldest changes of this machine, by age and by size, and return their number.
+def prune_if_due(history: NoteHistory, max_bytes: int) -> int:
+    """Drop the oldest changes of this machine if they take more than ``max_bytes``, and return their number.
 
     The notes as they were then become the baseline.
     """
-    changes = [change for _, change in history.log.iter_oldest(history.log.own_name) if change is not None]
-    start = 0
-    if max_age_days:
-        oldest = utc_text(history.clock.now() - dt.timedelta(days=max_age_days))
-        recent = (at for at, change in enumerate(changes) if change.kind != "baseline" and change.time >= oldest)
-        start = next(recent, len(changes))
-    if max_bytes and (size := _size(history)) > max_bytes:
-        start = max(start, int(len(changes) * (1 - _PRUNE_TO * max_bytes / size)))
-    count = sum(change.kind != "baseline" for change in changes[:start])
-    if count:
-        lines = map(format_change, [*_states(changes[:start]), *changes[start:]])
-        history.folder.replace(CHANGES, history.log.own_name, b"".join(lines))
-        _delete_unnamed(history, least_age_s=_GRACE_S)
+    if not max_bytes or _size(history) <= max_bytes:
+        return 0
+    with locked(history.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+        changes = [change for _, change in history.log.iter_oldest(history.log.own_name) if change is not None]
+        start = int(len(changes) * (1 - _PRUNE_TO * max_bytes / max(max_bytes, _size(history))))
+        count = sum(change.kind != "baseline" for change in changes[:start])
+        if count:
+            lines = map(format_change, [*_states(changes[:start]), *changes[start:]])
+            history.folder.replace(CHANGES, history.log.own_name, b"".join(lines))
+            _delete_unnamed(history, least_age_s=_GRACE_S)
     return count
 
 
@@ -127,8 +106,6 @@ def scrub_history(history: NoteHistory, scrub: Scrub, removal: Removal | None = 
     scrubber = _Scrubber(history, scrub, removal)
     for name in history.log.names():
         scrubber.rewrite(name)
-    for name in history.folder.names(CHANGES, DAMAGED_ENDING):
-        history.folder.remove(CHANGES, name, erase=True)
     _delete_unnamed(history, least_age_s=0, erase=True)
     return scrubber.versions
 
@@ -227,7 +204,7 @@ def _own_texts(before: bytes, after: bytes) -> tuple[bytes, bytes]:
 class HistoryState:
     changes: int
     torn: tuple[str, ...] = ()
-    """Files with lines that cannot be read, which a repair sets aside."""
+    """Files with lines that cannot be read. They are left out until the next forget drops them."""
     lost: int = 0
     """Old versions that cannot be read. No repair brings them back."""
 
@@ -251,17 +228,3 @@ def _is_readable(history: NoteHistory, digest: str) -> bool:
     except HistoryDamaged:
         return False
     return True
-
-
-def repair_history(history: NoteHistory) -> None:
-    """Move lines that cannot be read to a .damaged file beside them, and delete temporary files that a crash left."""
-    folder = history.folder
-    with locked(history.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
-        for part in (CHANGES, *(f"{OBJECTS}/{name}" for name in folder.names(OBJECTS, ""))):
-            for name in filter(is_temporary, folder.names(part, "")):
-                folder.remove(part, name)
-        for name in history.log.names():
-            lines = list(history.log.iter_oldest(name))
-            if damaged := [line for line, change in lines if change is None]:
-                set_aside(folder.path(CHANGES, name), damaged)
-                folder.replace(CHANGES, name, b"".join(line + b"\n" for line, change in lines if change is not None))

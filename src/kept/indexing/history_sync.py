@@ -89,7 +89,7 @@ class HistorySync:
 
         self._pruned = today
         try:
-            prune_if_due(self._get_unseen().history, max_age_days=settings.max_age_days, max_bytes=settings.max_bytes)
+            prune_if_due(self._get_unseen().history, settings.max_bytes)
         except KeptError as exc:
             self.problems.append(Problem(".kept/history", f"old changes could not be dropped: {exc.message}"))
 

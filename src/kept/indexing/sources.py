@@ -26,7 +26,7 @@ from kept.sessions.transcript_paths import (
 from kept.store.rows import FileRow
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.scan import Scan, may_be_copy, scan_workspace
+from kept.workspace.scan import Scan, scan_workspace
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -64,13 +64,11 @@ def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> st
     return workspace.cite(absolute) if workspace.is_note_file(absolute) and workspace.is_indexed(absolute) else None
 
 
-def find_copies(scan: Scan, workspace: Workspace, settings: MemorySearchSettings) -> list[Problem]:
+def find_copies(scan: Scan) -> list[Problem]:
     """Return the notes that are conflict copies of others."""
-    if not any(may_be_copy(file.path) for file in scan.files):
-        return []
     from kept.workspace.conflict_copies import find_conflicts
 
-    return find_conflicts(workspace, scan.files, max_bytes=settings.max_file_bytes)
+    return find_conflicts(scan.files)
 
 
 def scan_transcripts(folder: str) -> Scan:

@@ -79,7 +79,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
         last_sync=_parse_time(index.get_meta(META_SYNCED)),
         spending=tuple(open_embedding_ledger(config, clock).by_day()),
         degraded=tuple(degraded),
-        problems=(*scan.problems, *warnings, *find_copies(scan, planner.workspace, planner.settings)),
+        problems=(*scan.problems, *warnings, *find_copies(scan)),
     )
 
 

@@ -159,7 +159,7 @@ class SyncRun:
 
     def _copies(self) -> list[Problem]:
         """Return the conflict copies among the notes, for a report. A search does not report them."""
-        return [] if self.in_search else find_copies(self.scan, self.planner.workspace, self.settings)
+        return [] if self.in_search else find_copies(self.scan)
 
     def _scan_again(self) -> None:
         self.scan = self.planner.scan()

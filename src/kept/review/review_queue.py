@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kept.clock import Clock
 from kept.digest import digest_bytes
-from kept.errors import CitationMismatch, EmptyNote, KeptError, ReviewConflict, ReviewFull
+from kept.errors import CitationMismatch, EmptyNote, KeptError, ReviewConflict, ReviewFull, UsageError
 from kept.history.note_change import NoteChange, utc_text
 from kept.history.note_history import NoteHistory, open_history, open_recorder
 from kept.records import NearFact, Written
@@ -21,7 +21,7 @@ from kept.review.review_item import ItemRecorder, NoteWrite, PreviewReady, Previ
 from kept.values import frozen
 from kept.workspace.addition import Addition, write_addition
 from kept.workspace.change_recorder import Author
-from kept.workspace.notes import LOCK_WAIT_S, NoteWriter
+from kept.workspace.notes import NoteWriter
 from kept.workspace.opened import OpenWorkspace
 
 if TYPE_CHECKING:
@@ -140,14 +140,6 @@ class ReviewQueue:
             return ReviewPreview("", exc.message, is_conflict=True)
         return ReviewPreview("", f"{written.citation} says the same already.")
 
-    def text_to_edit(self, item: ReviewItem) -> str:
-        """Return the text that a person may edit: that of a proposal, or the lines that a listed write added."""
-        if item.addition is not None:
-            return item.addition.text
-        before, after = self._versions(self._first_change(item))
-        start, end = _changed_lines(before, after)
-        return "\n".join(after.decode("utf-8", "replace").split("\n")[start:end])
-
     def try_addition(
         self, addition: Addition, *, clock: Clock, by_tool: bool = False, near: Iterable[NearFact] = ()
     ) -> Written:
@@ -172,7 +164,7 @@ class ReviewQueue:
     # deciding
 
     def accept(self, item_id: str, *, text: str | None = None, author: Author | None = None) -> ReviewResult:
-        """Write a proposal, or take a listed write off the list. ``text`` takes the place of its text.
+        """Write a proposal, or take a listed write off the list. ``text`` takes the place of that of a proposal.
 
         Raise ReviewConflict, and change nothing, if the lines that it replaces have changed meanwhile.
         """
@@ -186,7 +178,7 @@ class ReviewQueue:
             if item.addition is not None:
                 result = self._accept_proposal(item, item.addition, text, person)
             elif text is not None:
-                result = self._edit_written(item, text, person)
+                raise UsageError(f"This is in {item.path} already.", hint="Edit the note, then accept the change.")
             else:
                 result = ReviewResult(item, "accepted")
             self.folder.remove(item)
@@ -233,34 +225,6 @@ class ReviewQueue:
         changes = tuple(inner.changes) if inner else ()
         return ReviewResult(item, "edited" if is_edited else "accepted", changes, tuple(recorder.notices))
 
-    def _edit_written(self, item: ReviewItem, text: str, person: Author) -> ReviewResult:
-        """Change the lines that a listed write added, where they are now."""
-        from kept.durable import write_atomic
-        from kept.history.line_changes import LinesOverlap, take_back
-        from kept.workspace.change_recorder import recording
-        from kept.workspace.workspace import writing_to
-
-        change = self._first_change(item)
-        before, after = self._versions(change)
-        edited = _with_lines(after, _changed_lines(before, after), text)
-        recorder = self.recorder(person, why="edited in review")
-        absolute = self.workspace.locate(change.path)
-        with (
-            writing_to(self.workspace, wait_s=LOCK_WAIT_S),
-            OpenWorkspace(self.workspace) as opened,
-        ):
-            current = opened.read(absolute, max_bytes=self.max_bytes).raw
-            try:
-                content = take_back(edited, after, current)
-            except LinesOverlap as exc:
-                raise ReviewConflict(
-                    f"{change.path}: a later change touched the same lines, such as “{exc.text}”."
-                ) from None
-            with recording(recorder, change.path, current, content, kind="review"):
-                write_atomic(absolute, content, dir_fd=opened.folder_of(absolute))
-        changes = tuple(recorder.changes) if recorder else ()
-        return ReviewResult(item, "edited", changes, tuple(recorder.notices) if recorder else ())
-
     # what is in the notes
 
     def _find_changes(self, item: ReviewItem) -> Sequence[NoteChange]:
@@ -272,18 +236,6 @@ class ReviewQueue:
             if change.id in item.changes
             or (not item.changes and NoteWrite(change.path, change.before, change.after) in writes)
         ]
-
-    def _first_change(self, item: ReviewItem) -> NoteChange:
-        changes = self._find_changes(item)
-        if not changes:
-            raise _not_in_history(item)
-        if changes[-1].is_undone:
-            raise ReviewConflict(f"{item.path}: this change was taken back already.", hint="Accept or reject it.")
-        return changes[-1]
-
-    def _versions(self, change: NoteChange) -> tuple[bytes, bytes]:
-        history = self.history
-        return history.read_version(change.before) or b"", history.read_version(change.after) or b""
 
     def _is_written(self, item: ReviewItem) -> bool:
         """Return whether a proposal is in its note, although a process was killed while it was accepted."""
@@ -311,19 +263,3 @@ def new_listed_item(queue: ReviewQueue, by: Author, why: str) -> ReviewItem:
 def _not_in_history(item: ReviewItem) -> ReviewConflict:
     hint = "Edit the note, then accept the change to remove it from this list."
     return ReviewConflict(f"{item.path}: the history lacks this change, so it cannot be taken back.", hint=hint)
-
-
-def _changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
-    """Return the first line of ``after`` that is new, counted from 0, and the end of the new lines."""
-    old, new = before.split(b"\n"), after.split(b"\n")
-    shared = min(len(old), len(new))
-    start = next((at for at in range(shared) if old[at] != new[at]), shared)
-    most = shared - start
-    tail = next((at for at in range(most) if old[-1 - at] != new[-1 - at]), most)
-    return start, len(new) - tail
-
-
-def _with_lines(content: bytes, lines: tuple[int, int], text: str) -> bytes:
-    start, end = lines
-    old = content.split(b"\n")
-    return b"\n".join([*old[:start], *text.rstrip("\n").encode().split(b"\n"), *old[end:]])

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from kept.values import frozen
 
-ChangeKind = Literal["baseline", "add", "edit", "remove", "rename", "import", "undo", "by_hand", "review", "forget"]
+ChangeKind = Literal["baseline", "add", "edit", "remove", "rename", "import", "undo", "by_hand", "forget"]
 """Kind of a change. ``baseline``: the note as it was when the history first saw it. ``by_hand``: made by another
 program, such as an editor, and noticed afterwards. ``forget``: it removed a text for good, and cannot be taken back."""
 

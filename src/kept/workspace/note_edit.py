@@ -1,28 +1,21 @@
-"""Replaces the text of a whole note as a person edited it, and keeps every byte of the lines that stay.
+"""Replaces the text of a whole note as a person edited it, in the encoding and with the line ends of the note.
 
-A form of a browser has only '\\n' line ends, no byte order mark and no bytes that are not text. So the new text is
-compared with the note line by line: lines that are the same keep their bytes and line ends, and new lines get the line
-end of their neighbours and the encoding of the note.
+A form of a browser has neither. A note with several kinds of line ends gets those of its first line.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Sequence
 
 from kept.digest import digest_bytes
 from kept.durable import write_atomic
 from kept.errors import NoteConflict, NoteTooLarge, PathRefused
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
-from kept.workspace.common_ends import count_common_ends
 from kept.workspace.line_edit import require_editable
 from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.opened import NoteText, OpenWorkspace, encoding_of
+from kept.workspace.opened import NoteText, OpenWorkspace, decode, encoding_of
 from kept.workspace.workspace import Workspace, writing_to
-
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n)|([^\r\n]+)\Z")
 
 
 @frozen
@@ -73,73 +66,16 @@ def save_text(
     return True
 
 
-@frozen
-class _RawLine:
-    """A line of a note: exactly as it is stored, as it is shown, and its line end, which may be empty."""
-
-    exact: str
-    shown: str
-    end: str
-
-
 def replace_text(raw: bytes, text: str, path: str) -> bytes:
-    """Return the bytes of a note with a new text. Raise PathRefused if bytes that cannot be shown would be lost."""
+    """Return the bytes of a note with a new text. Raise PathRefused if the note has bytes that cannot be shown."""
     mark, codec = encoding_of(raw)
-    errors = "surrogateescape" if codec == "utf-8" else "strict"
     try:
-        exact = raw[len(mark) :].decode(codec, errors)
-        is_exact = mark + exact.encode(codec, errors) == raw
+        old = raw[len(mark) :].decode(codec)
     except UnicodeError:
-        is_exact = False
-    if not is_exact:
-        raise PathRefused(f"{path}: is not valid {codec.upper()}, so it cannot be edited.", hint="Save it as UTF-8.")
-    lines = [_raw_line(match) for match in _LINE.finditer(exact)]
-    merged = _merge(lines, text.replace("\r\n", "\n").replace("\r", "\n"), path)
-    return mark + merged.encode(codec, errors)
-
-
-def _raw_line(match: re.Match[str]) -> _RawLine:
-    exact = match[1] if match[3] is None else match[3]
-    shown = exact.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\0", "�")
-    return _RawLine(exact, shown, match[2] or "")
-
-
-def _merge(old: Sequence[_RawLine], text: str, path: str) -> str:
-    new = text.split("\n")
-    ends_line = new[-1] == ""
-    if ends_line:
-        new.pop()
-    merged = [
-        line
-        for start, end, first, last in _matching(old, new)
-        for line in _block(old[start:end], old[max(0, start - 1) : end + 1], new[first:last], path)
-    ]
-    usual = next((line.end for line in old if line.end), "\n")
-    parts = [line.exact + (line.end or usual) for line in merged[:-1]]
-    parts += [line.exact + ((line.end or usual) if ends_line else "") for line in merged[-1:]]
-    return "".join(parts)
-
-
-def _matching(old: Sequence[_RawLine], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Return ranges of old lines and of the new lines in their place, also of those that are equal."""
-    shown = [line.shown for line in old]
-    head, tail = count_common_ends(shown, new)
-    middle = difflib.SequenceMatcher(
-        None, shown[head : len(shown) - tail], new[head : len(new) - tail], autojunk=len(new) > 2_000
-    )
-    ranges = [
-        (head + start, head + end, head + first, head + last) for _, start, end, first, last in middle.get_opcodes()
-    ]
-    return [(0, head, 0, head), *ranges, (len(shown) - tail, len(shown), len(new) - tail, len(new))]
-
-
-def _block(old: Sequence[_RawLine], around: Sequence[_RawLine], new: Sequence[str], path: str) -> list[_RawLine]:
-    if [line.shown for line in old] == list(new):
-        return list(old)
-    if any(line.shown != line.exact for line in old) and any("�" in line for line in new):
-        raise PathRefused(
-            f"{path}: a line with bytes that cannot be shown (�) was changed, and they would be lost.",
-            hint="Leave that line as it is, or save the note as UTF-8 first.",
-        )
-    end = next((line.end for line in (*old, *around) if line.end), "")
-    return [_RawLine(line, line, end) for line in new]
+        hint = "Save it as UTF-8."
+        raise PathRefused(f"{path}: is not valid {codec.upper()}, so it cannot be edited.", hint=hint) from None
+    new = text.replace("\r\n", "\n").replace("\r", "\n")
+    if new == decode(raw)[0]:
+        return raw
+    end = re.search(r"\r\n|\r|\n", old)
+    return mark + new.replace("\n", end[0] if end else "\n").encode(codec)

@@ -210,11 +210,6 @@ def _select(rules: IgnoreRules, folder: str, entries: list[_Entry], hidden: list
     return [entry for entry in entries if entry[2] is not None or not is_skipped_folder(entry[1])]
 
 
-def may_be_copy(path: str) -> bool:
-    """Return whether a note may be a conflict copy, by its name. `conflict_copies` tells, which is imported then."""
-    return "onfli" in path or (path[-5:-4] == " " and path[-4:-3].isdigit())
-
-
 # changes
 
 ANY_FILE = ""

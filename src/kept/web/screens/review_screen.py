@@ -62,7 +62,9 @@ def show_edit(visit: Visit) -> Response:
     """Show the text of one change in a field."""
     queue = visit.memory.review
     item = queue.get(visit.path["item"])
-    return visit.render("review_edit.html", view=view_item(queue, item), text=queue.text_to_edit(item))
+    return visit.render(
+        "review_edit.html", view=view_item(queue, item), text=item.addition.text if item.addition else ""
+    )
 
 
 def decide(visit: Visit) -> Response:
