@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from kept.sessions.entries import StateEntry
 from tests.support.chat_server import Call, ModelServer, Says
 from tests.support.remote_agents import remote
 from tests.support.workspaces import write_note
@@ -66,23 +65,3 @@ def test_most_of_a_long_conversation_is_a_cached_prefix_also_after_a_restart(tmp
     assert share >= 0.7
     restarted = next(at for at, body in enumerate(bodies) if "Question 1.0" in json.dumps(body))
     assert cached_share(bodies[restarted - 1 : restarted + 1]) > 0.3, "the marker is the same after a restart"
-
-
-def test_cutting_old_tool_results_costs_little_of_the_cache(tmp_path, server):
-    server.otherwise = lambda request: (
-        Says("Let me look.", Call("memory_search", {"query": "staging port"}))
-        if json.dumps(request.body["messages"][-1]).find("tool_result") < 0
-        else Says("Port 5433.")
-    )
-    settings = {"compaction.keep_recent_tokens": 2_000}
-    with remote(tmp_path, server, "anthropic", window=24_000, **settings) as at:
-        for number in range(6):
-            write_note(at.workspace, f"memory/{number}.md", f"Staging port, part {number}: " + "it is 5433. " * 60)
-        for number in range(40):
-            at.say(f"Question {number}: which port is staging on?")
-        steps = [body for body in at.bodies() if isinstance(body, StateEntry) and body.name == "pruned"]
-        bodies = [request.body for request in server.chats if "flush" not in json.dumps(request.body.get("system"))]
-    share = cached_share(bodies)
-    print(f"cached prefix with {len(steps)} cuts in 40 turns: {share:.0%}")
-    assert steps
-    assert share >= 0.7

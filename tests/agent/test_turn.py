@@ -17,7 +17,7 @@ from kept.agent.turn import GAVE_UP, LAST_STEP
 from kept.context.model_turns import NO_RESULT
 from kept.errors import TranscriptUnwritable
 from kept.file_lock import locked
-from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse, count_tokens
+from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
 from kept.records import SeenTail
 from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelSilent
 from kept.sessions.entries import Message, Text, Thinking, ToolCall, ToolResult
@@ -423,17 +423,6 @@ def test_refusals_in_one_conversation_leave_the_others_alone(tmp_path):
             with pytest.raises(ContextOverflow):
                 at.say("I am Bob. " * 1_000, session=at.session("bob").id)
         assert at.agent.services.limits.window == window
-
-
-def test_a_window_that_the_model_has_shown_is_learned_and_forgotten_after_an_hour(tmp_path):
-    refuses = lambda request: ContextOverflow("413") if count_tokens(request) > 9_000 else "Fine."  # noqa: E731
-    with open_agent(tmp_path, ScriptedChat(refuses, context_window=50_000)) as at:
-        for number in range(20):
-            at.say(f"{number}. " + "The parrot likes seeds and company. " * 60)
-        limits = at.agent.services.limits
-        assert 5_000 < limits.window < 12_000
-        at.clock.move(hours=2)
-        assert limits.window == 50_000
 
 
 def test_an_overflow_with_nothing_to_summarise_says_what_to_do(tmp_path):

@@ -14,7 +14,7 @@ from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_
 from kept.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
 from kept.context.fence import Fence
 from kept.context.model_turns import TurnOptions, make_turns, merge_turns
-from kept.context.shortening import WorkspaceFile, shorten, shorten_lines
+from kept.context.shortening import WorkspaceFile, keep_head, shorten
 from kept.context.view import build_view
 from kept.limits import estimate_tokens
 from kept.llm.base import ToolOutput, ToolSpec, ToolUse, turn_text
@@ -183,18 +183,17 @@ def test_a_file_that_is_too_long_is_cut_and_both_the_prompt_and_the_result_say_s
     assert grown.request.system == context.request.system, "the cached prompt outlives a line that is added"
 
 
-def test_of_instructions_that_are_too_long_the_beginning_and_the_end_are_shown():
+def test_of_instructions_that_are_too_long_the_beginning_is_shown():
     long = "\n".join(f"- rule {number} about the garden" for number in range(3_000))
     context = build(files=(WorkspaceFile("AGENTS.md", long),))
     (cut,) = context.cuts
-    assert f"lines {cut.from_line} to" in context.request.system
+    assert f"AGENTS.md, from line {cut.from_line:,} on" in context.request.system
     assert "rule 0 about" in context.request.system
-    assert "rule 2999 about" in context.request.system
 
 
 def test_files_stand_in_their_order_and_long_instructions_leave_room_for_facts():
     names = ("MEMORY.md", "USER.md", "BOOTSTRAP.md", "TOOLS.md", "IDENTITY.md", "SOUL.md", "AGENTS.md")
-    system = build(files=tuple(WorkspaceFile(name, "word " * 5_800) for name in names)).request.system
+    system = build(files=tuple(WorkspaceFile(name, "word word\n" * 2_900) for name in names)).request.system
     headings = [system.index(f"\n# {name}\n") for name in reversed(names[2:])]
     assert headings == sorted(headings)
     assert system.index("\n# USER.md") > headings[-1]
@@ -203,11 +202,11 @@ def test_files_stand_in_their_order_and_long_instructions_leave_room_for_facts()
     assert estimate_tokens(system) < BUDGET.files + 1_000
 
 
-def test_messages_have_their_times_and_those_that_came_late_say_so():
+def test_messages_have_the_times_at_which_they_were_sent():
     sent = Message.of("user", "Hello?", metadata={"sent": "2026-03-14T09:30:00.000+00:00"})
     nonsense = Message.of("user", "Hm.", metadata={"sent": "soon"})
     text = text_of(build(view=view([sent, Message.of("assistant", "Yes?"), nonsense])))
-    assert "[Saturday 2026-03-14 09:30, received 2026-03-14 15:09]\nHello?" in text
+    assert "[Saturday 2026-03-14 09:30]\nHello?" in text
     assert text.endswith("Hm.")
     assert "UTC+00:00" in text
     plain = text_of(build(view=view([Message.of("user", "Hello?")]), fenced=False))
@@ -215,7 +214,9 @@ def test_messages_have_their_times_and_those_that_came_late_say_so():
 
 
 def test_all_files_together_have_a_budget_too():
-    files = tuple(WorkspaceFile(name, "word " * 5_800) for name in ("SOUL.md", "AGENTS.md", "USER.md", "MEMORY.md"))
+    files = tuple(
+        WorkspaceFile(name, "word word\n" * 2_900) for name in ("SOUL.md", "AGENTS.md", "USER.md", "MEMORY.md")
+    )
     context = build(files=files)
     assert estimate_tokens(context.request.system) < BUDGET.files + 1_000
     assert context.cuts[-1].name == "MEMORY.md"
@@ -309,7 +310,7 @@ def test_a_text_that_is_shortened_fits(text, limit):
 @given(st.lists(st.text("ab ", max_size=50), max_size=40), st.integers(1, 200))
 def test_a_note_that_is_shortened_says_how_much_of_it_is_shown(lines, limit):
     text = "\n".join(lines)
-    shown, cut = shorten_lines("MEMORY.md", text, limit)
+    shown, cut = keep_head("MEMORY.md", text, limit)
     if cut is None:
         assert shown == text
         assert estimate_tokens(text) <= limit

@@ -10,5 +10,5 @@ approvals                        tool calls that wait for a person's decision
 material                         workspace files, memories and notes of two days for a turn, and its request
 fact_list                        facts in the answer to a flush
 extra_tools, mcp_tools           tools besides those of the memory: Python functions, MCP servers
-session_models                   model and thinking level of each session
+session_models                   model of each session
 """

@@ -74,7 +74,7 @@ class Agent:
             model=model,
             toolbox=toolbox or Toolbox(memory, sessions),
             clock=clock or memory.clock,
-            limits=ModelLimits(model, clock=clock or memory.clock),
+            limits=ModelLimits(model),
             viewers=ViewerFinder(memory.config, memory.workspace, sessions),
             attachments=AttachmentFolder(memory.config.paths.attachments),
             extra=ExtraTools(
@@ -87,6 +87,7 @@ class Agent:
             else None,
             approvals=ApprovalDesk(),
             retry_wait_s=retry_wait_s,
+            thinking=memory.config.agent.model.thinking,
             secret=load_secret(memory.config.paths.fence_key),
         )
         self.models = SessionModels(self.services)

@@ -24,12 +24,11 @@ from kept.context.compaction_plan import (
     NothingToCompact,
     TranscriptPiece,
     plan_compaction,
-    plan_pruning,
     split_transcript,
 )
 from kept.context.fence import make_fence
 from kept.context.shortening import shorten
-from kept.context.view import DEFERRED, PRUNED, ConversationView, LoggedMessage
+from kept.context.view import ConversationView, LoggedMessage
 from kept.errors import KeptError
 from kept.file_lock import claimed
 from kept.limits import estimate_tokens
@@ -37,7 +36,7 @@ from kept.llm.base import ChatRequest, ModelUsage, Turn
 from kept.memory import Memory
 from kept.prompts import get_prompt
 from kept.remote_errors import ModelError, ModelFailed
-from kept.sessions.entries import CompactionEntry, Entry, StateEntry
+from kept.sessions.entries import CompactionEntry, Entry
 from kept.sessions.transcript import Transcript, hash_lines, is_receipt, ranges_of
 from kept.sessions.transcript_paths import cite_transcript, find_cited_path
 from kept.values import frozen
@@ -49,8 +48,6 @@ _MIN_GAIN_DIVISOR = 10
 """A compaction that saves less than a tenth is not worth a summary: it would soon be due again."""
 _MAX_EXCESS = 2
 """A summary is cut if it is this many times as long as the prompt asks for."""
-_PRUNE_DIVISOR = 8
-"""Old tool results are cut if that saves at least this fraction of what fits: an eighth."""
 _EXTRACTS_HEADING = "Extracts, picked without a model:"
 
 Reason = Literal["threshold", "overflow", "asked for"]
@@ -95,8 +92,7 @@ async def compact(services: AgentServices, log: SessionLog, request: CompactionR
         earlier = _extract(view.summary, older, services.budget.summary, None).text if older else view.summary
         summary = await summarise(services.writer, log.path, earlier, newer, focus=request.instructions)
         summary = _with_open_question(summary, plan, services.budget.summary)
-        deferred = [older[0].line, older[-1].line] if older and services.flushes else None
-        return await run_to_end(_append, log, view, request, plan, summary, receipt, flushed, deferred)
+        return await run_to_end(_append, log, view, request, plan, summary, receipt, flushed)
 
 
 def _plan(
@@ -117,7 +113,7 @@ def _plan(
 def _split_work(
     services: AgentServices, plan: CompactionPlan, request: CompactionRequest
 ) -> tuple[Sequence[LoggedMessage], Sequence[LoggedMessage]]:
-    """Return the messages to extract now and flush later, and those that the model reads now.
+    """Return the messages that are only extracted, and those that the model reads.
 
     Somebody waits for a reply: of a very long conversation, such as an imported one, the model reads the last part.
     """
@@ -159,7 +155,6 @@ def _append(
     summary: ConversationSummary,
     receipt: dict[str, Any],
     flush: FlushResult | None,
-    deferred: list[int] | None,
 ) -> CompactionResult:
     before = request.fixed_tokens + plan.tokens_before
     after = request.fixed_tokens + plan.tokens_kept + estimate_tokens(summary.text)
@@ -168,8 +163,6 @@ def _append(
         log.futile_tokens = before
         return CompactionResult(False, "a summary would not be shorter", tokens_before=before, flushed=flushed)
     metadata: dict[str, Any] = {"why": request.reason, "flush": flushed, **summary.metadata()}
-    if deferred:
-        metadata[DEFERRED] = deferred
     if request.instructions:
         metadata["instructions"] = request.instructions
     entry = log.add_compaction(
@@ -319,15 +312,3 @@ def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, A
         return None
     missing = _find_missing(memory, receipt["path"], ranges)
     return f"{len(missing)} lines are no longer in the index" if missing else None
-
-
-async def prune(services: AgentServices, log: SessionLog) -> bool:
-    """Cut old tool results from the context, if that is worth it. Return whether it was."""
-    budget = services.budget
-    view = await asyncio.to_thread(log.view)
-    plan = plan_pruning(view, keep_tokens=budget.keep_recent, min_saved_tokens=budget.compact_at // _PRUNE_DIVISOR)
-    if plan is None:
-        return False
-    value = {"throughLine": plan.through_line, "tokens": plan.saved_tokens}
-    await run_to_end(log.add, StateEntry(PRUNED, value))
-    return True

@@ -22,7 +22,7 @@ from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, r
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import TranscriptPiece, split_transcript
 from kept.context.fence import make_fence
-from kept.context.view import BACKLOG, ConversationView, LoggedMessage, flush_succeeded
+from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError
 from kept.indexing.near_facts import match_hits
 from kept.limits import estimate_tokens
@@ -308,19 +308,6 @@ def normalise_fact(text: str) -> str:
     """Return a sentence without its source and without differences of case, width, punctuation and spacing."""
     plain = unicodedata.normalize("NFKC", _PROVENANCE.sub("", text)).casefold()
     return " ".join("".join(char if char.isalnum() else " " for char in plain).split())
-
-
-async def flush_backlog(services: AgentServices, log: SessionLog, view: ConversationView) -> bool:
-    """Flush the oldest piece of the messages that a compaction left without a flush. Return whether there was one."""
-    pieces = split_transcript(view.backlog, services.budget.window // 2)
-    if not pieces or not services.flushes:
-        return False
-    first = pieces[0]
-    messages = [logged for logged in view.backlog if first.first_line <= logged.line <= first.last_line]
-    result = await flush(services, log.path, messages, through_line=first.last_line)
-    state = result.state()
-    await run_to_end(log.add, replace(state, value={**state.value, BACKLOG: True}))
-    return True
 
 
 async def flush_ended(services: AgentServices, log: SessionLog) -> None:

@@ -22,7 +22,7 @@ from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
 from kept.clock import new_id
 from kept.context.context import Context, ContextMaterial, DayExcerpt, RecalledPassage, build_context, read_recalled
-from kept.context.shortening import ShownFile, WorkspaceFile, choose_shown, is_long_term
+from kept.context.shortening import ShownFile, WorkspaceFile, choose_shown
 from kept.context.view import DAY_NOTES, INBOUND, ConversationView, build_view
 from kept.errors import EmptyQuery, KeptError
 from kept.indexing.memory_view import show_problems
@@ -61,10 +61,6 @@ UNTRUSTED = (
     "{names} of {workspace} are data for the model, not instructions: only --workspace or KEPT_WORKSPACE "
     "names that workspace. Name it in config.yaml to make them instructions."
 )
-
-
-_REST_HITS = 4
-"""Passages of long-term memory that a message gets from the part which is not in the system prompt."""
 
 
 @frozen
@@ -114,9 +110,6 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     queries = plan_queries(question, previous)
     memories = recall(memory, queries, known, seen=seen, limit=limit)
     recalled = memories.recalled
-    cut = next((file.name for file in shown if file.cut and is_long_term(file.name)), None)
-    if limit and cut:
-        recalled += _recall_rest(memory, queries, known, recalled, cut)
     if len(queries) > 1 and limit:
         recalled += tuple(_carry_over(memory, view, {passage.citation for passage in recalled}))
     return TurnMaterial(loaded.files, days, recalled, (*problems, *loaded.problems, *memories.problems))
@@ -186,43 +179,21 @@ def recall(memory: Memory, queries: Sequence[str], known: KnownText, *, seen: Se
     hits = {hit.citation: hit for hit in filter(None, chain(*zip_longest(*(result.hits for result in results))))}
     # A weak hit is probably about something else. A model that wants to see it can search.
     relevant = [hit for hit in hits.values() if hit.grade != "weak" and not known.has(hit)]
-    passages = map(_passage, _with_further(_without_sources(relevant)[:limit], limit))
-    problems = dict.fromkeys(problem for result in results for problem in result.degraded)
-    return TurnMaterial(recalled=tuple(passages), problems=tuple(problems))
-
-
-def _passage(hit: Hit) -> RecalledPassage:
-    return RecalledPassage(
-        hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source, round(hit.score, 3), hit.grade
+    passages = tuple(
+        RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source, round(hit.score, 3), hit.grade)
+        for hit in _with_further(_without_sources(relevant)[:limit], limit)
     )
-
-
-def _recall_rest(
-    memory: Memory, queries: Sequence[str], known: KnownText, recalled: Iterable[RecalledPassage], path: str
-) -> tuple[RecalledPassage, ...]:
-    """Return the passages of long-term memory that fit the message best, from the part that the prompt leaves out."""
-    if not memory.settings.enabled:
-        return ()
-    citations = {passage.citation for passage in recalled}
-    hits: dict[str, Hit] = {}
-    for query in queries:
-        try:
-            result = memory.search(query, path=path, max_results=_SPARE_HITS)
-        except KeptError:
-            continue  # the search before this one has reported it
-        hits |= {hit.citation: hit for hit in result.passages if hit.citation not in hits}
-    fitting = [hit for hit in hits.values() if not known.has(hit) and hit.citation not in citations]
-    return tuple(map(_passage, fitting[:_REST_HITS]))
+    problems = dict.fromkeys(problem for result in results for problem in result.degraded)
+    return TurnMaterial(recalled=passages, problems=tuple(problems))
 
 
 def _with_further(hits: Sequence[Hit], limit: int) -> list[Hit]:
     """Return the hits, each followed by further passages of its note. Those only take the room that hits leave."""
     passages: list[Hit] = []
-    room, known = limit - len(hits), {hit.citation for hit in hits}
+    room = limit - len(hits)
     for hit in hits:
-        new = [passage for passage in hit.further if passage.grade != "weak" and passage.citation not in known][:room]
+        new = [passage for passage in hit.further if passage.grade != "weak"][:room]
         room -= len(new)
-        known.update(passage.citation for passage in new)
         passages += [hit, *new]
     return passages
 
@@ -243,11 +214,10 @@ def _without_sources(hits: Sequence[Hit]) -> list[Hit]:
     ]
 
 
-def _carry_over(memory: Memory, view: ConversationView, recalled: Iterable[str]) -> Iterator[RecalledPassage]:
+def _carry_over(memory: Memory, view: ConversationView, recalled: Collection[str]) -> Iterator[RecalledPassage]:
     """Yield the memories that were recalled for the previous answer."""
     before = read_recalled(view.answers[-1].message) if view.answers else []
-    known = set(recalled)
-    for citation in [passage["citation"] for passage in before if passage["citation"] not in known][:_CARRIED]:
+    for citation in [passage["citation"] for passage in before if passage["citation"] not in recalled][:_CARRIED]:
         try:
             passage = memory.read(citation)
         except KeptError:

@@ -45,8 +45,6 @@ OFFERED_TOOLS = ("memory_search", "memory_get", "memory_write")
 ATTEMPTS = 3
 _HALVINGS = 3
 _MIN_WINDOW = 1_000
-_REFUSAL_NS = 3_600 * 1_000_000_000
-"""How long a refusal lowers the window. A server's limit may have been raised since."""
 _MAX_SCALE = 4.0
 _SECRET_BYTES = 32
 _MAX_RETRY_WAIT_S = 30.0
@@ -57,37 +55,23 @@ T = TypeVar("T")
 class ModelLimits:
     """Size of a model's window as the agent has learned it, in estimated tokens.
 
-    The configured window may be larger than what the model accepts, and our token estimates are too low for some
-    languages and models. Both show only in the provider's answers. A server may also refuse a request by mistake, so a
-    refusal counts only once a shorter request was accepted, never below what was accepted, and for an hour.
+    Our token estimates are too low for some languages and models, which shows only in the provider's answers.
     """
 
-    def __init__(self, model: ChatModel, *, clock: Clock, turn_window: int | None = None) -> None:
+    def __init__(self, model: ChatModel, *, turn_window: int | None = None, scale: float = 1.0) -> None:
         self._model = model
-        self._clock = clock
         self._turn_window = turn_window
-        self._refused: int | None = None
-        self._refused_at = 0
-        self._accepted = 0
-        self._scale = 1.0
+        self._scale = scale
 
     @property
     def window(self) -> int:
         window = self._model.context_window
-        if self._refused is not None and self._clock.time_ns() - self._refused_at < _REFUSAL_NS:
-            window = min(window, max(self._refused, self._accepted))
         return max(_MIN_WINDOW, int(min(window, self._turn_window or window) / self._scale))
 
     def narrowed(self, refused_tokens: int) -> ModelLimits:
         """Return limits for one turn, in which the model has refused a request of this many estimated tokens."""
         window = max(_MIN_WINDOW, int(min(refused_tokens, self.window) * self._scale))
-        narrowed = ModelLimits(self._model, clock=self._clock, turn_window=window)
-        narrowed._scale = self._scale
-        return narrowed
-
-    def learn_refusal(self, tokens: int) -> None:
-        """Lower the window: the model refused this many estimated tokens, and accepted fewer."""
-        self._refused, self._refused_at = int(tokens * self._scale), self._clock.time_ns()
+        return ModelLimits(self._model, turn_window=window, scale=self._scale)
 
     def learn_answer(self, counted: int, estimated: int) -> None:
         """Adapt the estimates to the provider's count. The scale never falls below 1: better compact early than late.
@@ -96,7 +80,6 @@ class ModelLimits:
         """
         if self._model.runs_tools and counted and estimated:
             self._scale = min(_MAX_SCALE, max(1.0, counted / estimated))
-        self._accepted = max(self._accepted, int(estimated * self._scale))
 
 
 def load_secret(path: str) -> bytes:

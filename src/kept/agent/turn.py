@@ -16,7 +16,7 @@ from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
 from kept.agent.approvals import UNDECIDED, asked_state, decided_state, denied_text
-from kept.agent.compaction import CompactionRequest, compact, prune
+from kept.agent.compaction import CompactionRequest, compact
 from kept.agent.events import (
     AgentEvent,
     ApprovalAsked,
@@ -29,9 +29,9 @@ from kept.agent.events import (
     ToolStarted,
 )
 from kept.agent.extra_tools import ToolAnswer
-from kept.agent.flush import flush_and_record, flush_backlog
+from kept.agent.flush import flush_and_record
 from kept.agent.material import TurnMaterial, build_turn_context, gather_material, plan_day_notes
-from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, usage_fields
+from kept.agent.services import ATTEMPTS, AgentServices, add_usage, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.session_models import SessionModels
 from kept.clock import Backoff
@@ -83,8 +83,6 @@ class AgentTurn:
     withdraw: Callable[[], bool]
     log: SessionLog = field(init=False)
     """Set when the turn begins."""
-    shared_limits: ModelLimits = field(init=False)
-    """Limits that all turns share. After a refusal, those in ``services`` are the turn's own."""
     _material: TurnMaterial = field(default=TurnMaterial(), init=False)
     _answer: ModelAnswer = field(default_factory=ModelAnswer, init=False)
     """Last answer of the model."""
@@ -93,8 +91,6 @@ class AgentTurn:
     _texts: list[str] = field(default_factory=list, init=False)
     """Texts that the model wrote beside its tool calls."""
     _overflows: int = field(default=0, init=False)
-    _refused_tokens: int = field(default=0, init=False)
-    """Size of the last request that the model refused as too long."""
     _usage: ModelUsage = field(default=ModelUsage(), init=False)
     _sent: Context | None = field(default=None, init=False)
     """Last request that the model answered."""
@@ -118,7 +114,6 @@ class AgentTurn:
         """
         async with self.session as self.log:
             self.services = await asyncio.to_thread(self.models.equip, self.services, self.log)
-            self.shared_limits = self.services.limits
             for event in await self._begin():
                 yield event
             if not self._ids:
@@ -170,8 +165,6 @@ class AgentTurn:
         context = await asyncio.to_thread(self._gather)
         problems = (*self._material.problems, *map(str, context.cuts), *unavailable)
         notices = [Notice(problem) for problem in problems if self.log.is_new_notice(problem)]
-        if self._is_too_long(context.tokens) and await prune(self.services, self.log):
-            context = await asyncio.to_thread(self._build_context)
         if self._is_too_long(context.tokens):
             result = await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
             if result.done:
@@ -218,7 +211,6 @@ class AgentTurn:
         if self._overflows == MAX_COMPACTIONS:
             return False
         self._overflows += 1
-        self._refused_tokens = context.tokens
         self.services = replace(self.services, limits=self.services.limits.narrowed(context.tokens))
         request = CompactionRequest("overflow", context.fixed_tokens, halvings=self._overflows - 1)
         await compact(self.services, self.log, request)
@@ -227,15 +219,11 @@ class AgentTurn:
 
     def _learn(self, answer: ModelAnswer, context: Context) -> None:
         """Note that the model answered a request of this size."""
-        usage, tokens = answer.end.usage, context.tokens
+        usage = answer.end.usage
         self._is_answered = not answer.uses
         self._sent, self._requests, self._failures, self._backoff = context, self._requests + 1, 0, None
         self._usage = add_usage(self._usage, usage)
-        for limits in {self.services.limits, self.shared_limits}:
-            limits.learn_answer(usage.input, tokens)
-        if self._refused_tokens > tokens:
-            self.shared_limits.learn_refusal(self._refused_tokens)
-        self._refused_tokens = 0
+        self.services.limits.learn_answer(usage.input, context.tokens)
 
     def _has_text(self) -> bool:
         return any(strip_no_reply(text).strip() for text in self._texts)
@@ -316,14 +304,9 @@ class AgentTurn:
         The reply has been given, so a failure is logged; the next turn tries again.
         """
         try:
-            view = await asyncio.to_thread(self.log.view)
-            if view.backlog and await flush_backlog(self.services.writer, self.log, view):
-                return
             if not self._may_be_full():
                 return
             context = await asyncio.to_thread(self._build_context)
-            if context.tokens >= self.services.budget.flush_at and await prune(self.services, self.log):
-                context = await asyncio.to_thread(self._build_context)
             if self._is_too_long(context.tokens):
                 await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
             elif context.tokens >= self.services.budget.flush_at and self.services.flushes:

@@ -281,7 +281,6 @@ def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -
         material.now.tzinfo if material.fenced else None,
         thinker=material.thinker,
         thoughts_from=min(lines, default=0),
-        pruned_line=material.view.pruned_line,
         files=_load_files(material),
     )
     if recalled and material.recalled_for:

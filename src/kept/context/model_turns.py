@@ -7,16 +7,13 @@ call is followed by its result.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from kept.context.compaction_plan import MIN_CUT_TOKENS, cut_remark
 from kept.context.fence import Fence, clean_line
 from kept.context.shortening import shorten
 from kept.context.view import GROUP, LoggedMessage
-from kept.limits import estimate_tokens
 from kept.llm.base import (
     FilePart,
     Part,
@@ -44,8 +41,6 @@ _GROUP_HEADING = "[Chat messages since your last reply - for context]"
 _CURRENT_HEADING = "[Current message - respond to this]"
 NAME_CHARS = 80
 """Characters of a name that are shown."""
-_LATE = dt.timedelta(minutes=10)
-"""Delay of a message from which on the model is told when it arrived."""
 
 _Results = dict[str, list[tuple[int, ToolResult, LoggedMessage]]]
 """Tool results by call, each with the index of its message."""
@@ -64,8 +59,6 @@ class TurnOptions:
     """Time zone of the times before messages. None to leave them out."""
     thinker: str = ""
     """Model whose signed thoughts are sent back to it; no other model can read them."""
-    pruned_line: int = 0
-    """Last line whose tool results are cut."""
     thoughts_from: int = 0
     """Line from which on thoughts are sent: those of the answer that is being written."""
     files: Mapping[str, tuple[FilePart, ...]] = field(default_factory=dict)
@@ -123,7 +116,7 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
     for number, call in enumerate(calls):
         # New ids: two calls of a turn may not share one, and providers refuse some ids of others.
         call_id = f"call_{logged.line}_{number}"
-        parts.append(ToolUse(call_id, call.name, _shorten_arguments(call.arguments, logged, options)))
+        parts.append(ToolUse(call_id, call.name, call.arguments))
         # Ids are not unique in every transcript: take the first result from here on, and each result once.
         queue = results.get(call.id, [])
         at = next((at for at, (result_index, _, _) in enumerate(queue) if result_index >= index), None)
@@ -132,16 +125,6 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
             continue
         _, result, result_logged = queue.pop(at)
         place = f"{options.path}#L{result_logged.line}"
-        size = estimate_tokens(result.text)
-        if result_logged.line <= options.pruned_line and size > MIN_CUT_TOKENS:
-            outputs.append(
-                ToolOutput(
-                    call_id,
-                    cut_remark(size, clean_line(result.name or "", NAME_CHARS), place),
-                    is_error=result.is_error,
-                )
-            )
-            continue
         text = shorten(result.text, options.message_tokens, f"the full text is in {place}")
         block = options.fence.block("result", text, tool=result.name)
         outputs.append(ToolOutput(call_id, block, is_error=result.is_error))
@@ -157,19 +140,6 @@ def _iter_thoughts(logged: LoggedMessage, options: TurnOptions) -> Iterator[Part
         for block in message.content:
             if isinstance(block, Thinking) and block.signature:
                 yield Thought(block.text, block.signature)
-
-
-def _shorten_arguments(arguments: Mapping[str, Any], logged: LoggedMessage, options: TurnOptions) -> Mapping[str, Any]:
-    """Return the arguments of a call, with their values as shortened texts if they are too long for a message."""
-    if estimate_tokens(json.dumps(arguments, ensure_ascii=False)) <= options.message_tokens:
-        return arguments
-    note = f"the full text is in {options.path}#L{logged.line}"
-    room = options.message_tokens // len(arguments)
-    texts = {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in arguments.items()
-    }
-    return {name: shorten(text, room, note) for name, text in texts.items()}
 
 
 def iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> Iterator[Part]:
@@ -194,16 +164,13 @@ def iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> I
 
 
 def _time_line(logged: LoggedMessage, zone: dt.tzinfo | None) -> str:
-    """Return when a message was sent, as its channel tells it, and when it arrived if that was much later."""
+    """Return when a message was sent, as its channel tells it."""
     if zone is None:
         return ""
-    received, sent = logged.entry.timestamp, logged.message.metadata.get(SENT)
+    sent = logged.message.metadata.get(SENT)
     try:
-        at = parse_time(sent) if sent else received
-        local = at.astimezone(zone)
-        is_late = received - at > _LATE
-        late = f", received {received.astimezone(zone):%Y-%m-%d %H:%M}" if is_late else ""
-        return f"[{local:%A} {local:%Y-%m-%d %H:%M}{late}]"
+        local = (parse_time(sent) if sent else logged.entry.timestamp).astimezone(zone)
+        return f"[{local:%A} {local:%Y-%m-%d %H:%M}]"
     except (DamagedEntry, OverflowError, ValueError):  # a transcript from elsewhere may have any time
         return ""
 

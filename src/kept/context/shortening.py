@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kept.limits import CHARS_PER_TOKEN, estimate_tokens, weigh
 from kept.values import frozen
-from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM
+from kept.workspace.workspace import INFORMING, INSTRUCTING
 
 _HEAD_SHARE = 0.7
 
@@ -46,26 +46,6 @@ def shorten(text: str, limit_tokens: int, note: str) -> str:
     return f"{text[:head_chars]}{remark}{text[len(text) - tail_chars :]}"
 
 
-def shorten_lines(name: str, text: str, limit_tokens: int) -> tuple[str, TrimmedText | None]:
-    """Shorten a note by whole lines, and report what was left out.
-
-    The beginning says what the note is about, and the end was added last, so both are kept.
-    """
-    total = estimate_tokens(text)
-    if total <= limit_tokens:
-        return text, None
-    lines = text.split("\n")
-    head = _count_fitting(lines, round(limit_tokens * _HEAD_SHARE))
-    tail = _count_fitting(lines[head:][::-1], limit_tokens - round(limit_tokens * _HEAD_SHARE))
-    shown = (*lines[:head], *(lines[-tail:] if tail else ()))
-    if not shown:  # not even one line fits
-        shortened = shorten(text, limit_tokens, f"the full text is in {name}")
-        return shortened, TrimmedText(name, min(limit_tokens, estimate_tokens(shortened)), total)
-    remark = f"[… lines {head + 1} to {len(lines) - tail} of {name} are left out here …]"
-    shortened = "\n".join((*shown[:head], remark, *shown[head:]))
-    return shortened, TrimmedText(name, estimate_tokens("\n".join(shown)), total, head + 1)
-
-
 def keep_head(name: str, text: str, limit_tokens: int) -> tuple[str, TrimmedText | None]:
     """Return the first lines of a note, as many as fit, and a record of what was left out.
 
@@ -74,7 +54,7 @@ def keep_head(name: str, text: str, limit_tokens: int) -> tuple[str, TrimmedText
     total = estimate_tokens(text)
     if total <= limit_tokens:
         return text, None
-    remark = f"[… the rest of {name} is left out here; what fits a message is put before it …]"
+    remark = f"[… the rest of {name} is left out here …]"
     lines = text.split("\n")
     count = _count_fitting(lines, max(0, limit_tokens - estimate_tokens(remark)))
     shown = "\n".join(lines[:count])
@@ -122,16 +102,10 @@ class ShownFile:
         return self.cut is None or (self.cut.from_line is not None and line < self.cut.from_line)
 
 
-def is_long_term(name: str) -> bool:
-    """Return whether a file is a long-term memory: that of all, or that of a person."""
-    return name.rpartition("/")[2] in LONG_TERM
-
-
 def choose_shown(files: Sequence[WorkspaceFile], *, file_tokens: int, files_tokens: int) -> tuple[ShownFile, ...]:
     """Return the files that are not empty in their order, instructions first, within their limits.
 
-    Long instructions leave half of the room to what the files with facts need. Of long-term memory the beginning is
-    shown; of other long files the beginning and the end.
+    Long instructions leave half of the room to what the files with facts need. Of a long file the beginning is shown.
     """
     order = (*INSTRUCTING, *INFORMING)
     ordered = sorted(
@@ -146,8 +120,7 @@ def choose_shown(files: Sequence[WorkspaceFile], *, file_tokens: int, files_toke
     for file in ordered:
         if reserved and file.name not in INSTRUCTING:
             left, reserved = left + reserved, 0
-        shorten_file = keep_head if is_long_term(file.name) else shorten_lines
-        text, cut = shorten_file(file.name, file.text.strip("\n"), min(file_tokens, left))
+        text, cut = keep_head(file.name, file.text.strip("\n"), min(file_tokens, left))
         left = max(0, left - estimate_tokens(text))
         shown_files.append(ShownFile(file.name, text, cut))
     return tuple(shown_files)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from kept.limits import is_count
 from kept.sessions.entries import FLUSH, CompactionEntry, Entry, Message, StateEntry, UnknownEntry
 from kept.sessions.record import active_branch
 from kept.sessions.transcript import Damage, Position, TranscriptLine
@@ -20,12 +18,6 @@ GROUP = "group"
 DAY_NOTES = "dayNotes"
 """Metadata of a message: lines of daily notes that go before it."""
 
-PRUNED = "pruned"
-"""Name of the states that record up to which line tool results are cut from the context."""
-DEFERRED = "deferred"
-"""Metadata of a compaction: first and last line of the messages whose flush was put off."""
-BACKLOG = "backlog"
-"""Field of a flush that has read such messages."""
 APPROVAL, ASKED = "approval", "asked"
 """Name of the states about tool calls that need permission, and the decision before there is one."""
 
@@ -73,10 +65,6 @@ class ConversationView:
     """Summary of the last compaction. Empty if there is none."""
     end: Position = Position()
     """Position up to which the transcript was read for this."""
-    pruned_line: int = 0
-    """Last line whose tool results are cut from the context."""
-    backlog: tuple[LoggedMessage, ...] = ()
-    """Messages that left the context and were not flushed yet, oldest first."""
     undecided: frozenset[str] = frozenset()
     """Ids of tool calls that a person was asked about and that were not decided."""
 
@@ -99,7 +87,7 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
     ]
     from_line = numbers[id(entries[first])] if first < len(entries) else 0
     states = [(index, entry.body) for index, entry in enumerate(entries) if isinstance(entry.body, StateEntry)]
-    flushes = [(index, state) for index, state in states if state.name == FLUSH and not _field(state, BACKLOG)]
+    flushes = [(index, state) for index, state in states if state.name == FLUSH]
     return ConversationView(
         messages=tuple(logged for logged in messages if first < len(entries) and logged.line >= from_line),
         compaction=compaction,
@@ -108,43 +96,10 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
         flushed_line=max((_flushed_line(flush) for _, flush in flushes), default=0),
         answers=tuple(logged for logged in messages if logged.message.role == "assistant" and logged.answered_ids),
         inbound=tuple(logged for logged in messages if logged.message.role == "user" and logged.inbound_id is not None),
-        pruned_line=max((_line(state) for _, state in states if state.name == PRUNED), default=0),
-        backlog=tuple(_find_backlog(entries, messages)) if compactions else (),
         undecided=_find_undecided(state for _, state in states) if states else frozenset(),
         summary=compaction.body.summary if compaction and isinstance(compaction.body, CompactionEntry) else "",
         end=Position(lines[-1].end, lines[-1].number) if lines else Position(),
     )
-
-
-def _field(body: object, name: str) -> Any:
-    value = body.value if isinstance(body, StateEntry) else None
-    return value.get(name) if isinstance(value, dict) else None
-
-
-def _line(body: object) -> int:
-    line = _field(body, "throughLine")
-    return line if is_count(line) else 0
-
-
-def _find_backlog(entries: Sequence[Entry], messages: Sequence[LoggedMessage]) -> Iterator[LoggedMessage]:
-    """Yield messages of compactions that put their flush off, after the last one that was flushed since."""
-    ranges = [
-        entry.body.metadata[DEFERRED]
-        for entry in entries
-        if isinstance(entry.body, CompactionEntry) and _is_range(entry.body.metadata.get(DEFERRED))
-    ]
-    if not ranges:
-        return
-    states = (entry.body for entry in entries if isinstance(entry.body, StateEntry))
-    done = (_line(state) for state in states if state.name == FLUSH and _field(state, BACKLOG))
-    flushed = max(done, default=0)
-    for logged in messages:
-        if logged.line > flushed and any(first <= logged.line <= last for first, last in ranges):
-            yield logged
-
-
-def _is_range(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(is_count, value))
 
 
 def _find_undecided(states: Iterable[StateEntry]) -> frozenset[str]:

@@ -50,7 +50,6 @@ HELP = """\
 /compact [FOCUS] – replace the conversation so far with a summary
 /status – this conversation, the model, the memory
 /model [NAME] – show or choose the model of this conversation
-/think [LEVEL] – show or choose how much it thinks: off, low, medium, high
 /memory QUERY – search the memory
 /remember TEXT – add it to long-term memory
 /share TEXT – add it to the notes that everybody is answered from
@@ -124,7 +123,6 @@ class Commands:
             "reset": self._new,
             "status": self._status,
             "model": self._choose_model,
-            "think": self._choose_thinking,
             "memory": self._search,
             "remember": self._remember,
             "share": self._share,
@@ -186,10 +184,7 @@ class Commands:
         return "\n".join(lines)
 
     def _choose_model(self, call: CommandCall) -> str:
-        return self._agent.models.choose_model(self._sessions, call.session_id, call.command.rest)
-
-    def _choose_thinking(self, call: CommandCall) -> str:
-        return self._agent.models.choose_thinking(self._sessions, call.session_id, call.command.rest)
+        return self._agent.models.choose(self._sessions, call.session_id, call.command.rest)
 
     def _search(self, call: CommandCall) -> str:
         if not call.command.rest:
