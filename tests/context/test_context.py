@@ -193,7 +193,7 @@ def test_of_instructions_that_are_too_long_the_beginning_is_shown():
 
 def test_files_stand_in_their_order_and_long_instructions_leave_room_for_facts():
     names = ("MEMORY.md", "USER.md", "BOOTSTRAP.md", "TOOLS.md", "IDENTITY.md", "SOUL.md", "AGENTS.md")
-    system = build(files=tuple(WorkspaceFile(name, "word word\n" * 2_900) for name in names)).request.system
+    system = build(files=tuple(WorkspaceFile(name, ("word " * 20 + "\n") * 290) for name in names)).request.system
     headings = [system.index(f"\n# {name}\n") for name in reversed(names[2:])]
     assert headings == sorted(headings)
     assert system.index("\n# USER.md") > headings[-1]
@@ -215,7 +215,7 @@ def test_messages_have_the_times_at_which_they_were_sent():
 
 def test_all_files_together_have_a_budget_too():
     files = tuple(
-        WorkspaceFile(name, "word word\n" * 2_900) for name in ("SOUL.md", "AGENTS.md", "USER.md", "MEMORY.md")
+        WorkspaceFile(name, ("word " * 20 + "\n") * 290) for name in ("SOUL.md", "AGENTS.md", "USER.md", "MEMORY.md")
     )
     context = build(files=files)
     assert estimate_tokens(context.request.system) < BUDGET.files + 1_000
