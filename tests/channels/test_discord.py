@@ -173,22 +173,14 @@ def test_a_preview_is_taken_up_by_the_next_process(tmp_path, monkeypatch):
     run(scenario)
 
 
-async def test_an_edit_replaces_what_waits_and_corrects_what_was_answered(tmp_path):
-    gate = asyncio.Event()
-    model = ScriptedChat(lambda request: [Stall(gate), "Noted."])
-    async with DiscordServer() as discord, bot(tmp_path, discord, model) as gateway:
+async def test_an_edit_is_a_correction(tmp_path):
+    model = ScriptedChat(lambda request: "Noted.")
+    async with DiscordServer() as discord, bot(tmp_path, discord, model):
         first = discord.write("First", user=7)
-        await wait_until_async(lambda: bool(model.requests))
-        second = discord.write("My name is Adda", user=7)
-        await wait_until_async(lambda: len(gateway.responder.inbox.messages()) == 2)
-        discord.change(second, "My name is Ada")
-        await wait_until_async(lambda: gateway.responder.inbox.messages()[1].inbound.text == "My name is Ada")
-        gate.set()
-        await wait_until_async(lambda: len(discord.sent) == 2)
+        await wait_until_async(lambda: len(discord.sent) == 1)
         discord.change(first, "First of all")
-        await wait_until_async(lambda: len(discord.sent) == 3)
-    assert "Adda" not in str(model.requests)
-    assert asked(model.requests[2]).endswith(f"{CORRECTION}\nFirst of all")
+        await wait_until_async(lambda: len(discord.sent) == 2)
+    assert asked(model.requests[1]).endswith(f"{CORRECTION}\nFirst of all")
 
 
 async def test_a_connection_that_breaks_is_resumed(tmp_path):

@@ -27,7 +27,6 @@ PASSED_ON: dict[str, tuple[dict[str, Any], str]] = {
     "a channel": ({"forward_origin": {"type": "channel", "date": 1, "chat": CHANNEL, "message_id": 1}}, "News"),
     "a kind to come": ({"forward_origin": {"type": "telepathy", "date": 1}}, "somebody"),
     "an old server": ({"forward_from": MALLORY, "forward_date": 1}, "somebody"),
-    "an old server, hidden": ({"forward_sender_name": "Eve", "forward_date": 1}, "Eve"),
     "automatic": ({"is_automatic_forward": True}, "somebody"),
     "an inline bot": ({"via_bot": BOT}, "the bot Gif Bot"),
     "a business bot": ({"sender_business_bot": BOT}, "the bot Gif Bot"),

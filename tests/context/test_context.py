@@ -299,6 +299,7 @@ def test_budgets_fit_into_the_window(window, reserve, keep):
 
 def test_the_design_s_figures_are_the_defaults():
     assert (BUDGET.compact_at, BUDGET.flush_at, BUDGET.keep_recent) == (180_000, 176_000, 20_000)
+    assert plan_budget(200_000, CompactionSettings(keep_recent_tokens=7_000)).keep_recent == 7_000
     assert plan_budget(8_000, CompactionSettings()).compact_at == 6_000
 
 

@@ -66,9 +66,7 @@ def test_every_command_in_the_help_is_there_and_none_asks_the_model(harness):
 
 
 def test_a_command_that_is_not_there_gets_a_hint(harness):
-    assert say(harness, "/remembr x")[0] == (
-        "There is no command /remembr. Did you mean /remember? /help lists all commands."
-    )
+    assert say(harness, "/remembr x") == ["There is no command /remembr. /help lists all commands."]
     assert say(harness, "/help") == [HELP]
 
 
@@ -191,29 +189,8 @@ def test_a_passage_that_changed_since_is_left_alone(harness):
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
     say(harness, "/forget bicycle lock opens with kestrel")
     note.write_text(NOTE.replace("kestrel", "0815"))
-    assert "changed since then" in say(harness, "/forget yes")[0]
+    assert say(harness, "/forget yes")[0].startswith("It has changed since then, and nothing was forgotten.")
     assert "0815" in note.read_text()
-
-
-def test_only_what_is_chosen_goes(harness):
-    note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    shown = say(harness, "/forget key")[0]
-    assert "1. MEMORY.md" in shown
-    assert "2. MEMORY.md" in shown
-    assert say(harness, "/forget 9")[0].startswith("Choose from 1 to")
-    say(harness, "/forget 1")
-    assert ("spare key" in note.read_text()) != ("car key" in note.read_text())
-
-
-@pytest.mark.parametrize("words", [",", ", ,", "²", "①", "٣ apples", "1²", "9" * 5_000])
-def test_what_is_no_choice_is_answered_in_words_and_withdraws_nothing(harness, words):
-    note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
-    say(harness, "/forget bicycle lock opens with kestrel")
-    (reply,) = say(harness, f"/forget {words}")
-    assert reply
-    assert "went wrong" not in reply
-    assert note.read_text() == NOTE
-    assert say(harness, "/forget yes")[0].startswith("Forgotten: 1 passage")
 
 
 def test_what_was_said_in_a_conversation_is_forgotten_too(harness):

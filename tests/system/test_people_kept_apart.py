@@ -105,7 +105,6 @@ def test_commands_answer_bob_without_it(tmp_path):
             f"/forget {session.citation}#L2",
             "/forget the vault",
             "/forget yes",
-            "/forget 1",
             f"/new {ASKED}",
             f"/memory {session.id}",
         ):

@@ -186,8 +186,9 @@ class BotChannel(Channel):
                 front.responder_for(key).add_group_line(key, content.line)
         elif content is not None:
             addressed = replace(content, key=front.route(content.key))
-            if addressed.edited_at is None or not await self._replace(front, addressed, addressed.edited_at):
-                await self._accept(front, addressed, addressed.message)
+            message = _corrected(front, self.name, addressed)
+            if message is not None:
+                await self._accept(front, addressed, message)
 
     async def _accept(self, front: Switchboard, addressed: AddressedMessage, message: Inbound) -> None:
         key = addressed.key
@@ -228,16 +229,16 @@ class BotChannel(Channel):
                 files.append(await asyncio.to_thread(folder.save, data, item.media_type, item.name))
         return files
 
-    async def _replace(self, front: Switchboard, addressed: AddressedMessage, edited_at: dt.datetime) -> bool:
-        """Replace a message that is not answered yet, or accept its new version as a correction. Return False if the
-        message is not known."""
-        message = addressed.message
-        try:
-            responder = front.holder(self.name, message.id)
-        except MessageNotFound:
-            return False
-        known, _ = responder.get(self.name, message.id)
-        if known.inbound.text != message.text and not await responder.replace_text(known, message.text):
-            version = f"{message.id}:{edited_at.timestamp():.0f}"
-            await self._accept(front, addressed, replace(message, id=version, text=f"{CORRECTION}\n{message.text}"))
-        return True
+
+def _corrected(front: Switchboard, channel: str, addressed: AddressedMessage) -> Inbound | None:
+    """Return the message to accept: the new version of a known message is a correction. None if it says the same."""
+    message, edited_at = addressed.message, addressed.edited_at
+    if edited_at is None:
+        return message
+    try:
+        known, _ = front.holder(channel, message.id).get(channel, message.id)
+    except MessageNotFound:
+        return message
+    if known.inbound.text == message.text:
+        return None
+    return replace(message, id=f"{message.id}:{edited_at.timestamp():.0f}", text=f"{CORRECTION}\n{message.text}")

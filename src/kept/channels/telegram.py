@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,11 +18,10 @@ from kept.agent.approvals import describe_approval
 from kept.agent.events import ApprovalAsked
 from kept.channels.chat_intake import PLACEHOLDER, AddressedMessage, BotChannel, OverheardMessage, Person
 from kept.channels.switchboard import Switchboard
-from kept.channels.telegram_html import render_reply
+from kept.channels.telegram_html import render_reply, visible_text
 from kept.channels.telegram_messages import read_message
 from kept.config import Config
-from kept.damaged_records import set_aside
-from kept.errors import ConfigError, KeptError, ScheduleInvalid
+from kept.errors import ConfigError, ScheduleInvalid
 from kept.limits import is_count
 from kept.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
 from kept.responder.channel import ResponderTiming, utf16_length
@@ -75,8 +73,7 @@ class TelegramChannel(BotChannel):
         self._settings = config.gateway.telegram
         super().__init__(config, self._settings, timing)
         self._account_id = account_id
-        self._damaged = os.path.join(config.paths.folder, "telegram")
-        self._bot = make_bot(token, self._settings.base_url, on_unreadable=self._set_aside)
+        self._bot = make_bot(token, self._settings.base_url)
 
     # receiving
 
@@ -130,17 +127,8 @@ class TelegramChannel(BotChannel):
             return read_message(message, me=self._me, allowed=self.allowed, account_id=self._account_id)
         except (AttributeError, TypeError, ValueError, LookupError):
             # Fields that the library does not check. The same update would fail again, so it is not fetched again.
-            self._set_aside(update.to_json().encode("utf-8", "backslashreplace"))
+            log.warning("telegram: update %d could not be read, and is left out", update.update_id)
             return None
-
-    def _set_aside(self, update: bytes) -> None:
-        """Keep an update that cannot be read in a file, so that the updates after it are answered."""
-        try:
-            beside = set_aside(self._damaged, [update])
-        except KeptError as exc:
-            log.warning("telegram: an update could not be read, nor kept (%s)", exc.message)
-        else:
-            log.warning("telegram: an update could not be read; it is kept in %s", beside)
 
     async def _handle(self, front: Switchboard, update: telegram.Update) -> None:
         if update.callback_query is not None:
@@ -296,9 +284,9 @@ async def _in_best_form(text: str, call: Callable[[dict[str, Any]], Awaitable[T]
 
     try:
         rendered = render_reply(text)
-        if rendered is not None and utf16_length(rendered.text) <= LIMIT:
+        if rendered is not None and utf16_length(visible_text(rendered)) <= LIMIT:
             try:
-                return await call({"text": rendered.html, "parse_mode": "HTML"})
+                return await call({"text": rendered, "parse_mode": "HTML"})
             except BadRequest as exc:
                 log.debug("telegram: sent as plain text (%s)", type(exc).__name__)
         return await call({"text": text})
@@ -328,7 +316,7 @@ def _seconds(error: telegram.error.RetryAfter) -> float:
 # the library's bot, with its own reading of answers: a bad update stops nothing, and no token gets into a log
 
 
-def make_bot(token: str, base_url: str | None, *, on_unreadable: Callable[[bytes], None]) -> telegram.Bot:
+def make_bot(token: str, base_url: str | None) -> telegram.Bot:
     try:
         import telegram
         from telegram.request import HTTPXRequest
@@ -350,7 +338,7 @@ def make_bot(token: str, base_url: str | None, *, on_unreadable: Callable[[bytes
         def parse_json_payload(payload: bytes) -> dict[str, Any]:
             answer = read_answer(payload)
             if isinstance(answer.get("result"), list):
-                answer["result"] = readable_updates(answer["result"], on_unreadable)
+                answer["result"] = readable_updates(answer["result"])
             return answer
 
     polling = PollingRequest(connection_pool_size=1, read_timeout=_POLL_TIMEOUT_S + 10)
@@ -377,8 +365,9 @@ def read_answer(payload: bytes) -> dict[str, Any]:
     return answer
 
 
-def readable_updates(updates: list[Any], on_unreadable: Callable[[bytes], None]) -> list[dict[str, Any]]:
+def readable_updates(updates: list[Any]) -> list[dict[str, Any]]:
     """Return updates that the library can read. Reduce any other to its number, so that it is confirmed."""
+    import telegram
     from telegram.error import TelegramError
 
     numbered = [update for update in updates if isinstance(update, dict) and is_count(update.get("update_id"))]
@@ -386,23 +375,13 @@ def readable_updates(updates: list[Any], on_unreadable: Callable[[bytes], None])
         # Unconfirmed, they would be fetched again at once, for ever. The error makes the caller back off.
         raise TelegramError("None of the updates has a number.")
     readable: list[dict[str, Any]] = []
-    for update in updates:
-        if update not in numbered:
-            on_unreadable(json.dumps(update).encode())
-        elif _is_readable(update):
-            readable.append(update)
+    for update in numbered:
+        try:
+            telegram.Update.de_json(update, None)
+        except Exception as exc:  # noqa: BLE001 - the library does not validate, so it may raise anything
+            number = update["update_id"]
+            log.warning("telegram: the library cannot read update %d (%s)", number, type(exc).__name__)
+            readable.append({"update_id": number})
         else:
-            on_unreadable(json.dumps(update).encode())
-            readable.append({"update_id": update["update_id"]})
+            readable.append(update)
     return readable
-
-
-def _is_readable(update: dict[str, Any]) -> bool:
-    import telegram
-
-    try:
-        telegram.Update.de_json(update, None)
-    except Exception as exc:  # noqa: BLE001 - the library does not validate, so it may raise anything
-        log.warning("telegram: the library cannot read an update (%s)", type(exc).__name__)
-        return False
-    return True

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 _GROUPS = ("group", "supergroup")
 _COMMAND = re.compile(r"\s*(/[A-Za-z]\w*)@(\w+)")
-_LEGACY_FORWARD = ("forward_from", "forward_from_chat", "forward_sender_name", "forward_signature", "forward_date")
-"""Fields that mark a forwarded message in Bot API servers before version 7.0."""
 _NAME_CHARS = 80
 _QUOTED_CHARS = 2_000
 
@@ -55,7 +53,8 @@ def read_message(
     key = _key(message, account_id, in_group=in_group)
     if in_group and not (is_allowed and _is_addressed(message, own, me)):
         is_edit = message.edit_date is not None  # it was overheard before
-        return None if is_edit else _overheard(message, key, with_media(own, media))
+        line = GroupLine(_overheard_name(message), with_media(own, media), message.date)
+        return None if is_edit else OverheardMessage(key, line)
     if not is_allowed:
         return Person(sender.id, sender.username or "")
     if _origin(message) is None and _is_for_another_bot(own, me):
@@ -64,10 +63,6 @@ def read_message(
     if account_id != DEFAULT_ACCOUNT:  # each bot has its own numbers for the messages of a person
         inbound = replace(inbound, id=f"{account_id}:{inbound.id}")
     return AddressedMessage(key, inbound, media, message.edit_date)
-
-
-def _overheard(message: telegram.Message, key: SessionKey, text: str) -> OverheardMessage:
-    return OverheardMessage(key, GroupLine(_overheard_name(message), text, message.date))
 
 
 def _inbound(message: telegram.Message, own: str, media: Sequence[MediaItem], me: Person) -> Inbound:
@@ -99,8 +94,8 @@ def _origin(message: telegram.Message) -> str | None:
     """Return the author of a text that the sender only passed on, or None if the sender wrote it."""
     if message.forward_origin is not None:
         return _origin_name(message.forward_origin)
-    if message.is_automatic_forward or any(message.api_kwargs.get(name) for name in _LEGACY_FORWARD):
-        return _shorten(str(message.api_kwargs.get("forward_sender_name") or "somebody"))
+    if message.is_automatic_forward or "forward_date" in message.api_kwargs:  # the latter in servers before 7.0
+        return "somebody"
     bot = message.via_bot or message.sender_business_bot
     return None if bot is None else _shorten(f"the bot {bot.full_name}")
 
@@ -184,35 +179,18 @@ def _iter_media(message: telegram.Message) -> Iterator[MediaItem]:
         fitting = [size for size in message.photo if max(size.width, size.height) <= _LARGEST_PICTURE_SIDE]
         photo = max(fitting or message.photo[:1], key=lambda size: size.width * size.height)
         yield MediaItem("picture", None, photo.file_size, media_type="image/jpeg", source=photo.file_id)
-    elif message.animation:  # also has a document
-        yield _file(message.animation, "animation", fetched=False)
-    elif message.document:
+    elif message.document:  # so has an animation
         yield _file(message.document, kind_of(message.document.mime_type or ""))
-    elif message.voice:
-        yield _file(message.voice, "voice message", fetched=False)
-    elif message.video_note:
-        yield _file(message.video_note, "video message", fetched=False)
-    elif message.audio:
-        yield _file(message.audio, "audio", fetched=False)
-    elif message.video:
-        yield _file(message.video, "video", fetched=False)
+    elif file := message.voice or message.video_note or message.audio or message.video:
+        kind = "voice message" if message.voice else "audio" if message.audio else "video"
+        yield _file(file, kind, fetched=False)
     elif message.sticker:
         yield MediaItem("sticker", message.sticker.emoji)
     else:
         yield from _iter_facts(message)
 
 
-def _file(
-    file: telegram.Animation
-    | telegram.Document
-    | telegram.Voice
-    | telegram.VideoNote
-    | telegram.Audio
-    | telegram.Video,
-    kind: str,
-    *,
-    fetched: bool = True,
-) -> MediaItem:
+def _file(file: Any, kind: str, *, fetched: bool = True) -> MediaItem:
     # Not the attribute: its type depends on the version of the library.
     duration = file.to_dict().get("duration")
     seconds = round(duration) if isinstance(duration, int | float) else None
@@ -223,16 +201,12 @@ def _file(
 
 def _iter_facts(message: telegram.Message) -> Iterator[MediaItem]:
     """Yield what is not a file, with what it says."""
-    if message.venue:
-        yield MediaItem("place", f"{message.venue.title}, {message.venue.address}")
-    elif message.location:
+    if message.location:
         yield MediaItem("location", f"{message.location.latitude:.5f}, {message.location.longitude:.5f}")
     elif message.contact:
         name = " ".join(filter(None, (message.contact.first_name, message.contact.last_name)))
         yield MediaItem("contact", f"{name}, {message.contact.phone_number}")
     elif message.poll:
         yield MediaItem("poll", message.poll.question)
-    elif message.dice:
-        yield MediaItem("dice", f"{message.dice.emoji} {message.dice.value}")
     elif message.effective_attachment is not None:
         yield MediaItem("media")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 from kept.agent.events import AgentEvent, GroupLine, ReplyDelta
 from kept.config import ResponderSettings
@@ -61,15 +60,6 @@ class ConversationQueue:
         for queued in self.waiting:
             if queued.message == message:
                 self.waiting.remove(queued)
-                return True
-        return False
-
-    def replace_text(self, message: AcceptedMessage, text: str) -> bool:
-        """Replace the text of a waiting message. Return False if it is not waiting."""
-        for index, queued in enumerate(self.waiting):
-            if (queued.message.channel, queued.message.id) == (message.channel, message.id):
-                inbound = replace(queued.message.inbound, text=text)
-                self.waiting[index] = QueuedMessage(replace(queued.message, inbound=inbound), find_command(inbound))
                 return True
         return False
 

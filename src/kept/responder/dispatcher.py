@@ -6,7 +6,6 @@ Messages that begin with a slash are commands. They are answered without a model
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -38,7 +37,6 @@ log = logging.getLogger(__name__)
 # commands
 
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?\Z", re.DOTALL)
-_NUMBER = re.compile(r"[0-9]{1,9}")
 _MAX_HITS = 5
 _FLUSH_WAIT_S = 60.0
 """How long a program that ends waits for the flush of a session that has ended."""
@@ -139,7 +137,7 @@ class Commands:
                 return await asyncio.to_thread(handlers[name], call)
         except KeptError as exc:
             return self._explain(exc)
-        return _FIXED_REPLIES.get(name) or _unknown_command(name)
+        return _FIXED_REPLIES.get(name) or f"There is no command /{name}. /help lists all commands."
 
     def _explain(self, error: KeptError) -> str:
         """Return what the person is told. In a chat, errors that are not about the request name no path or setting."""
@@ -209,42 +207,31 @@ class Commands:
         return f"Kept in {written.citation}." if written.is_new else "That is in long-term memory already."
 
     def _forget(self, call: CommandCall) -> str:
-        rest = call.command.rest
-        words = rest.lower().replace(",", " ").split()
-        if not words:
+        query = call.command.rest
+        if not query:
             return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
-        is_choice = all(map(_NUMBER.fullmatch, words))
-        if is_choice:  # or the number itself is to be forgotten
-            is_choice = forget.find_proposal(self._sessions, call.session_id) is not None
-        if words in (["no"], ["yes"]) or is_choice:
-            return self._confirm_forget(call.session_id, words)
-        return self._propose_forget(call.session_id, rest)
-
-    def _propose_forget(self, session_id: str, query: str) -> str:
-        plan = forget.plan_in_chat(self._memory_of(session_id), query)
+        if query.lower() in ("yes", "no"):
+            return self._answer_proposal(call.session_id, is_confirmed=query.lower() == "yes")
+        plan = forget.plan_in_chat(self._memory_of(call.session_id), query)
         if plan.choices:
-            forget.save_proposal(self._sessions, session_id, plan)
+            forget.save_proposal(self._sessions, call.session_id, plan)
         return forget.describe_plan(plan)
 
-    def _confirm_forget(self, session_id: str, words: list[str]) -> str:
+    def _answer_proposal(self, session_id: str, *, is_confirmed: bool) -> str:
         proposal = forget.find_proposal(self._sessions, session_id)
         if proposal is None:
             return "There is nothing to confirm. Start with /forget QUERY."
-        if words == ["no"]:
-            forget.drop_proposal(self._sessions, session_id)
-            return "Nothing was forgotten."
-        count = len(proposal.places)
-        numbers = range(1, count + 1) if words == ["yes"] else [int(word) for word in words]
-        if any(not 1 <= number <= count for number in numbers):
-            return f"Choose from 1 to {count}. Nothing was forgotten."
-        chosen = [proposal.places[number - 1] for number in dict.fromkeys(numbers)]
-        memory = self._memory_of(session_id)
-        plan, changed = forget.choose_places(memory, proposal, chosen)
         forget.drop_proposal(self._sessions, session_id)
-        if not plan.places:
-            return "\n".join(f"{citation}: changed since then, and left as it is." for citation in changed)
+        if not is_confirmed:
+            return "Nothing was forgotten."
+        memory = self._memory_of(session_id)
+        plan = forget.plan_in_chat(memory, proposal["query"])
+        if not forget.is_as_shown(plan, proposal):
+            if plan.choices:
+                forget.save_proposal(self._sessions, session_id, plan)
+            return f"It has changed since then, and nothing was forgotten.\n\n{forget.describe_plan(plan)}"
         receipt = memory.forgetting.apply(plan, inbox=self._inbox)
-        return forget.describe_receipt(receipt, changed, len(plan.choices), is_private=_has_others(memory.viewer))
+        return forget.describe_receipt(receipt, len(plan.choices), is_private=_has_others(memory.viewer))
 
     def decide_now(self, call: CommandCall, *, by: str, approval_id: str | None = None) -> None:
         """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer.
@@ -262,12 +249,6 @@ class Commands:
 
     def _decide(self, call: CommandCall) -> str:
         return self._decided.pop(call.message_id, "Nothing waits for your permission.")
-
-
-def _unknown_command(name: str) -> str:
-    similar = difflib.get_close_matches(name, NAMES, n=1)
-    hint = f" Did you mean /{similar[0]}?" if similar else ""
-    return f"There is no command /{name}.{hint} /help lists all commands."
 
 
 def _describe_hit(number: int, hit: Hit) -> str:

@@ -1,13 +1,12 @@
 """/forget: show every place of something, and forget it after a confirmation, as `kept forget` does.
 
 The proposal is saved in the session as a state: the query, and the hash of each place. So it can be confirmed after a
-restart, and a place that has changed since is left as it is. What is forgotten leaves that state too.
+restart, and is shown anew if a place has changed since. What is forgotten leaves that state too.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
 from typing import Any
 
 from kept.errors import ForgetTooMuch
@@ -20,20 +19,11 @@ from kept.memory import Memory
 from kept.responder.inbox import Inbox
 from kept.sessions.entries import StateEntry
 from kept.sessions.store import SessionStore
-from kept.values import frozen
 
 SHOWN_PLACES = 20
 _PROPOSAL_LIFETIME = dt.timedelta(hours=1)
 _SHOWN_CHARS = 500
 _NARROWER = "Name it more exactly, or use 'kept forget --all' on the machine itself."
-
-
-@frozen
-class ForgetProposal:
-    """Places that were shown, by citation and hash."""
-
-    query: str
-    places: tuple[tuple[str, str], ...]
 
 
 def plan_in_chat(memory: Memory, query: str) -> ForgetPlan:
@@ -47,38 +37,33 @@ def save_proposal(sessions: SessionStore, session_id: str, plan: ForgetPlan) -> 
     value = {
         "asked": sessions.clock.now().isoformat(),
         "query": plan.request.query,
-        "places": [[place.citation, place.digest] for place in plan.choices],
+        "places": _places_of(plan),
     }
     sessions.append(session_id, StateEntry(FORGET_STATE, value))
 
 
-def find_proposal(sessions: SessionStore, session_id: str) -> ForgetProposal | None:
+def find_proposal(sessions: SessionStore, session_id: str) -> dict[str, Any] | None:
     """Return the proposal of the last hour that was neither confirmed nor declined."""
     value: Any = sessions.get(session_id).state.get(FORGET_STATE)
     try:
-        if sessions.clock.now() - dt.datetime.fromisoformat(value["asked"]) > _PROPOSAL_LIFETIME:
-            return None
-        places = tuple((str(citation), str(digest)) for citation, digest in value["places"])
-        return ForgetProposal(str(value["query"]), places) if places else None
+        asked = dt.datetime.fromisoformat(value["asked"])
+        is_valid = isinstance(value["query"], str) and sessions.clock.now() - asked <= _PROPOSAL_LIFETIME
+        return value if is_valid and value["places"] else None
     except (TypeError, KeyError, ValueError, OverflowError):
         return None  # no proposal, or a damaged one
 
 
+def is_as_shown(plan: ForgetPlan, proposal: dict[str, Any]) -> bool:
+    """Return whether the places of a plan are those of a proposal, and none has changed."""
+    return bool(_places_of(plan) == proposal["places"])
+
+
+def _places_of(plan: ForgetPlan) -> list[list[str]]:
+    return [[place.citation, place.digest] for place in plan.choices]
+
+
 def drop_proposal(sessions: SessionStore, session_id: str) -> None:
     sessions.append(session_id, StateEntry(FORGET_STATE, None))
-
-
-def choose_places(
-    memory: Memory, proposal: ForgetProposal, chosen: Sequence[tuple[str, str]]
-) -> tuple[ForgetPlan, list[str]]:
-    """Return the plan for those of the chosen places that are as they were shown, and citations of the others."""
-    plan = plan_in_chat(memory, proposal.query)
-    wanted = set(chosen)
-    same = [place for place in plan.choices if (place.citation, place.digest) in wanted]
-    known = {(place.citation, place.digest) for place in same}
-    changed = [citation for citation, digest in chosen if (citation, digest) not in known]
-    is_all = not changed and len(same) == len(plan.choices)
-    return (plan if is_all else plan.select(same)), changed
 
 
 class LiveInboxStore:
@@ -104,8 +89,7 @@ def describe_plan(plan: ForgetPlan) -> str:
     shown = [_describe_place(number, place) for number, place in enumerate(choices[:SHOWN_PLACES], 1)]
     if len(choices) > SHOWN_PLACES:
         shown.append(f"and {len(choices) - SHOWN_PLACES} more places.")
-    answers = "/forget yes removes it" if len(choices) == 1 else "/forget yes removes all of it, /forget 1 2 only those"
-    return "\n\n".join(["This would go:", *shown, f"{answers}; /forget no keeps it.", *_remarks(plan)])
+    return "\n\n".join(["This would go:", *shown, "/forget yes removes it; /forget no keeps it.", *_remarks(plan)])
 
 
 def _describe_place(number: int, place: Place) -> str:
@@ -119,7 +103,7 @@ def _remarks(plan: ForgetPlan) -> list[str]:
     return [f"These are not changed. Edit or delete them yourself: {', '.join(plan.unreachable)}."]
 
 
-def describe_receipt(receipt: ForgetReceipt, changed: Sequence[str], count: int, *, is_private: bool = False) -> str:
+def describe_receipt(receipt: ForgetReceipt, count: int, *, is_private: bool = False) -> str:
     """Describe a forget. If ``is_private``, the person sees only part of the memory; the rest is not mentioned."""
     noun = "passage" if count == 1 else "passages"
     if is_private and not receipt.left:
@@ -130,7 +114,7 @@ def describe_receipt(receipt: ForgetReceipt, changed: Sequence[str], count: int,
     else:
         search = f"Searched {receipt.files:,} files: nothing of it is left."
     lines = [f"Forgotten: {count} {noun}. {search} Receipt {receipt.id}."]
-    lines += (f"{citation}: changed since then, and left as it is." for citation in (*changed, *receipt.changed))
+    lines += (f"{citation}: changed since then, and left as it is." for citation in receipt.changed)
     if not receipt.is_finished:
         lines.append("A part could not be done now; the next 'kept' command finishes it.")
     return "\n".join(lines)

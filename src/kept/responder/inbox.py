@@ -39,7 +39,6 @@ from kept.responder.inbox_records import (
     read_run,
     received_record,
     run_records,
-    with_text,
 )
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
@@ -140,11 +139,6 @@ class Inbox:
         inbound = replace(message, timestamp=sent_at, metadata=dict(message.metadata or {}))
         return AcceptedMessage(key.channel, message.id, str(key), inbound, self.clock.now())
 
-    def edit(self, message: AcceptedMessage, text: str) -> AcceptedMessage:
-        """Replace the text of a message."""
-        self._commit({"type": "edited", "channel": message.channel, "id": message.id, "text": text})
-        return self._messages[message.channel, message.id]
-
     def begin(self, messages: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
         ids = tuple(message.id for message in messages)
         run = AnswerRun(new_id(), messages[0].channel, messages[0].key, ids, session_id)
@@ -212,10 +206,6 @@ class Inbox:
         if record["type"] == "received":
             message = read_message(record)
             self._messages[message.channel, message.id] = message
-            return
-        if record["type"] == "edited":
-            name = (record["channel"], record["id"])
-            self._messages[name] = with_text(self._messages[name], record["text"])
             return
         run_id = record["run"]
         if run_id not in self._runs:

@@ -1,7 +1,6 @@
 """Records of an inbox: what happened to messages and runs, one step each. They are checked when they are read.
 
 received    a message was accepted
-edited      the sender changed its text before it was answered
 begun       messages of one conversation became an answer run, in a session; again for each further attempt
 preview     a message in the chat shows the reply as it is written; the first part will replace its text
 answered    the reply, split into the parts that the channel takes
@@ -202,10 +201,6 @@ def run_records(run: AnswerRun) -> list[Record]:
     return [{**record, "run": run.id} for record in records]
 
 
-def with_text(message: AcceptedMessage, text: str) -> AcceptedMessage:
-    return replace(message, inbound=replace(message.inbound, text=text))
-
-
 def blank_message(message: AcceptedMessage, matches: Callable[[str], bool]) -> AcceptedMessage:
     inbound = message.inbound
     texts = {"text": inbound.text, "sender": inbound.sender, "metadata": dict(inbound.metadata or {})}
@@ -291,7 +286,6 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
 _FIELDS = {
     "inbox": ("version",),
     "received": ("channel", "id", "key", "at", "text", "sender", "timestamp", "metadata"),
-    "edited": ("channel", "id", "text"),
     "begun": ("run", "channel", "key", "ids", "session"),
     "answered": ("run", "parts", "push", "entry", "error"),
     "preview": ("run", "message"),
@@ -320,8 +314,6 @@ def _find_wrong_reference(
         return "its 'channel' is not that of its 'key'"
     if kind in ("inbox", "received"):
         return None
-    if kind == "edited":
-        return None if (channel, record["id"]) in messages else "the message that it is about is not there"
     if kind == "begun" and run is None:
         known = (messages.get((record["channel"], name)) for name in record["ids"])
         is_whole = all(message is not None and message.key == record["key"] for message in known)

@@ -158,15 +158,6 @@ class Responder:
             by = f"{message.channel}:{message.inbound.sender or ''}"
             self._dispatcher.commands.decide_now(call, by=by, approval_id=approval_id)
 
-    async def replace_text(self, message: AcceptedMessage, text: str) -> bool:
-        """Replace the text of a message that waits for its answer. Return False if it no longer waits."""
-        queue = self._queues.get(message.key)
-        if queue is None or not queue.replace_text(message, text):
-            return False
-        # The queue is changed first, so that an answer that begins meanwhile is one to the new text.
-        await self._writer.write_until_done(partial(self.inbox.edit, message, text))
-        return True
-
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
         """Remember a message of a group that needs no answer, as context for the next answer there."""
         self._groups.add(str(key), line)
