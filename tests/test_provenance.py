@@ -1,12 +1,12 @@
-"""Every remembered fact leads back to where it came from, and a conversation forward to what was made of it."""
+"""Every remembered fact leads back to where it came from."""
 
 from __future__ import annotations
 
 import pytest
 
-from kept.errors import NoteNotFound, SessionNotFound
-from kept.provenance import trace, trace_note, trace_session
-from kept.sessions.entries import FLUSH, Message, StateEntry
+from kept.errors import NoteNotFound, UsageError
+from kept.provenance import trace_note
+from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import cite_transcript
 from kept.workspace.change_recorder import Author
@@ -25,24 +25,17 @@ def talk(sessions: SessionStore) -> tuple[str, str]:
     return record.id, cite_transcript(record.transcript_path)
 
 
-def test_a_fact_of_a_flush_leads_to_its_lines_and_the_lines_lead_to_the_fact(opened):
+def test_a_fact_of_a_flush_leads_to_its_lines(opened):
     memory, sessions = opened
     session, transcript = talk(sessions)
     text = f"- Staging is on port 5433. (from {transcript}#L2)"
     written = memory.add(text, by_tool=True, author=Author("main", session, "flush"))
-    sessions.append(session, StateEntry(FLUSH, {"outcome": "written", "facts": 1, "note": written.citation}))
-    origin = trace(memory, sessions, written.citation)
+    origin = trace_note(memory, sessions, written.citation)
     (source,) = origin.sessions
     assert (source.id, source.citation) == (session, f"{transcript}#L2")
     assert "moved to port 5433" in source.text
     assert {item.change.by.tool for item in origin.changes} == {"flush"}
     assert origin.unknown_lines == ()
-    use = trace(memory, sessions, session)
-    assert [passage.text for passage in use.passages] == [text]
-    assert trace_note(memory, sessions, use.passages[0].citation).sessions == origin.sessions
-    assert [change.by.session for change in use.changes] == [session]
-    assert [(flush.outcome, flush.facts, flush.note) for flush in use.flushes] == [("written", 1, written.citation)]
-    assert trace(memory, sessions, f"{transcript}#L2") == use
 
 
 def test_each_line_leads_to_the_change_that_brought_it(opened, tmp_path):
@@ -70,8 +63,8 @@ def test_a_session_that_is_gone_is_named_as_missing(opened, tmp_path):
 def test_a_reference_to_nothing_is_one_clear_line(opened):
     memory, sessions = opened
     with pytest.raises(NoteNotFound):
-        trace(memory, sessions, "memory/nowhere.md#L1")
-    with pytest.raises(SessionNotFound, match="There is no note and no session 'nobody'"):
-        trace(memory, sessions, "nobody")
-    with pytest.raises(SessionNotFound):
-        trace_session(memory, sessions, "nobody")
+        trace_note(memory, sessions, "memory/nowhere.md#L1")
+    with pytest.raises(NoteNotFound):
+        trace_note(memory, sessions, "nobody")
+    with pytest.raises(UsageError, match="is a conversation"):
+        trace_note(memory, sessions, f"{talk(sessions)[1]}#L2")

@@ -1,24 +1,21 @@
-"""Traces a remembered passage back to where it came from, and a conversation forward to what was made of it.
+"""Traces a remembered passage back to where it came from.
 
 Three records lead back. A fact that a flush wrote names its lines: ``(from sessions/….jsonl#L3-L5)``. The history of
 the notes has the change that brought a line, with its author and session. An imported conversation has the file that it
-was imported from. Forward, the same records are read the other way round, with the flushes that a transcript records.
+was imported from.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from kept.errors import KeptError, SessionNotFound, UsageError
+from kept.errors import KeptError, UsageError
 from kept.history.note_change import NoteChange
 from kept.history.note_history import NoteHistory
 from kept.memory import Memory
-from kept.records import Passage, cite, parse_citation
-from kept.sessions.entries import FLUSH, Entry, StateEntry
-from kept.sessions.record import SessionRecord
+from kept.records import Passage, parse_citation
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import (
     CITED_FOLDER,
@@ -27,8 +24,6 @@ from kept.sessions.transcript_paths import (
     parse_transcript_name,
 )
 from kept.values import frozen
-from kept.workspace.opened import OpenWorkspace
-from kept.workspace.scan import scan_workspace
 
 _SOURCE = r"\bsessions/[^\s()#]+\.jsonl(?:#L\d{1,9}(?:-L?\d{1,9})?)?"
 _MAX_SOURCES = 50
@@ -70,60 +65,11 @@ class PassageOrigin:
     """Lines that are older than the history, or whose version cannot be read."""
 
 
-@frozen
-class DerivedPassage:
-    """A line of a note that names a conversation as its source."""
-
-    citation: str
-    text: str
-
-
-@frozen
-class FlushRecord:
-    time: str
-    outcome: str
-    facts: int
-    note: str | None
-    """Citation of the facts when they were written."""
-
-
-@frozen
-class SessionUse:
-    """Notes and changes that came from a conversation."""
-
-    session: OriginSession
-    passages: tuple[DerivedPassage, ...]
-    changes: tuple[NoteChange, ...]
-    """Changes of notes that were made in this conversation, newest first."""
-    flushes: tuple[FlushRecord, ...]
-
-
-def trace(memory: Memory, sessions: SessionStore, reference: str) -> PassageOrigin | SessionUse:
-    """Return the origin of a cited passage of a note, or what was made of a conversation.
-
-    ``reference`` is a citation, the path of a note, or the id or key of a session. Lines of a conversation lead to the
-    whole of it. Raise NoteNotFound or SessionNotFound.
-    """
-    path = (parse_citation(reference) or (reference, 0, 0))[0]
-    if is_transcript_citation(path):
-        return trace_session(memory, sessions, parse_transcript_name(os.path.basename(path))[0])
-    if "#" in reference or memory.workspace.is_note_file(path):
-        return trace_note(memory, sessions, reference)
-    try:
-        return trace_session(memory, sessions, reference)
-    except SessionNotFound as exc:
-        raise SessionNotFound(
-            f"There is no note and no session '{reference}'.",
-            hint="Name a citation such as memory/ideas.md#L3, or a session of 'kept sessions list'.",
-        ) from exc
-
-
-# back
-
-
 def trace_note(memory: Memory, sessions: SessionStore, reference: str) -> PassageOrigin:
     """Return the origin of a note, or of the lines that a citation names."""
     path, first, last = parse_citation(reference) or (reference, 1, 0)
+    if is_transcript_citation(path):
+        raise UsageError(f"{reference} is a conversation.", hint="Name a note or lines of one: memory/ideas.md#L3")
     passage = memory.read(path, start=first, lines=last - first + 1 if last else None)
     if not passage.lines:
         raise UsageError(f"{passage.path} has no line {first}.", hint=f"'kept get {passage.path}' shows it.")
@@ -197,55 +143,7 @@ def _session_origin(sessions: SessionStore, session_id: str, citation: str = "")
     record = sessions.find_by_id(session_id)
     if record is None:
         return OriginSession(session_id, None, citation, "", None, is_missing=True)
-    return _describe(record, citation)
-
-
-def _describe(record: SessionRecord, citation: str = "") -> OriginSession:
     imported: Any = record.metadata.get("imported")
     source = imported.get("path") if isinstance(imported, dict) else None
     citation = citation or cite_transcript(record.transcript_path)
     return OriginSession(record.id, record.title, citation, "", source if isinstance(source, str) else None)
-
-
-# forward
-
-
-def trace_session(memory: Memory, sessions: SessionStore, reference: str) -> SessionUse:
-    """Return what was made of a conversation: passages that name it, changes made in it, and its flushes."""
-    record = sessions.get(reference)
-    return SessionUse(
-        session=_describe(record),
-        passages=tuple(_iter_passages(memory, cite_transcript(record.transcript_path))),
-        changes=tuple(memory.history.iter_changes(session=record.id)),
-        flushes=tuple(_iter_flushes(sessions, record.id)),
-    )
-
-
-def _iter_passages(memory: Memory, transcript: str) -> Iterator[DerivedPassage]:
-    """Yield the lines of notes that name a transcript."""
-    max_bytes = memory.settings.max_file_bytes
-    name = os.path.basename(transcript).encode()
-    with OpenWorkspace(memory.workspace) as opened:
-        for file in scan_workspace(memory.workspace, max_bytes=max_bytes).files:
-            try:
-                note = opened.read_found(file.absolute, max_bytes=max_bytes)
-            except KeptError:
-                continue  # it vanished meanwhile
-            if name in note.raw:
-                for number, line in enumerate(note.text.split("\n"), 1):
-                    if transcript in line:
-                        yield DerivedPassage(cite(file.path, number, number), line.strip())
-
-
-def _iter_flushes(sessions: SessionStore, session_id: str) -> Iterator[FlushRecord]:
-    for line in sessions.iter_lines(session_id):
-        entry = line.content
-        if isinstance(entry, Entry) and isinstance(entry.body, StateEntry) and entry.body.name == FLUSH:
-            fields = entry.body.value if isinstance(entry.body.value, dict) else {}
-            facts, note = fields.get("facts"), fields.get("note")
-            yield FlushRecord(
-                time=entry.timestamp.isoformat(timespec="seconds"),
-                outcome=str(fields.get("outcome", "")),
-                facts=facts if isinstance(facts, int) else 0,
-                note=note if isinstance(note, str) else None,
-            )

@@ -110,7 +110,6 @@ def test_a_damaged_marker_leaves_a_project_without_a_repository(kept, workspace,
         (["init", "--project", "all"], 2, "cannot be a project's name"),
         (["init", "--project", "other"], 2, "belongs to the project 'otter'"),
         (["init", "--project", "otter", "../badger"], 2, "The project 'otter' is for github.com/ada/otter"),
-        (["init", "--project", "nobody", "--remove"], 3, "There is no project 'nobody'. There are: otter."),
         (["add", "--project", "nobody", "Text."], 3, "There is no project 'nobody'"),
         (["add", "Text.", "--project", "two words"], 3, "There is no project 'two words'"),
         (["search", "x", "--project", "nobody"], 3, "There is no project 'nobody'"),
@@ -129,17 +128,6 @@ def test_outside_every_project_there_is_none_to_write_to(kept, workspace):
     ended = kept("add", "--project", "A few words.")
     assert (ended.code, "does not belong to a project" in ended.err) == (3, True)
     assert "kept init --project" in ended.err
-
-
-def test_removing_keeps_the_notes(kept, workspace, projects, otter):
-    write_note(
-        workspace, "memory/projects/otter/PROJECT.md", "---\ntitle: Sea\nremote: github.com/ada/otter\n---\nMine.\n"
-    )
-    ended = kept("init", "--project", "otter", "--remove")
-    assert str(workspace / "memory/projects/otter") in ended.out
-    assert (workspace / "memory/projects/otter/PROJECT.md").read_text() == "---\ntitle: Sea\n---\nMine.\n"
-    assert (workspace / OWN).exists()
-    assert kept("list", "--projects", "--json", cwd=otter).json["current"] is None
 
 
 # writing

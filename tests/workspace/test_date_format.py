@@ -21,7 +21,6 @@ FORMATS = {
     "YYYY/MM-MMMM/YYYY-MM-DD-dddd": "2026/11-November/2026-11-03-Tuesday",
     "[Day] Do MMMM YYYY": "Day 3rd November 2026",
     "ddd, MMM D, YYYY": "Tue, Nov 3, 2026",
-    "YYYY-DDDD": "2026-307",
     "GGGG-[W]WW/YYYY-MM-DD": "2026-W45/2026-11-03",
     "YYYY_MM_DD": "2026_11_03",
 }

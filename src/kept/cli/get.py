@@ -16,7 +16,7 @@ from kept.workspace.daily import find_next_part
 
 if TYPE_CHECKING:
     from kept.history.note_change import NoteChange
-    from kept.provenance import OriginSession, PassageOrigin, SessionUse
+    from kept.provenance import OriginSession, PassageOrigin
 
 _SHOWN = 50
 
@@ -108,16 +108,13 @@ def _show_links(options: Globals, name: str, person: str | None, *, as_json: boo
 
 def _show_why(options: Globals, reference: str, *, as_json: bool) -> None:
     from kept.app import open_memory, open_sessions
-    from kept.provenance import PassageOrigin, trace
+    from kept.provenance import trace_note
     from kept.tools.tool_text import from_uri
 
     loaded = options.load_finished()
     with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
-        result = trace(memory, sessions, from_uri(reference))
-    if isinstance(result, PassageOrigin):
-        print_json(_origin_json(result)) if as_json else _print_origin(result)
-    else:
-        print_json(_use_json(result)) if as_json else _print_use(result)
+        origin = trace_note(memory, sessions, from_uri(reference))
+    print_json(_origin_json(origin)) if as_json else _print_origin(origin)
 
 
 def _print_origin(origin: PassageOrigin) -> None:
@@ -142,19 +139,6 @@ def _print_session(session: OriginSession) -> None:
         echo(f"imported from {session.imported_from}")
     for line in session.text.split("\n") if session.text else ():
         echo(f"  {line}")
-
-
-def _print_use(use: SessionUse) -> None:
-    _print_session(use.session)
-    for passage in use.passages[:_SHOWN]:
-        echo(f"{style(passage.citation, fg='cyan')}  {passage.text}")
-    for flush in use.flushes[:_SHOWN]:
-        note = f", in {flush.note}" if flush.note else ""
-        echo(f"{local_time(flush.time)}  flush: {flush.outcome}, {plural(flush.facts, 'fact')}{note}")
-    for change in use.changes[:_SHOWN]:
-        echo(f"{_change_text(change)}  {change.path}")
-    if not (use.passages or use.flushes or use.changes):
-        echo("Nothing was made of it.")
 
 
 def _change_text(change: NoteChange) -> str:
@@ -197,18 +181,4 @@ def _session_json(session: OriginSession) -> dict[str, Any]:
         "text": session.text,
         "importedFrom": session.imported_from,
         "missing": session.is_missing,
-    }
-
-
-def _use_json(use: SessionUse) -> dict[str, Any]:
-    from kept.tools.record_json import change_json
-
-    return {
-        "session": _session_json(use.session),
-        "passages": [{"citation": passage.citation, "text": passage.text} for passage in use.passages],
-        "flushes": [
-            {"time": flush.time, "outcome": flush.outcome, "facts": flush.facts, "note": flush.note}
-            for flush in use.flushes
-        ],
-        "changes": [change_json(change) for change in use.changes],
     }

@@ -49,7 +49,6 @@ _MAX_NAMES = 6
     flag_value="",
     help="Keep notes for a repository apart instead: FOLDER is a clone of it (default: the current folder).",
 )
-@click.option("--remove", is_flag=True, help="With --project NAME: separate it from its repository. Its notes stay.")
 @click.option("--no-index", is_flag=True, help="Do not index the notes of a vault now; the first search does it.")
 @json_option
 @click.pass_obj
@@ -59,7 +58,6 @@ def command(
     layout: WorkspaceLayout | None,
     full: bool,
     project: str | None,
-    remove: bool,
     no_index: bool,
     as_json: bool,
 ) -> None:
@@ -76,12 +74,10 @@ def command(
     NAME it is called like the repository. All clones of the same remote are one project.
     """
     if project is not None:
-        if layout or full or no_index or (remove and folder):
-            raise UsageError("--project goes with FOLDER or --remove.", hint="Leave out the other options.")
-        remove_project(options, project, as_json) if remove else add_project(options, project, folder, as_json)
+        if layout or full or no_index:
+            raise UsageError("--project goes with FOLDER only.", hint="Leave out the other options.")
+        add_project(options, project, folder, as_json)
         return
-    if remove:
-        raise UsageError("--remove needs --project NAME.", hint="'kept list --projects' shows the projects.")
     outcome = initialise(options, folder, layout, full=full)
     if as_json:
         report = index_adopted(options, outcome, no_index=no_index)
@@ -150,21 +146,6 @@ def add_project(options: Globals, name: str, folder: str | None, as_json: bool) 
     echo(f"Project {style(project.name, fg='cyan')} {state}, for {repository}.\nIts notes are in {path}.")
     if planned.is_new:
         echo("Next: kept add --project 'something about it'. Agents that work in a clone write there from now on.")
-
-
-def remove_project(options: Globals, name: str, as_json: bool) -> None:
-    """Separate a project from its repository. Its notes stay."""
-    from kept.workspace import projects
-
-    config = options.load().config
-    workspace = Workspace.of(config)
-    workspace.require()
-    folder = projects.remove_project(workspace, name, recorder=command_recorder(config, "init --project --remove"))
-    if as_json:
-        print_json({"name": name, "kept": [folder]})
-        return
-    echo(f"Project {style(name, fg='cyan')} is for no repository now; agents no longer write there.")
-    echo(f"Kept: {folder}. Move a note to memory/ to share it, or delete the folder.")
 
 
 # settings

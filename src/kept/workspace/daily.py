@@ -30,8 +30,6 @@ class DailyNotes:
     """Name of a file without its ending, in the format of moment.js. It may have folders."""
     program: str = ""
     """The program whose settings give the folder and the format, or empty."""
-    template: str = ""
-    """Path of the note that a new daily note begins with, or empty."""
     problem: str = ""
     """Reason why the settings of the program are not used, or empty."""
 

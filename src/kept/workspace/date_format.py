@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import lru_cache
 
 ISO = "YYYY-MM-DD"
@@ -32,28 +32,13 @@ _WRITERS: dict[str, Callable[[dt.date], str]] = {
     "DD": lambda day: f"{day.day:02}",
     "D": lambda day: str(day.day),
     "Do": lambda day: f"{day.day}{_ordinal(day.day)}",
-    "DDDD": lambda day: f"{day.timetuple().tm_yday:03}",
-    "DDD": lambda day: str(day.timetuple().tm_yday),
     "dddd": lambda day: _WEEKDAYS[day.weekday()],
     "ddd": lambda day: _WEEKDAYS[day.weekday()][:3],
     "dd": lambda day: _WEEKDAYS[day.weekday()][:2],
-    "d": lambda day: str(day.isoweekday() % 7),
-    "E": lambda day: str(day.isoweekday()),
     "GGGG": lambda day: f"{day.isocalendar().year:04}",
     "WW": lambda day: f"{day.isocalendar().week:02}",
     "W": lambda day: str(day.isocalendar().week),
     "Q": lambda day: str((day.month + 2) // 3),
-}
-_TIME_WRITERS: dict[str, Callable[[dt.datetime], str]] = {
-    "HH": lambda now: f"{now.hour:02}",
-    "H": lambda now: str(now.hour),
-    "hh": lambda now: f"{now.hour % 12 or 12:02}",
-    "h": lambda now: str(now.hour % 12 or 12),
-    "mm": lambda now: f"{now.minute:02}",
-    "m": lambda now: str(now.minute),
-    "ss": lambda now: f"{now.second:02}",
-    "A": lambda now: "AM" if now.hour < 12 else "PM",
-    "a": lambda now: "am" if now.hour < 12 else "pm",
 }
 _PATTERNS = {
     "YYYY": ("year", r"\d{4}"),
@@ -65,10 +50,8 @@ _PATTERNS = {
     "DD": ("day", r"\d{2}"),
     "D": ("day", r"\d{1,2}"),
     "Do": ("ordinal", r"\d{1,2}(?:st|nd|rd|th)"),
-    "DDDD": ("yearday", r"\d{3}"),
-    "DDD": ("yearday", r"\d{1,3}"),
     **dict.fromkeys(("dddd", "ddd", "dd"), ("", _WORD)),
-    **dict.fromkeys(("d", "E", "Q"), ("", r"\d")),
+    "Q": ("", r"\d"),
     **dict.fromkeys(("GGGG", "WW", "W"), ("", r"\d{1,4}")),
 }
 _NAMED = ("dddd", "ddd", "dd", "MMMM", "MMM")
@@ -82,36 +65,26 @@ class FormatRefused(Exception):
 def parse_format(text: str) -> tuple[tuple[str, str], ...]:
     """Return the parts of the format of a name: ("YYYY", "") for a token, ("", "text") for text. Raise FormatRefused,
     also if it does not name a day."""
-    parts = _split_format(text, _WRITERS)
-    groups = {_PATTERNS[token][0] for token, _ in parts if token}
-    has_year = bool({"year", "short_year"} & groups)
-    has_day = "yearday" in groups or ({"month", "month_name"} & groups and {"day", "ordinal"} & groups)
-    if not has_year or not has_day:
-        raise FormatRefused("it does not name the year, the month and the day")
-    return tuple(parts)
-
-
-def _split_format(text: str, known: Container[str]) -> list[tuple[str, str]]:
     parts: list[tuple[str, str]] = []
     at = 0
     for match in re.finditer(_TOKEN, text):
         parts += [("", text[at : match.start()])] if match.start() > at else []
         at = match.end()
-        if match[2] and match[2] not in known:
+        if match[2] and match[2] not in _WRITERS:
             raise FormatRefused(f"'{match[2]}' is not supported")
         parts.append((match[2], "") if match[2] else ("", match[1]))
-    return [*parts, ("", text[at:])] if at < len(text) else parts
+    parts += [("", text[at:])] if at < len(text) else []
+    groups = {_PATTERNS[token][0] for token, _ in parts if token}
+    has_year = bool({"year", "short_year"} & groups)
+    has_day = {"month", "month_name"} & groups and {"day", "ordinal"} & groups
+    if not has_year or not has_day:
+        raise FormatRefused("it does not name the year, the month and the day")
+    return tuple(parts)
 
 
 def format_date(text: str, day: dt.date) -> str:
     """Return a day in a format. Raise FormatRefused."""
     return "".join(_WRITERS[token](day) if token else plain for token, plain in parse_format(text))
-
-
-def format_moment(text: str, now: dt.datetime) -> str:
-    """Return a day and a time in a format that need not name both. Raise FormatRefused."""
-    writers = _WRITERS | _TIME_WRITERS
-    return "".join(writers[token](now) if token else plain for token, plain in _split_format(text, writers))
 
 
 def has_names(text: str) -> bool:
@@ -141,9 +114,6 @@ def read_date(match: re.Match[str]) -> dt.date | None:
     groups = match.groupdict()
     try:
         year = int(groups["year"] if groups.get("year") else f"20{groups['short_year']}")
-        if groups.get("yearday"):
-            day = dt.date(year, 1, 1) + dt.timedelta(days=int(groups["yearday"]) - 1)
-            return day if day.year == year else None
         month = int(groups["month"]) if groups.get("month") else _month_of(groups["month_name"])
         number = groups["day"] if groups.get("day") else groups["ordinal"][:-2]
         return dt.date(year, month, int(number))

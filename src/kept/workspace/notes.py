@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -104,8 +103,6 @@ class NoteWriter:
         heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
         parts = daily_parts(self.workspace, now.date(), daily)
         path = parts[-1] if parts else daily.name(now.date())
-        if daily.template and not parts:
-            opening = _from_template(self.workspace, daily, path, now)
         if self.workspace.layout == "vault":
             _writable(self.workspace, path)
         self._require_allowed(path, "daily")
@@ -145,13 +142,6 @@ class NoteWriter:
                 append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
         first = before.count("\n") + lead.count("\n") + 1
         return Written(path, first, first + entry.text.count("\n"), near=near, degraded=self.notices)
-
-
-def _from_template(workspace: Workspace, daily: DailyNotes, path: str, now: dt.datetime) -> str:
-    from kept.workspace.vault import read_template
-
-    text = read_template(workspace, daily, path, now).rstrip("\n")
-    return f"{text}\n" if text.strip() else ""
 
 
 def find_near(

@@ -9,7 +9,7 @@ another project.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kept.config.layers import check_agent_id
@@ -147,7 +147,7 @@ def _as_texts(value: Any) -> list[str]:
     return [text for text in values if isinstance(text, str) and text]
 
 
-# adding and removing
+# adding
 
 
 @frozen
@@ -186,39 +186,17 @@ def plan_project(workspace: Workspace, folder: str, name: str | None = None) -> 
 
 
 def add_project(workspace: Workspace, project: Project, *, recorder: ChangeRecorder | None = None) -> None:
-    """Write PROJECT.md with the repository of a new project."""
+    """Write the repository of a new project into PROJECT.md, above what is in it."""
     workspace.require()
-    _edit_marker(workspace, project, lambda text: _marker_text(project, text or ""), recorder)
-
-
-def remove_project(workspace: Workspace, name: str, *, recorder: ChangeRecorder | None = None) -> str:
-    """Take the repositories out of PROJECT.md, and return the folder of the project. Its notes stay."""
-    project = Project(get_project(workspace, name))
-    _edit_marker(workspace, project, lambda text: None if text is None else _without_keys(text), recorder)
-    return os.path.join(workspace.root, project.folder)
-
-
-def _edit_marker(
-    workspace: Workspace,
-    project: Project,
-    edit: Callable[[str | None], str | None],
-    recorder: ChangeRecorder | None,
-) -> None:
-    """Write PROJECT.md as ``edit`` returns it, unless that is None. ``edit`` gets None if there is no such file."""
     path = os.path.join(workspace.root, project.folder, PROJECT_MARKER)
-    with (
-        writing_to(workspace, wait_s=_LOCK_WAIT_S),
-        OpenWorkspace(workspace) as opened,
-    ):
+    with writing_to(workspace, wait_s=_LOCK_WAIT_S), OpenWorkspace(workspace) as opened:
         try:
-            note = opened.read_found(path, max_bytes=_MAX_BYTES)
+            before = opened.read_found(path, max_bytes=_MAX_BYTES).raw
         except NoteNotFound:
-            note = None
-        text = edit(note.text if note else None)
-        if text is not None:
-            data = text.encode("utf-8")
-            with recording(recorder, workspace.cite(path), note.raw if note else None, data, kind="edit"):
-                write_atomic(path, data, dir_fd=opened.folder_to_write(path))
+            before = None
+        data = _format_properties(project).encode() + (b"\n" + before if before else b"")
+        with recording(recorder, workspace.cite(path), before, data, kind="edit"):
+            write_atomic(path, data, dir_fd=opened.folder_to_write(path))
 
 
 def check_project_name(name: str) -> str:
@@ -249,7 +227,7 @@ def _safe_name(text: str) -> str:
     return plain.strip(".-_")[:60] or "project"
 
 
-def _marker_text(project: Project, rest: str) -> str:
+def _format_properties(project: Project) -> str:
     import json
 
     lines = []
@@ -258,34 +236,8 @@ def _marker_text(project: Project, rest: str) -> str:
         # JSON quotes anything that a name may contain, and is valid YAML.
         value = json.dumps(key.removeprefix("folder:"), ensure_ascii=False)
         lines.append(f"{'folder' if is_folder else 'remote'}: {value if is_folder or not _is_plain(key) else key}")
-    properties, body = _split(_without_keys(rest))
-    body = body.lstrip("\n")
-    return "\n".join(["---", *lines, *properties, "---", *(["", body] if body else [""])])
+    return "\n".join(["---", *lines, "---", ""])
 
 
 def _is_plain(text: str) -> bool:
     return all(char.isascii() and (char.isalnum() or char in "-_./~") for char in text)
-
-
-def _split(text: str) -> tuple[list[str], str]:
-    """Return the lines of the properties, and the text after them."""
-    lines = text.split("\n")
-    if lines[0].rstrip() != "---":
-        return [], text
-    end = next((number for number, line in enumerate(lines) if number and line.rstrip() in ("---", "...")), 0)
-    return (lines[1:end], "\n".join(lines[end + 1 :])) if end else ([], text)
-
-
-def _without_keys(text: str) -> str:
-    """Return PROJECT.md without the lines of the properties that name repositories and folders."""
-    properties, body = _split(text)
-    remaining: list[str] = []
-    is_cut = False
-    for line in properties:
-        if line[:1] not in (" ", "\t", "-", "#", ""):
-            is_cut = line.partition(":")[0].strip() in ("remote", "remotes", "folder")
-        if not is_cut:
-            remaining.append(line)
-    if not remaining:
-        return body.lstrip("\n")
-    return "\n".join(["---", *remaining, "---", body])

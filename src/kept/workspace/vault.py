@@ -6,19 +6,17 @@ None of it is trusted: a vault may be a stranger's repository.
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 import re
-from dataclasses import replace
 from typing import Any
 
 from kept.errors import WorkspaceError
 from kept.limits import is_utf8, text_or_empty
 from kept.workspace.daily import DAILY_NOTE, DEFAULT_DAILY_NOTES, DailyNotes
-from kept.workspace.date_format import ISO, FormatRefused, format_moment, parse_format
+from kept.workspace.date_format import ISO, FormatRefused, parse_format
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import Workspace, has_control_characters, is_markdown, is_visible
+from kept.workspace.workspace import Workspace, has_control_characters, is_visible
 
 OBSIDIAN = "Obsidian"
 LOGSEQ = "Logseq"
@@ -30,8 +28,6 @@ _LOGSEQ_FORMAT = "yyyy_MM_dd"
 _EDN_COMMENT = r'("(?:[^"\\]|\\.)*")|;[^\n]*'
 _MAX_BYTES = 1_000_000
 _MAX_CHARS = 200
-_MAX_TEMPLATE_CHARS = 50_000
-_SLOT = r"\{\{\s*(date|time|title)\s*(?::([^{}]*))?\}\}"
 
 
 def find_program(root: str) -> str:
@@ -58,9 +54,7 @@ def _read_obsidian(workspace: Workspace) -> DailyNotes:
     settings = _periodic(workspace) if isinstance(plugins, list) and _PERIODIC in plugins else None
     settings = settings or _read_json(workspace, "daily-notes.json")
     if isinstance(settings, dict):
-        daily = _checked(OBSIDIAN, text_or_empty(settings.get("folder")), text_or_empty(settings.get("format")) or ISO)
-        template = text_or_empty(settings.get("template")) or text_or_empty(settings.get("templatePath"))
-        return replace(daily, template=template.strip().strip("/")) if daily.program else daily
+        return _checked(OBSIDIAN, text_or_empty(settings.get("folder")), text_or_empty(settings.get("format")) or ISO)
     # Without settings, Obsidian puts daily notes at the top: so does Kept if there are some.
     return DailyNotes("", ISO, OBSIDIAN) if _has_daily_notes(workspace.root) else DEFAULT_DAILY_NOTES
 
@@ -88,35 +82,6 @@ def _has_daily_notes(root: str) -> bool:
         return any(DAILY_NOTE.fullmatch(name) for name in os.listdir(root))
     except OSError:
         return False
-
-
-def read_template(workspace: Workspace, daily: DailyNotes, name: str, now: dt.datetime) -> str:
-    """Return the text that a new daily note begins with, or nothing if it has no template that can be used.
-
-    ``name`` is the path of the note. A template with commands of the plug-in Templater is not used: nobody would run
-    them.
-    """
-    path = daily.template if is_markdown(daily.template) else f"{daily.template}.md"
-    if not daily.template or not _is_usable(path):
-        return ""
-    text = _read(workspace, path)
-    if "<%" in text or len(text) > _MAX_TEMPLATE_CHARS:
-        return ""
-    title = name.rpartition("/")[2].removesuffix(".md")
-    return re.sub(_SLOT, lambda match: _filled(match, title, now), text, flags=re.IGNORECASE)
-
-
-def _filled(match: re.Match[str], title: str, now: dt.datetime) -> str:
-    """Return the value of {{title}}, {{date}}, {{time}} or {{date:FORMAT}}. What is not known stays as it is."""
-    word, form = match[1].lower(), match[2]
-    if word == "title":
-        return title
-    if form is None:
-        return f"{now:%Y-%m-%d}" if word == "date" else f"{now:%H:%M}"
-    try:
-        return format_moment(form.strip(), now)
-    except FormatRefused:
-        return match[0]
 
 
 # Logseq
