@@ -7,12 +7,11 @@ they are.
 from __future__ import annotations
 
 import os
-import shutil
 
 from kept.config import LoadedConfig
 from kept.config.agents import settings_by_agent
 from kept.config.edit import remove_agent_entry
-from kept.config.layers import MAIN_AGENT, default_workspace, is_same_folder
+from kept.config.layers import MAIN_AGENT, is_same_folder
 from kept.durable import make_private_folder, sync_folder
 from kept.errors import UsageError, WorkspaceError
 from kept.sessions.transcript_paths import iter_transcripts
@@ -36,17 +35,6 @@ class AgentSummary:
     sessions: int
     model: str | None
     """Model that the settings name, or None for the default."""
-
-
-@frozen
-class AgentRemoval:
-    """Files of an agent that was removed."""
-
-    name: str
-    kept: tuple[str, ...]
-    """Folders that still exist, the notes first."""
-    deleted: tuple[str, ...]
-    """Folders and rows that are gone."""
 
 
 def list_agents(loaded: LoadedConfig) -> list[AgentSummary]:
@@ -85,50 +73,26 @@ def _count_sessions(folder: str) -> int:
 # removing
 
 
-def require_removable(loaded: LoadedConfig) -> None:
-    """Raise an error if the agent cannot be removed: it is the main one, or a process is using it."""
+def remove_agent(loaded: LoadedConfig) -> list[str]:
+    """Remove an agent. Return the folders that still exist, the notes first.
+
+    Raise an error if it cannot be removed: it is the main one, or a process is using it.
+    """
+    from kept.live import find_watcher
+
     config = loaded.config
     if config.agent_id == MAIN_AGENT:
         raise UsageError("The agent 'main' cannot be removed.", hint="Every memory has it.")
-    from kept.live import find_watcher
-
     if process := find_watcher(config):
         raise WorkspaceError(
             f"Process {process} is using the agent '{config.agent_id}'.", hint="Stop it first; nothing was changed."
         )
-
-
-def plan_deletion(loaded: LoadedConfig) -> list[str]:
-    """Return the folders that purging an agent deletes.
-
-    Its notes are among them only if they are in the folder that Kept made for it and no other agent has them: any other
-    folder is a person's own.
-    """
-    config = loaded.config
-    folders = [config.paths.folder]
-    own = default_workspace(config.home, config.agent_id)
-    agents = settings_by_agent(loaded)
-    is_shared = any(
-        is_same_folder(other.config.workspace, own) for name, other in agents.items() if name != config.agent_id
-    )
-    if not is_shared and not os.path.islink(own):
-        folders.append(own)
-    return [folder for folder in folders if os.path.isdir(folder)]
-
-
-def remove_agent(loaded: LoadedConfig, *, purge: bool) -> AgentRemoval:
-    """Remove an agent. With ``purge``, delete its conversations and notes too; see `plan_deletion`."""
-    require_removable(loaded)
-    config = loaded.config
     own = settings_by_agent(loaded)[config.agent_id].config
-    deleted = plan_deletion(loaded) if purge else []
     remove_agent_entry(loaded)
-    kept_folders = [folder for folder in (own.workspace,) if os.path.isdir(folder) and folder not in deleted]
-    if not purge and os.path.isdir(config.paths.folder):
-        kept_folders.append(_set_aside(config.home, config.agent_id))
-    for folder in deleted:
-        shutil.rmtree(folder)
-    return AgentRemoval(config.agent_id, tuple(kept_folders), tuple(deleted))
+    folders = [own.workspace] if os.path.isdir(own.workspace) else []
+    if os.path.isdir(config.paths.folder):
+        folders.append(_set_aside(config.home, config.agent_id))
+    return folders
 
 
 def _set_aside(home: str, name: str) -> str:

@@ -205,32 +205,14 @@ def _freshness(memory: Memory) -> Iterator[Check]:
 def _unindexed(memory: Memory) -> Iterator[Check]:
     """Report Markdown in the workspace that no search finds, and daily notes that are not where the vault has them."""
     workspace = memory.workspace
-    survey = survey_workspace(workspace, max_bytes=memory.settings.max_file_bytes)
-    missed = survey.missed_markdown()
-    other = [path for path in missed if not workspace.is_note_file(path)]
-    if len(missed) > len(other):
-        count, example = len(missed) - len(other), next(path for path in missed if path not in other)
-        detail = f"{plural(count, 'Markdown file')} in {workspace.root} {_are(count)} not indexed, such as {example}."
+    if missed := survey_workspace(workspace, max_bytes=memory.settings.max_file_bytes).missed_markdown():
+        detail = f"Not indexed: {plural(len(missed), 'Markdown file')} in {workspace.root}, such as {missed[0]}."
         remedy = f"to search all of it: {workspace.init_command} --layout vault '{workspace.root}'"
+        if not workspace.is_note_file(missed[0]):
+            remedy = "add .markdown to memory_search.extensions"
         yield Check("notes", True, detail, remedy, warning=True)
-    if other:
-        count = len(other)
-        detail = f"{plural(count, 'file')} in {workspace.root} {_are(count)} not indexed, such as {other[0]}."
-        yield Check("notes", True, detail, "add .markdown to memory_search.extensions", warning=True)
-    if texts := [path for path in survey.paths("ending") if path not in missed]:
-        count = len(texts)
-        detail = f"{plural(count, 'text file')} {_are(count)} not indexed, such as {texts[0]}"
-        yield Check("notes", True, f"{detail}; memory_search.extensions can include them")
-    if links := survey.paths("link"):
-        count = len(links)
-        detail = f"{plural(count, 'symbolic link')} {_are(count)} not followed, such as {links[0]}"
-        yield Check("notes", True, f"{detail}; memory_search.extra_paths can name what they point to")
     if problem := get_daily_notes(workspace).problem:
         yield Check("notes", True, problem, "change the format of daily notes in that program", warning=True)
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _has_hidden_changes(memory: Memory) -> bool:

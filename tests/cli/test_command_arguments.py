@@ -1,4 +1,4 @@
-"""What people type: options anywhere, text with dashes, help, and commands that do not exist."""
+"""What people type: options anywhere, text with dashes, and help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from kept.cli.help import _FOLDED, EXAMPLES, GROUPS
+from kept.cli.help import EXAMPLES, GROUPS
 from kept.cli.root import COMMANDS, cli
 from tests.support.files import write_file
 from tests.support.terminals import run_on_terminal, without_styles
@@ -45,36 +45,15 @@ def test_they_are_accepted_after_the_command_of_a_group_and_settings_add_up(kept
     assert (ended.code, "KEY=VALUE" in ended.err) == (2, True)
 
 
-def test_an_option_without_its_value_is_named(kept, workspace):
-    for args in (["-n"], ["x", "--since"]):
-        ended = kept("search", *args)
-        assert (ended.code, ended.err.startswith(f"Error: Option '{args[-1]}' needs a value.")) == (2, True)
-
-
-@pytest.mark.parametrize(
-    "query", [["-rf"], ["--force"], ["rm", "-rf", "/"], ["-x", "-n", "2"], ["-5"], ["--", "--json"]]
-)
-def test_any_text_can_be_searched(kept, workspace, query):
+def test_text_that_begins_with_a_dash_comes_after_two(kept, workspace):
     write_file(workspace / "MEMORY.md", "lighthouse\n")
-    ended = kept("search", *query)
-    assert (ended.code, ended.out, ended.err) == (0, "Nothing found.\n", "")
-
-
-def test_any_text_can_be_added(kept, workspace):
-    assert kept("add", "-v means verbose", "--to", "memory/a.md").code == 0
-    assert kept("add", "--to=memory/a.md", "grep", "-n5", "--colour").code == 0
-    assert (workspace / "memory/a.md").read_text() == "-v means verbose\n\n* * *\n\ngrep -n5 --colour\n"
-
-
-def test_a_misspelt_option_is_not_text(kept, workspace):
+    assert kept("search", "--", "rm", "-rf", "/").out == "Nothing found.\n"
+    assert kept("add", "--to", "memory/a.md", "--", "-v means verbose").code == 0
+    assert (workspace / "memory/a.md").read_text() == "-v means verbose\n"
+    assert kept("add", "- buy milk", "--to", "memory/b.md").code == 0, "an item of a list"
     ended = kept("add", "x", "--jsno")
-    assert ended.code == 2
-    assert ended.err == (
-        "Error: There is no option '--jsno'. Did you mean '--json'?"
-        " If it is text, put '--' before it: kept add -- --jsno\n"
-    )
-    assert not list(workspace.iterdir())
-    assert "put '--' before it" in kept("get", "-x").err
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "put '--' before it" in ended.err
 
 
 def test_add_reads_what_is_piped(kept, workspace):
@@ -105,14 +84,14 @@ def paths_of(name: str, command: click.Command) -> list[str]:
     return [name, *(path for child, leaf in inner for path in paths_of(f"{name} {child}", leaf))]
 
 
-def test_the_overview_is_short_and_every_command_has_an_example():
+def test_the_overview_is_short_and_examples_are_of_commands_in_it():
     listed = [name for names in GROUPS.values() for name in names]
     assert {*COMMANDS} - {*listed} >= {"hook", "demo", "completion", "help"}
     commands = {name: cli.get_command(click.Context(cli), name) for name in COMMANDS}
     paths = {name: paths_of(name, command) for name, command in commands.items() if command}
     assert len(listed) <= 28
     assert sum(len(paths[name]) for name in listed) <= 80
-    assert {path for below in paths.values() for path in below} == {*EXAMPLES}
+    assert {*EXAMPLES} <= {*listed}
 
 
 @pytest.mark.parametrize("example", sorted({example for examples in EXAMPLES.values() for example in examples}))
@@ -138,7 +117,6 @@ def test_help_of_a_command_is_the_same_by_both_ways(kept):
         ended = kept("help", *path)
         assert ended.code == 0
         assert ended.out == kept(*path, "--help").out
-        assert "Example" in ended.out
     assert kept("help").out == kept("--help").out
     ended = kept("help", "serach")
     assert (ended.code, "Did you mean 'search'?" in ended.err) == (2, True)
@@ -149,13 +127,6 @@ def test_defaults_are_shown(kept):
     assert "[default: 50" in kept("list", "--help").out
     assert "max_results, 6" in kept("search", "--help").out
     assert "Put '--' before" in " ".join(kept("search", "--help").out.split())
-
-
-@pytest.mark.parametrize("name", sorted({*_FOLDED} - {*COMMANDS}))
-def test_a_command_that_there_was_names_what_does_its_work(kept, name):
-    ended = kept(name)
-    assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert f"Use {_FOLDED[name]}." in ended.err
 
 
 def test_the_first_screen_has_ten_lines(kept):
@@ -199,8 +170,7 @@ def modules_of(args: list[str], environment: dict[str, str], workspace: Path, tm
     "args",
     [
         ["--json", "status"], ["status", "--json"], ["--json", "sessions", "list"], ["sessions", "--json", "list"],
-        ["models", "--json", "test"], ["--json", "config", "path"], ["--json", "demo"],
-        ["--json", "completion", "zsh"],
+        ["models", "--json", "test"], ["--json", "config", "path"],
     ],
 )  # fmt: skip
 def test_json_may_be_asked_for_anywhere(kept, args):
@@ -209,7 +179,7 @@ def test_json_may_be_asked_for_anywhere(kept, args):
     assert isinstance(ended.json, dict)
 
 
-@pytest.mark.parametrize("args", [["mcp"], ["gateway"], ["web"], ["config", "edit"], ["help"], ["hook", "capture"]])
+@pytest.mark.parametrize("args", [["mcp"], ["gateway"], ["web"], ["completion", "zsh"], ["help"], ["hook", "capture"]])
 def test_a_command_without_json_refuses_the_option(kept, args):
     for line in (["--json", *args], [*args, "--json"]):
         ended = kept(*line)

@@ -9,7 +9,7 @@ import pytest
 
 from kept.cli.terminal_layout import text_width
 from tests.support.files import write_file
-from tests.support.terminals import SEQUENCE, run_on_terminal, without_styles
+from tests.support.terminals import run_on_terminal, without_styles
 
 LONG = (
     "- The staging database moved to port 5433 because the old one was taken by the analytics replica, and nobody"
@@ -80,26 +80,6 @@ def test_further_passages_of_a_note_take_one_line_each_below_its_hit(kept, termi
     (hit,) = kept("search", "walrus ledger", "--json").json["results"]
     assert [f"L{passage['startLine']}-L{passage['endLine']}" for passage in hit["further"]] == [at for at, _ in further]
     assert all(passage["citation"].startswith("memory/walrus.md#L") for passage in hit["further"])
-
-
-def test_citations_are_links_where_the_terminal_has_links(kept, terminal, workspace):
-    linked = {**terminal, "FORCE_HYPERLINK": "1"}
-    shown = run_on_terminal(["search", "utrecht"], linked)
-    assert re.search(rf"\x1b\]8;;file://[^/]*{workspace}/MEMORY\.md\x1b\\", shown)
-    assert "\x1b" not in SEQUENCE.sub("", shown)
-    code = run_on_terminal(["search", "utrecht"], {**terminal, "TERM_PROGRAM": "vscode"})
-    assert f"\x1b]8;;vscode://file{workspace}/MEMORY.md:1\x1b\\" in code
-    for environment in (terminal, {**linked, "NO_COLOR": "1"}, {**terminal, "TERM": "tmux", "VTE_VERSION": "7000"}):
-        assert "\x1b]8" not in run_on_terminal(["search", "utrecht"], environment)
-    assert "\x1b" not in kept("search", "utrecht", env={"FORCE_HYPERLINK": "1"}).out
-
-
-def test_a_file_name_cannot_break_out_of_a_link(terminal, workspace):
-    write_file(workspace / "memory/a\x1b]8;;evil\x1b\\ b\x07.md", "A lonely zebra.\n")
-    shown = run_on_terminal(["search", "zebra"], {**terminal, "FORCE_HYPERLINK": "1"})
-    assert "A lonely" in shown
-    assert "%1B%5D8%3B%3Bevil%1B%5C%20b%07.md" in shown
-    assert not re.search("[\x1b\x07]", SEQUENCE.sub("", shown))
 
 
 def test_a_conversation_fits_on_one_header_line(environment, workspace, home):

@@ -122,7 +122,6 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("sessions", "list"): [[], ["--json"], ["--channel", HOSTILE]],
         ("sessions", "show"): [[session], [session, "--json"], [HOSTILE]],
         ("sessions", "export"): [[session], [session, "--format", "jsonl"], [session, "--json"]],
-        ("sessions", "compact"): [[hostile["other"], "--summary", HOSTILE]],
         ("sessions", "reset"): [[f"telegram:{NAME}"], [hostile["other"]]],
         ("sessions", "delete"): [[hostile["other"]], [HOSTILE[:20]]],
         **{("import", kind): [[str(tmp / "imported")]] for kind in ("openclaw", "claude-code", "codex", "pi")},

@@ -219,15 +219,14 @@ def machine(tmp_path, transcripts):
     write_file(user / ".openclaw/agents/main/sessions/o.jsonl", lines(pi_header("oc-1"), pi_user("a1", None, "Hi")))
     write_file(user / ".openclaw/workspace/MEMORY.md", "- The spade is in the shed.\n")
     write_file(user / ".pi/agent/sessions/p.jsonl", transcripts["pi"].read_text())
-    gpt_zip(user / "Downloads" / "my export.zip", gpt_talk())
-    write_zip(user / "Downloads" / "photos.zip", {"a.jpg": b"x"})
     return {"CODEX_HOME": str(user / "codex-home")}
 
 
 def test_import_alone_says_what_there_is_and_imports_nothing(kept, machine):
     done = kept("import", env=machine)
     assert done.code == 0
-    rows = [re.split(r"  +", line) for line in done.out.splitlines()[:5]]
+    home = machine["CODEX_HOME"].removesuffix("/codex-home")
+    rows = [re.split(r"  +", line.replace(home, "~")) for line in done.out.splitlines()[:5]]
     assert rows == [
         ["Source", "Folder", "Sessions", "New", "Grown"],
         ["Claude Code", "~/.claude/projects", "1", "1", "0"],
@@ -235,8 +234,6 @@ def test_import_alone_says_what_there_is_and_imports_nothing(kept, machine):
         ["OpenClaw", "~/.openclaw", "1", "1", "0"],
         ["pi", "~/.pi/agent/sessions", "1", "1", "0"],
     ]
-    assert "kept import chatgpt '" in done.out
-    assert "photos.zip" not in done.out
     assert "To import them all: kept import --yes" in done.out
     assert kept("sessions", "list", "--json").json == {"sessions": []}
 
@@ -244,7 +241,6 @@ def test_import_alone_says_what_there_is_and_imports_nothing(kept, machine):
 def test_import_alone_imports_everything_with_yes(kept, machine, workspace):
     done = kept("import", "--yes", "--json", env=machine).json
     assert [report["imported"] for report in done["reports"]] == [1, 1, 1, 1]
-    assert [export["format"] for export in done["exports"]] == ["chatgpt"]
     assert "spade" in (workspace / "MEMORY.md").read_text()
     again = kept("import", "--yes", "--json", env=machine).json
     assert (again["reports"], [source["new"] for source in again["sources"]]) == ([], [0, 0, 0, 0])

@@ -128,7 +128,7 @@ def test_a_workspace_in_use_keeps_its_layout_until_another_is_asked_for(kept, ho
     ended = kept("init", vault, env=ALONE)
     assert "6 Markdown files in this folder will not be searched" in ended.err
     checks = [check for check in kept("doctor", "--json", env=ALONE).json["checks"] if check["warning"]]
-    assert [f"in {vault} are not indexed" in check["detail"] for check in checks] == [True]
+    assert [f"Markdown files in {vault}" in check["detail"] for check in checks] == [True]
     assert "--layout vault" in checks[0]["remedy"]
     kept("init", vault, "--layout", "vault", env=ALONE)
     assert not [check for check in kept("doctor", "--json", env=ALONE).json["checks"] if check["warning"]]

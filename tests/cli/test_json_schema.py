@@ -24,7 +24,7 @@ from tests.support.foreign_transcripts import lines, pi_header, pi_user
 from tests.support.json_schema import SCHEMA, check
 from tests.support.sync_machines import make_remote
 
-SNAKE_CASE = ("config show", "bench")
+SNAKE_CASE = ("bench",)
 """Documented with the names of the settings and figures, which programs rely on."""
 SHARED = {
     "furtherPassage",
@@ -151,7 +151,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("models use", ["models", "use", "multilingual"]),
         ("models remove", ["models", "remove", "bge-small-en"]),
         ("models test", ["models", "test"]),
-        ("config show", ["config", "show"]),
         ("config explain", ["config", "explain"]),
         ("config get", ["config", "get", "query"]),
         ("config set", ["config", "set", "memory_search.query.max_results", "5"]),
@@ -161,7 +160,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("sessions show", ["sessions", "show", session]),
         ("sessions export", ["sessions", "export", session]),
         ("sessions rename", ["sessions", "rename", session, "Lighthouses"]),
-        ("sessions compact", ["sessions", "compact", session, "--summary", "Skerry."]),
         ("sessions reset", ["sessions", "reset", session]),
         ("sessions delete", ["sessions", "delete", session]),
         ("sessions list", ["sessions", "list", "--deleted"]),
@@ -180,8 +178,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("bench --init", ["bench", "--init", str(tmp / "starter")]),
         ("chat", ["--set", "model.provider=extractive", "chat", "-m", "where is the lighthouse?"]),
         ("sessions show", ["sessions", "show", "terminal:main", "--context"]),
-        ("demo", ["demo"]),
-        ("completion", ["completion", "zsh"]),
         ("error", ["get", "nowhere.md"]),
     ]
 

@@ -160,15 +160,6 @@ def test_a_large_index_answers_with_the_old_vectors_until_it_is_embedded(run, ti
     assert run("search", "cat on the mat", "--json")["model"] == "tiny"
 
 
-def test_use_later_changes_the_setting_only(run, tiny, workspace):
-    write_many(workspace)
-    run("index")
-    tiny()
-    used = run("models", "use", "tiny", "--later", "--json")
-    assert used["index"] is None
-    assert run("search", "cat", "--json")["model"] == "multilingual-384"
-
-
 def test_a_model_that_was_not_pulled_cannot_be_used_and_nothing_changes(run, home):
     with pytest.raises(KeptError, match="not on this machine") as caught:
         run("models", "use", "bge-small-en")
@@ -207,11 +198,11 @@ def test_a_reranker_is_switched_on_by_its_path(run, monkeypatch, home):
 
 def test_a_model_is_removed_unless_the_settings_name_it(run, tiny, in_catalogue, home):
     tiny()
-    run("models", "use", "tiny", "--later")
+    run("models", "use", "tiny")
     with pytest.raises(KeptError, match="in use") as caught:
         run("models", "remove", "tiny")
     assert caught.value.hint == "First: kept models use default"
-    run("models", "use", "default", "--later")
+    run("models", "use", "default")
     removed = run("models", "remove", "tiny", "--json")
     check("models remove", removed)
     assert removed["removed"]

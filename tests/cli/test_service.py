@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kept.cli.background_service import Service, launchd_file, systemd_file
+from kept.cli.background_service import launchd_file, systemd_file
 from tests.support.commands import KEPT
-from tests.support.files import tree_of, write_file
+from tests.support.files import write_file
 
 UNIT = ".config/systemd/user"
 
@@ -58,57 +58,37 @@ def verify(text: str, tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["gateway", "serve", "index"])
-def test_a_unit_starts_the_program_on_this_memory_and_systemd_accepts_it(service, tmp_path, environment, program):
-    ended = service(program, "--print-service")
-    unit = parsed(ended.out)
-    assert unit["Service"]["ExecStart"] == f"{KEPT} {program}" + (" --watch" if program == "index" else "")
+def test_installing_writes_a_unit_that_systemd_accepts_and_starts_it(service, tmp_path, environment, program):
+    ended = service(program, "--install")
+    assert (ended.code, f"kept-{program} runs" in ended.out) == (0, True)
+    file = Path(environment["HOME"]) / UNIT / f"kept-{program}.service"
+    unit = parsed(file.read_text())
+    words = [KEPT, program, *(["--watch"] if program == "index" else [])]
+    assert shlex.split(unit["Service"]["ExecStart"]) == words
     assert unit["Service"]["EnvironmentFile"] == f"-{environment['HOME']}/.kept/service.env"
     assert unit["Service"]["Restart"] == "on-failure"
     assert unit["Install"]["WantedBy"] == "default.target"
     for name in unit["Service"]:
         assert not name.startswith(("Protect", "ReadWrite", "Private", "Inaccessible")), "notes may be anywhere"
-    verify(ended.out, tmp_path, f"kept-{program}")
-    for line in ("daemon-reload", f"enable kept-{program}.service", f"restart kept-{program}.service"):
-        assert f"systemctl --user {line}" in ended.err, "how to install it by hand"
-    assert not (tmp_path / "calls").exists(), "nothing is run"
-    assert tree_of(Path(environment["HOME"])) == {}
+    verify(file.read_text(), tmp_path, f"kept-{program}")
+    assert "service.env" in ended.err, "variables of the shell do not reach it"
+    calls = [f"--user {line}" for line in ("daemon-reload", f"enable {file.name}", f"restart {file.name}")]
+    assert (tmp_path / "calls").read_text().splitlines() == calls
+    assert (service(program, "--uninstall").code, file.exists()) == (0, False)
+    assert f"--user disable --now {file.name}" in (tmp_path / "calls").read_text()
+    assert service(program, "--uninstall").code == 0, "once more changes nothing"
 
 
-def test_home_agent_and_settings_of_the_command_are_in_the_unit(service, tmp_path):
+def test_home_agent_and_settings_of_the_command_are_in_the_unit(service, tmp_path, environment):
     home = tmp_path / 'ho me$x%y"q'
     write_file(home / "config.yaml", "agents: {list: [{id: coder}]}\n")
     options = ("--agent", "coder", "--set", "memory_search.provider=none")
-    ended = service("index", "--print-service", *options, KEPT_HOME=str(home))
-    verify(ended.out, tmp_path, "kept-index")
-    (line,) = [line for line in ended.out.splitlines() if line.startswith("ExecStart=")]
+    service("index", "--install", *options, KEPT_HOME=str(home))
+    text = (Path(environment["HOME"]) / UNIT / "kept-index-ho-me-x-y-q-coder.service").read_text()
+    verify(text, tmp_path, "kept-index")
+    (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
     words = shlex.split(line.removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$"))
-    assert words == [
-        *(KEPT, "--home", str(home), *options, "index", "--watch"),
-    ]
-    assert "kept-index-ho-me-x-y-q-coder.service" in ended.err
-
-
-def test_the_path_is_kept_for_a_model_that_is_a_program(service):
-    assert "Environment=" not in service("gateway", "--print-service").out
-    assert "Environment=PATH=" in service("gateway", "--print-service", "--set", "model.provider=claude_cli").out
-
-
-def test_installing_writes_the_unit_and_starts_it_and_uninstalling_removes_it(service, tmp_path, environment):
-    file = Path(environment["HOME"]) / UNIT / "kept-index.service"
-    ended = service("index", "--install")
-    assert (ended.code, "kept-index runs" in ended.out) == (0, True)
-    assert file.read_text() == service("index", "--print-service").out
-    assert "service.env" in ended.err, "variables of the shell do not reach it"
-    calls = (tmp_path / "calls").read_text().splitlines()
-    assert calls[:3] == [
-        "--user daemon-reload",
-        "--user enable kept-index.service",
-        "--user restart kept-index.service",
-    ]
-    ended = service("index", "--uninstall")
-    assert (ended.code, file.exists()) == (0, False)
-    assert "--user disable --now kept-index.service" in (tmp_path / "calls").read_text()
-    assert service("index", "--uninstall").code == 0, "once more changes nothing"
+    assert words == [KEPT, "--home", str(home), *options, "index", "--watch"]
 
 
 def test_a_unit_of_somebody_else_is_neither_replaced_nor_removed(service, environment):
@@ -130,17 +110,17 @@ def test_a_service_manager_that_refuses_is_one_line_with_the_command_to_run(serv
 
 
 def test_a_property_list_for_launchd_is_valid():
-    file = launchd_file(Service("kept-gateway", ("/bin/kept", "gateway"), "/e", "/bin", 45))
+    file = launchd_file("kept-gateway", ("/bin/kept", "gateway"))
     values = plistlib.loads(file.text.encode())
     assert values["ProgramArguments"] == ["/bin/kept", "gateway"]
     assert values["KeepAlive"] == {"SuccessfulExit": False}
     assert values["Label"] == "org.kept.kept-gateway"
-    assert values["EnvironmentVariables"] == {"PATH": "/bin"}
+    assert values["EnvironmentVariables"] == {"PATH": os.environ["PATH"]}
     assert file.start[0][:2] == ("launchctl", "bootstrap")
 
 
 def test_control_characters_in_a_path_stay_inside_their_line():
-    service = Service("kept-index", ("/k\nExecStop=/bin/evil", "index"), "/e", None, 15)
-    assert [line for line in systemd_file(service).text.splitlines() if line.startswith("ExecS")] == [
-        'ExecStart="/k\\x0aExecStop=/bin/evil" index'
+    file = systemd_file("kept-index", ("/k\nExecStop=/bin/evil", "index"), "/e")
+    assert [line for line in file.text.splitlines() if line.startswith("ExecS")] == [
+        'ExecStart="/k\\x0aExecStop=/bin/evil" "index"'
     ]

@@ -192,15 +192,6 @@ def test_reset_begins_the_next_session(kept, session):
     assert "is kept" in kept("sessions", "reset", done["sessionId"]).out
 
 
-def test_compact_writes_a_summary_given_or_piped(kept, session):
-    assert "1 compaction in all" in kept("sessions", "compact", session.id, "--summary", "The key.").out
-    done = kept("sessions", "compact", session.id, "--summary", "-", "--keep", "1", "--json", stdin="The pot.\n").json
-    assert done["entry"]["summary"] == "The pot."
-    assert done["session"]["compactionCount"] == 2
-    assert "compacted (manual): The pot." in kept("sessions", "show", session.id).out
-    assert kept("sessions", "compact", session.id, "--summary", " ").code == 2
-
-
 def test_delete_renames_and_purge_removes(kept, session, home):
     done = kept("sessions", "delete", session.id, "--json").json
     assert done["deleted"] == session.id

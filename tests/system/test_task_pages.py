@@ -88,8 +88,8 @@ def test_what_the_page_says_about_forgetting_is_so(machine, tmp_path):
 
 def test_the_examples_about_services_run(machine, tmp_path):
     home = tmp_path / "ada"
-    shown = "".join(machine(example, home) for example in examples("service.md"))
-    assert shown.count("ExecStart=") == 2
+    for example in examples("service.md"):
+        machine(example, home)
     page = (TASKS / "service.md").read_text()
     for name in ("kept-gateway.service", "org.kept.kept-index.plist", "service.env"):
         assert name in page

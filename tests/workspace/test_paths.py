@@ -228,7 +228,7 @@ def test_a_note_that_is_too_large_is_refused_before_it_is_read(workspace, home):
     assert (ended.stdout.split(), ended.stderr) == (["note_too_large", "note_too_large", "memory/big.md"], "")
 
 
-@pytest.mark.parametrize("command", [["add", "-"], ["sessions", "compact", "1", "--summary", "-"], ["chat", "-m", "-"]])
+@pytest.mark.parametrize("command", [["add", "-"], ["chat", "-m", "-"]])
 def test_an_endless_input_is_not_read_to_its_end(environment, workspace, command):
     with open("/dev/zero", "rb") as endless:
         env = {**environment, "KEPT_WORKSPACE": str(workspace)}

@@ -2,11 +2,11 @@
 
 invoke    runs a command; turns errors into one line and an exit code
 root      the command `kept`: global options, and the table of commands, each imported when it is used
-command_arguments   global options after the command, and text that begins with a dash
+command_arguments   options that all commands share
 background_service  options that install a command as a service of systemd or launchd
 model_switch, import_report  parts of `kept models` and `kept import`
 output    JSON, plain text, colours, progress bars
-terminal_layout     the width of the terminal, wrapping, links to files, tables
+terminal_layout     the width of the terminal, wrapping, tables
 session_text        a conversation as text
 streams   standard streams that are safe for a terminal
 Every other module is one command, named like it, or several of one kind.

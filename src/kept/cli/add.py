@@ -6,7 +6,6 @@ import sys
 
 import click
 
-from kept.cli.command_arguments import TextCommand
 from kept.cli.output import echo, json_option, person_option, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
 from kept.cli.streams import read_stdin
@@ -22,7 +21,17 @@ _RELATIONS = {
 }
 
 
-@click.command("add", cls=TextCommand)
+class AddCommand(click.Command):
+    """Command that takes an item of a Markdown list, '- like this', as text."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        items = [arg for arg in args if arg.startswith("- ")]
+        if items and "--" not in args:
+            args = [*(arg for arg in args if arg not in items), "--", *items]
+        return super().parse_args(ctx, args)
+
+
+@click.command("add", cls=AddCommand)
 @click.argument("text", nargs=-1)
 @click.option("--to", metavar="daily|memory|PATH", help="Note to append to (default: daily).")
 @click.option(

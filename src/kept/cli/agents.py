@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, require_consent, style
+from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.errors import AgentNotFound, UsageError
 from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.agent_admin import AgentSummary
-    from kept.config import LoadedConfig
 
 
 @click.group("agents")
@@ -67,27 +65,19 @@ def add(options: Globals, name: str, workspace: str | None, shared: str | None, 
 
 @command.command("remove")
 @click.argument("name")
-@click.option("--purge", is_flag=True, help="Delete its conversations and its own notes too, after asking.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @click.pass_obj
-def remove(options: Globals, name: str, purge: bool, yes: bool, as_json: bool) -> None:
-    """Remove the agent NAME. Its notes stay, and its conversations are set aside, unless --purge is given."""
-    from kept.agent_admin import plan_deletion, remove_agent, require_removable
+def remove(options: Globals, name: str, as_json: bool) -> None:
+    """Remove the agent NAME. Its notes stay, and its conversations are set aside."""
+    from kept.agent_admin import remove_agent
 
-    loaded = replace(options, agent=name, workspace=None).load()
-    require_removable(loaded)
-    if purge and not yes:
-        _confirm(plan_deletion(loaded))
-    removal = remove_agent(loaded, purge=purge)
+    folders = remove_agent(replace(options, agent=name, workspace=None).load())
     if as_json:
-        print_json({"name": name, "kept": list(removal.kept), "deleted": list(removal.deleted)})
+        print_json({"name": name, "kept": folders})
         return
     echo(f"Agent {style(name, fg='cyan')} is removed.")
-    for folder in removal.deleted:
-        echo(f"Deleted: {folder}")
-    for folder in removal.kept:
-        echo(f"Kept:    {folder}")
+    for folder in folders:
+        echo(f"Kept: {folder}")
 
 
 # adding
@@ -139,20 +129,8 @@ def _share(options: Globals, other: str) -> list[str]:
 def _summary(options: Globals) -> AgentSummary:
     from kept.agent_admin import list_agents
 
-    return next(agent for agent in list_agents(_main(options)) if agent.name == options.agent)
-
-
-def _main(options: Globals) -> LoadedConfig:
-    return replace(options, agent="main").load()
-
-
-def _confirm(folders: list[str]) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("--purge deletes files and asks first.", hint="Add --yes to delete them without asking.")
-    echo("This deletes:", err=True)
-    for folder in folders:
-        echo(f"  {folder}", err=True)
-    require_consent("Delete?")
+    main = replace(options, agent="main").load()
+    return next(agent for agent in list_agents(main) if agent.name == options.agent)
 
 
 # showing
@@ -181,7 +159,7 @@ def _show_table(agents: list[AgentSummary]) -> None:
         (
             agent.name,
             agent.workspace,
-            f"shared with {', '.join(agent.shared_with)}" if agent.shared_with else "own",
+            _owner_text(agent),
             "none yet" if agent.notes is None else agent.notes,
             agent.sessions,
             agent.model or "",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, style, use_colour, warn
+from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin, unguarded
 from kept.errors import KeptError, UsageError
@@ -22,42 +21,7 @@ if TYPE_CHECKING:
     from kept.responder.local_conversation import LocalConversation
 
 
-_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_ASCII_FRAMES = "|/-\\"
-_ERASE_LINE = "\r\x1b[K"
-_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
-"""Written as they are: `style` marks its sequences for the guarded stream, which escapes all others."""
-
-
-class WaitingSign:
-    """Line that is drawn again and again in the same place. It needs a terminal that can erase a line."""
-
-    def __init__(self) -> None:
-        self._is_shown = False
-        self._ticks = 0
-        self._can_draw = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-        self._frames = _FRAMES if encoding == "utf8" else _ASCII_FRAMES
-
-    def draw(self) -> None:
-        """Draw the next frame. Call this only where a line begins."""
-        if self._can_draw:
-            frame = self._frames[self._ticks % len(self._frames)]
-            self._ticks += 1
-            self._write(f"\r{_DIM}{frame} thinking{_PLAIN}" if use_colour() else f"{_ERASE_LINE}{frame} thinking")
-            self._is_shown = True
-
-    def erase(self) -> None:
-        if self._is_shown:
-            self._write(_ERASE_LINE)
-            self._is_shown = False
-
-    def _write(self, text: str) -> None:
-        stream = unguarded(sys.stdout)
-        stream.write(text)
-        stream.flush()
-
-
+_SIGN, _ERASE_LINE = "thinking ...", "\r\x1b[K"
 _YES = ("y", "yes")
 _MAX_LINE_BYTES = 4_096
 
@@ -190,7 +154,7 @@ def _talk(options: Globals, conversation: LocalConversation, runner: asyncio.Run
     with _line_history(os.path.join(home, "chat_history")):
         while True:
             try:
-                text = "\n".join((input("> "), *_pasted_lines())).strip()
+                text = input("> ").strip()
             except EOFError:
                 echo()
                 return
@@ -248,30 +212,31 @@ def _line_history(path: str) -> Iterator[None]:
             warn(f"The history of your input could not be saved ({exc.strerror}).")
 
 
-def _pasted_lines() -> Iterator[str]:
-    """Yield lines that are there already. Where pasting is not marked, they are the rest of a pasted text."""
-    while sys.stdin.isatty() and select.select([sys.stdin], [], [], 0)[0]:
-        try:
-            yield input()
-        except EOFError:  # Ctrl-D, which ends the conversation at the next prompt
-            return
-
-
 class ChatScreen:
     """Screen for people: the reply appears as it is written, anything else on separate lines."""
 
     def __init__(self) -> None:
         self._line = ""
         self._streamed = False
-        self._sign = WaitingSign()
+        self._can_wait = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._is_waiting = False
         self._is_asking = False
 
     def wait(self) -> None:
-        if not self._line and not self._is_asking:
-            self._sign.draw()
+        """Show that the agent is at work, where a line begins."""
+        if self._can_wait and not (self._line or self._is_asking or self._is_waiting):
+            self._draw(_SIGN)
+            self._is_waiting = True
 
     def leave(self) -> None:
-        self._sign.erase()
+        if self._is_waiting:
+            self._draw(_ERASE_LINE)
+            self._is_waiting = False
+
+    def _draw(self, text: str) -> None:
+        stream = unguarded(sys.stdout)
+        stream.write(text)
+        stream.flush()
 
     def show(self, event: AgentEvent) -> None:
         from kept.agent.events import (
@@ -284,7 +249,7 @@ class ChatScreen:
             ToolStarted,
         )
 
-        self._sign.erase()
+        self.leave()
         self._is_asking = isinstance(event, ApprovalAsked)
         match event:
             case ReplyDelta():
@@ -307,13 +272,13 @@ class ChatScreen:
                 assert_never(event)
 
     def stopped(self) -> None:
-        self._sign.erase()
+        self.leave()
         self._break_line()
         self._streamed = False
         echo(style("Stopped.", dim=True))
 
     def failed(self, error: Exception) -> None:
-        self._sign.erase()
+        self.leave()
         self._break_line()
         self._streamed = False
         if isinstance(error, KeptError):

@@ -1,20 +1,15 @@
-"""Arguments as people type them: options that commands share, also after the command, and text that begins with a
-dash."""
+"""Options that all commands share, before the command or after it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import click
 
 from kept.errors import UsageError
 from kept.values import frozen
-
-_MISSPELT = 0.82
-"""Similarity to an option from which on a word with two dashes is taken for a misspelt option, and not for text."""
 
 
 @frozen
@@ -79,57 +74,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise UsageError(f"--set {text}: expected KEY=VALUE.", hint="For example: --set memory_search.provider=none")
     return key.strip(), value
-
-
-class TextCommand(click.Command):
-    """Command whose arguments are text: a word that begins with a dash and is not one of its options is text too."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if ctx.resilient_parsing else self._with_text_last(ctx, args))
-
-    def _with_text_last(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the arguments with options first, and the text after '--', where a dash means nothing."""
-        flags = {
-            flag: option.is_flag
-            for option in self.get_params(ctx)
-            if isinstance(option, click.Option)
-            for flag in (*option.opts, *option.secondary_opts)
-        }
-        options: list[str] = []
-        text: list[str] = []
-        rest = iter(args)
-        for arg in rest:
-            if arg == "--":
-                text += rest
-            elif (read := _read_option(arg, rest, flags)) is not None:
-                options += read
-            else:
-                self._refuse_misspelt(ctx, arg, flags)
-                text.append(arg)
-        return [*options, "--", *text]
-
-    def _refuse_misspelt(self, ctx: click.Context, arg: str, flags: Iterable[str]) -> None:
-        name = arg.partition("=")[0]
-        if not name.startswith("--") or len(name.split()) > 1:
-            return
-        import difflib
-
-        if near := difflib.get_close_matches(name, flags, n=1, cutoff=_MISSPELT):
-            raise UsageError(
-                f"There is no option '{name}'. Did you mean '{near[0]}'?",
-                hint=f"If it is text, put '--' before it: {ctx.command_path} -- {arg}",
-            )
-
-
-def _read_option(arg: str, rest: Iterator[str], flags: dict[str, bool]) -> list[str] | None:
-    """Return an option with its value, taken from the arguments after it, or None for text. ``flags`` has True for
-    options without a value."""
-    if arg in flags:
-        value = [] if flags[arg] else [*islice(rest, 1)]
-        if not value and not flags[arg]:
-            raise UsageError(f"Option '{arg}' needs a value.", hint=f"If it is text, put '--' before it: -- {arg}")
-        return [arg, *value]
-    if arg.startswith("--"):
-        return [arg] if arg.partition("=")[0] in flags and "=" in arg else None
-    has_number = arg[2:].isdigit() and not flags.get(arg[:2], True)  # -n5
-    return [arg] if has_number else None

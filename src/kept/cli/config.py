@@ -1,21 +1,19 @@
-"""kept config show | explain | get | set | unset | edit | path | agents"""
+"""kept config explain | get | set | unset | path | agents"""
 
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import click
 
 from kept.cli.agents import command as agents_command
-from kept.cli.command_arguments import TextCommand
 from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.config.read import nearest, snake
 from kept.config.setting import SettingRow, list_settings, plain_value, value_text
-from kept.errors import ConfigError, UsageError
+from kept.errors import UsageError
 
 
 @click.group("config")
@@ -24,27 +22,6 @@ def command() -> None:
 
 
 command.add_command(agents_command)
-
-
-@command.command("show")
-@json_option
-@click.pass_obj
-def show(options: Globals, as_json: bool) -> None:
-    """Print every setting as YAML for config.yaml."""
-    loaded = options.load()
-    tree: dict[str, Any] = {"agents": {"defaults": {}}}
-    for row in list_settings(loaded):
-        keys = row.name.split(".") if row.name.startswith("gateway.") else ["agents", "defaults", *row.name.split(".")]
-        into = tree
-        for key in keys[:-1]:
-            into = into.setdefault(key, {})
-        into[keys[-1]] = plain_value(row.value)
-    if as_json:
-        print_json(tree)
-        return
-    import yaml
-
-    echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), nl=False)
 
 
 @command.command("explain")
@@ -84,7 +61,7 @@ def get(options: Globals, key: str, as_json: bool) -> None:
         _show_table(rows)
 
 
-@command.command("set", cls=TextCommand)
+@command.command("set")
 @click.argument("key")
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True)
 @json_option
@@ -130,21 +107,6 @@ def unset(options: Globals, key: str, as_json: bool) -> None:
     echo(f"{change.name} {state} {style(change.path, fg='cyan')} ({change.where}).{now}")
 
 
-@command.command("edit")
-@click.pass_obj
-def edit(options: Globals) -> None:
-    """Open config.yaml in your editor ($VISUAL or $EDITOR).
-
-    A file that is not valid is not saved: you can go on editing, or leave it as it was.
-    """
-    file, agent = _file_and_agent(options)
-    if _edit_file(file, agent):
-        options.load()  # prints notices about values
-        echo(f"Saved {style(file, fg='cyan')}.")
-    else:
-        echo("Nothing was changed.")
-
-
 @command.command("path")
 @json_option
 @click.pass_obj
@@ -162,66 +124,8 @@ def path(options: Globals, as_json: bool) -> None:
 # changing
 
 
-def _edit_file(path: str, agent: str) -> bool:
-    """Let the user edit the settings file. Return whether it changed. Raise ConfigError if the text stays broken."""
-    import tempfile
-
-    from kept.config.edit import HEADER, read_text, write_text
-    from kept.durable import make_private_folder
-
-    before = read_text(path)
-    folder = os.path.dirname(os.path.realpath(path))
-    make_private_folder(folder)
-    # Beside the file and private: it may contain keys. Kept if it cannot be saved, so that no work is lost.
-    handle, draft = tempfile.mkstemp(prefix="config-draft-", suffix=".yaml", dir=folder)
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(before or HEADER)
-    try:
-        text = _edit_until_valid(path, draft, agent)
-        is_changed = text not in (before, before or HEADER)
-        if is_changed:
-            write_text(path, text, expected=before)
-    except ConfigError as exc:
-        raise ConfigError(exc.message, hint=f"{path} is as it was. Your text is in {draft}.") from None
-    except BaseException:
-        if read_text(draft) == (before or HEADER):
-            os.unlink(draft)
-        raise
-    os.unlink(draft)
-    return is_changed
-
-
-def _edit_until_valid(path: str, draft: str, agent: str) -> str:
-    from kept.config.edit import check_text, read_text
-
-    while True:
-        try:
-            click.edit(filename=draft)
-        except click.ClickException as exc:
-            problem = f"The editor failed: {exc.format_message()}"
-            raise UsageError(problem, hint="Set VISUAL or EDITOR to another.") from exc
-        try:
-            text = read_text(draft)
-            check_text(path, text, agent)
-            return text
-        except ConfigError as exc:
-            if not sys.stdin.isatty():
-                raise
-            warn(f"{exc.message} {exc.hint}")
-            if not click.confirm("Edit it again?", default=True, err=True):
-                raise
-
-
 def _named_agent(options: Globals) -> str | None:
     return options.agent or os.environ.get("KEPT_AGENT") or None
-
-
-def _file_and_agent(options: Globals) -> tuple[str, str]:
-    """Return the settings file and the agent, even if the settings are broken: editing is how to repair them."""
-    from kept.config.layers import MAIN_AGENT, find_user_file
-
-    agent = _named_agent(options) or MAIN_AGENT
-    return find_user_file(options.home, options.config_file).path, agent
 
 
 def _warn_if_overridden(options: Globals, name: str) -> None:
@@ -244,34 +148,15 @@ def _change_json(change: Any, value: Any) -> dict[str, Any]:
 
 
 def _matching(loaded: LoadedConfig, key: str) -> list[SettingRow]:
-    """Return the settings that a key names, by whole parts of the name if any match so, else by their beginnings."""
+    """Return the settings that a key names: consecutive parts of their names."""
     rows = list_settings(loaded)
-    parts = snake(key).removeprefix("agents.defaults").strip(".").split(".")
-    chosen = [row for row in rows if _matches(row.name, parts, whole=True)] or [
-        row for row in rows if _matches(row.name, parts, whole=False)
-    ]
+    wanted = snake(key).removeprefix("agents.defaults").strip(".")
+    chosen = [row for row in rows if f".{wanted}." in f".{row.name}."] if wanted else rows
     if not chosen:
-        names = _prefixes(rows)
-        wanted = ".".join(parts)
-        hint = nearest(wanted, names if "." in wanted else sorted({part for name in names for part in name.split(".")}))
-        raise UsageError(f"No setting is called '{key}'.", hint=hint)
+        paths = [row.name.split(".") for row in rows]
+        names = {".".join(path[at:end]) for path in paths for end in range(len(path) + 1) for at in (0, end - 1)}
+        raise UsageError(f"No setting is called '{key}'.", hint=nearest(wanted, sorted(names)))
     return chosen
-
-
-def _matches(name: str, parts: list[str], *, whole: bool) -> bool:
-    """Return whether consecutive parts of a name are these, the last one perhaps only by its beginning."""
-    path = name.split(".")
-    starts = range(len(path) - len(parts) + 1)
-    return any(
-        path[at : at + len(parts) - 1] == parts[:-1]
-        and (path[at + len(parts) - 1] == parts[-1] or (not whole and path[at + len(parts) - 1].startswith(parts[-1])))
-        for at in starts
-    )
-
-
-def _prefixes(rows: list[SettingRow]) -> list[str]:
-    names = (row.name.split(".") for row in rows)
-    return sorted({".".join(keys[:depth]) for keys in names for depth in range(1, len(keys) + 1)})
 
 
 def _show_table(rows: list[SettingRow]) -> None:

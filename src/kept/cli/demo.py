@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
 from kept.app import open_memory
-from kept.cli.output import bars, echo, json_option, print_json, style
+from kept.cli.output import echo, style
 from kept.cli.search import hit_text, parts_text
 from kept.config import load_config
 from kept.memory import Memory
-from kept.reports import SyncReport
 from kept.search.hit_display import query_words
 from kept.wording import plural
 
@@ -38,14 +35,10 @@ NEXT_STEPS = (
 
 
 @click.command("demo")
-@json_option
-def command(as_json: bool) -> None:
+def command() -> None:
     """Index a small sample workspace and search it. Leaves nothing behind."""
     with _sample_memory() as memory:
-        if as_json:
-            print_json(_demo_json(memory))
-            return
-        report = _index(memory)
+        report = memory.sync()
         echo(
             f"\nIndexed {plural(report.files, 'note')} as {plural(report.chunks, 'chunk')}"
             f" in {report.took_ms / 1000:.2f} s, offline.\n"
@@ -67,27 +60,6 @@ def _sample_memory() -> Iterator[Memory]:
         loaded = load_config(workspace=workspace, home=os.path.join(folder, "home"), environ={})
         with open_memory(loaded) as memory:
             yield memory
-
-
-def _demo_json(memory: Memory) -> dict[str, Any]:
-    from kept.tools.record_json import hit_json, to_json
-
-    report = memory.sync()
-    results = [(question, memory.search(question, max_results=1)) for question, _ in QUESTIONS]
-    return {
-        "indexed": to_json(report),
-        "searches": [{"query": question, "results": [hit_json(hit) for hit in result]} for question, result in results],
-    }
-
-
-def _index(memory: Memory) -> SyncReport:
-    if not sys.stderr.isatty():
-        return memory.sync()
-    from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
-
-    with bars(BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("Indexing", total=None)
-        return memory.sync(progress=lambda done, total, _: bar.update(task, completed=done, total=total))
 
 
 def _search(memory: Memory, question: str, remark: str) -> None:

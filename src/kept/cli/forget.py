@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.command_arguments import TextCommand
 from kept.cli.output import echo, json_option, local_time, print_json, require_consent, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
@@ -44,7 +43,7 @@ _TITLES = {
 }
 
 
-@click.command("forget", cls=TextCommand)
+@click.command("forget")
 @click.argument("query", nargs=-1)
 @click.option("--session", metavar="ID", help="Forget a whole conversation, and the facts that were made of it.")
 @click.option("--person", metavar="NAME", help="Forget what a person said, and every passage that names them.")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kept.cli.import_report import FAILED, print_report, report_json, show_report
-from kept.cli.output import echo, json_option, print_json, progress_bar, style
+from kept.cli.output import echo, json_option, print_json, progress_bar
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_table
 from kept.errors import UsageError
@@ -43,7 +42,6 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
         )
 
 
-_SERVICES = {"chatgpt": "ChatGPT", "claude-ai": "Claude.ai"}
 _TRANSCRIPTS = "PATH is a transcript or a folder of them"
 _EXPORT = "FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json."
 _HELP: dict[Format, str] = {
@@ -70,7 +68,7 @@ _HELP: dict[Format, str] = {
 
 def _add_command(format_name: Format) -> None:
     """Add the command that imports one format. An export has no usual folder, so its file has to be named."""
-    is_export = format_name in _SERVICES
+    is_export = format_name in ("chatgpt", "claude-ai")
 
     @command.command(format_name, help=_HELP[format_name])
     @click.argument("path", metavar="FILE" if is_export else "[PATH]", type=click.Path(), required=is_export)
@@ -178,17 +176,14 @@ class FoundProgram:
 
 
 def import_all(options: Globals, *, yes: bool, as_json: bool) -> None:
-    from kept.sessions.importers.foreign_format import find_exports
-
     loaded = options.load()
     programs = _find_programs(loaded)
-    exports = find_exports()
     wanted = [program for program in programs if program.new or program.grown]
     if as_json:
         results = [_import(loaded, program) for program in wanted] if yes else []
-        print_json(_json(programs, exports, results))
+        print_json(_json(programs, results))
     else:
-        _show(programs, exports)
+        _show(programs)
         results = _import_shown(loaded, wanted) if wanted and (yes or _confirms(wanted)) else []
     if any(report.count("failed") for report, _ in results):
         raise click.exceptions.Exit(FAILED)
@@ -238,14 +233,15 @@ def _confirms(wanted: list[FoundProgram]) -> bool:
 # showing
 
 
-def _show(programs: list[FoundProgram], exports: list[tuple[str, Format]]) -> None:
+def _show(programs: list[FoundProgram]) -> None:
     if not programs:
         echo("No conversations of Claude Code, Codex, OpenClaw or pi were found in their usual folders.")
+        echo("Name a file or folder, also one of an export of ChatGPT or Claude.ai: 'kept import --help'.")
     else:
         rows = [
             (
                 program.name,
-                ", ".join(map(_short, program.folders)),
+                ", ".join(program.folders),
                 len(program.plan.sessions),
                 program.new,
                 program.grown,
@@ -253,26 +249,9 @@ def _show(programs: list[FoundProgram], exports: list[tuple[str, Format]]) -> No
             for program in programs
         ]
         show_table(("Source", "Folder", "Sessions", "New", "Grown"), rows)
-    if exports:
-        echo()
-        echo(style("Exports in your downloads, which are imported only by their own command:", bold=True))
-        for path, service in exports:
-            echo(f"  kept import {service} {shlex.quote(path)}")
-    elif not programs:
-        echo("Name a file or folder ('kept import --help' lists the formats), or download an export of ChatGPT or")
-        echo("Claude.ai: kept import chatgpt FILE.zip")
 
 
-def _short(path: str) -> str:
-    home = os.path.expanduser("~")
-    return "~" + path.removeprefix(home) if path.startswith(home + os.sep) else path
-
-
-def _json(
-    programs: list[FoundProgram],
-    exports: list[tuple[str, Format]],
-    results: list[tuple[ImportReport, list[NotesAdopted]]],
-) -> dict[str, Any]:
+def _json(programs: list[FoundProgram], results: list[tuple[ImportReport, list[NotesAdopted]]]) -> dict[str, Any]:
     return {
         "sources": [
             {
@@ -285,15 +264,6 @@ def _json(
                 "command": program.command,
             }
             for program in programs
-        ],
-        "exports": [
-            {
-                "format": service,
-                "name": _SERVICES[service],
-                "path": path,
-                "command": f"kept import {service} {shlex.quote(path)}",
-            }
-            for path, service in exports
         ],
         "reports": [report_json(report, notes) for report, notes in results],
     }

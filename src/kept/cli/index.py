@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import queue
 import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kept.cli.background_service import Action, manage_service, service_options
-from kept.cli.output import console, echo, json_option, json_text, print_json, progress_bar, warn
+from kept.cli.output import echo, json_option, json_text, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.limits import one_line
@@ -22,7 +19,7 @@ from kept.tools.record_json import to_json
 from kept.wording import plural
 
 if TYPE_CHECKING:
-    from kept.live import LiveEvent, LiveIndex, LiveState
+    from kept.live import LiveEvent
     from kept.memory import Memory
     from kept.workspace.survey import LeftOut
 
@@ -34,10 +31,6 @@ _REASONS = {
     "ending": "its ending is not in memory_search.extensions",
     "layout": "outside memory/; the layout 'vault' includes it",
 }
-
-
-_REFRESH_S = 0.5
-"""How often the status line on a terminal is updated."""
 
 
 @click.command("index")
@@ -145,12 +138,12 @@ def _watch(options: Globals, *, as_json: bool) -> None:
         signal.signal(number, lambda *_: events.put(None))
     with options.memory() as memory:
         memory.index_service.require_usable()
-        with LiveIndex(memory, watch=True, listener=events.put) as live:
+        with LiveIndex(memory, watch=True, listener=events.put):
             if as_json:
                 for event in _until_stopped(events):
                     echo(json_text(event_json(event)))
             else:
-                _show(memory, live, events)
+                _show(memory, events)
 
 
 def _until_stopped(events: queue.SimpleQueue[LiveEvent | None]) -> Iterator[LiveEvent]:
@@ -167,22 +160,14 @@ def event_json(event: LiveEvent) -> dict[str, Any]:
     return shape
 
 
-def _show(memory: Memory, live: LiveIndex, events: queue.SimpleQueue[LiveEvent | None]) -> None:
-    watching = f"Watching {memory.workspace.root}; stop with Ctrl-C."
-    if sys.stdout.isatty():
-        echo(watching)
-        with _status_line(live) as print_above:
-            for event in _until_stopped(events):
-                for line in (*messages_of(event), *filter(None, [result_of(event)])):
-                    print_above(line)
-        return
+def _show(memory: Memory, events: queue.SimpleQueue[LiveEvent | None]) -> None:
     for event in _until_stopped(events):
         for line in messages_of(event):
             echo(line, err=True)
-        if result := result_of(event):
-            echo(result)
-        if event.kind == "synced" and event.state.syncs == 1:
-            echo(watching, err=True)  # after the first sync: scripts wait for this line
+        if event.report is not None:
+            echo(report_line(event.report))
+        if event.kind == "synced" and event.state.syncs == 1:  # scripts wait for this line
+            echo(f"Watching {memory.workspace.root}; stop with Ctrl-C.", err=True)
 
 
 def messages_of(event: LiveEvent) -> list[str]:
@@ -196,55 +181,3 @@ def messages_of(event: LiveEvent) -> list[str]:
     rebuilt = [f"Rebuilt: {event.report.rebuilt.rstrip('.')}."] if event.report.rebuilt else []
     problems = [f"{problem.path}: {problem.reason}" for problem in event.report.problems]
     return [f"Note: {text}" for text in (*rebuilt, *problems)]
-
-
-def result_of(event: LiveEvent) -> str | None:
-    return report_line(event.report) if event.report is not None else None
-
-
-@contextmanager
-def _status_line(live: LiveIndex) -> Iterator[Callable[[str], None]]:
-    """Show a status line at the bottom of the terminal. Yield the function that prints a line above it."""
-    from rich.live import Live
-    from rich.text import Text
-
-    done = threading.Event()
-    with Live(
-        Text(), console=console(), auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-    ) as line:
-
-        def keep_current() -> None:
-            shown = ""
-            while not done.is_set():
-                text = state_line(live.state())
-                if text != shown:
-                    line.update(Text(text, style="dim", no_wrap=True, overflow="ellipsis"), refresh=True)
-                    shown = text
-                done.wait(_REFRESH_S)
-
-        painter = threading.Thread(target=keep_current, name="kept-status-line", daemon=True)
-        painter.start()
-        try:
-            yield lambda text: line.console.print(Text(text))
-        finally:
-            done.set()
-            painter.join()
-
-
-def state_line(state: LiveState) -> str:
-    if state.role == "standby":
-        return f"○ standing by · process {state.leader_pid or '?'} keeps the index current"
-    if state.syncing:
-        activity = f"indexing {state.completed:,} of {state.total:,}" if state.total else "scanning"
-    elif state.waiting:
-        activity = f"{plural(state.waiting, 'change')} waiting"
-    else:
-        activity = "up to date" if state.last_sync and not state.problem else "waiting to retry"
-    parts = ["● leading", activity, plural(state.files, "file"), plural(state.chunks, "chunk")]
-    if state.last_change:
-        parts.append(f"last change {state.last_change}")
-    if state.watching == "polling":
-        parts.append("polling")
-    if state.problem:
-        parts.append(state.problem)
-    return " · ".join(parts)

@@ -72,10 +72,9 @@ def pull(options: Globals, names: tuple[str, ...], as_json: bool) -> None:
 
 @command.command("use")
 @click.argument("name")
-@click.option("--later", is_flag=True, help="Change the settings only; 'kept index' embeds the notes.")
 @json_option
 @click.pass_obj
-def use(options: Globals, name: str, later: bool, as_json: bool) -> None:
+def use(options: Globals, name: str, as_json: bool) -> None:
     """Switch to the model NAME, and embed all notes and conversations with it.
 
     NAME is a model of 'kept models', or 'default' to let Kept choose. Until everything is embedded, searches use the
@@ -84,7 +83,7 @@ def use(options: Globals, name: str, later: bool, as_json: bool) -> None:
     loaded = options.load()
     plan = plan_switch(loaded.config, name)
     report = None
-    if not later and plan.is_embedder:
+    if plan.is_embedder:
         report = rebuild_index(options.load(settings=plan.overrides()).config)
     changes = change_settings(options, plan)
     if as_json:

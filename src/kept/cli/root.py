@@ -182,20 +182,22 @@ class LazyGroup(click.Group):
         if command not in _PREPARED:
             _PREPARED.append(command)
             accept_global_options(command)
-            _use_own_help(command)
+            _show_examples(command)
             if COMPLETE_VARIABLE in os.environ:
                 from kept.cli.completion import attach
 
-                attach(command, cmd_name)
+                attach(command)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from kept.cli.help import suggestion_for
+            import difflib
 
-            raise click.UsageError(f"There is no command '{args[0]}'. {suggestion_for(args[0], COMMANDS)}", ctx=ctx)
+            near = difflib.get_close_matches(args[0].lower(), COMMANDS, n=1, cutoff=0.7)
+            hint = f"Did you mean '{near[0]}'?" if near else "'kept --help' lists them all."
+            raise click.UsageError(f"There is no command '{args[0]}'. {hint}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -208,17 +210,17 @@ _PREPARED: list[click.Command] = []
 """Commands that are imported, and have the global options."""
 
 
-def _use_own_help(command: click.Command) -> None:
-    """Let a command print its help as `kept.cli.help` writes it, which is imported for that only."""
+def _show_examples(command: click.Command) -> None:
+    """Let the help of a command end with examples, which are imported for that only."""
 
     def write(ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from kept.cli.help import write_help
+        from kept.cli.help import write_epilog
 
-        write_help(command, ctx, formatter)
+        write_epilog(ctx, formatter)
 
-    setattr(command, "format_help", write)  # noqa: B010  (the commands of other modules are plain ones)
+    setattr(command, "format_epilog", write)  # noqa: B010  (the commands of other modules are plain ones)
     for inner in command.commands.values() if isinstance(command, click.Group) else ():
-        _use_own_help(inner)
+        _show_examples(inner)
 
 
 def show_help_without_command(ctx: click.Context) -> None:

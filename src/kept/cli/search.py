@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
-from kept.cli.command_arguments import TextCommand
 from kept.cli.output import (
     echo,
     json_option,
@@ -24,11 +22,9 @@ from kept.cli.output import (
     warn_all,
 )
 from kept.cli.root import Globals
-from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
-from kept.config import Config
+from kept.cli.terminal_layout import columns, cut, text_width, wrap
 from kept.records import SOURCES, Grade, Hit, ListedPeriod, Occurrence, SearchResult, cite
 from kept.search.hit_display import day_and_time, hit_headings, is_match, snippet_lines, split_matches, time_text
-from kept.sessions.transcript_paths import find_cited_path
 from kept.tools.record_json import result_json
 from kept.wording import plural
 from kept.workspace.workspace import has_projects
@@ -45,26 +41,23 @@ _LEAD_STYLES: dict[Grade, dict[str, Any]] = {
     "weak": {"dim": True},
 }
 
-Locate = Callable[[Hit], str]
-"""Function that returns the absolute path of the file that a hit is in."""
 
-
-def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None, max_lines: int = LINES_SHOWN) -> str:
-    """Return a hit with the words of the query highlighted, and linked to its file if the terminal has links."""
+def hit_text(hit: Hit, words: Iterable[str], *, max_lines: int = LINES_SHOWN) -> str:
+    """Return a hit with the words of the query highlighted."""
     stems = [*words, *hit.other_words] if use_colour() else []
     lines = [row for line in snippet_lines(hit) for row in wrap(_plain(line), indent=_INDENT)]
     first, shown = _around_match(lines, stems, max_lines)
     more = len(lines) - first - len(shown)
     return "\n".join(
         [
-            _header(hit, locate),
+            _header(hit),
             *([style(f"{'':<{_INDENT}}…", dim=True)] if first else []),
             *(style(line, dim=True) if _has_ended(hit, line) else highlight(line, stems) for line in shown),
             *([style(f"{'':<{_INDENT}}… {plural(more, 'more line')}", dim=True)] if more else []),
             *_validity(hit),
             *_occurrences("newer than", hit.newer_than),
             *_occurrences("also in", hit.also_in),
-            *(_further_line(passage, stems, locate) for passage in hit.further),
+            *(_further_line(passage, stems) for passage in hit.further),
         ]
     )
 
@@ -92,10 +85,9 @@ def _validity(hit: Hit) -> list[str]:
     return [style(line, dim=True) for line in wrap(_plain(text), indent=_INDENT, hang=2)] if text else []
 
 
-def _further_line(passage: Hit, stems: list[str], locate: Locate | None) -> str:
+def _further_line(passage: Hit, stems: list[str]) -> str:
     """Return one line for a further passage of the note: its lines, score, last heading and first line that matches."""
     lines = cite("", passage.start_line, passage.end_line).removeprefix("#")
-    shown = link(lines, locate(passage), passage.start_line) if locate else lines
     rows = [_plain(line).strip() for line in snippet_lines(passage)]
     matching = (row for row in rows if any(is_match(word, stems) for word in re.findall(r"\w+", row)))
     text = next(matching, rows[0] if rows else "") if stems else (rows[0] if rows else "")
@@ -106,7 +98,7 @@ def _further_line(passage: Hit, stems: list[str], locate: Locate | None) -> str:
     about = cut(about, room)
     about = style(about, dim=True) if _has_ended(passage, text) else highlight(about, stems)
     line = (
-        f"{'':<{_INDENT}}{style('also', dim=True)} {style(shown, fg='cyan')}"
+        f"{'':<{_INDENT}}{style('also', dim=True)} {style(lines, fg='cyan')}"
         f"  {style(f'{passage.score:.2f}', dim=True)}  {about}"
     )
     return "\n".join([line, *_validity(passage)])
@@ -145,14 +137,12 @@ def _around_match(lines: list[str], words: list[str], max_lines: int) -> tuple[i
     return first, lines[first : first + max_lines]
 
 
-def _header(hit: Hit, locate: Locate | None) -> str:
+def _header(hit: Hit) -> str:
     lead = time_text(str(hit.timestamp)) if hit.listed else f"{hit.score:.2f}"
     where = _plain(hit.citation)
     about = "  ".join(part for part in (_project(hit), " > ".join(hit_headings(hit)), _when(hit)) if part)
     room = columns() - text_width(lead) - text_width(where) - 4
     shown = style(where, fg="cyan", bold=True)
-    if locate:
-        shown = link(shown, locate(hit), hit.start_line)
     about, header = _plain(about), [style(lead, **_LEAD_STYLES[hit.grade]), shown]
     if hit.title and text_width(about) > room:  # the name of a transcript leaves little room
         title = cut(about, columns() - _INDENT)
@@ -183,7 +173,7 @@ _NOTICEABLE_S = 1.0
 """Time of the whole command from which on it is shown beside that of the search."""
 
 
-@click.command("search", cls=TextCommand)
+@click.command("search")
 @click.argument("query", nargs=-1)
 @max_results_option(None, 200, note=" (default: memory_search.query.max_results, 6)")
 @click.option(
@@ -263,16 +253,16 @@ def command(
         print_json(result_json(result, explain=explain))
     else:
         took_s = time.perf_counter() - started
-        show_result(result, words, memory.config, explain=explain, took_s=took_s)
+        show_result(result, words, explain=explain, took_s=took_s)
 
 
-def show_result(result: SearchResult, query: str, config: Config, *, explain: bool, took_s: float) -> None:
+def show_result(result: SearchResult, query: str, *, explain: bool, took_s: float) -> None:
     warn_all(result.degraded)
     if result.period:
         echo(style(printable(result.period.text), bold=True))
     if not result.hits:
         echo("Nothing from that time." if result.period else "Nothing found.")
-    _show_hits(result, query, config, explain=explain)
+    _show_hits(result, query, explain=explain)
     if explain and result.dropped:
         echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
         for dropped in result.dropped[:_DROPPED_SHOWN]:
@@ -289,7 +279,7 @@ def hits_line(hits: int, search_ms: float, took_s: float) -> str:
     return f"{plural(hits, 'hit')} in {search_ms:.0f} ms{whole}"
 
 
-def _show_hits(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:
+def _show_hits(result: SearchResult, query: str, *, explain: bool) -> None:
     """Print the hits, those that are weak after the others."""
     from kept.search.hit_display import query_words
 
@@ -300,7 +290,7 @@ def _show_hits(result: SearchResult, query: str, config: Config, *, explain: boo
         if weak and hit is weak[0]:
             echo(style("Less certain:" if certain else "Nothing certain. Closest:", bold=True))
         lines = 1 if certain and hit.grade == "weak" else LINES_SHOWN
-        echo(hit_text(hit, words, locate=lambda hit: path_of(hit, config), max_lines=lines))
+        echo(hit_text(hit, words, max_lines=lines))
         if explain:
             echo(parts_text(hit))
         echo()
@@ -309,10 +299,3 @@ def _show_hits(result: SearchResult, query: str, config: Config, *, explain: boo
 def _count_text(period: ListedPeriod, shown: int) -> str:
     total = plural(period.total, "entry", "entries")
     return total if shown >= period.total else f"The latest {shown:,} of {total}; -n shows more."
-
-
-def path_of(hit: Hit, config: Config) -> str:
-    """Return the absolute path of the file that a hit is in."""
-    if hit.source == "sessions":
-        return find_cited_path(config.paths.sessions, hit.path)
-    return os.path.join(config.workspace, hit.path)  # the path of a note outside the workspace is absolute already

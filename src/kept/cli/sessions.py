@@ -1,4 +1,4 @@
-"""kept sessions list | show | rename | reset | compact | delete | restore | export"""
+"""kept sessions list | show | rename | reset | delete | restore | export"""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from kept.cli.output import (
 )
 from kept.cli.root import Globals
 from kept.cli.session_text import describe_session, is_talk, markdown_text, show_lines, time_text
-from kept.cli.streams import read_stdin
-from kept.cli.terminal_layout import PIPE_COLUMNS, columns, cut, text_width
+from kept.cli.terminal_layout import PIPE_COLUMNS, columns, show_table
 from kept.errors import SessionNotFound, UsageError
 from kept.limits import clip
 from kept.redact import redact
@@ -43,7 +42,7 @@ _LONGEST_PLACE = 30
 
 @click.group("sessions")
 def command() -> None:
-    """List, read, rename, reset, compact, delete, restore and export conversations.
+    """List, read, rename, reset, delete, restore and export conversations.
 
     ID is a session's id, the beginning of it, or the key of a conversation such as telegram:5054.
     """
@@ -74,9 +73,10 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
     if as_json:
         print_json({"sessions": [record_json(record) for record in shown]})
         return
-    id_chars = _id_chars([record.id for record in records])
-    for line in _table_lines(shown, id_chars):
-        echo(line)
+    if shown:
+        id_chars = _id_chars([record.id for record in records])
+        rows = [(record.id[:id_chars], *_cells(record)) for record in shown]
+        show_table(("Session", "Last used", "Messages", "Conversation", "Title"), rows)
 
 
 def _report_channel(channel: str, channels: Sequence[str], *, as_json: bool) -> None:
@@ -131,13 +131,11 @@ def _read_lines(
     """Return the lines to show. With ``only_talk``, a tail has that many messages with words, whatever tools did."""
     if tail is None:
         return sessions.iter_lines(record.id)
-    messages = tail
-    lines = sessions.tail(record.id, messages)
-    while only_talk and sum(map(is_talk, lines)) < tail and messages < record.messages:
-        messages *= 2
-        lines = sessions.tail(record.id, messages)
+    if not only_talk:
+        return sessions.tail(record.id, tail)
+    lines = list(sessions.iter_lines(record.id))
     talk = [index for index, line in enumerate(lines) if is_talk(line)]
-    return lines[talk[-tail] :] if only_talk and len(talk) >= tail else lines
+    return lines[talk[-tail] :] if len(talk) >= tail else lines
 
 
 @command.command("rename")
@@ -171,26 +169,6 @@ def reset(options: Globals, reference: str, as_json: bool) -> None:
         print_json({"session": record_json(record)})
     else:
         echo(f"Started session {record.id} after {record.predecessor}, which is kept.")
-
-
-@command.command("compact")
-@click.argument("reference", metavar="ID")
-@click.option("--summary", required=True, help="Summary of the older part; '-' reads standard input.")
-@click.option("--keep", type=click.IntRange(min=0), default=20, help="Messages to keep as they are.")
-@json_option
-@click.pass_obj
-def compact(options: Globals, reference: str, summary: str, keep: int, as_json: bool) -> None:
-    """Replace the older part of ID in the context by a summary. Nothing is removed from the transcript."""
-    text = read_stdin() if summary == "-" else summary
-    with options.sessions() as sessions:
-        record = sessions.get(reference)
-        entry = sessions.compact(record.id, text.strip(), keep_messages=keep)
-        record = sessions.get(record.id)
-        _warn_of_problems(sessions)
-    if as_json:
-        print_json({"session": record_json(record), "entry": _entry_json(entry)})
-    else:
-        echo(f"Session {record.id} was compacted ({plural(record.compactions, 'compaction')} in all).")
 
 
 @command.command("delete")
@@ -371,30 +349,10 @@ def _id_chars(ids: Sequence[str]) -> int | None:
     return chars
 
 
-def _table_lines(records: Sequence[SessionRecord], id_chars: int | None) -> Iterator[str]:
-    """Yield a line for each session, cut to the width of the terminal at its title."""
-    if not records:
-        return
-    header = ("Session", "Last used", "Messages", "Conversation", "Title")
-    rows = [header, *(_row(record, id_chars) for record in records)]
-    widths = [max(text_width(row[column]) for row in rows) for column in range(len(header) - 1)]
-    for number, row in enumerate(rows):
-        cells = [_padded(cell, width, right=column == 2) for column, (cell, width) in enumerate(zip(row, widths))]  # noqa: B905 (the last column has no width)
-        room = columns() - sum(widths) - 2 * len(widths)
-        line = "  ".join((*cells, cut(row[-1], room))).rstrip()
-        yield style(line, bold=True) if not number else line
-
-
-def _row(record: SessionRecord, id_chars: int | None) -> tuple[str, ...]:
+def _cells(record: SessionRecord) -> tuple[str, int, str, str]:
     remarks = _remarks(record)
     title = f"{record.title} ({remarks})" if record.title and remarks else record.title or remarks
-    cells = (record.id[:id_chars], time_text(record.updated), f"{record.messages:,}", _place(record), title)
-    return tuple(printable(redact(cell)).replace("\n", " ") for cell in cells)
-
-
-def _padded(text: str, width: int, *, right: bool) -> str:
-    space = " " * (width - text_width(text))
-    return space + text if right else text + space
+    return time_text(record.updated), record.messages, redact(_place(record)), redact(title)
 
 
 def _place(record: SessionRecord) -> str:

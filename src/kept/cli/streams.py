@@ -2,7 +2,7 @@
 
 Names, notes, transcripts and answers of servers may contain what a terminal obeys: escape sequences, control
 characters, overrides of the writing direction. `guard_streams` replaces both output streams once, so that no command
-can forget about it: everything that is written is escaped. Our own colours and links are marked with a random number
+can forget about it: everything that is written is escaped. Our own colours are marked with a random number
 that only this process knows, and become escape sequences after the check.
 
 Standard error is redacted as well: error messages, tracebacks and logs of libraries may repeat a key.
@@ -78,13 +78,6 @@ def safe_json(text: str) -> str:
 def mark_style(text: str) -> str:
     """Mark the escape sequences of a text as our own. The rest of the text must be escaped already."""
     return text.replace(_CSI, f"{_MARK}[")
-
-
-def mark_link(text: str, url: str) -> str:
-    """Return a text as a link (OSC 8), marked as our own. The text must be escaped already, and the URL encoded."""
-    if not (url.isascii() and url.isprintable()):
-        return text
-    return f"{_MARK}]8;;{url}{_MARK}\\{text}{_MARK}]8;;{_MARK}\\"
 
 
 class GuardedStream(io.TextIOBase):

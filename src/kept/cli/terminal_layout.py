@@ -1,4 +1,4 @@
-"""Lines that fit a terminal: its width, wrapping, links to files, tables."""
+"""Lines that fit a terminal: its width, wrapping, tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from kept.cli.output import console, echo, style, use_colour
-from kept.cli.streams import mark_link, printable
+from kept.cli.output import console, echo, style
+from kept.cli.streams import printable
 from kept.limits import one_line
 from kept.listings import FileSummary
 from kept.wording import size_text
@@ -89,38 +89,6 @@ def _hang(text: str) -> int:
     is_marker = marker in ("-", "*", "+", ">") or (marker[:-1].isdigit() and marker[-1] in ".)" and len(marker) < 5)
     deep = len(text) - len(stripped) + (len(marker) + 1 if space and is_marker else 0)
     return min(deep, 16)
-
-
-def link(shown: str, path: str, line: int) -> str:
-    """Return a text that the terminal opens the file with, if it can. ``shown`` must be escaped already."""
-    if not use_colour() or not _has_links():
-        return shown
-    from urllib.parse import quote
-
-    target = quote(os.fsencode(path))
-    if os.environ.get("TERM_PROGRAM") == "vscode":
-        return mark_link(shown, f"vscode://file{target}:{line}")
-    fragment = f"#{line}" if os.environ.get("KITTY_WINDOW_ID") else ""  # others would look for a file of that name
-    return mark_link(shown, f"file://{quote(os.uname().nodename)}{target}{fragment}")
-
-
-_PROGRAMS = ("vscode", "iTerm.app", "WezTerm", "ghostty", "Hyper", "Tabby", "rio", "WarpTerminal")
-_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "DOMTERM", "ALACRITTY_WINDOW_ID", "FOOT_VERSION")
-
-
-def _has_links() -> bool:
-    """Return whether the terminal is known to understand links. FORCE_HYPERLINK=1 or 0 decides it, as elsewhere."""
-    env = os.environ
-    forced = env.get("FORCE_HYPERLINK")
-    if forced is not None:
-        return forced not in ("", "0")
-    term = env.get("TERM", "")
-    if term.startswith(("dumb", "screen", "tmux", "linux")):
-        return False
-    vte = env.get("VTE_VERSION", "")
-    by_vte = vte.isdigit() and int(vte) >= 5000
-    by_term = term in ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "wezterm")
-    return by_vte or by_term or env.get("TERM_PROGRAM") in _PROGRAMS or any(env.get(name) for name in _VARIABLES)
 
 
 _LONGEST_PATH = 60

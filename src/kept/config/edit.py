@@ -124,14 +124,6 @@ def read_text(path: str) -> str:
         raise ConfigError(f"{path}: not UTF-8 at byte {exc.start}.", hint="Nothing was changed.") from exc
 
 
-def write_text(path: str, text: str, *, expected: str) -> None:
-    """Replace the text of the settings file. Raise ConfigError if another program changed it from what is expected."""
-    with locked_settings(path) as real_path:
-        if read_text(real_path) != expected:
-            raise ConfigError(f"{path}: another program has changed it meanwhile.", hint="Nothing was changed.")
-        write_atomic(real_path, text.encode())
-
-
 def _find_owner(tree: Any, name: str, *, named: str | None, used: str, for_all: bool) -> str | None:
     """Return the agent in whose entry a setting belongs, or None for the defaults.
 
@@ -218,7 +210,7 @@ def _edit(text: str, change: Callable[[Any], None]) -> str:
     if not is_right:
         raise ConfigError(
             "The settings file cannot be changed without changing its other settings.",
-            hint="Nothing was changed. Change it in an editor: kept config edit",
+            hint="Nothing was changed. Change it in an editor; 'kept config path' shows where it is.",
         )
     return changed.replace("\n", "\r\n") if "\r\n" in text else changed
 

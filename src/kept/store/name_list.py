@@ -1,4 +1,4 @@
-"""Names in an index that begin with given letters, for completion in a shell.
+"""Paths of notes in an index that begin with given letters, for completion in a shell.
 
 The index is only read: nothing is created, updated or repaired for a press of the Tab key.
 """
@@ -20,22 +20,6 @@ _MAX_NAMES = 200
 def find_note_paths(config: Config, start: str) -> list[str]:
     """Return the paths of notes that begin with a text."""
     query = "SELECT path FROM files WHERE source = 'memory' AND substr(path, 1, ?) = ? ORDER BY path LIMIT ?"
-    return _select(config, query, start)
-
-
-def find_tags(config: Config, start: str) -> list[str]:
-    """Return the tags that begin with a text."""
-    query = "SELECT min(tag) FROM note_tags WHERE substr(key, 1, ?) = ? GROUP BY key ORDER BY key LIMIT ?"
-    return _select(config, query, start.lower())
-
-
-def find_channels(config: Config, start: str) -> list[str]:
-    """Return the channels of conversations that begin with a text."""
-    query = "SELECT DISTINCT channel FROM chunks WHERE session_key IS NOT NULL AND substr(channel, 1, ?) = ? LIMIT ?"
-    return _select(config, query, start)
-
-
-def _select(config: Config, query: str, start: str) -> list[str]:
     path = config.paths.index_of(config.workspace)
     try:
         with _reading(path if os.path.exists(path) else config.paths.index) as db:

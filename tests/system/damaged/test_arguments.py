@@ -41,8 +41,6 @@ def commands(home, workspace) -> Commands:
         (("sessions", "reset", "{}"), 3),
         (("sessions", "export", "{}"), 3),
         (("sessions", "delete", "{}"), 3),
-        (("sessions", "compact", "{}", "--summary", "{}"), 3),
-        (("sessions", "compact", "telegram:5054", "--summary", "{}"), 0),
         (("chat", "-m", "{}", "--session", "{}"), 0),
         (("get", "{}"), 4),
         (("get", "sessions/{}.jsonl"), 3),

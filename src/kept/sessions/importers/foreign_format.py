@@ -7,7 +7,7 @@ import re
 from itertools import islice
 from typing import Any, Literal
 
-from kept.sessions.importers.source import ZIP_ERRORS, ExportPart, ExportRefused, find_parts, is_zip, load_json
+from kept.sessions.importers.source import ZIP_ERRORS, ExportPart, ExportRefused, find_parts, load_json
 
 Format = Literal["openclaw", "claude-code", "codex", "pi", "chatgpt", "claude-ai"]
 NOUNS: dict[Format, str] = {
@@ -72,8 +72,6 @@ def _guess_record(tree: dict[str, Any]) -> Format | None:
 
 Program = Literal["claude-code", "codex", "openclaw", "pi"]
 PROGRAMS: dict[Program, str] = {"claude-code": "Claude Code", "codex": "Codex", "openclaw": "OpenClaw", "pi": "pi"}
-_MAX_DOWNLOADS = 100
-_MAX_NAMED_EXPORTS = 10
 
 
 def program_folders(program: Program) -> list[str]:
@@ -94,18 +92,6 @@ def program_folders(program: Program) -> list[str]:
 
 def existing_folders(program: Program) -> list[str]:
     return [folder for folder in program_folders(program) if os.path.isdir(folder)]
-
-
-def find_exports() -> list[tuple[str, Format]]:
-    """Return exports of chat services in the folder Downloads, newest first, as they were downloaded."""
-    folder = os.path.expanduser(os.path.join("~", "Downloads"))
-    try:
-        paths = [entry.path for entry in os.scandir(folder) if entry.name.lower().endswith(".zip")]
-        newest = sorted(paths, key=os.path.getmtime, reverse=True)[:_MAX_DOWNLOADS]
-    except OSError:
-        return []
-    guesses = ((path, guess_format(path)) for path in newest if is_zip(path))
-    return [(path, guess) for path, guess in guesses if guess in EXPORTS][:_MAX_NAMED_EXPORTS]
 
 
 def _folders(variable: str, *names: str) -> list[str]:
