@@ -7,7 +7,8 @@ import pytest
 
 from tests.support.commands import KEPT
 from tests.support.files import write_file
-from tests.support.mcp_client import HttpServer, StdioClient
+from tests.support.mcp_client import StdioClient
+from tests.support.serve_process import ServeProcess
 
 
 @pytest.fixture
@@ -44,11 +45,11 @@ def client(start: Callable[..., StdioClient], notes: Path) -> StdioClient:
 
 
 @pytest.fixture
-def serve(server_env: dict[str, str], notes: Path) -> Iterator[Callable[..., HttpServer]]:
-    started: list[HttpServer] = []
+def serve(tmp_path: Path, notes: Path) -> Iterator[Callable[..., ServeProcess]]:
+    started: list[ServeProcess] = []
 
-    def begin(*options: str, command: tuple[str, ...] = (str(KEPT), "mcp"), **env: str) -> HttpServer:
-        started.append(HttpServer({**server_env, **env}, *command, *options))
+    def begin(*command: str) -> ServeProcess:
+        started.append(ServeProcess(tmp_path, command=command or (KEPT, "mcp", "--http", "127.0.0.1:0")))
         return started[-1]
 
     yield begin

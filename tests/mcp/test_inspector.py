@@ -65,9 +65,12 @@ def test_over_standard_input_and_output(inspect, command):
 
 def test_over_http_with_a_token(inspect, serve, home):
     token = create_token(home, "inspector", "admin")
-    server = serve("--http", "127.0.0.1:0")
+    server = serve()
     round_trip(
-        inspect, ["--server-url", server.url, "--transport", "http"], "--header", f"Authorization: Bearer {token}"
+        inspect,
+        ["--server-url", f"{server.url}/mcp", "--transport", "http"],
+        "--header",
+        f"Authorization: Bearer {token}",
     )
 
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-import signal
 import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import httpx
 
 from tests.support.command_forks import KEPT, start_piped
 
@@ -99,42 +95,3 @@ class StdioClient:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
-
-
-class HttpServer:
-    """`kept mcp --http` as a process, and requests to it."""
-
-    def __init__(self, env: dict[str, str], *command: str) -> None:
-        fork = start_piped([*command[1:]], env=env, cwd=Path.cwd()) if command[0] == KEPT else None
-        self.process: Any = fork or subprocess.Popen(
-            command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._watchdog = threading.Timer(60, self.process.kill)
-        self._watchdog.start()
-        assert self.process.stderr
-        line = self.process.stderr.readline()
-        url = re.search(r"http://\S+/mcp", line)
-        assert url, line
-        self.url = url.group()
-        self.port = int(self.url.split(":")[2].split("/")[0])
-
-    def post(self, method: str, params: object = None, *, headers: dict[str, str] | None = None, number: int = 1):
-        body = {"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}
-        return httpx.post(self.url, json=body, headers={**ACCEPT, **(headers or {})}, timeout=60)
-
-    def greet(self, headers: dict[str, str] | None = None) -> dict[str, str]:
-        answer = self.post("initialize", HELLO, headers=headers)
-        assert answer.status_code == 200, answer.text
-        return headers or {}
-
-    def call(self, session: dict[str, str], name: str, number: int = 2, **arguments: object) -> dict:
-        answer = self.post("tools/call", {"name": name, "arguments": arguments}, headers=session, number=number)
-        assert answer.status_code == 200, answer.text
-        (data,) = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
-        return json.loads(data)["result"]
-
-    def stop(self) -> tuple[int, str, str]:
-        self.process.send_signal(signal.SIGTERM)
-        out, err = self.process.communicate(timeout=60)
-        self._watchdog.cancel()
-        return self.process.returncode, out, err

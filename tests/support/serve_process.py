@@ -53,31 +53,21 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-class ServeProcess:
-    """A running server. A thread reads its log into `lines`."""
+class ServerProcess:
+    """A running server. A thread reads its standard error into `lines`."""
 
-    def __init__(self, tmp_path: Path, *options: str, **env: str) -> None:
-        command = [KEPT, "serve", "--port", "0", "--log-format", "json", *SETTINGS, *options]
-        self.home = tmp_path / "home"
+    def __init__(self, tmp_path: Path, *command: str, **env: str) -> None:
         self.lines: list[str] = []
         self._arrived: queue.Queue[str] = queue.Queue()
-        self.process = subprocess.Popen(
-            command,
-            env={**kept_environment(tmp_path), **env},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.process = self._start(command, {**kept_environment(tmp_path), **env})
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        line = self.wait_for("Serving at ")
-        match = re.search(r"http://[^/\"]+", line)
-        assert match, line
-        self.url = match.group()
-        self.port = int(self.url.rpartition(":")[2])
+
+    def _start(self, command: tuple[str, ...], environment: dict[str, str]) -> Any:
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, stderr=subprocess.PIPE, text=True)
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line.rstrip("\n"))
             self._arrived.put(line)
@@ -87,6 +77,33 @@ class ServeProcess:
         while text not in (line := self._arrived.get(timeout=PATIENCE_S)):
             assert line, self.lines
         return line
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        self.process.stderr.close()
+        return code
+
+
+class ServeProcess(ServerProcess):
+    """`kept serve`, or `kept mcp --http`, and requests to it."""
+
+    def __init__(self, tmp_path: Path, *options: str, command: tuple[str, ...] = ()) -> None:
+        serve = (KEPT, "serve", "--port", "0", "--log-format", "json", *SETTINGS, *options)
+        super().__init__(tmp_path, *(command or serve))
+        match = re.search(r"http://[^/\"]+", self.wait_for("http://"))
+        assert match, self.lines
+        self.url = match.group()
+        self.port = int(self.url.rpartition(":")[2])
 
     def requests(self) -> list[dict[str, Any]]:
         """Return what was logged of requests."""
@@ -116,22 +133,6 @@ class ServeProcess:
             answer = browser.post("/login", data={"token": token})
             assert answer.status_code == 303, (answer.status_code, answer.text[-600:])
             yield browser
-
-    def stop(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.wait()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.wait()
-
-    def wait(self) -> int:
-        code = self.process.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        return code
 
 
 def read_result(answer: httpx.Response) -> dict[str, Any]:

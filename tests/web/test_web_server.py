@@ -98,7 +98,7 @@ def test_a_gateway_serves_the_pages_too_and_a_command_gives_the_link(tmp_path, w
     command = [KEPT, *(part for each in settings for part in ("--set", each)), "gateway"]
     gateway = Process(tmp_path, command=tuple(command), KEPT_WORKSPACE=str(workspace))
     gateway.url()
-    home = gateway.wait_for_line("Pages: ").split()[1].rstrip(",")
+    home = gateway.wait_for("Pages: ").split()[1].rstrip(",")
     port = home.split(":")[2].rstrip("/")
     assert httpx.get(home).status_code == 401
     _, link = start("--port", port)
