@@ -249,17 +249,18 @@ def test_the_status_tells_of_what_is_visible(home):
     home.memory.sync()
     toolbox = Toolbox(home.memory.as_person("http:bob"), SessionStore(home.memory.config))
     status = toolbox.run("memory_status", {})
-    assert (status.data["files"], status.data["sessionCount"]) == (3, 1)
-    assert [tag["tag"] for tag in status.data["tags"]] == ["plan"]
+    assert status.result.files == 3
+    assert "of 1 in all" in status.text
+    assert "> tags: #plan (1)" in status.text
     assert "teapot" not in status.text
     listed = toolbox.run("sessions_search", {})
-    assert [session["sessionKey"] for session in listed.data["sessions"]] == ["agent:main:http:default:direct:bob"]
+    assert [record.key for record, _ in listed.result] == ["agent:main:http:default:direct:bob"]
     found = toolbox.run("sessions_search", {"query": "combination"})
     assert "heliotrope" not in found.text
     for reference in ("http:ada", home.transcripts["ada"]):
         refused = toolbox.run("sessions_search", {"session": reference})
         assert refused.is_error
-        assert refused.data["error"]["message"] == f"There is no session '{reference}'."
+        assert refused.result.message == f"There is no session '{reference}'."
     toolbox.sessions.close()
 
 

@@ -28,8 +28,8 @@ def notes(workspace: Path) -> Path:
 def start(server_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., StdioClient]]:
     started: list[StdioClient] = []
 
-    def begin(*options: str, env: dict[str, str] | None = None, is_fork: bool = True) -> StdioClient:
-        started.append(StdioClient({**server_env, **(env or {})}, tmp_path, *options, is_fork=is_fork))
+    def begin(*options: str, env: dict[str, str] | None = None) -> StdioClient:
+        started.append(StdioClient({**server_env, **(env or {})}, tmp_path, *options))
         return started[-1]
 
     yield begin

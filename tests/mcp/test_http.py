@@ -59,22 +59,6 @@ def test_clients_that_send_nothing_do_not_keep_others_out(serve):
 # addresses
 
 
-def test_an_address_that_others_can_reach_needs_a_token(kept):
-    for address in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0"):
-        ended = kept("mcp", "--http", address)
-        assert ended.code == 2
-        assert "kept token create" in ended.err
-        assert ended.out == ""
-
-
-def test_an_address_that_is_taken_is_one_line(kept):
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        ended = kept("mcp", "--http", f"127.0.0.1:{listening.getsockname()[1]}")
-    assert ended.code == 2
-    assert "cannot be listened on" in ended.err
-    assert len(ended.err.splitlines()) == 1
-
-
 def test_addresses_as_people_write_them():
     assert parse_address("127.0.0.1:8738") == Address("127.0.0.1", 8738)
     assert parse_address("9000") == Address("127.0.0.1", 9000)

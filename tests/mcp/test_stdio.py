@@ -205,14 +205,6 @@ def test_progress_is_told_while_the_first_index_is_built(start, notes):
 # its surroundings
 
 
-def test_nothing_but_protocol_goes_to_standard_output(start, notes):
-    client = start(is_fork=False)  # imports must print nothing either
-    client.greet()
-    client.call("memory_search", query="staging port")
-    code, out, err = client.finish()
-    assert (code, out, err) == (0, "", "")
-
-
 def test_what_a_library_prints_goes_to_standard_error(tmp_path, server_env, notes):
     """A print, a write to the descriptor itself, a warning and a log line, all from inside a tool call."""
     write_file(

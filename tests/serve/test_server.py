@@ -175,6 +175,7 @@ def test_other_machines_are_not_served_without_a_token(home, tmp_path):
     refused = serve("--host", "0.0.0.0")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "kept token create" in refused.err
+    assert "TLS" in refused.err
     create_token(home, "gone", "read")
     revoke_token(home, "gone")
     assert serve().code == 2  # even this machine: whoever revokes the last token does not mean to let everybody in

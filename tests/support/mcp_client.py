@@ -18,11 +18,9 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 class StdioClient:
     """`kept mcp` as a process that speaks over standard input and output: a fork, or a new interpreter."""
 
-    def __init__(
-        self, env: dict[str, str], cwd: Path, *options: str, after: tuple[str, ...] = (), is_fork: bool = True
-    ) -> None:
+    def __init__(self, env: dict[str, str], cwd: Path, *options: str, after: tuple[str, ...] = ()) -> None:
         args = [*options, "mcp", *after]
-        fork = start_piped(args, env=env, cwd=cwd) if is_fork else None
+        fork = start_piped(args, env=env, cwd=cwd)
         self.process: Any = fork or subprocess.Popen(
             [KEPT, *args],
             env=env,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import sqlite3
 
 import pytest
 
@@ -39,13 +38,6 @@ def search_and_status(tmp_path):
         assert "Traceback" not in outcome.out + outcome.err
         outcomes.append((outcome.code, outcome.out, outcome.err))
     return outcomes
-
-
-def test_a_deleted_index_is_rebuilt(indexed):
-    index_path(indexed).unlink()
-    outcomes = search_and_status(indexed)
-    assert [code for code, _, _ in outcomes] == [0, 0, 0, 0]
-    assert "memory/7.md" in outcomes[0][1]
 
 
 def test_an_index_deleted_under_an_open_memory_is_rebuilt_and_it_is_said(indexed):
@@ -105,14 +97,6 @@ def test_something_that_is_no_database_at_all_is_replaced(indexed):
     outcomes = search_and_status(indexed)
     assert "memory/7.md" in outcomes[0][1]
     assert "rebuilt" in outcomes[0][2]
-
-
-def test_a_missing_table_is_noticed_and_repaired(indexed):
-    with sqlite3.connect(index_path(indexed)) as db:
-        db.execute("DROP TABLE chunks_vec")
-    db.close()
-    with Memory.open(indexed / "workspace", home=indexed / "home") as memory:
-        assert paths(memory.search("parrot7"))[0] == "memory/7.md"
 
 
 def test_a_leftover_log_of_a_deleted_index_is_not_read(indexed):

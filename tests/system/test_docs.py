@@ -89,13 +89,3 @@ def test_every_example_runs(example, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert done.stderr == ""
-
-
-def test_the_python_sample_of_the_readme_runs_on_a_new_machine(tmp_path):
-    sample = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert sample
-    done = subprocess.run(
-        [sys.executable, "-c", sample[1]], capture_output=True, text=True, timeout=60, env={"HOME": str(tmp_path)}
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "port 5433" in done.stdout

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 
-from kept.agent.events import Inbound
 from kept.agent.turn import GAVE_UP
 from kept.llm.base import ToolUse
 from kept.remote_errors import ModelFailed
@@ -150,16 +148,6 @@ def test_a_long_answer_does_not_flood_a_chat(tmp_path):
     harness.close()
 
 
-def test_arguments_of_five_megabytes_are_refused(tmp_path):
-    use = [[ToolUse("t", "memory_write", {"text": "x" * 5_000_000})], "Done."]
-    with open_agent(tmp_path, ScriptedChat(use)) as at:
-        at.say("Hello?")
-        ((_, result),) = attempts(at)
-        assert "too long" in result.text
-        assert at.today() == ""
-        assert len(shown(at.model.requests[-1])) < 20_000_000
-
-
 def test_forged_citations_lead_nowhere(tmp_path):
     with open_agent(tmp_path) as at:
         at.say("The gate code is 4711.")
@@ -186,23 +174,3 @@ def test_forged_citations_lead_nowhere(tmp_path):
         cited = [line for line in at.today().splitlines() if "9999" in line or "other" in line]
         assert not any("L99999" in line for line in cited)
         assert all(line.rstrip().endswith(")") and session.citation in line for line in cited)
-
-
-def test_another_persons_session_cannot_be_read(tmp_path):
-    with open_agent(tmp_path) as at:
-        ada = at.sessions.get_or_create("telegram", "ada")
-        bob = at.sessions.get_or_create("telegram", "bob")
-        asyncio.run(at.collect(ada.id, [Inbound("a", "The vault opens with heliotrope.")]))
-        calls = [
-            ToolUse("t1", "memory_search", {"query": "vault opens with", "session": "telegram:ada"}),
-            ToolUse("t2", "memory_search", {"query": "vault opens with", "sessionKey": ada.key}),
-            ToolUse("t3", "memory_get", {"path": ada.citation}),
-            ToolUse("t4", "memory_get", {"file": f"{ada.citation}#L2"}),
-            ToolUse("t5", "sessions_search", {"query": "vault"}),
-        ]
-        at.model.follow(lambda request: calls if len(request.turns) == 1 else "Nothing.")
-        asyncio.run(at.collect(bob.id, [Inbound("b", "What does Ada hide?")]))
-        assert "heliotrope" not in "\n".join(shown(request) for request in at.model.requests[1:])
-        tried = [block for message in at.messages(bob.id) for block in message.content if isinstance(block, ToolCall)]
-        assert [call.id for call in tried] == ["t1", "t2", "t3", "t4", "t5"], "the transcript says what it tried"
-        assert "heliotrope" not in json.dumps([str(message) for message in at.messages(bob.id)])

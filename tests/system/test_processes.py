@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kept import Memory
 from kept.indexing.index_handle import Freshness, IndexLimits
 from tests.support.commands import start_kept
 from tests.support.workspaces import open_memory, paths, write_note
@@ -114,10 +113,3 @@ def test_readers_go_on_while_the_index_is_rebuilt(tmp_path):
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_a_memory_can_be_opened_closed_and_opened_again(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
-    for _ in range(3):
-        with Memory.open(tmp_path / "workspace", home=tmp_path / "home") as memory:
-            assert paths(memory.search("parrot")) == ["memory/a.md"]

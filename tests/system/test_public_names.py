@@ -50,13 +50,6 @@ def test_help_shows_the_public_names_with_signatures_and_docstrings():
     assert "open_model(loaded" in text
 
 
-def test_the_example_in_the_docstring_runs_on_a_new_machine(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("KEPT_HOME", raising=False)
-    exec(kept.__doc__.partition("\n\n")[2], {})
-    assert "port 5433" in capsys.readouterr().out
-
-
 def test_the_examples_in_the_reference_import_only_public_names(request):
     page = (request.config.rootpath / "docs/reference/python.md").read_text()
     modules = set(re.findall(r"^from (kept[\w.]*) import", page, re.MULTILINE))

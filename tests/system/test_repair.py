@@ -183,13 +183,6 @@ def test_a_destroyed_page_of_one_table_costs_no_embedding(indexed, table):
     assert damage_of(index_path(indexed)) == []
 
 
-@pytest.mark.parametrize("size", [0, 5_000, 100_000])
-def test_a_file_cut_short_costs_no_embedding(indexed, size):
-    os.truncate(index_path(indexed), size)
-    texts, _ = answers(indexed, FakeEmbedder())
-    assert embedded_texts(texts) == []
-
-
 @pytest.mark.parametrize(
     "statement",
     [

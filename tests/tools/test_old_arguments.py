@@ -6,7 +6,6 @@ import pytest
 
 from kept.sessions.store import SessionStore
 from kept.tools.toolbox import Toolbox
-from tests.support.mcp_client import StdioClient
 from tests.support.workspaces import write_note
 
 
@@ -57,12 +56,3 @@ def test_a_search_takes_top_k(toolbox):
 )
 def test_what_makes_no_sense_is_refused_as_before(toolbox, tool, arguments):
     assert toolbox.run(tool, arguments).is_error
-
-
-def test_the_names_work_over_mcp_too(environment, workspace, tmp_path):
-    write_note(workspace, "MEMORY.md", "- The heron is ours.\n")
-    client = StdioClient({**environment, "KEPT_WORKSPACE": str(workspace)}, tmp_path)
-    client.greet()
-    assert not client.call("memory_search", query="heron", topK=3).get("isError")
-    assert "The heron is ours." in str(client.call("memory_get", file="MEMORY.md", startLine=1, endLine=1))
-    client.close()

@@ -119,11 +119,6 @@ def test_the_refusal_is_one_sentence_that_says_what_to_do_instead(toolbox):
     )
 
 
-def test_an_absolute_path_is_no_way_around(toolbox, workspace):
-    assert toolbox.run("memory_write", {"text": "Obey.", "to": str(workspace / "SOUL.md")}).result.is_proposed
-    assert not (workspace / "SOUL.md").exists()
-
-
 @pytest.mark.parametrize("to", ["memory/note.md", "memory", "daily"])
 @pytest.mark.parametrize("link", [os.link, os.symlink])
 def test_a_link_is_no_way_around(toolbox, workspace, to, link):
@@ -239,13 +234,6 @@ def test_the_person_writes_every_note_of_the_workspace(kept, workspace):
     for name in ("SOUL.md", "AGENTS.md", "USER.md"):
         assert kept("add", "Be kind.", "--to", name).code == 0
         assert (workspace / name).read_text() == "Be kind.\n"
-
-
-def test_the_python_api_only_proposes_what_a_model_chose(memory, workspace):
-    notes = memory()
-    assert notes.add("Obey.", to="SOUL.md", by_tool=True).is_proposed
-    notes.add("Be kind.", to="SOUL.md")
-    assert (workspace / "SOUL.md").read_text() == "Be kind.\n"
 
 
 def test_every_file_of_a_prompt_is_either_the_persons_own_or_long_term_memory():

@@ -7,7 +7,6 @@ import pytest
 from kept.clock import SystemClock
 from kept.net.serving import RateLimiter
 from kept.tokens import KnownTokens
-from tests.support.repository import SOURCE
 from tests.support.serve_process import create_token
 from tests.support.web_site import ORIGIN, texts, visiting
 
@@ -23,12 +22,6 @@ def test_every_answer_has_the_policy(pages):
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
     assert pages.get("/").headers["cache-control"] == "no-store"
-
-
-def test_a_refusal_has_the_policy_too(pages):
-    answer = pages.get("/", Host="evil.example")
-    assert answer.status_code == 421
-    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8740", "", "localhost.:8740"])
@@ -147,12 +140,6 @@ def test_static_files_are_confirmed_by_their_hash(pages):
     assert pages.get("/static/kept.css", If_None_Match=first.headers["etag"]).status_code == 304
     assert pages.get("/static/../site.py").status_code == 404
     assert pages.get("/static/%2e%2e/site.py").status_code == 404
-
-
-def test_the_scripts_are_small():
-    scripts = sorted((SOURCE / "web/static").glob("*.js"))
-    assert scripts
-    assert sum(file.stat().st_size for file in scripts) < 20_000
 
 
 def test_the_theme_is_kept_and_never_leads_elsewhere(pages):

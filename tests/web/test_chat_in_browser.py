@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kept.testing import ScriptedChat
@@ -52,18 +50,6 @@ def test_a_chat_is_answered_shown_and_found_again(page):
     assert page.locator(".hit").count() == 1
 
 
-def test_what_an_agent_wrote_is_reviewed_and_taken_back(page):
-    page.site.memory.add("Ada moved to Bern.", to="memory", by_tool=True, author=Author("main", tool="memory_write"))
-    page.goto(f"{page.base}/review")
-    assert "Ada moved to Bern." in page.locator(".diff .added").inner_text()
-    page.click("button:has-text('Reject')")
-    page.wait_for_selector("text=Nothing waits for you")
-    page.goto(f"{page.base}/changes")
-    assert page.locator(".change.undone").count() == 1
-    page.goto(f"{page.base}/?q=Ada+Bern")
-    assert "Bern" not in page.locator("#results").inner_text()
-
-
 def test_forgetting_asks_first_and_nothing_is_found_afterwards(page):
     page.goto(f"{page.base}/forget")
     page.fill("input[name=what]", "4711")
@@ -84,16 +70,3 @@ def test_the_health_page_follows_what_is_going_on(page):
     assert not page.locator("#now >> text=to review").count()
     page.site.memory.add("Ada moved to Bern.", to="memory", by_tool=True, author=Author("main", tool="memory_write"))
     page.wait_for_selector("#now >> text=1 change to review")
-
-
-def test_settings_are_found_while_typing(page):
-    page.goto(f"{page.base}/settings")
-    page.fill("#find", "max_results")
-    page.wait_for_selector(".tally-line:has-text('2 settings')")
-    page.click("a.name:has-text('query.max_results')")
-    page.fill("textarea[name=value]", "9")
-    page.click("button:has-text('Show the change')")
-    page.wait_for_selector(".diff .added")
-    page.click("button:has-text('Save')")
-    page.wait_for_selector(".notice.good")
-    assert "max_results: 9" in Path(page.site.loaded.user_file.path).read_text()

@@ -52,37 +52,6 @@ def test_a_note_is_searched_opened_edited_and_found_again(page, workspace):
     assert "9922" in page.locator(".hit").first.inner_text()
 
 
-def test_a_second_tab_that_edits_the_same_note_overwrites_nothing(page, workspace):
-    address = page.url + "edit/MEMORY.md"
-    other = page.context.new_page()
-    for tab in (page, other):
-        tab.goto(address)
-    page.fill("textarea", "# Memory\n\n- From the first tab.\n")
-    with page.expect_navigation():
-        page.click("button[value=save]")
-    other.fill("textarea", "# Memory\n\n- From the second tab.\n")
-    with other.expect_navigation():
-        other.click("button[value=save]")
-    assert "Nothing was saved" in other.locator("[role=alert]:visible").inner_text()
-    assert "From the first tab." in other.locator(".diff .removed").inner_text()
-    assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- From the first tab.\n"
-    with other.expect_navigation():
-        other.click("button[value=save]")
-    assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- From the second tab.\n"
-    other.close()
-
-
-def test_a_change_is_taken_back(page, workspace):
-    page.fill("textarea[name=text]", "The ramp is closed.")
-    with page.expect_navigation():
-        page.click("button:has-text('Add')")
-    page.goto(page.url + "changes")
-    with page.expect_navigation():
-        page.click(".change button")
-    assert "Taken back" in page.locator(".notice.good").inner_text()
-    assert "ramp" not in "".join(note.read_text() for note in workspace.glob("memory/*.md"))
-
-
 def test_a_changed_text_is_not_left_without_a_question(page):
     page.goto(page.url + "edit/MEMORY.md")
     page.fill("textarea", "changed")

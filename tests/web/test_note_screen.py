@@ -57,13 +57,6 @@ def test_what_is_not_a_note_is_refused(pages, notes, tmp_path, path, status):
     assert "secret" not in page.select_one("main").text.replace("secret.md", "")
 
 
-def test_a_link_in_the_workspace_is_not_followed(pages, workspace, tmp_path):
-    write_file(tmp_path / "secret.md", "secret text")
-    (workspace / "memory").mkdir()
-    (workspace / "memory/link.md").symlink_to(tmp_path / "secret.md")
-    assert "secret text" not in pages.page("/note/memory/link.md", status=403).text
-
-
 def test_a_long_note_is_shown_in_parts(pages, workspace):
     write_note(workspace, "memory/long.md", "".join(f"line {number}\n\n" for number in range(1, 3_001)))
     page = pages.page("/note/memory/long.md")

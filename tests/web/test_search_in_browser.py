@@ -54,16 +54,6 @@ def test_keys_go_through_the_hits_and_show_why(page):
     assert not page.locator("#help").is_visible()
 
 
-def test_the_search_works_without_scripts(browser, tmp_path, page):
-    context = browser.new_context(java_script_enabled=False, storage_state=page.context.storage_state())
-    plain = context.new_page()
-    plain.goto(page.url)
-    plain.fill("input[name=q]", "gate code")
-    plain.click("button:has-text('Search')")
-    assert plain.locator(".hit .where").first.inner_text() == "MEMORY.md#L1-L3"
-    context.close()
-
-
 def test_the_switch_makes_the_page_dark(page):
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     for _ in range(2):  # as the system, light, dark

@@ -67,14 +67,6 @@ def test_a_port_of_another_program_is_refused(kept):
     assert "--port" in ended.err
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "::"])
-def test_another_address_needs_a_token_and_says_how_to_use_tls(kept, host):
-    ended = kept("web", "--no-open", "--host", host)
-    assert ended.code == 2
-    assert "token" in ended.err
-    assert "TLS" in ended.err
-
-
 def test_a_missing_workspace_is_reported_before_anything_is_served(kept, tmp_path):
     ended = kept("--workspace", tmp_path / "nowhere", "web", "--no-open", "--port", "0")
     assert ended.code == 3
