@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kept.app import open_model
 from kept.config import load_config
 from kept.llm.base import ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.claude_cli import CLOSING, TOOLS, ClaudeCli, OutputLimits, render_conversation
+from kept.llm.claude_cli import CLOSING, TOOLS, render_conversation
 from kept.remote_errors import ContextOverflow, ModelFailed, ModelUnavailable
 from kept.tools.tool_definitions import TOOLS as CATALOGUE
 from tests.support.chat_requests import ask, end_of, request, text_of
@@ -267,18 +267,11 @@ def test_whoever_stops_listening_stops_the_program(stand_in):
     wait_until(lambda: not is_running(stand_in.child), "the end of the killed program")
 
 
-def test_a_program_that_never_ends_its_line_is_stopped(stand_in):
+def test_a_program_that_never_ends_is_stopped(stand_in, monkeypatch):
+    monkeypatch.setattr("kept.llm.claude_cli.MAX_OUTPUT_BYTES", 1_000_000)
     stand_in.says(flood=True)
-    model = ClaudeCli(
-        str(stand_in.program),
-        name=None,
-        environment=os.environ,
-        context_window=200_000,
-        timeout_s=60,
-        limits=OutputLimits(total_bytes=1_000_000),
-    )
     with pytest.raises(ModelFailed, match="more than can be an answer"):
-        ask(model, "Hello?")
+        ask(model_of(stand_in.program), "Hello?")
 
 
 # the conversation on standard input

@@ -11,7 +11,7 @@ import pytest
 from kept.config import load_config
 from kept.llm.base import MALFORMED, ChatModel, ChatRequest, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.registry import make_model
-from kept.llm.streaming import AnswerLimits, bound_pieces, with_idle_timeout
+from kept.llm.streaming import with_idle_timeout
 from kept.remote_errors import ContextOverflow, ModelFailed, ModelRefused, ModelUnavailable
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
 from tests.support.chat_server import (
@@ -337,29 +337,13 @@ def test_an_answer_that_breaks_off_is_a_failure_after_what_was_heard(server, pro
     ],
     ids=["no line ends", "no event ends", "nothing is said", "compressed"],
 )
-def test_an_answer_without_end_is_not_listened_to_until_it_ends(server, provider, piece, encoding, reason):
+def test_an_answer_without_end_is_not_listened_to_until_it_ends(server, provider, piece, encoding, reason, monkeypatch):
     server.script(Raw((piece,), endless=True, encoding=encoding))
     model = model_at(server, provider)
-    model.answer_limits = AnswerLimits(total_bytes=200_000, event_bytes=100_000)
+    monkeypatch.setattr("kept.llm.streaming.MAX_ANSWER_BYTES", 200_000)
+    monkeypatch.setattr("kept.llm.streaming.MAX_EVENT_BYTES", 100_000)
     with pytest.raises(ModelFailed, match=reason):
         ask(model, "Hello?")
-
-
-def test_the_end_of_an_event_is_seen_where_it_is_torn_in_two():
-    pieces = (b"data: 0123456789\r\n", b"\r", b"\ndata: 0123456789\n", b"\ndata: 0123456789", b"0123456789" * 3)
-    passed = []
-
-    async def send():
-        for piece in pieces:
-            yield piece
-
-    async def listen():
-        async for piece in bound_pieces(send(), AnswerLimits(event_bytes=30), label="The model"):
-            passed.append(piece)
-
-    with pytest.raises(ModelFailed):
-        asyncio.run(listen())
-    assert passed == list(pieces[:-1])
 
 
 def test_signs_of_life_do_not_extend_an_answer_for_ever(monkeypatch):

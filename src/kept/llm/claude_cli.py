@@ -74,18 +74,9 @@ _TEMPORARY = re.compile(
 
 _STDERR_BYTES = 4_000
 _GRACE_S = 2.0
-_STDOUT, _STDERR = 1, 2
-
-
-@frozen
-class OutputLimits:
-    """Size above which output cannot be an answer."""
-
-    total_bytes: int = 64_000_000
-    line_bytes: int = 16_000_000
-
-
-OUTPUT_LIMITS = OutputLimits()
+MAX_OUTPUT_BYTES = 64_000_000
+"""More than this cannot be an answer."""
+_MAX_LINE_BYTES = 16_000_000
 
 
 @frozen
@@ -97,100 +88,59 @@ class ProcessExit:
 
 
 async def run_lines(
-    command: Sequence[str],
-    *,
-    stdin: bytes,
-    env: Mapping[str, str],
-    cwd: str,
-    label: str,
-    limits: OutputLimits = OUTPUT_LIMITS,
+    command: Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str
 ) -> AsyncGenerator[bytes | ProcessExit, None]:
     """Yield the lines of a program's output, then its exit. Closing the generator stops the program.
 
-    Raise OSError if the program cannot be started, and ModelFailed if it writes more than the limits allow.
+    Raise OSError if the program cannot be started, and ModelFailed if it writes more than can be an answer.
     """
-    transport, output = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _ProcessOutput(limits.total_bytes),
-        *command,
-        env=dict(env),
-        cwd=cwd,
-        start_new_session=True,  # a process group, so that its children can be stopped too
-    )
+    with tempfile.TemporaryFile() as errors:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            limit=_MAX_LINE_BYTES,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,  # a process group, so that its children can be stopped too
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(stdin)
+            process.stdin.close()  # after what is buffered has been written
+            total = 0
+            while line := await _read_line(process.stdout):
+                total += len(line)
+                if total > MAX_OUTPUT_BYTES:
+                    raise _too_much()
+                yield line
+            code = await process.wait()
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - _STDERR_BYTES))
+            yield ProcessExit(code, errors.read().decode("utf-8", "replace"))
+        finally:
+            await asyncio.shield(_stop(process))
+
+
+async def _read_line(output: asyncio.StreamReader) -> bytes:
     try:
-        feed = transport.get_pipe_transport(0)
-        assert isinstance(feed, asyncio.WriteTransport)
-        feed.write(stdin)
-        feed.close()  # after what is buffered has been written
-        async for line in _split_lines(output, label, limits):
-            yield line
-        await output.exited.wait()
-        await output.stderr_ended.wait()
-        yield ProcessExit(transport.get_returncode() or 0, output.stderr.decode("utf-8", "replace"))
-    finally:
-        await asyncio.shield(_stop(transport, output))
+        return await output.readline()
+    except ValueError as exc:  # a line above the limit
+        raise _too_much() from exc
 
 
-class _ProcessOutput(asyncio.SubprocessProtocol):
-    """Output of a running program, as it arrives."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.stdout: asyncio.Queue[bytes] = asyncio.Queue()
-        """Pieces of standard output. An empty one marks its end."""
-        self.stderr = b""
-        self.exited = asyncio.Event()
-        self.stderr_ended = asyncio.Event()
-        self.pipes_closed = asyncio.Event()
-        self._max_bytes = max_bytes
-        self._total = 0
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == _STDERR:
-            self.stderr = (self.stderr + data)[-_STDERR_BYTES:]
-        elif self._total <= self._max_bytes:  # one piece above the limit is enough for the reader to refuse it
-            self._total += len(data)
-            self.stdout.put_nowait(data)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == _STDOUT:
-            self.stdout.put_nowait(b"")
-        elif fd == _STDERR:
-            self.stderr_ended.set()
-
-    def process_exited(self) -> None:
-        self.exited.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.pipes_closed.set()
+def _too_much() -> ModelFailed:
+    return ModelFailed(f"{LABEL} wrote more than can be an answer.", hint="Check model.program.")
 
 
-async def _split_lines(output: _ProcessOutput, label: str, limits: OutputLimits) -> AsyncGenerator[bytes, None]:
-    total, rest = 0, bytearray()
-    while piece := await output.stdout.get():
-        total += len(piece)
-        rest += piece
-        if total > limits.total_bytes or len(rest) > limits.line_bytes:
-            raise ModelFailed(f"{label} wrote more than can be an answer.", hint="Check model.program.")
-        if b"\n" in piece:
-            *lines, tail = rest.split(b"\n")
-            rest = bytearray(tail)
-            for line in lines:
-                yield bytes(line)
-    if rest:
-        yield bytes(rest)
-
-
-async def _stop(transport: asyncio.SubprocessTransport, output: _ProcessOutput) -> None:
+async def _stop(process: asyncio.subprocess.Process) -> None:
     """Terminate the process group, then kill it. Also after a normal exit: it may have left a child running."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(transport.get_pid(), number)
-        if not output.exited.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(output.exited.wait(), _GRACE_S)
-    # A child in another session may still have the pipes open. Nothing may be left open when the event loop ends.
-    transport.close()
-    with suppress(TimeoutError):
-        await asyncio.wait_for(output.pipes_closed.wait(), _GRACE_S)
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _GRACE_S)
 
 
 # the conversation as one text
@@ -272,7 +222,6 @@ class ClaudeCli:
         context_window: int,
         timeout_s: float,
         kept_server: KeptServer | None = None,
-        limits: OutputLimits = OUTPUT_LIMITS,
     ) -> None:
         self.name = name or "claude"
         self.context_window = context_window
@@ -281,7 +230,6 @@ class ClaudeCli:
         self._environment = {**_DEFAULT_VARIABLES, **environment, **_FORCED_VARIABLES}
         self._timeout_s = timeout_s
         self._kept = kept_server
-        self._limits = limits
 
     @classmethod
     def from_settings(
@@ -328,8 +276,6 @@ class ClaudeCli:
                 stdin=render_conversation(tidy_turns(request.turns)).encode(),
                 env=self._environment,
                 cwd=work,
-                label=LABEL,
-                limits=self._limits,
             )
             try:
                 async with aclosing(lines):

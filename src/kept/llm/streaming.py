@@ -131,35 +131,26 @@ def error_fields(body: Any) -> tuple[str, str]:
 # limits of an answer
 
 HINT = "Check model.name and model.base_url."
-_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-_TAIL_BYTES = max(map(len, _EVENT_ENDS)) - 1
+MAX_ANSWER_BYTES = 64_000_000
+MAX_EVENT_BYTES = 4_000_000
 
 
-@frozen
-class AnswerLimits:
-    total_bytes: int = 64_000_000
-    event_bytes: int = 4_000_000
-    event_lines: int = 1_000
+async def bound_pieces(pieces: AsyncIterable[bytes], *, label: str) -> AsyncIterator[bytes]:
+    """Yield the pieces of an answer. Raise ModelFailed once the whole, or one event of it, exceeds a limit.
 
-
-async def bound_pieces(pieces: AsyncIterable[bytes], limits: AnswerLimits, *, label: str) -> AsyncIterator[bytes]:
-    """Yield the pieces of an answer. Raise ModelFailed once the whole, or one event of it, exceeds a limit."""
-    total = event = lines = 0
-    tail = b""
+    An event that ends between two pieces counts with the next one, far below the limit.
+    """
+    total = event = 0
     async for piece in pieces:
-        seam = tail + piece  # an event may end between two pieces
-        end = max(seam.rfind(ending) + len(ending) if ending in seam else 0 for ending in _EVENT_ENDS)
-        last_event = seam[end:] if end else piece
+        end = max(piece.rfind(b"\n\n"), piece.rfind(b"\r\n\r\n"))
         total += len(piece)
-        event = len(last_event) + (0 if end else event)
-        lines = last_event.count(b"\n") + last_event.count(b"\r") + (0 if end else lines)
-        tail = seam[-_TAIL_BYTES:]
-        if total > limits.total_bytes or event > limits.event_bytes or lines > limits.event_lines:
+        event = event + len(piece) if end < 0 else len(piece) - end
+        if total > MAX_ANSWER_BYTES or event > MAX_EVENT_BYTES:
             raise ModelFailed(f"{label} sent more than can be an answer.", hint=HINT)
         yield piece
 
 
-def _bounding(label: str, limits: AnswerLimits) -> Callable[[Any], Awaitable[None]]:
+def _bounding(label: str) -> Callable[[Any], Awaitable[None]]:
     """Return a hook that bounds what is read of a response. It is made here because importing httpx2 takes long."""
     import httpx2
 
@@ -172,7 +163,7 @@ def _bounding(label: str, limits: AnswerLimits) -> Callable[[Any], Awaitable[Non
             if self._encoding != "identity":
                 # It was not asked for, and a few bytes can unpack to any number.
                 raise ModelFailed(f"{label} sent a compressed answer ({self._encoding}).", hint=HINT)
-            return bound_pieces(self._stream, limits, label=label)
+            return bound_pieces(self._stream, label=label)
 
         async def aclose(self) -> None:
             await self._stream.aclose()
@@ -273,7 +264,6 @@ class SdkChat(ABC):
     """Chat model that is called through its provider's SDK."""
 
     provider: str
-    answer_limits = AnswerLimits()
     runs_tools = True
     writes = True
 
@@ -353,7 +343,7 @@ class SdkChat(ABC):
             headers={"accept-encoding": "identity"},
             event_hooks={
                 "request": [set_headers],
-                "response": [_bounding(self.service.label, self.answer_limits)],
+                "response": [_bounding(self.service.label)],
             },
         )
 
