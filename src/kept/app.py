@@ -56,11 +56,10 @@ class ProviderInfo:
 
 def list_providers(config: Config) -> list[ProviderInfo]:
     """Return every embedding provider. No text is sent; a server of the user's own is asked whether it runs."""
-    from kept.embedding.registry import PROVIDERS, added_providers
+    from kept.embedding.registry import PROVIDERS
 
     chosen = "local" if config.memory_search.provider == "auto" else config.memory_search.provider
-    names = [*(name for name in PROVIDERS if name != "auto"), *added_providers()]
-    return [_describe(config, name, in_use=name == chosen) for name in names]
+    return [_describe(config, name, in_use=name == chosen) for name in PROVIDERS if name != "auto"]
 
 
 def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
@@ -74,14 +73,13 @@ def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
     except EmbeddingError as exc:
         return ProviderInfo(name, False, in_use, *default_model(name), exc.message)
     identity = embedder.identity if embedder else None
-    note = PROVIDERS[name].note if name in PROVIDERS else ""
     return ProviderInfo(
         name=name,
         available=True,
         in_use=in_use,
         model=identity.model if identity else None,
         dims=(identity.dims or None) if identity else None,
-        note=note or ("" if in_use else f"set memory_search.provider to {name}"),
+        note=PROVIDERS[name].note or ("" if in_use else f"set memory_search.provider to {name}"),
     )
 
 

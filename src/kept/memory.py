@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
-from kept.config.search_settings import BuiltInProvider
 from kept.durable import make_private_folder
 from kept.errors import UsageError, UsedAfterClose, WorkspaceMissing
 from kept.memory_search import MemorySearch, require_number, require_text
@@ -80,9 +79,6 @@ class Memory:
             from kept.backends.qmd import QmdBackend, QmdWithFallback
 
             self._qmd = QmdWithFallback(QmdBackend(config, self.workspace), self.clock)
-        # A misspelt provider is an error from the start. Only providers of other packages have to be loaded to know.
-        if not {self.settings.provider, self.settings.fallback} <= set(get_args(BuiltInProvider)):
-            self.index_service.require_known_provider()
 
     @classmethod
     def open(

@@ -2,7 +2,6 @@
 
 KeptError
 ├── EmbeddingError
-│   ├── UnknownProvider
 │   ├── EmbedderUnavailable the provider cannot be used as configured
 │   │   └── AccessRefused   the provider needs a key or rejected the one it got
 │   └── EmbeddingFailed     the provider was called and did not deliver
@@ -39,11 +38,6 @@ from kept.errors import KeptError
 class EmbeddingError(KeptError):
     code = "embedding"
     exit_code = 7
-
-
-class UnknownProvider(EmbeddingError):
-    code = "unknown_provider"
-    exit_code = 2
 
 
 class EmbedderUnavailable(EmbeddingError):

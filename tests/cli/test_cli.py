@@ -467,7 +467,7 @@ BAD = [
     (["serach", "x"], 2, "usage"),
     (["--set", "nonsense", "status"], 2, "usage"),
     (["--set", "memory_search.providr=none", "status"], 2, "config"),
-    (["--set", "memory_search.provider=skynet", "status"], 2, "unknown_provider"),
+    (["--set", "memory_search.provider=skynet", "status"], 2, "config"),
     (["--agent", "../../etc", "status"], 2, "config"),
     (["--config", "nowhere.yaml", "status"], 2, "config"),
     (["config", "explain", "nothing.like.it"], 2, "usage"),

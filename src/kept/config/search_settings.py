@@ -9,11 +9,9 @@ from kept.config.setting_fields import bounded, secret
 from kept.errors import ConfigError
 from kept.values import frozen
 
-BuiltInProvider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"]
-Provider = BuiltInProvider | str
-"""A provider of Kept (also written `llama-cpp` or `llamaCpp`), or one that another package adds.
-
-The table in `kept.embedding.registry` has the same names; a test compares the two."""
+Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"]
+"""An embedding provider (also written `llama-cpp` or `llamaCpp`). The table in `kept.embedding.registry` has the
+same names; a test compares the two."""
 Pooling = Literal["auto", "mean", "cls", "last"]
 Weight = float | Literal["auto"]
 NOTE_EXTENSIONS = (".markdown", ".mdx", ".txt", ".org", ".rst", ".adoc")

@@ -1,8 +1,4 @@
-"""The table of embedding providers. A provider's code is imported when it is chosen, not before.
-
-Another package adds a provider with an entry point in the group `kept.embedders`: its name is that of the provider,
-and it is called with the settings (`MemorySearchSettings`) and returns an Embedder.
-"""
+"""The table of embedding providers. A provider's code is imported when it is chosen, not before."""
 
 from __future__ import annotations
 
@@ -15,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from kept.config import MemorySearchSettings, ProviderKeys, RemoteSettings
 from kept.embedding.base import Embedder
-from kept.remote_errors import EmbedderUnavailable, EmbeddingError, UnknownProvider
+from kept.remote_errors import EmbeddingError
 from kept.values import frozen
 
 if TYPE_CHECKING:
     from kept.embedding.batch_api import BatchApi
     from kept.embedding.remote import RemoteEmbedder
     from kept.net import CircuitBreaker, RetryPolicy
-
-ENTRY_POINTS = "kept.embedders"
 
 
 @frozen
@@ -176,8 +170,6 @@ def _make_chain(makers: list[Callable[[], Embedder | None]]) -> EmbedderChain:
             embedder = make()
             if embedder is not None:
                 embedders.setdefault(embedder.identity.key, embedder)
-        except UnknownProvider:
-            raise  # a misspelt setting is an error, like any other
         except EmbeddingError as exc:
             problems.append(f"{exc.message} {exc.hint}".rstrip())
     return EmbedderChain(tuple(embedders.values()), tuple(problems))
@@ -197,9 +189,7 @@ def make_embedder(
     `auto` is the best model of ``models_folder`` that can run, or the built-in one, which always works: no text leaves
     the machine unless a remote provider is named.
     """
-    provider = PROVIDERS.get(name)
-    if provider is None:
-        return _make_from_entry_point(name, settings)
+    provider = PROVIDERS[name]
     if provider.embedder:
         return provider.embedder_class().from_settings(settings, keys, policy=policy, breaker=breaker)
     if name == "none":
@@ -228,45 +218,3 @@ def find_embedder_of(identity_key: str, settings: MemorySearchSettings, *, model
 
     embedders = iter_pulled(models_folder, settings.local)
     return next((embedder for embedder in embedders if embedder.identity.key == identity_key), None)
-
-
-# providers of other packages
-
-
-def added_providers() -> list[str]:
-    """Return the names of the providers that other packages add."""
-    from importlib.metadata import entry_points
-
-    return sorted(point.name for point in entry_points(group=ENTRY_POINTS))
-
-
-def _make_from_entry_point(name: str, settings: MemorySearchSettings) -> Embedder:
-    """Return the embedder of another package. Its failures are reported as that package's."""
-    from importlib.metadata import entry_points
-
-    points = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if name not in points:
-        raise _unknown(name, [*PROVIDERS, *points])
-    try:
-        embedder: Any = points[name].load()(settings)
-    except EmbeddingError:
-        raise
-    except Exception as exc:  # code of another package may raise anything
-        raise EmbedderUnavailable(
-            f"The embedding provider '{name}' could not be started ({type(exc).__name__}).",
-            hint=f"It comes from {points[name].value}; see its documentation.",
-        ) from exc
-    if not isinstance(embedder, Embedder):
-        raise EmbedderUnavailable(
-            f"The embedding provider '{name}' did not return an embedder.",
-            hint=f"{points[name].value} has to return an object with identity, calibration and embed.",
-        )
-    return embedder
-
-
-def _unknown(name: str, known: list[str]) -> UnknownProvider:
-    import difflib
-
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    suggestion = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(known)}."
-    return UnknownProvider(f"memory_search.provider: there is no embedding provider '{name}'.", hint=suggestion)

@@ -111,7 +111,7 @@ class IndexHandle:
         return self._chain or self.load_embedders()
 
     def load_embedders(self) -> EmbedderChain:
-        """Load the embedders. Raise UnknownProvider if the settings name a provider that no package has."""
+        """Load the embedders."""
         own = self.own_embedder
         folder, policy = self.config.models_folder, self.limits.retry_policy
         self._chain = (

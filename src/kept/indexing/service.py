@@ -112,11 +112,6 @@ class IndexService:
             )
         self.workspace.require()
 
-    def require_known_provider(self) -> None:
-        """Raise UnknownProvider if the settings name a provider that no package has."""
-        with self._lock:
-            self._handle.load_embedders()
-
     # the index and its embedder
 
     @property

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,10 +27,6 @@ from kept.remote_errors import EmbedderUnavailable, EmbeddingFailed
 _POOLED = "sentence_embedding"
 _CLASSES = "logits"  # of a model that classifies or ranks texts
 _PER_TOKEN = ("last_hidden_state", "token_embeddings")
-_PAD_TOKENS = ("[PAD]", "<pad>")
-
-_BATCH_TEXTS = 16
-_BATCH_TOKENS = 4_096
 
 _LAST_LATIN = "\u024f"
 
@@ -42,9 +37,8 @@ _CHARS_PER_TOKEN = 40
 class OnnxEmbedder:
     """Embedder that pools token vectors as the model's own files declare. It is loaded by the first text.
 
-    A model with dynamic int8 quantisation scales its numbers by the content of the batch, so that a text's vector would
-    depend on its neighbours (cosine 0.992 for bge-small), and on a CPU a batch costs it more, not less. Such a model
-    gets one text at a time. Others get batches of texts of similar length.
+    It gets one text at a time. A model with dynamic int8 quantisation scales its numbers by the content of a batch, so
+    that a text's vector would depend on its neighbours (cosine 0.992 for bge-small), and on a CPU a batch costs more.
 
     Each core computes texts of its own: that scales, whereas several threads on one short text mostly wait. Without
     ``calibration``, the scale is measured, once per process.
@@ -100,77 +94,46 @@ class OnnxEmbedder:
             return pack_unit_rows(([0.0] * self._dims for _ in texts), self._dims)
         self._model.load(optimise=role == "document" or len(texts) > 1)
         token_ids = [self._encode(self._prefixes[role] + text) for text in texts]
-        batches = list(self._iter_batches(token_ids))
-        rows: list[list[float]] = [[]] * len(texts)
-        for batch, vectors in zip(batches, self._run_all(token_ids, batches), strict=True):
-            for position, row in zip(batch, vectors, strict=True):
-                rows[position] = row
-        return pack_unit_rows(rows, self._dims)
+        return pack_unit_rows(self._run_all(token_ids), self._dims)
 
-    def _run_all(self, token_ids: list[list[int]], batches: list[list[int]]) -> list[list[list[float]]]:
-        """Return the vectors of each batch. Several batches share the cores, the longest texts first."""
-        inputs = [[token_ids[at] for at in batch] for batch in batches]
-        workers = min(count_cores(), len(inputs))
+    def _run_all(self, token_ids: list[list[int]]) -> list[list[float]]:
+        """Return the vector of each text. Several texts share the cores."""
+        workers = min(count_cores(), len(token_ids))
         if workers < 2:
-            return [self._run(batch) for batch in inputs]
+            return list(map(self._run, token_ids))
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(self._run, inputs[::-1]))[::-1]
-
-    def _iter_batches(self, token_ids: list[list[int]]) -> Iterator[list[int]]:
-        """Yield positions of texts that go through the model together: of similar length, so that padding is small."""
-        max_texts = 1 if self._is_dynamic else _BATCH_TEXTS
-        batch: list[int] = []
-        for position in sorted(range(len(token_ids)), key=lambda at: len(token_ids[at])):
-            # The longest text so far decides the width of the whole batch.
-            tokens = (len(batch) + 1) * len(token_ids[position])
-            if batch and (len(batch) >= max_texts or tokens > _BATCH_TOKENS):
-                yield batch
-                batch = []
-            batch.append(position)
-        if batch:
-            yield batch
+            return list(pool.map(self._run, token_ids))
 
     def _encode(self, text: str) -> list[int]:
         tokenizer = self._model.load(optimise=False).tokenizer
         ids: list[int] = tokenizer.encode(encodable(text, max_chars=self._max_tokens * _CHARS_PER_TOKEN)).ids
-        return ids or [self._pad_id]  # a tokenizer without special tokens makes nothing of ""
+        return ids or [0]  # a tokenizer without special tokens makes nothing of ""
 
-    def _run(self, batch: list[list[int]]) -> list[list[float]]:
-        import numpy as np
-
-        model = self._model.load(optimise=False)
-        ids = np.full((len(batch), max(map(len, batch))), self._pad_id, dtype=np.int64)
-        mask = np.zeros_like(ids)
-        for row, tokens in enumerate(batch):
-            ids[row, : len(tokens)] = tokens
-            mask[row, : len(tokens)] = 1
+    def _run(self, tokens: list[int]) -> list[float]:
         inputs = {
-            "input_ids": ids,
-            "attention_mask": mask,
-            "token_type_ids": np.zeros_like(ids),
-            "position_ids": np.tile(np.arange(ids.shape[1]), (len(batch), 1)),
+            "input_ids": [tokens],
+            "attention_mask": [[1] * len(tokens)],
+            "token_type_ids": [[0] * len(tokens)],
+            "position_ids": [list(range(len(tokens)))],
         }
         name = self._output
         try:
-            output = model.run(name, inputs)
+            output = self._model.load(optimise=False).run(name, inputs)[0]
         except Exception as exc:  # the runtime raises nothing more specific
             raise EmbeddingFailed(f"{self._files.model}: the model failed ({first_line(exc)}).") from exc
-        vectors: list[list[float]] = (output if output.ndim == 2 else self._pool(output, mask)).tolist()
-        return vectors
+        vector: list[float] = (output if output.ndim == 1 else self._pool(output)).tolist()
+        return vector
 
-    def _pool(self, output: Any, mask: Any) -> Any:
-        import numpy as np
-
+    def _pool(self, output: Any) -> Any:
         match self._pooling:
             case "cls":
-                return output[:, 0]
+                return output[0]
             case "last":
-                return output[np.arange(len(output)), mask.sum(axis=1) - 1]
+                return output[-1]
             case "mean":
-                weights = mask[:, :, None].astype(np.float32)
-                return (output * weights).sum(axis=1) / weights.sum(axis=1)
+                return output.mean(axis=0)
 
     # the model's files
 
@@ -191,18 +154,7 @@ class OnnxEmbedder:
 
     @cached_property
     def _dims(self) -> int:
-        return self._width or len(self._run([self._encode("width")])[0])
-
-    @cached_property
-    def _is_dynamic(self) -> bool:
-        with open(self._files.model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            return view.find(b"DynamicQuantize") >= 0
-
-    @cached_property
-    def _pad_id(self) -> int:
-        tokenizer = self._model.load(optimise=False).tokenizer
-        ids = (tokenizer.token_to_id(token) for token in _PAD_TOKENS)
-        return next((token_id for token_id in ids if token_id is not None), 0)
+        return self._width or len(self._run(self._encode("width")))
 
 
 def _is_other_script(text: str) -> bool:
