@@ -302,10 +302,11 @@ def test_a_key_with_a_line_break_in_it_is_refused_without_being_repeated(pair, k
         (servers.changed(lambda rows: []), "gave 0 vectors for 2 texts"),
     ],
 )
-def test_whatever_goes_wrong_is_said_in_one_line_and_once_it_is_over_all_is_well(pair, fault, says):
+def test_whatever_goes_wrong_is_said_in_one_line_and_once_it_is_over_all_is_well(pair, fault, says, monkeypatch):
     pair.server.always = fault
     timeouts = SOON if "did not answer" in says else DOCUMENT_TIMEOUTS
-    error = pair.failure(pair.embedder(document_timeouts=timeouts))
+    monkeypatch.setattr("kept.embedding.remote.DOCUMENT_TIMEOUTS", timeouts)
+    error = pair.failure()
     assert isinstance(error, EmbeddingFailed)
     assert says in error.message
     assert error.message.startswith(f"{pair.name}: {pair.server.origin}")

@@ -107,9 +107,10 @@ def test_sentences_end_where_a_reader_ends_them():
 
 @given(st.lists(st.text(max_size=200), max_size=20), st.integers(0, 300))
 def test_any_talk_has_a_summary_that_fits(texts, budget):
-    summary = extract_summary(texts, budget)
+    talk = [SpokenLine(text) for text in texts]
+    summary = extract_summary(talk, budget)
     assert estimate_tokens(summary) <= budget
-    assert summary == extract_summary(list(texts), budget)
+    assert summary == extract_summary(talk, budget)
     assert all(line.startswith("- ") for line in summary.splitlines())
 
 

@@ -18,7 +18,6 @@ from kept.bench.query_runner import (
     VariantAnswers,
     ask_all,
     hits_to_ask_for,
-    time_all,
     with_variant,
 )
 from kept.config import Config
@@ -32,9 +31,6 @@ from kept.values import frozen
 
 Progress = Callable[[str, int, int, str], None]
 """Called with the name of a set, the steps done, the steps in total, and a label of the current one."""
-
-TIMED_SEARCHES = 200
-"""Number of searches that the latency of a set is measured with."""
 
 
 @frozen
@@ -163,7 +159,10 @@ class _SetRun:
             index=self.index,
             summaries={name: summarise(self.queries, variant.answers, relevant) for name, variant in variants.items()},
             categories=by_category(self.queries, answers, relevant),
-            latency=self._latency(groups),
+            latency={
+                "p50_ms": percentile(variants[KEPT].latencies_ms, 0.5),
+                "p95_ms": percentile(variants[KEPT].latencies_ms, 0.95),
+            },
             min_score=self.config.memory_search.query.min_score,
             grades=grade_figures(self.queries, answers, relevant),
             degraded=(*degraded, *self.failures),
@@ -192,10 +191,6 @@ class _SetRun:
             embedder=self.embedder,
             tick=lambda: self._tick(variant),
         )
-
-    def _latency(self, groups: Mapping[str, BenchGroup]) -> dict[str, float]:
-        latencies = time_all(groups, sample(self.queries, TIMED_SEARCHES), embedder=self.embedder)
-        return {"p50_ms": percentile(latencies, 0.5), "p95_ms": percentile(latencies, 0.95)}
 
     def _tick(self, label: str) -> None:
         self.done += 1

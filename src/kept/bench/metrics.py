@@ -15,7 +15,7 @@ from kept.values import frozen
 
 BUDGET_TOKENS = 2_000
 RECALL_AT = (1, 5, 10)
-FIGURES = (*(f"recall@{k}" for k in RECALL_AT), f"recall@{BUDGET_TOKENS}tok", "all@5", "mrr@10", "ndcg@10")
+FIGURES = (*(f"recall@{k}" for k in RECALL_AT), f"recall@{BUDGET_TOKENS}tok", "mrr@10")
 
 Figures = dict[str, float]
 
@@ -40,10 +40,8 @@ def evaluate(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figu
     ranks = first_ranks(hits, relevant)
     figures = {f"recall@{k}": share_within(ranks, k, len(relevant)) for k in RECALL_AT}
     figures[f"recall@{BUDGET_TOKENS}tok"] = share_within_tokens(hits, relevant, BUDGET_TOKENS)
-    figures["all@5"] = float(share_within(ranks, 5, len(relevant)) == 1.0)
     best = min(ranks.values(), default=math.inf)
     figures["mrr@10"] = 1 / best if best <= 10 else 0.0
-    figures["ndcg@10"] = _ndcg(ranks, relevant, 10)
     return figures
 
 
@@ -91,16 +89,6 @@ def share_within_tokens(hits: Sequence[ReturnedHit], relevant: Mapping[str, floa
 def share_within(ranks: Mapping[str, int], k: int, relevant_count: int) -> float:
     """Return the share of the relevant documents that the first ``k`` hits cover."""
     return sum(rank <= k for rank in ranks.values()) / relevant_count
-
-
-def _ndcg(ranks: Mapping[str, int], relevant: Mapping[str, float], k: int) -> float:
-    """Return nDCG against the best order with one document per hit.
-
-    A hit that covers several documents can exceed that order; the result is limited to 1.
-    """
-    gain = sum(relevant[document] / math.log2(1 + rank) for document, rank in ranks.items() if rank <= k)
-    ideal = sorted(relevant.values(), reverse=True)[:k]
-    return min(1.0, gain / sum(grade / math.log2(1 + rank) for rank, grade in enumerate(ideal, start=1)))
 
 
 def mean_figures(rows: Sequence[Figures]) -> Figures:

@@ -17,7 +17,6 @@ from kept.clock import SystemClock
 from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder
 from kept.memory import Memory
-from kept.records import SearchResult
 from kept.search.selection import MAX_CHARS
 from kept.values import frozen
 
@@ -70,10 +69,13 @@ class BenchAnswer:
 
 @frozen
 class VariantAnswers:
-    """Answers of one variant by query id, and the reasons why some of them may be worse than they should be."""
+    """Answers of one variant by query id."""
 
     answers: dict[str, BenchAnswer]
     degraded: tuple[str, ...]
+    """Reasons why some of them may be worse than they should be."""
+    latencies_ms: tuple[float, ...]
+    """Times of all searches but the first of each memory, which opens everything."""
 
 
 class QueryClock:
@@ -101,24 +103,18 @@ class QueryRunner:
         self.clock = QueryClock(group.newest)
         self.memory = Memory(group.config, embedder=embedder, clock=self.clock)
         self.degraded: dict[str, None] = {}
+        self.latencies_ms: list[float] = []
 
     def ask(self, query: BenchQuery, *, max_results: int, min_score: float | None = None) -> BenchAnswer:
-        result = self._search(query, max_results, min_score)
-        self.degraded.update(dict.fromkeys(result.degraded))
-        return BenchAnswer(tuple(self.group.returned_hit(hit) for hit in result.hits))
-
-    def time(self, query: BenchQuery) -> float:
-        """Return the milliseconds of a search for as many results as a user gets, and of nothing but the search."""
-        started = time.perf_counter()
-        self._search(query, None, None)
-        return (time.perf_counter() - started) * 1000
-
-    def _search(self, query: BenchQuery, max_results: int | None, min_score: float | None) -> SearchResult:
         self.clock.query_date, self.clock.is_asking = query.date, True
+        started = time.perf_counter()
         try:
-            return self.memory.search(query.text, max_results=max_results, min_score=min_score)
+            result = self.memory.search(query.text, max_results=max_results, min_score=min_score)
         finally:
             self.clock.is_asking = False
+        self.latencies_ms.append((time.perf_counter() - started) * 1000)
+        self.degraded.update(dict.fromkeys(result.degraded))
+        return BenchAnswer(tuple(self.group.returned_hit(hit) for hit in result.hits))
 
 
 def ask_all(
@@ -133,23 +129,14 @@ def ask_all(
     """Ask every query and return the answers. ``tick`` is called after each query."""
     answers: dict[str, BenchAnswer] = {}
     degraded: dict[str, None] = {}
+    latencies_ms: list[float] = []
     for runner, group_queries in _iter_runners(groups, queries, embedder):
         for query in group_queries:
             answers[query.id] = runner.ask(query, max_results=max_results, min_score=min_score)
             tick()
         degraded.update(runner.degraded)
-    return VariantAnswers(answers, tuple(degraded))
-
-
-def time_all(
-    groups: Mapping[str, BenchGroup], queries: Sequence[BenchQuery], *, embedder: Embedder | None = None
-) -> list[float]:
-    """Return the milliseconds of warm searches. The first of each memory, which opens everything, does not count."""
-    latencies: list[float] = []
-    for runner, group_queries in _iter_runners(groups, queries, embedder):
-        runner.time(group_queries[0])
-        latencies += [runner.time(query) for query in group_queries]
-    return latencies
+        latencies_ms += runner.latencies_ms[1:]
+    return VariantAnswers(answers, tuple(degraded), tuple(latencies_ms))
 
 
 def _iter_runners(

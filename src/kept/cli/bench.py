@@ -29,9 +29,7 @@ FIGURE_HEADERS = {
     "recall@5": "R@5",
     "recall@10": "R@10",
     "recall@2000tok": "R@2k",
-    "all@5": "all@5",
     "mrr@10": "MRR",
-    "ndcg@10": "nDCG",
 }
 LEGEND = (
     "R@2k: within the first 2,000 tokens returned. abst.: nothing but weak hits, correctly/wrongly.\n"

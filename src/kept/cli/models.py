@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -19,6 +19,7 @@ from kept.cli.model_switch import (
 from kept.cli.output import echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.config import Config
+from kept.config.search_settings import Provider
 from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, CatalogueModel, get_model, is_pulled, model_folder
 from kept.embedding.model_download import PulledModel, folder_bytes, pull_model, remove_model
 from kept.errors import UsageError
@@ -113,7 +114,7 @@ def remove(options: Globals, name: str, as_json: bool) -> None:
 
 
 @command.command("test")
-@click.argument("provider", required=False)
+@click.argument("provider", required=False, type=click.Choice(get_args(Provider)))
 @json_option
 @click.pass_obj
 def test(options: Globals, provider: str | None, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from kept.values import frozen
 if TYPE_CHECKING:
     from kept.embedding.batch_api import BatchApi
     from kept.embedding.remote import RemoteEmbedder
-    from kept.net import CircuitBreaker, RetryPolicy
+    from kept.net import RetryPolicy
 
 
 @frozen
@@ -143,7 +143,6 @@ def choose_chain(
     *,
     models_folder: str | None = None,
     policy: RetryPolicy | None = None,
-    breaker: CircuitBreaker | None = None,
 ) -> EmbedderChain:
     """Return the provider and its fallback. One that cannot be used stops neither the other nor search by words."""
     if not settings.store.vector.enabled:
@@ -151,9 +150,7 @@ def choose_chain(
     # Endpoint, model and key in the settings belong to the provider; the fallback is used with its defaults.
     defaults = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
     choices = ((settings.provider, settings), (settings.fallback, defaults))
-    make = partial(
-        make_embedder, keys=keys or ProviderKeys(), models_folder=models_folder, policy=policy, breaker=breaker
-    )
+    make = partial(make_embedder, keys=keys or ProviderKeys(), models_folder=models_folder, policy=policy)
     return _make_chain([partial(make, name, choice) for name, choice in choices])
 
 
@@ -182,7 +179,6 @@ def make_embedder(
     *,
     models_folder: str | None = None,
     policy: RetryPolicy | None = None,
-    breaker: CircuitBreaker | None = None,
 ) -> Embedder | None:
     """Return the embedder of a provider, or None for search by words alone.
 
@@ -191,7 +187,7 @@ def make_embedder(
     """
     provider = PROVIDERS[name]
     if provider.embedder:
-        return provider.embedder_class().from_settings(settings, keys, policy=policy, breaker=breaker)
+        return provider.embedder_class().from_settings(settings, keys, policy=policy)
     if name == "none":
         return None
     if name == "llama_cpp" or settings.local.model_path:

@@ -21,12 +21,10 @@ from kept.limits import MAX_TOKENS, is_count
 from kept.net import (
     DOCUMENT_TIMEOUTS,
     QUERY_TIMEOUTS,
-    CircuitBreaker,
     Endpoint,
     HttpClient,
     ProviderAccount,
     RetryPolicy,
-    Timeouts,
     choose_account,
     is_auth_header,
 )
@@ -75,10 +73,6 @@ class RemoteEmbedder(ABC):
         model: str | None = None,
         dimensions: int | None = None,
         policy: RetryPolicy | None = None,
-        breaker: CircuitBreaker | None = None,
-        client: HttpClient | None = None,
-        query_timeouts: Timeouts = QUERY_TIMEOUTS,
-        document_timeouts: Timeouts = DOCUMENT_TIMEOUTS,
     ) -> None:
         if not account.has_valid_key:
             raise AccessRefused(
@@ -86,17 +80,15 @@ class RemoteEmbedder(ABC):
             )
         self.model = model or self.default_model
         self.dimensions = dimensions or None
-        self._timeouts = {"query": query_timeouts, "document": document_timeouts}
         self._lock = threading.Lock()
         self._answered_dims = 0
         self._texts = 0
         self._tokens = 0
-        self.client = client or HttpClient(
+        self.client = HttpClient(
             account.base_url,
             headers={**self._auth_headers(account.key), **account.headers},
             secrets=[account.key or ""],
             policy=policy,
-            breaker=breaker,
         )
         self.identity = Identity(
             self.provider,
@@ -107,17 +99,12 @@ class RemoteEmbedder(ABC):
 
     @classmethod
     def from_settings(
-        cls,
-        settings: MemorySearchSettings,
-        keys: ProviderKeys,
-        *,
-        policy: RetryPolicy | None = None,
-        breaker: CircuitBreaker | None = None,
+        cls, settings: MemorySearchSettings, keys: ProviderKeys, *, policy: RetryPolicy | None = None
     ) -> Self:
         """Return the embedder that the settings describe. Raise EmbedderUnavailable if a setting is missing."""
         model = cls._normalise_model(settings.model) if settings.model else None
         account = cls._account(settings, keys)
-        return cls(account, model=model, dimensions=settings.dimensions, policy=policy, breaker=breaker)
+        return cls(account, model=model, dimensions=settings.dimensions, policy=policy)
 
     @staticmethod
     def _normalise_model(name: str) -> str:
@@ -152,7 +139,8 @@ class RemoteEmbedder(ABC):
         """Return the vector of each text, in order, as the provider sends them. Raise RemoteError."""
 
     def _post(self, path: str, body: Any, role: Role, texts: Sequence[str]) -> Any:
-        answer = self.client.post_json(path, body, timeouts=self._timeouts[role])
+        timeouts = QUERY_TIMEOUTS if role == "query" else DOCUMENT_TIMEOUTS
+        answer = self.client.post_json(path, body, timeouts=timeouts)
         tokens = tokens_used(answer)
         self.count_usage(texts=len(texts), tokens=sum(map(token_bound, texts)) if tokens is None else tokens)
         return answer

@@ -49,6 +49,9 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
 
 class AnthropicChat(SdkChat):
     provider = "anthropic"
+    label = "Anthropic"
+    home_url = "https://api.anthropic.com"
+    default_model = "claude-sonnet-5-5"
 
     def make_client(self) -> Any:
         import anthropic

@@ -39,21 +39,13 @@ _SEARCH = "memory_search"
 
 @frozen
 class SpokenLine:
-    """One message of a conversation, with its speaker and time if known."""
+    """A message of a conversation or a sentence of one, with its speaker and time if known."""
 
     text: str
     speaker: str = ""
     when: dt.datetime | None = None
     source: str = ""
     """Citation, in the caller's format."""
-
-
-@frozen
-class ExtractedFact:
-    text: str
-    speaker: str
-    when: dt.datetime | None
-    source: str
 
     def __str__(self) -> str:
         time = f"{self.when:%H:%M} " if self.when else ""
@@ -62,18 +54,16 @@ class ExtractedFact:
         return f"- {time}{who}{self.text}{where}"
 
 
-Conversation = Iterable[SpokenLine | Turn | str]
+Conversation = Iterable[SpokenLine | Turn]
 
 
-def salient_facts(
-    conversation: Conversation, *, limit: int = 20, min_score: float = _MIN_FACT_SCORE
-) -> list[ExtractedFact]:
+def salient_facts(conversation: Conversation, *, limit: int = 20) -> list[SpokenLine]:
     """Return the sentences worth remembering, in the order of the conversation.
 
     Secrets are redacted, because the facts become notes, which are indexed as they are.
     """
     lines = _spoken_lines(conversation)
-    best = islice(pick_sentences(score_sentences([line.text for line in lines]), min_score=min_score), limit)
+    best = islice(pick_sentences(score_sentences([line.text for line in lines]), min_score=_MIN_FACT_SCORE), limit)
     return [_extract_fact(lines, sentence) for sentence in sorted(best, key=lambda sentence: sentence.order)]
 
 
@@ -81,7 +71,7 @@ def extract_summary(conversation: Conversation, budget_tokens: int) -> str:
     """Return the best sentences that fit the budget, in order and grouped by day. Empty if none fits."""
     lines = _spoken_lines(conversation)
     left = budget_tokens * CHARS_PER_TOKEN
-    chosen: dict[int, ExtractedFact] = {}
+    chosen: dict[int, SpokenLine] = {}
     for sentence in _pick_for_summary(score_sentences([line.text for line in lines])):
         fact = _extract_fact(lines, sentence)
         # Count a heading for every line, so that the sum can only be too high.
@@ -100,12 +90,12 @@ def _pick_for_summary(sentences: list[Sentence]) -> Iterator[Sentence]:
     return pick_sentences(sentences, min_score=min(0.0, best))
 
 
-def _extract_fact(lines: list[SpokenLine], sentence: Sentence) -> ExtractedFact:
+def _extract_fact(lines: list[SpokenLine], sentence: Sentence) -> SpokenLine:
     line = lines[sentence.line]
-    return ExtractedFact(sentence.text, one_line(line.speaker), line.when, one_line(line.source))
+    return SpokenLine(sentence.text, one_line(line.speaker), line.when, one_line(line.source))
 
 
-def render_facts(facts: Iterable[ExtractedFact]) -> str:
+def render_facts(facts: Iterable[SpokenLine]) -> str:
     """Render facts as a list, with a heading for each day."""
     lines: list[str] = []
     day = ""
@@ -127,8 +117,6 @@ def _spoken_lines(conversation: Conversation) -> list[SpokenLine]:
             case Turn():
                 text = "\n\n".join(part.text for part in item.parts if isinstance(part, TextPart))
                 lines.append(SpokenLine(redact(text), item.role))
-            case str():
-                lines.append(SpokenLine(redact(item)))
     return lines
 
 

@@ -37,6 +37,9 @@ _EFFORTS: Mapping[ThinkingLevel, str] = {"off": "none", "low": "low", "medium": 
 
 class OpenAIChat(SdkChat):
     provider = "openai"
+    label = "OpenAI"
+    home_url = "https://api.openai.com/v1"
+    default_model = "gpt-5.4-mini"
 
     def make_client(self) -> Any:
         import openai

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from kept.config import ProviderKeys
 from kept.config.schema import ModelSettings
 from kept.llm.base import DOCUMENTS, PICTURES, ChatModel
-from kept.llm.streaming import ANTHROPIC, OPENAI, ProviderDefaults, SdkChat, get_service
+from kept.llm.streaming import SdkChat, get_service
 from kept.remote_errors import ModelUnavailable
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def make_model(settings: ModelSettings, keys: ProviderKeys, *, kept_server: Kept
         case "anthropic":
             from kept.llm.anthropic import AnthropicChat
 
-            return _make_sdk(AnthropicChat, ANTHROPIC, settings, keys)
+            return _make_sdk(AnthropicChat, settings, keys)
         case "openai":
             from kept.llm.openai import OpenAIChat
 
-            return _make_sdk(OpenAIChat, OPENAI, settings, keys)
+            return _make_sdk(OpenAIChat, settings, keys)
         case "claude_cli":
             from kept.llm.claude_cli import ClaudeCli
 
@@ -47,11 +47,11 @@ def make_model(settings: ModelSettings, keys: ProviderKeys, *, kept_server: Kept
             assert_never(settings.provider)
 
 
-def _make_sdk(kind: type[SdkChat], home: ProviderDefaults, settings: ModelSettings, keys: ProviderKeys) -> ChatModel:
-    service = get_service(home, settings, keys)
-    if importlib.util.find_spec(home.provider) is None:
+def _make_sdk(kind: type[SdkChat], settings: ModelSettings, keys: ProviderKeys) -> ChatModel:
+    service = get_service(kind, settings, keys)
+    if importlib.util.find_spec(kind.provider) is None:
         raise ModelUnavailable(
-            f"The library for {home.label} is not installed.", hint=f"pip install 'kept[{home.provider}]'"
+            f"The library for {kind.label} is not installed.", hint=f"pip install 'kept[{kind.provider}]'"
         )
     return kind(
         service,

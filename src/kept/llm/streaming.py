@@ -14,7 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from kept.config import KEY_VARIABLES, ProviderKeys
 from kept.config.schema import ModelSettings
@@ -83,32 +83,17 @@ class ModelService:
         return ModelFailed(f"{self.label} broke off before the end of its answer.", hint="Try again in a moment.")
 
 
-@frozen
-class ProviderDefaults:
-    """A provider's own address and default model."""
-
-    provider: str
-    label: str
-    url: str
-    model: str
-    """Used unless the settings name another."""
-
-
-ANTHROPIC = ProviderDefaults("anthropic", "Anthropic", "https://api.anthropic.com", "claude-sonnet-5-5")
-OPENAI = ProviderDefaults("openai", "OpenAI", "https://api.openai.com/v1", "gpt-5.4-mini")
-
-
-def get_service(home: ProviderDefaults, settings: ModelSettings, keys: ProviderKeys) -> ModelService:
+def get_service(home: type[SdkChat], settings: ModelSettings, keys: ProviderKeys) -> ModelService:
     """Return the configured model of a provider. Raise ModelUnavailable if its name or its key is missing."""
     account = choose_account(
-        home.url,
+        home.home_url,
         base_url=settings.base_url,
         api_key=settings.api_key,
         environment_key=keys.find(home.provider),
         setting="model.base_url",
     )
     label = home.label if account.is_home else f"The model at {account.endpoint.origin}"
-    name = settings.name or (home.model if account.is_home else "")
+    name = settings.name or (home.default_model if account.is_home else "")
     if not name:
         raise ModelUnavailable(f"{label} needs a model's name.", hint="Set agents.defaults.model.name in config.yaml.")
     service = ModelService(home.provider, label, name, account)
@@ -264,6 +249,10 @@ class SdkChat(ABC):
     """Chat model that is called through its provider's SDK."""
 
     provider: str
+    label: ClassVar[str]
+    home_url: ClassVar[str]
+    default_model: ClassVar[str]
+    """Used at the provider's own address unless the settings name another."""
     runs_tools = True
     writes = True
 

@@ -34,7 +34,7 @@ class CrossEncoder:
             raise EmbedderUnavailable(f"There is no model at {path}.", hint=f"Check {_SETTING}.")
         require_packages("onnxruntime", "tokenizers", extra="neural")
         self._files = get_onnx_files(path)
-        self._model = OnnxModel(self._files, max_tokens=_MAX_TOKENS, make_error=_unusable)
+        self._model = OnnxModel(self._files, max_tokens=_MAX_TOKENS, setting=_SETTING)
         self._output = ""
 
     @property
@@ -79,11 +79,6 @@ class CrossEncoder:
             width = output.shape[-1] if len(output.shape) == 2 else 1 if len(output.shape) == 1 else 0
             if width in (1, 2) or (output.name == _LOGITS and not isinstance(width, int)):
                 return str(output.name)
-        raise _unusable(self._files.model, "none of its outputs is one number for a pair: it is not a cross-encoder")
-
-
-def _unusable(path: str, reason: str) -> EmbedderUnavailable:
-    return EmbedderUnavailable(
-        f"The model for reranking cannot be used ({path}: {reason}).",
-        hint=f"Fetch the model's files again, or set {_SETTING} to another.",
-    )
+        raise self._model.unusable(
+            self._files.model, "none of its outputs is one number for a pair: it is not a cross-encoder"
+        )

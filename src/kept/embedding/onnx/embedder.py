@@ -22,8 +22,9 @@ from kept.embedding.local_model import (
 from kept.embedding.onnx.declaration import read_declaration
 from kept.embedding.onnx.runtime import OnnxModel, first_line
 from kept.records import Matrix
-from kept.remote_errors import EmbedderUnavailable, EmbeddingFailed
+from kept.remote_errors import EmbeddingFailed
 
+_SETTING = "memory_search.local.model_path"
 _POOLED = "sentence_embedding"
 _CLASSES = "logits"  # of a model that classifies or ranks texts
 _PER_TOKEN = ("last_hidden_state", "token_embeddings")
@@ -70,7 +71,7 @@ class OnnxEmbedder:
         self._prefers_tokens = settings.pooling != "auto"
         """A pooling that was set by hand needs token vectors: an output that is pooled would ignore it."""
         self._width = declaration.width
-        self._model = OnnxModel(self._files, max_tokens=self._max_tokens, make_error=_unusable, threads=1)
+        self._model = OnnxModel(self._files, max_tokens=self._max_tokens, setting=_SETTING, threads=1)
         self._known_calibration = calibration
 
     @cached_property
@@ -147,9 +148,9 @@ class OnnxEmbedder:
         named = [name for name in pooled if name == _POOLED]
         candidates = [*per_token, *pooled] if self._prefers_tokens else [*named, *per_token, *pooled]
         if not candidates:
-            raise _unusable(self._files.model, "none of its outputs is a vector for each text or each token")
+            raise self._model.unusable(self._files.model, "none of its outputs is a vector for each text or each token")
         if ranks[candidates[0]] == 3 and os.path.isdir(os.path.join(self._files.folder, "2_Dense")):
-            raise _unusable(self._files.model, "it ends in a dense layer that this file does not contain")
+            raise self._model.unusable(self._files.model, "it ends in a dense layer that this file does not contain")
         return candidates[0]
 
     @cached_property
@@ -168,10 +169,3 @@ def _rank(output: Any) -> int:
     if output.shape:
         return len(output.shape)
     return 3 if output.name in _PER_TOKEN else 2 if output.name == _POOLED else 0
-
-
-def _unusable(path: str, reason: str) -> EmbedderUnavailable:
-    return EmbedderUnavailable(
-        f"The embedding model cannot be used ({path}: {reason}).",
-        hint="Fetch the model's files again, or set memory_search.local.model_path to another.",
-    )

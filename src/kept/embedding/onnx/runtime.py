@@ -35,8 +35,8 @@ class LoadedModel:
 class OnnxModel:
     """A model that is loaded by the first call to `load`. Thread-safe.
 
-    ``make_error`` makes the error for a file that cannot be used, from its path and the reason. ``threads`` is the
-    number of threads per text; None means half the cores, at most four.
+    ``setting`` names the model in errors. ``threads`` is the number of threads per text; None means half the cores, at
+    most four.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class OnnxModel:
         files: OnnxFiles,
         *,
         max_tokens: int,
-        make_error: Callable[[str, str], EmbedderUnavailable],
+        setting: str,
         threads: int | None = None,
     ) -> None:
         self._files = files
         self._max_tokens = max_tokens
-        self._make_error = make_error
+        self._setting = setting
         self._threads = threads
         self._lock = threading.Lock()
         self._loaded: LoadedModel | None = None
@@ -66,6 +66,12 @@ class OnnxModel:
                 self._is_optimised = optimise
             return self._loaded
 
+    def unusable(self, path: str, reason: str) -> EmbedderUnavailable:
+        return EmbedderUnavailable(
+            f"The model cannot be used ({path}: {reason}).",
+            hint=f"Fetch the model's files again, or set {self._setting} to another.",
+        )
+
     def _open_tokenizer(self) -> Any:
         return self._open(self._files.tokenizer, partial(open_tokenizer, max_tokens=self._max_tokens))
 
@@ -73,13 +79,13 @@ class OnnxModel:
         try:
             return opener(path)
         except Exception as exc:  # neither library raises anything more specific
-            raise self._make_error(path, first_line(exc)) from exc
+            raise self.unusable(path, first_line(exc)) from exc
 
     def _read_inputs(self, session: Any) -> dict[str, str]:
         dtypes = {model_input.name: _DTYPES.get(model_input.type, "int64") for model_input in session.get_inputs()}
         unknown = [name for name in dtypes if name not in _INPUTS]
         if unknown:
-            raise self._make_error(self._files.model, f"it needs an input named {unknown[0]}")
+            raise self.unusable(self._files.model, f"it needs an input named {unknown[0]}")
         return dtypes
 
 
