@@ -42,8 +42,7 @@ def test_a_format_that_names_no_day_or_has_other_parts_is_refused(text):
 
 @given(day=st.dates(dt.date(2000, 1, 1), dt.date(2099, 12, 31)), text=st.sampled_from(sorted(FORMATS)))
 def test_every_day_has_its_own_name(day, text):
-    assert DailyNotes("Journal", text).find_day(DailyNotes("Journal", text).name(day)) == (day, 1)
-    assert DailyNotes("Journal", text).find_day(DailyNotes("Journal", text).name(day, 12)) == (day, 12)
+    assert DailyNotes("Journal", text).find_day(DailyNotes("Journal", text).name(day)) == day
 
 
 @pytest.mark.parametrize(
@@ -55,4 +54,4 @@ def test_a_name_that_is_no_day_is_not_a_daily_note(name):
 
 
 def test_a_weekday_may_be_in_any_language():
-    assert DailyNotes("", "YYYY-MM-DD dddd").find_day("2026-11-03 Dienstag.md") == (DAY, 1)
+    assert DailyNotes("", "YYYY-MM-DD dddd").find_day("2026-11-03 Dienstag.md") == DAY

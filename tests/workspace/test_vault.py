@@ -296,13 +296,6 @@ def test_a_days_note_in_another_language_is_found_and_continued(vault, workspace
     assert memory.read("today").text.startswith("Heute.")
 
 
-def test_a_full_note_goes_on_in_a_further_file(vault, workspace):
-    write_file(workspace / OBSIDIAN, '{"folder": "J", "format": "DD.MM.YYYY"}')
-    memory = vault({"memory_search.max_file_bytes": 1000})
-    assert [memory.add("x" * 600).path for _ in range(2)] == ["J/14.03.2026.md", "J/14.03.2026-2.md"]
-    assert memory.read("today").path == "J/14.03.2026.md"
-
-
 def test_another_format_dates_the_notes_again(vault, workspace):
     write_file(workspace / "J/05.02.2026.md", "The heron.\n")
     write_file(workspace / OBSIDIAN, '{"folder": "J"}')

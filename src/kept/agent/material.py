@@ -38,7 +38,7 @@ from kept.sessions.title import is_greeting
 from kept.sessions.transcript import Transcript, TranscriptLine
 from kept.values import frozen
 from kept.words.stopwords import content_words
-from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes
+from kept.workspace.daily import DailyNotes, find_daily, get_daily_notes
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import INFORMING, INSTRUCTING
 
@@ -357,7 +357,7 @@ def _parts_of(memory: Memory, day: dt.date) -> list[str]:
     """Return the shared notes of a day, and then those of the person that the memory is for."""
     own = memory.visible.own_folders if memory.viewer else []
     logs = (None, *map(DailyNotes, own))
-    return [path for log in logs for path in daily_parts(memory.workspace, day, log)]
+    return [path for log in logs if (path := find_daily(memory.workspace, day, log))]
 
 
 def read_day_notes(memory: Memory, view: ConversationView) -> Mapping[str, tuple[DayExcerpt, ...]]:

@@ -12,7 +12,6 @@ from kept.errors import NoteNotFound, UsageError
 from kept.tools.record_json import passage_json
 from kept.tools.tool_text import from_citation
 from kept.wording import plural
-from kept.workspace.daily import find_next_part
 
 if TYPE_CHECKING:
     from kept.history.note_change import NoteChange
@@ -47,7 +46,7 @@ def command(
     """Print a note or a conversation, or some lines of it.
 
     PATH may be a citation (memory/ideas.md#L3-L9), a day (today, yesterday, 2026-11-12), or the title or file name of a
-    note. With --why it may also be the id or key of a session, for what was made of the conversation.
+    note.
     """
     if what and (start or lines):
         raise UsageError(f"--{what} is about the whole.", hint="Name the lines as in memory/ideas.md#L3-L9.")
@@ -60,7 +59,6 @@ def command(
         return
     with options.memory(person=person) as memory:
         passage = memory.read(name, start=start or 1, lines=lines)
-        following = find_next_part(memory.workspace, passage.path)
     if not passage.lines and passage.start > 1:
         raise NoteNotFound(
             f"{passage.path} has no line {passage.start}.",
@@ -72,8 +70,6 @@ def command(
     echo_exactly(f"{passage.text}\n")
     if passage.truncated and lines is None:
         echo(style(f"… more: kept get {passage.path} --from {passage.next_from}", dim=True), err=True)
-    elif following and lines is None:
-        echo(style(f"… more: kept get {following}", dim=True), err=True)
 
 
 # links

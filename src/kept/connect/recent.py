@@ -16,7 +16,7 @@ from kept.errors import KeptError
 from kept.memory import Memory
 from kept.tools.tool_text import quote, show_name
 from kept.visibility import PROJECTS_FOLDER
-from kept.workspace.daily import DailyNotes, daily_parts
+from kept.workspace.daily import DailyNotes, find_daily
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -62,7 +62,7 @@ def _notes_in(memory: Memory, names: Iterable[str], daily: DailyNotes | None) ->
             yield f"{name}:\n{_data(_head(text, _MEMORY_CHARS))}"
             break
     for day in (today - dt.timedelta(days=1), today):
-        path = next(reversed(daily_parts(memory.workspace, day, daily)), "")
+        path = find_daily(memory.workspace, day, daily)
         text = _read(memory, path, end=True) if path else ""
         if text:
             yield f"{path} ({'today' if day == today else 'yesterday'}):\n{_data(_tail(text, _DAY_CHARS))}"

@@ -323,7 +323,7 @@ def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> 
             places += matches
     daily = get_daily_notes(scope.workspace)
     for absolute, path, note in scope.notes.iter_texts():
-        day = (daily.find_day(path) or (None, 0))[0]
+        day = daily.find_day(path)
         if (
             day is not None
             and to_ms(dt.datetime.combine(day, dt.time()) + dt.timedelta(days=1)) <= before_ms

@@ -15,7 +15,7 @@ from kept.records import Filter, ListedPeriod, Progress, SearchResult
 from kept.search.note_links import explain_unknown_tags
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
-from kept.workspace.daily import DailyNotes, daily_name, daily_parts, get_daily_notes
+from kept.workspace.daily import DailyNotes, daily_name, find_daily, get_daily_notes
 
 if TYPE_CHECKING:
     from kept.indexing.service import IndexService
@@ -165,8 +165,8 @@ def find_note(service: IndexService, name: str, now: dt.datetime, visible: Filte
     logs = [DailyNotes(folder) for folder in visible.own_folders]
     if day:
         for daily in (*logs, None):
-            if parts := daily_parts(service.workspace, day, daily):
-                return parts[0]
+            if path := find_daily(service.workspace, day, daily):
+                return path
     plain_name = _plain(f"{day:%Y-%m-%d}" if day else name)
     (paths, headings, named), _ = service.read(
         lambda live: (live.lists.note_paths(), live.lists.note_headings(), live.notes.paths_named(name_key(name)))

@@ -239,8 +239,7 @@ def _begins_entry(chunk: Chunk) -> bool:
 
 def daily_date(path: str, daily: DailyNotes = DEFAULT_DAILY_NOTES) -> dt.date | None:
     """Return the day of a daily note, or None. ``daily`` is where the workspace has them."""
-    day = daily.find_day(path)
-    return day[0] if day else None
+    return daily.find_day(path)
 
 
 def note_timestamp_ms(path: str, mtime_ns: int, daily: DailyNotes = DEFAULT_DAILY_NOTES) -> int:

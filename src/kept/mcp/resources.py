@@ -15,7 +15,7 @@ from kept.errors import NoteNotFound
 from kept.memory import Memory
 from kept.records import SourceFile
 from kept.tools.tool_text import NOTES, decode, show_name, uri_of
-from kept.workspace.daily import DailyNotes, daily_name, daily_parts, get_daily_notes
+from kept.workspace.daily import DailyNotes, daily_name, get_daily_notes
 from kept.workspace.scan import scan_workspace
 
 DAILY = "kept://daily/"
@@ -42,9 +42,7 @@ def list_notes(memory: Memory, cursor: str | None) -> tuple[list[types.Resource]
 def _resource(file: SourceFile, daily: DailyNotes) -> types.Resource:
     """Describe a note. Clients show names and titles to people and models, so unusual characters are escaped."""
     day = daily.find_day(file.path)
-    title = show_name(os.path.basename(file.path))
-    if day:
-        title = f"Daily log {day[0]}" + (f", part {day[1]}" if day[1] > 1 else "")
+    title = f"Daily log {day}" if day else show_name(os.path.basename(file.path))
     modified = dt.datetime.fromtimestamp(file.mtime_ns / 1e9, dt.UTC)
     return types.Resource(
         uri=uri_of(file.path),
@@ -60,25 +58,24 @@ def read_resource(memory: Memory, uri: str) -> str:
     """Return the whole text of a note or of a day's log. The path is decoded once, so that a doubly encoded one is
     not found."""
     texts = []
-    for path in _paths_of(memory, uri):
-        start: int | None = 1
-        while start is not None:
-            passage = memory.read(path, start=start, lines=1_000_000)
-            texts.append(passage.text)
-            start = passage.next_from
+    path = _path_of(memory, uri)
+    start: int | None = 1
+    while start is not None:
+        passage = memory.read(path, start=start, lines=1_000_000)
+        texts.append(passage.text)
+        start = passage.next_from
     return "\n".join(texts)
 
 
-def _paths_of(memory: Memory, uri: str) -> list[str]:
+def _path_of(memory: Memory, uri: str) -> str:
     if uri.startswith(NOTES):
-        return [decode(uri.removeprefix(NOTES))]
+        return decode(uri.removeprefix(NOTES))
     if uri.startswith(DAILY):
-        return _daily_paths(memory, decode(uri.removeprefix(DAILY)))
+        return _daily_path(memory, decode(uri.removeprefix(DAILY)))
     raise NoteNotFound(f"{uri}: there is no such resource.", hint="URIs begin with kept://notes/ or kept://daily/.")
 
 
-def _daily_paths(memory: Memory, date: str) -> list[str]:
+def _daily_path(memory: Memory, date: str) -> str:
     from kept.tools.toolbox import find_day
 
-    day = find_day(date, memory.clock.now())
-    return daily_parts(memory.workspace, day) or [daily_name(memory.workspace, day)]
+    return daily_name(memory.workspace, find_day(date, memory.clock.now()))

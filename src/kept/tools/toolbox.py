@@ -34,7 +34,7 @@ from kept.tools.tool_text import (
 )
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
-from kept.workspace.daily import DailyNotes, daily_name, daily_parts, find_next_part
+from kept.workspace.daily import DailyNotes, daily_name, find_daily
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -156,17 +156,15 @@ class Toolbox:
             if "date" in arguments:
                 raise NoteNotFound(f"There is no log of {arguments['date']}.", hint="Try another day.") from exc
             raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
-        next_part = find_next_part(self.memory.workspace, passage.path)
-        more = f"\n\nThe log of this day continues in {next_part}." if next_part else ""
         links = f"\n\n{self._links(passage.path)}" if arguments.get("links") else ""
-        return ToolOutcome(passage_text(passage) + more + links, passage)
+        return ToolOutcome(passage_text(passage) + links, passage)
 
     def _daily_path(self, date: str) -> str:
         """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
         day, workspace = find_day(date, self.memory.clock.now()), self.memory.workspace
         for folder in self.memory.visible.own_folders:
-            if parts := daily_parts(workspace, day, DailyNotes(folder)):
-                return parts[0]
+            if path := find_daily(workspace, day, DailyNotes(folder)):
+                return path
         return daily_name(workspace, day)
 
     def _links(self, path: str) -> str:

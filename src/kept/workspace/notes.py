@@ -14,7 +14,7 @@ from kept.limits import CHARS_PER_TOKEN, estimate_tokens
 from kept.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
-from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name
+from kept.workspace.daily import DailyNotes, find_daily, get_daily_notes
 from kept.workspace.fact_match import find_near_facts, may_be_fact, sort_near
 from kept.workspace.opened import OpenWorkspace, decode, require_utf8
 from kept.workspace.workspace import (
@@ -95,23 +95,17 @@ class NoteWriter:
             require_tool_may_write(self.workspace, self.workspace.locate(path), shown)
 
     def _append_daily(self, text: str, folder: str | None, compare: Comparison | None) -> Written:
-        """Append to the log of the day. A full log continues in a further file."""
+        """Append to the log of the day."""
         daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
         # The date is taken under the lock: two writers around midnight each get the day they wrote on.
         now = self.clock.now()
         # Obsidian and Logseq show the name of a file above its text.
         heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
-        parts = daily_parts(self.workspace, now.date(), daily)
-        path = parts[-1] if parts else daily.name(now.date())
+        path = find_daily(self.workspace, now.date(), daily) or daily.name(now.date())
         if self.workspace.layout == "vault":
             _writable(self.workspace, path)
         self._require_allowed(path, "daily")
-        try:
-            return self._append(path, text, heading=heading, opening=opening, compare=compare)
-        except NoteTooLarge:
-            if not parts:
-                raise
-        return self._append(part_name(parts[0], len(parts) + 1), text, heading=heading, opening=opening)
+        return self._append(path, text, heading=heading, opening=opening, compare=compare)
 
     def _append(
         self, path: str, text: str, *, opening: str, heading: str = "", compare: Comparison | None = None
