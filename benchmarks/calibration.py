@@ -46,7 +46,7 @@ from kept.search.candidates import gather_pool
 from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query
 from kept.search.query import parse_query
-from kept.search.scores import fuse_pool, vector_share
+from kept.search.scores import fuse_pool
 from kept.search.weights import (
     FIRST_IS_RIGHT,
     LIKELY_SHARE,
@@ -121,12 +121,12 @@ def _ask(runner: QueryRunner, group: BenchGroup, name: str, kind: str, query: Be
     rights = [hit for hit, inside in zip(hits, documents, strict=True) if inside & wanted]
     is_sure = bool(hits) and hits[0].grade != "weak"
     near = [hit.grade != "weak" if is_sure else hit.score >= LIKELY_SHARE * hits[0].score for hit in rights]
-    signals, share = read_query(runner.memory, query.text)
-    return Asked(name, kind, signals, share, bool(hits and hits[0].documents & wanted), bool(rights), any(near))
+    signals = read_query(runner.memory, query.text)
+    return Asked(name, kind, signals, bool(hits and hits[0].documents & wanted), bool(rights), any(near))
 
 
-def read_query(memory: Memory, text: str) -> tuple[Signals, float]:
-    """Return the signals of a query, and the weight of the embedder."""
+def read_query(memory: Memory, text: str) -> Signals:
+    """Return the signals of a query."""
     embedder = memory.index_service.embedder
     query, settings = parse_query(text), memory.settings.query
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
@@ -134,14 +134,14 @@ def read_query(memory: Memory, text: str) -> tuple[Signals, float]:
         pool = gather_pool(index, vector, query, settings, Filter())
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     ranked = fuse_pool(candidates, settings, vector)
-    signals = read_signals(
+    return read_signals(
         ranked,
         pool.terms,
         passages=pool.passages,
         query_text=text,
         text_of=lambda row: f"{pool.chunks[row].text}\n{pool.chunks[row].heading}",
+        bridges_languages=vector is not None and vector.bridges_languages,
     )
-    return signals, vector_share(settings, vector)
 
 
 # judging
@@ -169,7 +169,7 @@ def learn_models(asked: Sequence[Asked]) -> LearnedModels:
 
 def score_all(asked: Sequence[Asked], models: LearnedModels) -> list[tuple[Asked, float]]:
     estimate = partial(estimate_confidence, models=models.answered, unspaced=models.unspaced, right=models.right)
-    return [(query, estimate(query.signals, vector_share=query.vector_share)) for query in asked]
+    return [(query, estimate(query.signals)) for query in asked]
 
 
 def lost_and_refused(scores: Sequence[tuple[Asked, float]]) -> tuple[float, list[float]]:

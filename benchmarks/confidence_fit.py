@@ -34,7 +34,6 @@ class Asked:
     set: str
     kind: str
     signals: Signals
-    vector_share: float
     is_right: bool
     """The first hit is the answer."""
     is_answered: bool
@@ -91,7 +90,7 @@ def choose_bound(answers: Sequence[Asked], models: AnsweredModels) -> float:
     """
     by_set: dict[str, list[float]] = {}
     for query in answers:
-        answered = estimate_answered(query.signals, models, vector_share=0.0)
+        answered = estimate_answered(query.signals, models)
         by_set.setdefault(original(query.set), []).append(9.0 if query.signals.has_all_words else _logit_of(answered))
     return min(float(np.quantile(logits, ALLOWED_LOST)) for logits in by_set.values() if len(logits) >= FEWEST_ANSWERS)
 

@@ -16,7 +16,7 @@ from kept.search.confidence import Signals
 
 FOLDER = Path(__file__).parent / "signals"
 _SIGNALS = tuple(field.name for field in fields(Signals))
-_OTHERS = ("set", "kind", "vector_share", "is_right", "is_answered", "is_near")
+_OTHERS = ("set", "kind", "is_right", "is_answered", "is_near")
 _DIGITS = 4
 
 

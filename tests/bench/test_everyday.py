@@ -84,13 +84,13 @@ def test_grades_mean_what_they_say_and_nothing_is_hidden(name, tmp_path, capsys)
         print(f"\n{name}: first hits that are right, by grade: {shares}")
     strong, weak = measured.grades["strong"], measured.grades["weak"]
     assert strong.right >= 0.9 * strong.hits
-    assert weak.right < 0.5 * weak.hits
+    assert weak.right < 0.45 * weak.hits
     ours, words = measured.summaries["kept"].figures, measured.summaries["keyword"].figures
     assert ours["recall@10"] >= words["recall@10"]
     [current] = measure_curve(ask_probes(bench, FOREIGN, config, str(tmp_path / "probes")), [LIKELY_FROM])
     with capsys.disabled():
         print(f"{name}: {current}")
     # Questions of one to four words and nonsense of three overlap in sixty notes. There, an answer is worth more.
-    assert current.answers_lost <= 0.21
+    assert current.answers_lost <= 0.18
     assert current.foreign_refused >= 0.5
     assert current.random_refused >= 0.7

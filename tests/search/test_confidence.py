@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -42,9 +41,6 @@ def signals(share: float, together: float, meaning: float | None, passages: int 
     return Signals(share, together, meaning, passages=passages, **others)
 
 
-confidence = partial(estimate_confidence, vector_share=0.3)
-
-
 @given(st.lists(st.tuples(figures, figures, st.floats(0, 400)), min_size=1, max_size=12), figures)
 def test_the_order_stays_and_the_parts_add_up(drawn, best):
     candidates = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(drawn)]
@@ -63,7 +59,9 @@ def test_the_order_stays_and_the_parts_add_up(drawn, best):
 @given(figures, st.floats(0, 20), figures, figures, st.integers(0, 100_000), st.integers(1, 30), st.floats(0, 1))
 def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, first, passages, words, more):
     def sure(*, share=share, together=together, meaning=meaning, first=first, rivals=2.0):
-        return confidence(signals(share, together, meaning, passages, first=first, rivals=rivals, query_words=words))
+        return estimate_confidence(
+            signals(share, together, meaning, passages, first=first, rivals=rivals, query_words=words)
+        )
 
     now = sure()
     assert 0 <= now <= 1
@@ -77,7 +75,7 @@ def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, fir
 @given(figures, figures, figures, figures)
 def test_runs_and_a_high_sum_make_a_query_without_spaces_more_sure(share, runs, first, more):
     def sure(*, runs=runs, first=first):
-        return confidence(signals(share, 9, 0.0, first=first, rivals=1.0, runs=runs, query_words=9))
+        return estimate_confidence(signals(share, 9, 0.0, first=first, rivals=1.0, runs=runs, query_words=9))
 
     assert sure(runs=min(1.0, runs + more)) >= sure()
     assert sure(first=min(1.0, first + more)) >= sure()
@@ -86,22 +84,26 @@ def test_runs_and_a_high_sum_make_a_query_without_spaces_more_sure(share, runs, 
 def test_words_thrown_together_are_told_from_a_question():
     scattered = signals(0.3, 1, 0.1, first=0.3, rivals=9.0, query_words=5)
     question = signals(0.5, 5, 0.4, first=0.5, rivals=2.0, query_words=9)
-    assert confidence(scattered) < LIKELY_FROM < confidence(question)
+    assert estimate_confidence(scattered) < LIKELY_FROM < estimate_confidence(question)
 
 
 def test_a_first_hit_among_equals_is_likely_and_one_that_stands_alone_is_strong():
     crowd, leader = (signals(0.8, 4, 0.3, first=0.7, rivals=rivals, query_words=5) for rivals in (12.0, 0.3))
-    assert LIKELY_FROM <= confidence(crowd) < STRONG_FROM <= confidence(leader)
+    assert LIKELY_FROM <= estimate_confidence(crowd) < STRONG_FROM <= estimate_confidence(leader)
 
 
 @pytest.mark.parametrize("meaning", [None, 0.0, 0.3])
 def test_a_passage_that_has_every_word_is_likely(meaning):
-    assert confidence(signals(1.0, 1, meaning)) >= ALL_WORDS_CONFIDENCE
+    assert estimate_confidence(signals(1.0, 1, meaning)) >= ALL_WORDS_CONFIDENCE
 
 
-def test_an_embedder_is_believed_as_far_as_it_is_trusted():
-    near = signals(0.0, 0, 0.9)
-    assert confidence(near, vector_share=0.2) < LIKELY_FROM < confidence(near, vector_share=0.5) < STRONG_FROM
+def test_a_question_in_another_language_is_answered_by_what_is_near_among_as_many_passages():
+    few, many = (signals(0.0, 0, 0.1, passages, nearest=0.4, query_words=6) for passages in (200, 20_000))
+    assert estimate_confidence(many) < LIKELY_FROM <= estimate_confidence(few) < STRONG_FROM
+    far = signals(0.0, 0, 0.3, 200, nearest=0.2, query_words=6)
+    assert estimate_confidence(far) < LIKELY_FROM
+    in_the_notes = signals(0.2, 1, 0.1, 200, nearest=0.4, query_words=6, unknown_words=1)
+    assert estimate_confidence(in_the_notes) < LIKELY_FROM
 
 
 def test_a_hit_after_the_first_is_strong_only_if_it_is_about_as_good():

@@ -77,6 +77,10 @@ class BlendingEmbedder(Protocol):
         """
         ...
 
+    def knows(self, text: str) -> bool:
+        """Return whether the model has seen most of a text's words, so that their similarities mean something."""
+        ...
+
 
 def pack_unit_rows(rows: Iterable[Sequence[float]], dims: int) -> Matrix:
     """Return the rows as unit vectors. Values that are not finite count as 0; a row of zeros stays one."""

@@ -78,6 +78,9 @@ class PieceTable:
             slot = (slot + 1) & self._mask
         return None
 
+    def text(self, row: int) -> str:
+        return self._texts[self._offsets[row] : self._offsets[row + 1]].tobytes().decode()
+
     def score(self, row: int) -> float:
         return self._scores[row]
 

@@ -188,6 +188,8 @@ class QueryVector:
     calibration: Calibration
     blend: Callable[[float], QueryVector] | None = None
     """Returns the vector for a share of words that no chunk has, if the embedder weighs its parts by that."""
+    bridges_languages: bool = False
+    """Whether a passage without a word of the query may be its answer, because it is near to it in meaning."""
 
 
 def gather_pool(

@@ -11,8 +11,10 @@ many passages are about the subject of a question, one of them is the answer, bu
 between likely and strong, so a hit after the first is strong only if it is about as good.
 
 A similarity says little by itself: to one embedder all texts are alike, to another none. So the signal is the lead of
-the nearest passage over the next ones. In a script without spaces, single pairs of characters are in every text, and
-the signal is the share of the query in runs of characters that a passage has literally. All of this is pure.
+the nearest passage over the next ones. Only if hardly a word of the query is in the notes, as in another language, the
+similarity itself counts, with an embedder that bridges languages: nonsense has a lead too, but it is near to nothing.
+In a script without spaces, single pairs of characters are in every text, and the signal is the share of the query in
+runs of characters that a passage has literally. All of this is pure.
 """
 
 from __future__ import annotations
@@ -34,8 +36,12 @@ from kept.search.weights import (
     JUST_LIKELY,
     LARGE_MEMORY_PASSAGES,
     LIKELY_SHARE,
+    NEAR_AMONG_PASSAGES,
+    NEAR_BY_DOUBLING,
+    NEAR_FROM,
     NEAR_SHARE,
     SMALL_MEMORY_PASSAGES,
+    UNKNOWN_FROM,
     UNSPACED_ANSWERED,
     WITH_MEANING,
     WORDS_ONLY,
@@ -66,6 +72,8 @@ class Signals:
     """Largest number of the query's words in one passage."""
     meaning: float | None = None
     """Lead in meaning of the nearest passage over the next ones; None if no vectors were compared."""
+    nearest: float = 0.0
+    """Similarity of the nearest passage, from 0 (unrelated) to 1 (the same); 0 if it cannot bridge languages."""
     first: float = 0.0
     """Sum of the first candidate."""
     rivals: float = 0.0
@@ -82,6 +90,11 @@ class Signals:
     @property
     def has_all_words(self) -> bool:
         return self.share >= _ALL
+
+    @property
+    def is_in_other_words(self) -> bool:
+        """Whether hardly a word of the query is in the notes: it may be in another language."""
+        return not self.runs and (self.share <= 0 or self.unknown_words >= UNKNOWN_FROM * self.query_words)
 
     @property
     def features(self) -> tuple[float, ...]:
@@ -116,11 +129,12 @@ def read_signals(
     passages: int,
     query_text: str = "",
     text_of: Callable[[int], str] | None = None,
+    bridges_languages: bool = False,
 ) -> Signals:
     """Return the signals of the ranked candidates of a query.
 
     ``passages`` is the number of passages in the index. ``text_of`` returns the text of a row; it is called for queries
-    in an unspaced script only.
+    in an unspaced script only. With ``bridges_languages``, a passage without a word of the query may be its answer.
     """
     texts = {weighted.term.text for weighted in terms}
     # A compound, such as an identifier, whose parts are terms as well, does not count.
@@ -133,6 +147,7 @@ def read_signals(
         share=max((item.candidate.evidence.reach for item in ranked), default=0.0),
         together=max((_count_words(item.candidate, counts) for item in ranked), default=0.0),
         meaning=_meaning_lead(ranked),
+        nearest=max((item.candidate.evidence.meaning for item in ranked), default=0.0) if bridges_languages else 0.0,
         first=ranked[0].relevance if ranked else 0.0,
         rivals=_count_rivals(ranked),
         passages=passages,
@@ -208,17 +223,12 @@ def _unspaced_runs(query: str) -> Iterator[str]:
 def estimate_confidence(
     signals: Signals,
     *,
-    vector_share: float,
     models: AnsweredModels | None = None,
     unspaced: UnspacedModel = UNSPACED_ANSWERED,
     right: RightModel = FIRST_IS_RIGHT,
 ) -> float:
-    """Return the score of the first hit: likely or better if there is an answer, strong if the hit is the answer.
-
-    ``vector_share`` is the weight of the embedder. Without a word in common, the lead in meaning gives this share of
-    its value: the built-in model is far from sure, and in scripts that it does not know nonsense has a lead too.
-    """
-    answered = estimate_answered(signals, models, vector_share=vector_share, unspaced=unspaced)
+    """Return the score of the first hit: likely or better if there is an answer, strong if the hit is the answer."""
+    answered = estimate_answered(signals, models, unspaced=unspaced)
     chance = estimate_right(signals, right) if answered >= LIKELY_FROM else 0.0
     return max(chance if chance >= STRONG_FROM else 0.0, min(answered, JUST_LIKELY))
 
@@ -227,12 +237,11 @@ def estimate_answered(
     signals: Signals,
     models: AnsweredModels | None = None,
     *,
-    vector_share: float,
     unspaced: UnspacedModel = UNSPACED_ANSWERED,
 ) -> float:
     """Return how sure it is, from 0 to 1, that there is an answer. 0.25 is the bound that was chosen on folds."""
     models = models or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
-    least = ALL_WORDS_CONFIDENCE if signals.has_all_words else vector_share * (signals.meaning or 0.0)
+    least = ALL_WORDS_CONFIDENCE if signals.has_all_words else _chance_in_other_words(signals)
     if signals.runs is not None:
         return max(_chance(_unspaced_logit(unspaced, signals)), least)
     if signals.share <= 0:
@@ -244,6 +253,14 @@ def estimate_answered(
 def estimate_right(signals: Signals, model: RightModel = FIRST_IS_RIGHT) -> float:
     """Return how sure it is, from 0 to 1, that the first hit is the answer. 0.6 is the bound."""
     return _chance(model.base + model.first * signals.first - model.crowd * signals.crowd)
+
+
+def _chance_in_other_words(signals: Signals) -> float:
+    """Return how sure the similarity of the nearest passage is, without words. Among more passages, one is nearer."""
+    if not signals.is_in_other_words:
+        return 0.0
+    doublings = math.log2(max(1.0, signals.passages / NEAR_AMONG_PASSAGES))
+    return min(JUST_LIKELY, LIKELY_FROM * signals.nearest / (NEAR_FROM + NEAR_BY_DOUBLING * doublings))
 
 
 def _logit(model: AnsweredModel, signals: Signals) -> float:

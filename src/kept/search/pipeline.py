@@ -76,8 +76,10 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     if not any(code):
         return None, ()
     identity = embedder.identity.key
-    blend = partial(_blend, embedder, matrix.data, identity) if isinstance(embedder, BlendingEmbedder) else None
-    return QueryVector(code, identity, calibration, blend), ()
+    if not isinstance(embedder, BlendingEmbedder):
+        return QueryVector(code, identity, calibration), ()
+    blend = partial(_blend, embedder, matrix.data, identity)
+    return QueryVector(code, identity, calibration, blend, bridges_languages=embedder.knows(text)), ()
 
 
 def _blend(embedder: BlendingEmbedder, row: bytes, identity: str, unknown: float) -> QueryVector:
@@ -168,7 +170,7 @@ def _rank(
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
-    ranked, degraded = _judge(ranked, pool, query, vector_share(settings, vector), reranker)
+    ranked, degraded = _judge(ranked, pool, query, settings, vector, reranker)
     if exact_rows:
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
@@ -193,13 +195,25 @@ def _may_be_dated(chunk: ChunkRow) -> bool:
 
 
 def _judge(
-    ranked: list[Scored], pool: CandidatePool, query: ParsedQuery, share: float, reranker: Reranker | None
+    ranked: list[Scored],
+    pool: CandidatePool,
+    query: ParsedQuery,
+    settings: QuerySettings,
+    vector: QueryVector | None,
+    reranker: Reranker | None,
 ) -> tuple[list[Scored], tuple[str, ...]]:
-    """Judge notes as a whole, ask the reranker, and make the scores comparable with those of other queries. ``share``
-    is that of meaning in a score. Return the ranking, and what did not work."""
-    text_of = partial(_text_of, pool)
-    signals = read_signals(ranked, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
-    confidence = estimate_confidence(signals, vector_share=share)
+    """Judge notes as a whole, ask the reranker, and make the scores comparable with those of other queries. Return the
+    ranking, and what did not work."""
+    signals = read_signals(
+        ranked,
+        pool.terms,
+        passages=pool.passages,
+        query_text=query.text,
+        text_of=partial(_text_of, pool),
+        bridges_languages=vector is not None and vector.bridges_languages,
+    )
+    confidence = estimate_confidence(signals)
+    share = vector_share(settings, vector)
     judged = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share), pool.chunks)
     if reranker is None:
         return calibrate(judged, confidence, signals), ()
