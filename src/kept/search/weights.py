@@ -159,7 +159,7 @@ SMALL_MEMORY_PASSAGES, LARGE_MEMORY_PASSAGES = 60, 1000
 
 UNKNOWN_FROM = 0.6
 """Share of the query's words that no passage has from which on it counts as a query in other words."""
-NEAR_FROM, NEAR_AMONG_PASSAGES, NEAR_BY_DOUBLING = 0.34, 250, 0.03
+NEAR_FROM, NEAR_AMONG_PASSAGES, NEAR_BY_DOUBLING = 0.32, 250, 0.03
 """Similarity of the nearest of 250 passages from which there is an answer to a query in other words, and what every
 doubling of the passages adds. Nine in ten questions about something else are below, in memories of 5 to 21,000."""
 ALL_WORDS_CONFIDENCE = 0.5
