@@ -30,7 +30,7 @@ from kept.records import Progress
 from kept.responder.inbox import Inbox
 from kept.schedules.schedule_book import ScheduleBookFile
 from kept.sessions.attachments import AttachmentFolder
-from kept.sessions.transcript import Transcript, faults_of
+from kept.sessions.transcript import Damage, Transcript
 from kept.sqlite import database_files
 from kept.store.embedding_cache import find_cache_path
 from kept.store.integrity import describe_checks, find_damage
@@ -240,7 +240,7 @@ def _sessions(memory: Memory) -> Iterator[Check]:
 def _faults_of(transcript: Transcript) -> Check | None:
     name = os.path.basename(transcript.path)
     try:
-        faults = [f"line {line.number}: {reason}" for line in transcript.iter_lines() for reason in faults_of(line)]
+        faults = [str(line.content) for line in transcript.iter_lines() if isinstance(line.content, Damage)]
         torn = transcript.is_torn()
     except SessionNotFound:  # deleted meanwhile
         return None

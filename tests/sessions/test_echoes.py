@@ -171,19 +171,4 @@ def test_blocks_of_similar_programs_are_taken_out(tag):
     ],
 )
 def test_what_only_looks_similar_stays(text):
-    assert strip_echoes(text, quotations=True) == text
-
-
-def test_a_quotation_with_a_citation_is_taken_out_of_an_agent_s_answer():
-    answer = "From memory/2026-03-13.md#L3:\n\n> The port is 5433.\n\nA draft:\n\n> Dear Ada\n\nShall I send it?"
-    assert strip_echoes(answer, quotations=True).split("\n") == [
-        "From memory/2026-03-13.md#L3:",
-        "",
-        "",
-        "A draft:",
-        "",
-        "> Dear Ada",
-        "",
-        "Shall I send it?",
-    ]
-    assert strip_echoes(answer) == answer, "a person may quote"
+    assert strip_echoes(text) == text

@@ -112,9 +112,7 @@ def test_a_compaction_is_told_by_its_summary(home, source):
     bring_in(home, "claude-code", source)
     entries = entries_of(home, "cc-1")
     assert [(one.id, one.parent_id) for one in entries] == [("u1", "cc-1"), ("s1", "u1"), ("u2", "s1")]
-    assert entries[1].body == CompactionEntry(
-        "We said hello.", tokens_before=155_000, source="model", metadata={"trigger": "auto"}
-    )
+    assert entries[1].body == CompactionEntry("We said hello.", tokens_before=155_000, source="model")
 
 
 def test_side_conversations_are_sessions_of_their_own(home, source):

@@ -9,8 +9,7 @@ import pytest
 from kept.sessions.echoes import strip_markup
 from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
-from kept.sessions.title import TitleParts, clip_words, next_opening
-from kept.sessions.transcript import TranscriptCheckpoint
+from kept.sessions.title import next_opening
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import (
     bring_in,
@@ -56,11 +55,6 @@ def test_a_hostile_text_of_many_open_tags_is_read_once():
     assert strip_markup("<command-name>" * 100_000) == "<command-name>" * 100_000
 
 
-def test_a_long_opening_is_cut_between_words():
-    assert clip_words("one two three four", 12) == "one two…"
-    assert clip_words("x" * 30, 12) == "x" * 11 + "…"
-
-
 @pytest.mark.parametrize(
     ("asked", "opening"),
     [
@@ -99,20 +93,6 @@ def test_the_catalogue_and_the_index_agree_on_a_title_as_it_changes(home, memory
         assert titles() == ("Theirs", {"Theirs"})
         store.append(record.id, StateEntry("title", 5))
         assert titles() == ("Where is the spare key?", {"Where is the spare key?"})
-
-
-def test_a_checkpoint_of_an_earlier_version_is_read_as_none():
-    assert (
-        TranscriptCheckpoint.from_json('{"inode":1,"end":2,"seam":3,"settled":4,"again":{"offset":0,"lines":0}}')
-        is None
-    )
-
-
-def test_reading_lines_twice_changes_no_title():
-    parts = TitleParts().after(None)
-    assert parts == TitleParts()
-    assert TitleParts.from_list(TitleParts("a", "b", "c").to_list()) == TitleParts("a", "b", "c")
-    assert (TitleParts("a", "b", "c").text, TitleParts("a", "b").text, TitleParts("a").text) == ("c", "b", "a")
 
 
 def test_programs_give_their_own_titles(tmp_path, home):

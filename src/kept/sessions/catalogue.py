@@ -31,15 +31,13 @@ from kept.ledger import open_repair_ledger
 from kept.limits import int64, is_utf8, utf8_safe
 from kept.records import Problem
 from kept.reports import Repair
-from kept.sessions.entries import Entry
 from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
 from kept.sessions.transcript import (
+    Damage,
     FileState,
     Position,
     ReadEnd,
     Transcript,
-    TranscriptLine,
-    faults_of,
     has_only_grown,
 )
 from kept.sessions.transcript_paths import iter_transcripts
@@ -65,7 +63,7 @@ _NOUN = "session catalogue"
 _REPAIR_WAIT_S = 30.0
 """Longest wait for another process that rebuilds the catalogue."""
 _MAX_PROBLEMS = 100
-_MAX_FAULTS_PER_FILE = 10
+_MAX_DAMAGED_NAMED = 10
 _TICK_NS = 50_000_000
 """Longer than a tick of the clock that file systems stamp changes with."""
 
@@ -115,15 +113,6 @@ class Catalogue:
         """Return a session by its id, the one used last if a copy of its transcript has it too."""
         return next(iter(self._select("WHERE id = ? ORDER BY updated_ms DESC LIMIT 1", [session_id])), None)
 
-    def locate(self, session_id: str) -> tuple[str, int] | None:
-        """Return the name of a session's transcript and its version: all that appending needs."""
-        query = "SELECT file, version FROM sessions WHERE id = ? ORDER BY updated_ms DESC LIMIT 1"
-        located = self.run(lambda db: db.execute(query, (storable(session_id),)).fetchone())
-        if located is None:
-            self.refresh_names()
-            located = self.run(lambda db: db.execute(query, (storable(session_id),)).fetchone())
-        return located
-
     def find_by_prefix(self, prefix: str) -> list[SessionRecord]:
         return self._select("WHERE substr(id, 1, ?) = ? ORDER BY id", [len(prefix), prefix])
 
@@ -167,7 +156,7 @@ class Catalogue:
         known = {file: FileState(inode, size, mtime_ns) for file, inode, size, mtime_ns in rows}
         for file, state in on_disk.items():
             if known.get(file) != state:
-                self._read_or_report(file)
+                self.catch_up(file)
         deleted = [file for file in known if file not in on_disk]
         if deleted:
             self.run(lambda db: delete_rows(db, deleted))
@@ -191,8 +180,8 @@ class Catalogue:
         self._read(file)
         return next(iter(self._select("WHERE file = ?", [file])), None)
 
-    def _read_or_report(self, file: str) -> None:
-        """Read a transcript. One that cannot be read is reported, and the others are still listed."""
+    def catch_up(self, file: str) -> None:
+        """Read what is new in a transcript. One that cannot be read is reported, and the others are still listed."""
         try:
             self._read(file)
         except (SessionError, OSError) as exc:
@@ -217,13 +206,13 @@ class Catalogue:
             and has_only_grown(transcript, ReadEnd(row.inode, row.size, row.tail_hash), state)
         )
         builder = row if row is not None and can_resume else RecordBuilder.begin(file)
-        faults: list[str] = []
+        damaged: list[str] = []
         for line in transcript.iter_lines(Position(builder.size, builder.lines), stop=state.size):
             builder.add(line)
-            if len(faults) < _MAX_FAULTS_PER_FILE:
-                faults += (f"line {line.number}: {reason}" for reason in faults_of(line))
-        for fault in faults:
-            self.report(file, fault)
+            if isinstance(line.content, Damage):
+                damaged.append(f"{line.content}; the rest is read")
+        for reason in damaged[:_MAX_DAMAGED_NAMED]:
+            self.report(file, reason)
         builder.inode, builder.mtime_ns = state.inode, state.mtime_ns
         builder.tail_hash = transcript.tail_hash(builder.size)
         self.run(lambda db: save_row(db, builder, expected=row))
@@ -236,27 +225,6 @@ class Catalogue:
                 self.report(file, str(torn))
         except (TranscriptUnwritable, WorkspaceError) as exc:
             self.report(file, f"its last line is torn and could not be repaired: {exc.message}")
-
-    def advance(self, file: str, entries: Sequence[Entry], offset: int, state: FileState) -> None:
-        """Add entries that were just appended at an offset, in one short transaction.
-
-        The caller holds the transcript's lock. If the row is not as of that offset, the transcript is read instead.
-        """
-        tail_hash = Transcript(os.path.join(self.folder, file)).tail_hash(state.size)
-
-        def add(db: apsw.Connection) -> bool:
-            with immediate(db):
-                builder = next(iter(load_rows(db, "WHERE file = ?", [file])), None)
-                if builder is None or builder.size != offset or builder.inode != state.inode:
-                    return False
-                for number, entry in enumerate(entries, builder.lines + 1):
-                    builder.add(TranscriptLine(number, offset, state.size, entry))
-                builder.mtime_ns, builder.tail_hash = state.mtime_ns, tail_hash
-                db.execute(SAVE_ROW, row_values(builder))
-            return True
-
-        if not self.run(add):
-            self._read(file)
 
     def forget(self, file: str) -> None:
         self.run(lambda db: delete_rows(db, [file]))
@@ -332,7 +300,7 @@ class Catalogue:
             self._record_repair(damage)
         self._disconnect()
         for file in self._scan():  # the new file is empty, and the action that is repeated needs the rows
-            self._read_or_report(file)
+            self.catch_up(file)
 
     def _record_repair(self, damage: StoreDamaged) -> None:
         name = os.path.basename(self.path)

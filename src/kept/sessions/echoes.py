@@ -6,7 +6,7 @@ what the notes said at that time. So an index leaves out
 
 - calls to memory tools and their results, by any client: `memory_search`, `mcp__kept__memory_search`, `kept search`;
 - blocks of recalled text that a program puts into a message: Kept's own, and those of similar programs;
-- answers of Kept's tools that are passed on as they are, and quotations with a citation.
+- answers of Kept's tools that are passed on as they are.
 
 Markup of a client is in a user's messages: reminders, commands and their output, the editor's state.
 
@@ -137,11 +137,7 @@ class EchoFilter:
         blocks = tuple(block for block in message.content if not self._is_echo(block))
         if message.role == "user" and self.state.answers_from_memory:
             self.state = EchoState(self.state.open_calls)
-        is_agent = message.role == "assistant"
-        blocks = tuple(
-            Text(strip_echoes(block.text, quotations=is_agent)) if isinstance(block, Text) else block
-            for block in blocks
-        )
+        blocks = tuple(Text(strip_echoes(block.text)) if isinstance(block, Text) else block for block in blocks)
         return blocks, is_recalled
 
     def _is_echo(self, block: Block) -> bool:
@@ -173,11 +169,8 @@ def _has_citation(message: Message) -> bool:
 # texts
 
 
-def strip_echoes(text: str, *, quotations: bool = False) -> str:
-    """Return a text without blocks of recalled text and answers of Kept's tools.
-
-    ``quotations`` also removes Markdown quotations with a citation in them, before or after them.
-    """
+def strip_echoes(text: str) -> str:
+    """Return a text without blocks of recalled text and answers of Kept's tools."""
     if "<" in text:
         text = re.sub(_TAGGED, "", text, flags=re.DOTALL | re.IGNORECASE)
     if "[data " in text:
@@ -189,8 +182,6 @@ def strip_echoes(text: str, *, quotations: bool = False) -> str:
         text = _without_hook_context(text)
     if _is_answer(text):
         text = _without_answers(text)
-    if quotations and "#L" in text and ">" in text:
-        text = _without_cited_quotations(text)
     return text
 
 
@@ -223,26 +214,6 @@ def _without_answers(text: str) -> str:
     """Return a text without lines that Kept's tools wrote. Everything that they quote begins with '>'."""
     pattern = re.compile(rf"{_QUOTED_LINE}|{_RESULT_HEADER}|{_FIRST_LINES}|{_OTHER_LINES}")
     return "\n".join(line for line in text.split("\n") if not pattern.match(line))
-
-
-def _without_cited_quotations(text: str) -> str:
-    lines = text.split("\n")
-    remaining: list[str] = []
-    at = 0
-    while at < len(lines):
-        end = at
-        while end < len(lines) and re.match(_QUOTED_LINE, lines[end]):
-            end += 1
-        if end == at:
-            remaining.append(lines[at])
-            at += 1
-            continue
-        before = next((line for line in reversed(lines[:at]) if line.strip()), "")
-        after = next((line for line in lines[end:] if line.strip()), "")
-        if not any(re.search(_CITATION, line) for line in (before, *lines[at:end], after)):
-            remaining += lines[at:end]
-        at = end
-    return "\n".join(remaining)
 
 
 # markup of chat clients

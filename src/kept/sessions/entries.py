@@ -9,8 +9,7 @@ Entry                  id, parent, time, and one of these bodies:
 UnknownEntry           a line of a kind this version does not know, kept byte for byte
 
 `format_entry` and `parse_entry` are each other's inverse. A line of a known kind with a wrong field is a
-`DamagedEntry`. A count or a time that is out of range damages only itself: it is read as unknown, and `Entry.faults`
-reports it.
+`DamagedEntry`. A count or a time that is out of range damages only itself: it is read as unknown.
 """
 
 from __future__ import annotations
@@ -192,8 +191,6 @@ class Entry:
     body: Body
     extra: dict[str, Any] = field(default_factory=dict)
     """Fields that a later version has added to an entry of a known kind."""
-    faults: tuple[str, ...] = ()
-    """Fields that are ignored because their values are impossible. The line itself stays as it is."""
 
 
 @frozen
@@ -375,14 +372,11 @@ def parse_entry(line: bytes) -> AnyEntry:
         raise DamagedEntry("it has no type")
     if kind not in _BODIES:
         return _parse_unknown(line, kind, tree)
-    faults: list[str] = []
     entry_id, parent_id = _take(tree, "id", str), _take(tree, "parentId", str, None)
     timestamp = parse_time(tree.pop("timestamp", None))
     if not is_time(timestamp):
-        faults.append("its 'timestamp' is not between 1970 and 2200 and is ignored")
         timestamp = UNKNOWN_TIME
-    body = _BODIES[kind](tree, faults)
-    return Entry(entry_id, parent_id, timestamp, body, tree, tuple(faults))
+    return Entry(entry_id, parent_id, timestamp, _BODIES[kind](tree), tree)
 
 
 def _parse_unknown(line: bytes, kind: str, tree: dict[str, Any]) -> UnknownEntry:
@@ -410,18 +404,13 @@ def _take(tree: dict[str, Any], name: str, kind: type, default: Any = _REQUIRED)
     return default
 
 
-def _take_count(tree: dict[str, Any], name: str, default: Any, faults: list[str]) -> Any:
-    """Take an optional count. If the value is not one, add a fault and return the default."""
+def _take_count(tree: dict[str, Any], name: str, default: Any) -> Any:
+    """Take an optional count. Return the default for a value that is not one."""
     value = tree.pop(name, None)
-    if value is None:
-        return default
-    if not is_count(value):
-        faults.append(f"its '{name}' is not a believable number and is ignored")
-        return default
-    return value
+    return value if is_count(value) else default
 
 
-def _parse_start(tree: dict[str, Any], faults: list[str]) -> SessionStart:
+def _parse_start(tree: dict[str, Any]) -> SessionStart:
     key, version = _take(tree, "key", str), _take(tree, "version", int)
     if not is_count(version):
         raise DamagedEntry("its 'version' is out of range")
@@ -429,13 +418,13 @@ def _parse_start(tree: dict[str, Any], faults: list[str]) -> SessionStart:
         key=key,
         version=version,
         predecessor=_take(tree, "predecessor", str, None),
-        compactions=_take_count(tree, "compactions", 0, faults),
+        compactions=_take_count(tree, "compactions", 0),
         state=_take(tree, "state", dict, None) or {},
         metadata=_take(tree, "metadata", dict, None) or {},
     )
 
 
-def _parse_message(tree: dict[str, Any], faults: list[str]) -> Message:
+def _parse_message(tree: dict[str, Any]) -> Message:
     inner = _take(tree, "message", dict)
     role = _take(inner, "role", str)
     if role not in ROLES:
@@ -446,7 +435,7 @@ def _parse_message(tree: dict[str, Any], faults: list[str]) -> Message:
     blocks = (Text(content),) if isinstance(content, str) else tuple(map(_parse_block, content))
     sender, model = _take(inner, "sender", str, None), _take(inner, "model", str, None)
     if usage is not None:
-        usage = TokenUsage(*[_take_count(usage, name, 0, faults) for name in ("input", "output", "context")])
+        usage = TokenUsage(*[_take_count(usage, name, 0) for name in ("input", "output", "context")])
     metadata = _take(inner, "metadata", dict, None) or {}
     if inner:
         metadata = {**inner, **metadata}
@@ -475,12 +464,12 @@ def _parse_block(content: Any) -> Block:
             return UnknownBlock(content)
 
 
-def _parse_compaction(tree: dict[str, Any], faults: list[str]) -> CompactionEntry:
+def _parse_compaction(tree: dict[str, Any]) -> CompactionEntry:
     return CompactionEntry(
         summary=_take(tree, "summary", str),
         first_kept_id=_take(tree, "firstKeptId", str, None),
-        tokens_before=_take_count(tree, "tokensBefore", None, faults),
-        tokens_after=_take_count(tree, "tokensAfter", None, faults),
+        tokens_before=_take_count(tree, "tokensBefore", None),
+        tokens_after=_take_count(tree, "tokensAfter", None),
         source=_take(tree, "source", str, "manual"),
         receipt=_take(tree, "receipt", dict, None),
         metadata=_take(tree, "metadata", dict, None) or {},
@@ -491,6 +480,6 @@ _BODIES: dict[str, Any] = {
     "session": _parse_start,
     "message": _parse_message,
     "compaction": _parse_compaction,
-    "reset": lambda tree, _: ResetEntry(_take(tree, "reason", str), _take(tree, "successor", str, None)),
-    "state": lambda tree, _: StateEntry(_take(tree, "name", str), tree.pop("value", None)),
+    "reset": lambda tree: ResetEntry(_take(tree, "reason", str), _take(tree, "successor", str, None)),
+    "state": lambda tree: StateEntry(_take(tree, "name", str), tree.pop("value", None)),
 }

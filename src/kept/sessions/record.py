@@ -35,7 +35,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.session_key import SessionKey
 from kept.sessions.title import clean_title, next_opening
-from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine
+from kept.sessions.transcript import Damage, Position, TranscriptLine
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
 from kept.values import frozen
 
@@ -279,27 +279,6 @@ def active_branch(entries: Sequence[AnyEntry]) -> tuple[AnyEntry, ...]:
     return tuple(reversed(branch))
 
 
-def find_first_kept(transcript: Transcript, end: Position, keep_messages: int) -> str | None:
-    """Return the id of the nearest question at or before the last ``keep_messages`` messages. A compaction by an agent
-    is planned in `context.compaction_plan`.
-
-    Starting at a question keeps tool calls and answers together with what they answer. Without such a question, all
-    messages are kept. Return None if there are none.
-    """
-    read_messages = keep_messages
-    while True:
-        lines = transcript.tail(read_messages, end)
-        entries = [line.content for line in lines if isinstance(line.content, Entry)]
-        messages = [(entry.id, entry.body) for entry in entries if isinstance(entry.body, Message)]
-        candidates = messages[: max(0, len(messages) - keep_messages + 1)]
-        for entry_id, message in reversed(candidates):
-            if message.role == "user":
-                return entry_id
-        if len(messages) < read_messages:
-            return messages[0][0] if messages else None
-        read_messages *= 2
-
-
 # staleness
 
 Staleness = Literal["idle", "daily"]
@@ -315,13 +294,8 @@ def policy_for(reset: ResetSettings, *, channel: str, chat_type: str) -> ResetSe
     by_channel = {**_CHANNEL_DEFAULTS, **reset.by_channel}
     for override in (reset.by_chat_type.get(chat_type), by_channel.get(channel)):
         if override is not None:
-            policy = ResetSettings(
-                mode=override.mode or policy.mode,
-                idle_minutes=policy.idle_minutes if override.idle_minutes is None else override.idle_minutes,
-                daily_hour=policy.daily_hour if override.daily_hour is None else override.daily_hour,
-                by_channel=reset.by_channel,
-                by_chat_type=reset.by_chat_type,
-            )
+            fields = {spec.name: getattr(override, spec.name) for spec in dataclasses.fields(override)}
+            policy = dataclasses.replace(policy, **{name: value for name, value in fields.items() if value is not None})
     return policy
 
 

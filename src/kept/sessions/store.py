@@ -35,7 +35,6 @@ from kept.sessions.entries import (
     VERSION,
     AnyEntry,
     Body,
-    CompactionEntry,
     Entry,
     ResetEntry,
     SessionStart,
@@ -48,7 +47,6 @@ from kept.sessions.record import (
     LoadedSession,
     SessionRecord,
     active_branch,
-    find_first_kept,
     policy_for,
     staleness,
 )
@@ -341,14 +339,16 @@ class SessionStore:
 
     def _locate(self, session_id: str) -> str:
         """Return the path of a session's transcript, to append to it."""
-        located = self._catalogue.locate(session_id)
-        if located is None:
+        record = self._catalogue.find(session_id)
+        if record is None:
+            self._catalogue.refresh_names()
+            record = self._catalogue.find(session_id)
+        if record is None:
             raise SessionNotFound(f"There is no session '{session_id}'.")
-        file, version = located
-        if version > VERSION:
-            reason = f"Session {session_id} has version {version}; this Kept knows versions up to {VERSION}."
+        if record.version > VERSION:
+            reason = f"Session {session_id} has version {record.version}; this Kept knows versions up to {VERSION}."
             raise TranscriptTooNew(reason)
-        return os.path.join(self.folder, file)
+        return record.transcript_path
 
     # appending
 
@@ -387,9 +387,9 @@ class SessionStore:
             for body in bodies:
                 entries.append(Entry(new_id(), parent, when, drop_invalid_counts(body)))
                 parent = entries[-1].id
-            offset, state = append.add(entries)
+            append.add(entries)
             try:
-                self._catalogue.advance(file, entries, offset, state)
+                self._catalogue.catch_up(file)
             except StoreError as exc:
                 # The entries are on disk. The catalogue catches up when it is next used.
                 log.warning("session %s: the catalogue could not be brought up to date (%s)", session_id, exc.code)
@@ -400,20 +400,6 @@ class SessionStore:
         record = self.get(session_id)
         self.append(record.id, StateEntry(USER_TITLE, title.strip() or None))
         return self.get(record.id)
-
-    def compact(self, session_id: str, summary: str, *, keep_messages: int | None = None) -> Entry:
-        """Append a summary that replaces everything before the first kept entry in the context. Nothing is removed.
-
-        ``keep_messages`` keeps the last messages: at least this many, starting with a question.
-        """
-        if not summary.strip():
-            raise UsageError("A compaction needs a summary.", hint="Write what the summarised part was about.")
-        record = self.get(session_id)
-        first_kept_id = None
-        if keep_messages:
-            first_kept_id = find_first_kept(Transcript(record.transcript_path), record.end, keep_messages)
-        tokens_before = record.tokens_context or None
-        return self.append(record.id, CompactionEntry(summary, first_kept_id, tokens_before))
 
     # reading
 

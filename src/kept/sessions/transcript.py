@@ -31,7 +31,7 @@ from kept.errors import (
 from kept.file_lock import locked
 from kept.limits import int64
 from kept.sessions.echoes import NO_ECHOES, EchoState
-from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, format_entry, is_message, parse_entry
+from kept.sessions.entries import AnyEntry, DamagedEntry, format_entry, is_message, parse_entry
 from kept.sessions.title import TitleParts
 from kept.values import frozen
 
@@ -246,16 +246,10 @@ class TranscriptAppend:
     torn: TornLine | None
     """Torn end that was repaired first."""
 
-    def add(self, entries: Sequence[AnyEntry]) -> tuple[int, FileState]:
-        """Append entries. When this returns, all are on disk. Return their offset and the new state of the file."""
-        path = self.transcript.path
-        offset = os.path.getsize(path)
+    def add(self, entries: Sequence[AnyEntry]) -> None:
+        """Append entries. When this returns, all are on disk."""
         with _unwritable():
-            append_durably(path, b"".join(map(format_entry, entries)))
-        state = FileState.of(path)
-        if state is None:
-            raise SessionNotFound(f"{path}: was deleted.")
-        return offset, state
+            append_durably(self.transcript.path, b"".join(map(format_entry, entries)))
 
     def replace_lines(self, lines: Sequence[bytes]) -> bool:
         """Replace all lines, which keep their order and best also their lengths: other processes know offsets.
@@ -273,17 +267,6 @@ def parse_line(line: RawLine) -> TranscriptLine:
     except DamagedEntry as exc:
         content = Damage(line.number, str(exc))
     return TranscriptLine(line.number, line.start, line.end, content)
-
-
-def faults_of(line: TranscriptLine) -> tuple[str, ...]:
-    """Return what is wrong with a line: it cannot be read, or some fields of it are ignored."""
-    match line.content:
-        case Damage(reason=reason):
-            return (f"{reason}; the rest is read",)
-        case Entry(faults=faults):
-            return faults
-        case _:
-            return ()
 
 
 def _from_message_on(lines: list[TranscriptLine], messages: int) -> list[TranscriptLine]:

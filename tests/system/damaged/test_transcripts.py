@@ -14,7 +14,6 @@ import pytest
 from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound
-from kept.doctor import examine
 from kept.llm.base import Finished, ModelUsage, TextDelta
 from kept.sessions.entries import Message, TokenUsage
 from kept.testing import FakeEmbedder
@@ -120,7 +119,7 @@ class Place:
         assert self.run("chat", "-m", "Where is the spare key?", "--session", "telegram:good")
         with self.memory() as memory, self.sessions() as sessions:
             found = Toolbox(memory, sessions).run("sessions_search", {"maxResults": 20})
-            assert self.good in found.text + json.dumps(found.data)
+            assert self.good in found.text
             assert sessions.get_or_create("telegram", "somebody else").is_new
 
     def serves_all_of(self, path: Path, markers: list[str]) -> None:
@@ -207,25 +206,14 @@ def test_files_from_the_far_future_take_no_others_down(place):
     place.serves_the_good_one()
 
 
-def test_what_is_ignored_is_said_with_its_line_and_what_to_do(place):
+def test_an_impossible_number_or_time_is_ignored_and_the_message_counts(place):
     message = record_of("message")
     message["message"]["usage"]["input"] = 10**19
-    path = place.write(
-        [to_line(START), to_line(message), to_line({**message, "timestamp": "9999-12-31T23:59:59-12:00"})]
-    )
+    place.write([to_line(START), to_line(message), to_line({**message, "timestamp": "9999-12-31T23:59:59-12:00"})])
     with place.sessions() as sessions:
         (record,) = [one for one in sessions.recent() if one.id == "bad"]
-        said = [str(problem.reason) for problem in sessions.take_problems()]
     assert (record.messages, record.tokens_in, record.tokens_out, record.damaged_lines) == (2, 0, 10, 0)
     assert record.updated.year == 2026
-    assert any("line 2: its 'input'" in one for one in said)
-    assert any("line 3: its 'timestamp'" in one for one in said)
-    with place.memory() as memory:
-        (check,) = [one for one in examine(memory) if one.name == "sessions"]
-    assert not check.ok
-    assert path.name in check.detail
-    assert "line 2: its 'input'" in check.detail
-    assert "restore" in check.detail
 
 
 def test_a_program_cannot_write_what_could_not_be_read(place):

@@ -18,7 +18,6 @@ from kept.sessions.importers.draft import (
     is_id,
     key_for,
     order_branches,
-    present_fields,
     read_time,
     short_text,
 )
@@ -44,19 +43,13 @@ def read_conversation(record: Record, source: Source, agent_id: str) -> Draft | 
     nodes = tree.get("mapping")
     if not isinstance(nodes, dict):
         return None
-    session_id = as_text(tree.get("conversation_id")) or as_text(tree.get("id")) or _made_id(tree)
+    session_id = as_text(tree.get("conversation_id")) or as_text(tree.get("id")) or record.digest
     builder = DraftBuilder(source, FORMAT, session_id)
     builder.created = read_time(tree.get("create_time"))
-    builder.metadata = present_fields(tree, "default_model_slug", "gizmo_id", "conversation_template_id", "is_archived")
     leaf = _NodeReader(builder, {node_id: as_dict(node) for node_id, node in nodes.items()}, record).add_all()
     if title := short_text(tree.get("title")):
         builder.add_title(record, title, leaf=leaf, when=tree.get("update_time"))
     return builder.finish(key_for(agent_id, FORMAT, builder.id), has_global_ids=True)
-
-
-def _made_id(tree: dict[str, Any]) -> str:
-    """Return an id for a conversation without one, from what does not change when it grows."""
-    return f"{FORMAT}-{fingerprint(repr((tree.get('create_time'), tree.get('title'))).encode('utf-8', 'replace'))}"
 
 
 class _NodeReader:

@@ -17,7 +17,6 @@ from kept.sessions.importers.draft import (
     is_id,
     key_for,
     order_branches,
-    present_fields,
     read_blocks,
     read_time,
     short_text,
@@ -34,18 +33,12 @@ def read_conversation(record: Record, source: Source, agent_id: str) -> Draft | 
     tree = record.tree
     if not isinstance(tree.get("chat_messages"), list):
         return None
-    builder = DraftBuilder(source, FORMAT, as_text(tree.get("uuid")) or f"{FORMAT}-{_stable_digest(tree)}")
+    builder = DraftBuilder(source, FORMAT, as_text(tree.get("uuid")) or record.digest)
     builder.created = read_time(tree.get("created_at"))
-    builder.metadata = present_fields(tree, "model", "project", "project_uuid", "summary", "is_starred")
     leaf = _add_messages(builder, record)
     if title := short_text(tree.get("name")):
         builder.add_title(record, title, leaf=leaf, when=tree.get("updated_at"))
     return builder.finish(key_for(agent_id, FORMAT, builder.id), has_global_ids=True)
-
-
-def _stable_digest(tree: dict[str, Any]) -> str:
-    """Return a digest of what does not change when a conversation grows."""
-    return fingerprint(repr((tree.get("created_at"), tree.get("name"))).encode("utf-8", "replace"))
 
 
 def _add_messages(builder: DraftBuilder, record: Record) -> str | None:

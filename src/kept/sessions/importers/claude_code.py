@@ -104,11 +104,11 @@ class _ConversationReader:
         self.side = side
         self.builder = DraftBuilder(source, FORMAT, f"{session_id}.{side}" if side else session_id)
         self.builder.created = read_time(first.get("timestamp"))
-        self.builder.metadata = present_fields(first, "cwd", "gitBranch", "version", "slug", "agentId")
+        self.builder.metadata = present_fields(first, "cwd", "gitBranch", "agentId")
         if side:
             self.builder.metadata["parentSession"] = session_id
         self._last_prompt = -1
-        self._boundary: dict[str, Any] = {}
+        self._tokens_before: int | None = None
         self._custom_title: str | None = None
 
     def finish(self, agent_id: str) -> Draft:
@@ -159,7 +159,7 @@ class _ConversationReader:
         own_id, parent, when = tree.get("uuid"), tree.get("parentUuid"), tree.get("timestamp")
         name = short_text(tree.get("subtype"))
         if name == "compact_boundary":
-            self._boundary = as_dict(tree.get("compactMetadata"))
+            self._tokens_before = as_count(as_dict(tree.get("compactMetadata")).get("preTokens")) or None
             self.builder.leave_out(own_id, tree.get("logicalParentUuid") or parent)
         elif isinstance(tree.get("content"), str):
             metadata = present_fields(tree, "subtype", "level")
@@ -174,18 +174,12 @@ class _ConversationReader:
         content = read_blocks(message.get("content"), self.source, record)
         if tree.get("isCompactSummary") is True:
             summary = "\n\n".join(part.text for part in content if isinstance(part, Text))
-            body = CompactionEntry(
-                summary,
-                tokens_before=as_count(self._boundary.get("preTokens")) or None,
-                source="model",
-                metadata=present_fields(self._boundary, "trigger"),
-            )
-            self._boundary = {}
+            body = CompactionEntry(summary, tokens_before=self._tokens_before, source="model")
+            self._tokens_before = None
             self.builder.add(record, body, own_id=own_id, when=when)
             return
-        metadata = present_fields(tree, "isMeta", "isApiErrorMessage", "requestId", "permissionMode")
+        metadata = present_fields(tree, "isMeta")
         if kind == "assistant":
-            metadata |= present_fields(message, "stop_reason")
             answer = Message("assistant", content, model=as_text(message.get("model")), metadata=metadata)
             self.builder.add(record, answer, own_id=own_id, when=when)
             return

@@ -95,8 +95,7 @@ class _CodexReader:
         file_stem = os.path.basename(self.source.path).partition(".jsonl")[0]
         builder = DraftBuilder(self.source, FORMAT, as_text(meta.get("id")) or file_stem or "session")
         builder.created = read_time(meta.get("timestamp")) or read_time(tree.get("timestamp"))
-        names = ("cwd", "originator", "cli_version", "source", "model_provider", "git", "forked_from_id")
-        builder.metadata = present_fields(meta, *names)
+        builder.metadata = present_fields(meta, "cwd", "git")
         self.builder = builder
         if not meta:
             self.source.report("has no header; the session is named after the file", line=record.line)
@@ -152,7 +151,7 @@ class _CodexReader:
             first = next((block.text for block in content if isinstance(block, Text)), "")
             role = _role(payload.get("role"), first)
             model = self._model if role == "assistant" else None
-            return Message(role, content, model=model, metadata=present_fields(payload, "phase"))
+            return Message(role, content, model=model)
         if name == "reasoning":
             return self._reasoning(payload)
         call_id = short_text(payload.get("call_id")) or short_text(payload.get("id")) or record.digest

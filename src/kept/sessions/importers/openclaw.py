@@ -40,20 +40,6 @@ LIST_NAME = "sessions.json"
 FLUSH_ENDING = "-flush"
 _LARGEST_LIST = 256_000_000
 _CHAT_TYPES = {"dm": "direct", "direct": "direct", "group": "group", "channel": "channel"}
-_COUNTERS = (
-    "updatedAt",
-    "inputTokens",
-    "outputTokens",
-    "totalTokens",
-    "contextTokens",
-    "compactionCount",
-    "memoryFlushAt",
-    "memoryFlushCompactionCount",
-    "displayName",
-    "subject",
-    "label",
-    "spawnedBy",
-)
 
 Listed = Mapping[str, tuple[str, dict[str, Any]]]
 """Key of a session and OpenClaw's record of it, by the session's id."""
@@ -107,7 +93,7 @@ def _finish(builder: DraftBuilder, listed: Listed, agent_id: str) -> Draft:
         to_key(key, agent_id) if key else key_for(agent_id, FORMAT, builder.id),
         state={name: value for name, value in state.items() if value},
         compactions=as_count(entry.get("compactionCount")),
-        metadata={FORMAT: {"sessionKey": key, **present_fields(entry, *_COUNTERS)}} if key else None,
+        metadata={FORMAT: {"sessionKey": key}} if key else None,
         added=_flush(builder, entry),
     )
 

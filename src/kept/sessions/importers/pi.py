@@ -105,10 +105,9 @@ def _body(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> Body | 
             return _message(as_dict(tree.get("message")), builder.source, record)
         case "custom_message":
             content = read_blocks(tree.get("content"), builder.source, record)
-            return Message("system", content, metadata=present_fields(tree, "customType", "display", "details"))
+            return Message("system", content)
         case "branch_summary" if isinstance(tree.get("summary"), str):
-            metadata = {"kind": "branch_summary", **present_fields(tree, "fromId", "details")}
-            return Message.of("system", tree["summary"], metadata=metadata)
+            return Message.of("system", tree["summary"])
         case "compaction" if isinstance(tree.get("summary"), str):
             return _compaction(tree, ids)
         case "model_change" if isinstance(tree.get("modelId"), str):
@@ -132,7 +131,6 @@ def _compaction(tree: dict[str, Any], ids: dict[int, str]) -> CompactionEntry:
         first_kept_id=first_kept,
         tokens_before=as_count(tree.get("tokensBefore")) or None,
         source="model",
-        metadata=present_fields(tree, "details", "fromHook"),
     )
 
 
@@ -142,21 +140,17 @@ def _message(message: dict[str, Any], source: Source, record: Record) -> Message
         case "user":
             return Message("user", content)
         case "assistant":
-            metadata = present_fields(message, "provider", "api", "stopReason", "errorMessage")
-            model = as_text(message.get("model"))
-            return Message("assistant", content, model=model, usage=_usage(message), metadata=metadata)
+            return Message("assistant", content, model=as_text(message.get("model")), usage=_usage(message))
         case "toolResult":
             is_error = message.get("isError") is True
             # Its details repeat the result and the arguments.
             return Message("tool", result_blocks(message.get("toolCallId"), message.get("toolName"), is_error, content))
         case "bashExecution":
             text = f"$ {as_text(message.get('command')) or ''}\n{as_text(message.get('output')) or ''}"
-            return Message.of("user", text, metadata={"kind": "bashExecution"})
-        case "custom" | "hookMessage":
-            return Message("system", content, metadata=present_fields(message, "customType", "display", "details"))
-        case "branchSummary" | "compactionSummary" as kind:
-            return Message.of("system", as_text(message.get("summary")) or "", metadata={"kind": kind})
-        case "system" | "developer":
+            return Message.of("user", text)
+        case "branchSummary" | "compactionSummary":
+            return Message.of("system", as_text(message.get("summary")) or "")
+        case "custom" | "hookMessage" | "system" | "developer":
             return Message("system", content)
         case _:
             return None
