@@ -6,7 +6,7 @@ import struct
 import sys
 from array import array
 
-import pytest
+import numpy  # noqa: F401 (the tests take it away)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,11 +14,16 @@ from kept.store import vector_codes as vectors
 
 
 @given(st.data())
-def test_simd_and_numpy_measure_the_same_distances(data):
+def test_distances_are_the_same_with_and_without_numpy(data):
     dims = data.draw(st.sampled_from([8, 64, 256, 13]))
     code = st.binary(min_size=dims, max_size=dims)
     query, codes = data.draw(code), b"".join(data.draw(st.lists(code, max_size=5)))
-    assert list(vectors.cosine_distances(query, codes)) == list(vectors.numpy_cosine_distances(query, codes))
+    with_numpy = list(vectors.cosine_distances(query, codes))
+    numpy = sys.modules.pop("numpy")
+    try:
+        assert list(vectors.cosine_distances(query, codes)) == with_numpy
+    finally:
+        sys.modules["numpy"] = numpy
 
 
 @given(st.lists(st.floats(0, 2), max_size=50), st.integers(1, 10))
@@ -36,8 +41,8 @@ def test_the_smallest_distances_are_found_with_and_without_numpy(values, limit):
         assert all(values[at] == value for value, at in found)
 
 
-@pytest.mark.parametrize("measure", [vectors.cosine_distances, vectors.numpy_cosine_distances])
-def test_a_vector_of_nothing_is_near_to_nothing(measure):
+def test_a_vector_of_nothing_is_near_to_nothing():
+    measure = vectors.cosine_distances
     nothing, something = bytes(16), bytes([3] * 16)
     assert list(measure(nothing, nothing + something)) == [1.0, 1.0]
     assert list(measure(something, nothing)) == [1.0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import math
 import random
 import struct
@@ -137,17 +136,3 @@ def test_codes_in_memory_follow_the_table(table):
         remove(table, gone)
     rows = {row: vector for row, vector in rows.items() if row not in gone}
     assert recall(table, rows, rng) >= 0.96
-
-
-def test_similarities_after_a_search_are_those_of_the_stored_codes(table, monkeypatch):
-    importlib.import_module("numpy")  # as a process that keeps searching does
-    rng = random.Random(21)
-    rows = fill(table, 700, rng)
-    query = quantise(packed(unit(rng)))
-    wanted = [*rng.sample([*rows], 50), 50_000]
-    read = table.live.vectors.similarities(query, wanted)
-    table.live.vectors.nearest(query, 10, generation=1)
-    monkeypatch.setattr(table.live.vectors, "_codes_of", lambda *_: [])  # so that only memory has them
-    assert table.live.vectors.similarities(query, wanted, generation=1) == read
-    assert table.live.vectors.similarities(query, wanted, generation=2) == []
-    assert table.live.vectors.similarities(quantise(packed(unit(rng))), wanted, generation=1) == []

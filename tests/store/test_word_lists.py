@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import random
 
-import numpy as np
 import pytest
 
 from kept.records import Filter
 from kept.store.index import Index
 from kept.store.phrases import CountedPhrase, Phrase, PhraseSearch
 from kept.store.rows import FileRow, FileWrite, NewChunk
-from kept.store.word_lists import ListedPhraseSearch, PostingCache, Postings, decode_sizes
+from kept.store.word_lists import ListedPhraseSearch, decode_sizes
 
 WORDS = [f"{start}{end}" for start in "baker calm delta ember frost".split() for end in ("", "ade", "ish", "um")]
 HOUR_MS = 3_600_000
@@ -127,17 +126,3 @@ def test_lengths_of_any_size_are_read():
 
     sizes = [(0, 1), (127, 128), (300, 0), (16_383, 16_384), (5_000_000, 2)]
     assert decode_sizes([varint(text) + varint(context) for text, context in sizes]).tolist() == [*map(list, sizes)]
-
-
-def test_the_lists_used_last_are_held_until_the_index_changes():
-    def postings(count: int) -> Postings:
-        return Postings(np.arange(count), np.ones(count), np.zeros(count))
-
-    cache = PostingCache(max_held=100)
-    assert cache.find("a", state=1) is None
-    cache.put("a", postings(40))
-    cache.put("b", postings(40))
-    assert cache.find("a", state=1) is not None
-    cache.put("c", postings(40))
-    assert [cache.find(key, state=1) is not None for key in "abc"] == [True, False, True]
-    assert cache.find("a", state=2) is None

@@ -221,7 +221,7 @@ def gather_pool(
     text = {hit.row: hit for hit in keywords.score_rows(best, [*exact_rows, *cosine])}
     if vector:
         unmeasured = [row for row in text if row not in cosine]
-        cosine.update(vectors.similarities(vector.code, unmeasured, generation=generation))
+        cosine.update(vectors.similarities(vector.code, unmeasured))
     chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine, *exact_rows]))
     calibration = vector.calibration if vector else Calibration()
     return CandidatePool(chunks, text, cosine, calibration, terms=keywords.terms, passages=keywords.chunk_count)

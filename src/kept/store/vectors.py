@@ -11,7 +11,6 @@ import heapq
 import importlib
 from array import array
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import apsw
@@ -38,35 +37,6 @@ class _VectorBlock:
         """Row numbers."""
         self.packed = packed
         self.norms = code_norms(packed, dims)
-        self._compared: tuple[bytes, memoryview[float]] | None = None
-        """The last query, and its distances."""
-
-    @cached_property
-    def _order(self) -> tuple[Any, Any]:
-        """The row numbers in order, and their positions."""
-        import numpy as np
-
-        rows = np.frombuffer(self.rows, dtype=np.int64)
-        positions = np.argsort(rows, kind="stable")
-        return rows[positions], positions
-
-    def measure(self, query: bytes, rows: Sequence[int]) -> list[tuple[float, int]]:
-        """Return the distances of those of the given rows that `distances` has compared with this query, if the process
-        has imported numpy."""
-        np = loaded_numpy()
-        if np is None or not self.rows or self._compared is None or self._compared[0] != query:
-            return []
-        ordered, positions = self._order
-        wanted = np.array(rows, dtype=np.int64)
-        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-        is_here = ordered[at] == wanted
-        distances = np.frombuffer(self._compared[1])[positions[at[is_here]]]
-        return list(zip(distances.tolist(), wanted[is_here].tolist(), strict=True))
-
-    def distances(self, query: bytes) -> memoryview[float]:
-        compared = cosine_distances(query, self.packed, self.norms)
-        self._compared = query, compared
-        return compared
 
 
 class VectorTable:
@@ -104,31 +74,21 @@ class VectorTable:
         self._scans += 1
         if any(self._scans == scans and len(block.rows) >= rows for scans, rows in _WORTH_NUMPY):
             importlib.import_module("numpy")
-        distances = block.distances(code)
+        distances = cosine_distances(code, block.packed, block.norms)
         if among is None:
             close = smallest(distances, limit)
         else:
             close = [(distances[at], at) for at in _positions(block.rows, set(among))]
         return self._first([(distance, block.rows[at]) for distance, at in close], limit)
 
-    def similarities(
-        self, code: bytes, rows: Sequence[int], *, limit: int | None = None, generation: object = None
-    ) -> list[tuple[int, float]]:
-        """Return the cosine of each of these rows that has a vector, best first.
-
-        Rows that a search for the nearest in the same ``generation`` has just compared are not read again.
-        """
-        limit = len(rows) if limit is None else limit
-        near: list[tuple[float, int]] = []
-        if self._block is not None and self._block_state == self._state(len(code), generation):
-            near = self._block.measure(code, rows)
-            measured = {row for _, row in near}
-            rows = [row for row in rows if row not in measured]
+    def similarities(self, code: bytes, rows: Sequence[int], *, limit: int | None = None) -> list[tuple[int, float]]:
+        """Return the cosine of each of these rows that has a vector, best first."""
         codes = self._codes_of(rows, len(code)) if rows else []
-        if codes:
-            distances = cosine_distances(code, b"".join(packed for _, packed in codes))
-            near += zip(distances, (row for row, _ in codes), strict=True)
-        return self._first(near, limit)
+        if not codes:
+            return []
+        distances = cosine_distances(code, b"".join(packed for _, packed in codes))
+        near = list(zip(distances, (row for row, _ in codes), strict=True))
+        return self._first(near, len(rows) if limit is None else limit)
 
     def _state(self, dims: int, generation: object) -> tuple[object, ...]:
         return generation, read_state(self.db), dims

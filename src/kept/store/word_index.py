@@ -54,14 +54,18 @@ class WordIndex:
 
     def document_frequency(self, stem: str) -> int:
         """Return how many chunks contain a stem."""
-        query = "SELECT doc FROM temp.vocabulary WHERE term = ?"
-        return self.remember(("stem", stem), lambda: int(self.db.execute(query, (stem,)).get or 0))
+        return self.document_frequencies((stem,)).get(stem, 0)
 
     def document_frequencies(self, stems: Iterable[str]) -> dict[str, int]:
         """Return how many chunks contain each stem, without those that none contains."""
-        query = "SELECT term, doc FROM temp.vocabulary WHERE term IN (SELECT value FROM json_each(?))"
-        rows: Iterable[Any] = self.db.execute(query, (json.dumps([*stems]),))
-        return dict(rows)
+        known = self.remember("stems", dict[str, int])
+        wanted = set(stems)
+        if missing := wanted.difference(known):
+            query = "SELECT term, doc FROM temp.vocabulary WHERE term IN (SELECT value FROM json_each(?))"
+            rows: Iterable[Any] = self.db.execute(query, (json.dumps([*missing]),))
+            known.update(dict.fromkeys(missing, 0))
+            known.update(rows)
+        return {stem: known[stem] for stem in wanted if known[stem]}
 
     def stems_starting(self, start: str, *, limit: int) -> list[str]:
         """Return the first stems of the index that begin with a text, in the order of their characters."""

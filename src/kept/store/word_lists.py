@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
 import numpy as np
 
 from kept.records import Filter
-from kept.sqlite import IN_ROWS, pack_rows, read_state
+from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.filter_sql import filter_sql
 from kept.store.phrases import (
     CONTEXT_WEIGHT,
@@ -39,7 +39,7 @@ K1, B = 1.2, 0.75
 """Constants of BM25 in FTS5."""
 _LEAST_IDF = 1e-6
 MAX_HELD = 3_000_000
-"""Entries of all lists that are held, of 8 bytes each."""
+"""Entries of all lists that are kept until the index changes, of 8 bytes each."""
 _MOST_COUNTED, _MOST_IN_INT32 = 0xFFFF, 0x7FFF_FFFF
 
 LISTED_BUDGET = 50_000
@@ -77,31 +77,6 @@ class WordTotals:
     text_words: int
     all_words: int
     """Words in texts and contexts."""
-
-
-class PostingCache:
-    """The lists that were read last, up to a number of entries in all. It is empty after the index has changed."""
-
-    def __init__(self, max_held: int = MAX_HELD) -> None:
-        self._max_held = max_held
-        self._lists: dict[Hashable, Postings] = {}
-        self._held = 0
-        self._state: object = None
-
-    def find(self, key: Hashable, state: object) -> Postings | None:
-        if state != self._state:
-            self._lists, self._held, self._state = {}, 0, state
-        postings = self._lists.pop(key, None)
-        if postings is not None:
-            self._lists[key] = postings  # the last used is the last to go
-        return postings
-
-    def put(self, key: Hashable, postings: Postings) -> None:
-        self._lists[key] = postings
-        self._held += len(postings.rows)
-        while self._held > self._max_held:
-            oldest = next(iter(self._lists))
-            self._held -= len(self._lists.pop(oldest).rows)
 
 
 def count_postings(keys: Array) -> Postings:
@@ -195,20 +170,16 @@ class WordLists:
     def __init__(self, words: WordIndex) -> None:
         self._words = words
         self._db = words.db
-        self._cache = PostingCache()
         self.lengths = ChunkLengths(self._db)
         self._db.register_fts5_function("word_totals", _word_totals)
 
     def read(self, phrases: Iterable[Phrase]) -> dict[Phrase, Postings]:
         """Return all chunks that have each phrase, and how often."""
-        state = read_state(self._db)
-        lists = {}
-        for phrase in phrases:
-            postings = self._cache.find(phrase, state)
-            if postings is None:
-                postings = self._read_postings(phrase)
-                self._cache.put(phrase, postings)
-            lists[phrase] = postings
+        known = self._words.remember("postings", dict[Phrase, Postings])
+        lists = {phrase: known.get(phrase) or self._read_postings(phrase) for phrase in phrases}
+        known.update(lists)
+        if sum(len(postings.rows) for postings in known.values()) > MAX_HELD:
+            known.clear()
         return lists
 
     def _read_postings(self, phrase: Phrase) -> Postings:
