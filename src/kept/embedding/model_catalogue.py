@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Literal
 
@@ -17,7 +17,7 @@ from kept.config import LocalModelSettings, MemorySearchSettings
 from kept.embedding.base import Calibration, Embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import UsageError
-from kept.remote_errors import EmbedderUnavailable, EmbeddingError
+from kept.remote_errors import EmbedderUnavailable
 from kept.values import frozen
 
 BUILT_IN = "multilingual"
@@ -208,14 +208,3 @@ def open_pulled(models_folder: str, model: CatalogueModel, settings: LocalModelS
         settings = replace(settings, query_prefix=model.query_prefix)
     folder = model_folder(models_folder, model)
     return OnnxEmbedder(folder, settings, calibration=calibration, languages=model.languages)
-
-
-def iter_pulled(models_folder: str, settings: LocalModelSettings) -> Iterator[Embedder]:
-    """Yield the embedder of every pulled model that can run."""
-    for model in CATALOGUE.values():
-        if model.kind != "embedder" or model.is_built_in or not is_pulled(models_folder, model):
-            continue
-        try:
-            yield open_pulled(models_folder, model, settings)
-        except EmbeddingError:
-            continue  # a package is missing, or a file is damaged: it cannot answer

@@ -201,16 +201,3 @@ def make_embedder(
     from kept.embedding.static import StaticEmbedder
 
     return StaticEmbedder()
-
-
-def find_embedder_of(identity_key: str, settings: MemorySearchSettings, *, models_folder: str) -> Embedder | None:
-    """Return the built-in or pulled model that made the vectors of an identity, or None."""
-    from kept.embedding.static import StaticEmbedder
-
-    static = StaticEmbedder()
-    if static.identity.key == identity_key:
-        return static
-    from kept.embedding.model_catalogue import iter_pulled
-
-    embedders = iter_pulled(models_folder, settings.local)
-    return next((embedder for embedder in embedders if embedder.identity.key == identity_key), None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kept.clock import Clock
 from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder
-from kept.embedding.registry import EmbedderChain, chain_of, choose_chain, find_embedder_of
+from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.errors import KeptError, StoreDamaged
 from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.indexing.sync import META_EMBEDDER_SINCE
@@ -46,8 +46,8 @@ BUSY_S = 10.0
 and searches of several threads wait one after the other."""
 
 MAX_CHUNKS_EMBEDDED_BY_SEARCH = 50
-"""A search embeds at most this many chunks again because a slow model was chosen. A larger index answers with the old
-vectors until 'kept index' or a background sync has embedded it."""
+"""A search embeds at most this many chunks again because a slow model was chosen. A larger index is searched by word
+until 'kept index' or a background sync has embedded it."""
 
 
 @frozen
@@ -95,8 +95,6 @@ class IndexHandle:
         self.opened_index: Index | None = None
         """The index if it is open; `index` opens it."""
         self._settings_ns = clock.time_ns()
-        self._formers: dict[str, Embedder] = {}
-        """Models of vectors that the index held when it was opened, by identity."""
         self._chain: EmbedderChain | None = None
         self._embedder: Embedder | None = None
         self._vectors: Vectoriser | None = None
@@ -136,16 +134,15 @@ class IndexHandle:
     def embedder_for_search(self, settings: QuerySettings) -> tuple[Embedder | None, tuple[str, ...]]:
         """Return the embedder for a query, or None, with the reasons if meaning should count and does not."""
         embedder, warnings = self.embedder, self.embedder_warnings()
-        if embedder is None or not settings.hybrid.enabled:
+        if not settings.hybrid.enabled or not self.chain.embedders:
             return None, warnings
-        model = embedder.identity.model
+        if embedder is None:
+            notice = "the index has vectors of another model. Run 'kept index', or start this program anew."
+            return None, (*warnings, f"Searching by word only: {notice}")
         if self.index().stored_identity() != embedder.identity.key:
+            model = embedder.identity.model
             return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
-        chosen = self.chain.embedders[0]
-        if embedder in self.chain.embedders or not getattr(chosen, "is_slow", False):
-            return embedder, warnings
-        notice = f"{model} answers until the index is embedded with {chosen.identity.model}: run 'kept index'."
-        return embedder, (*warnings, notice)
+        return embedder, warnings
 
     def share_embedders(self, other: IndexHandle) -> None:
         """Use the embedders of another handle, with the models that it has loaded."""
@@ -167,31 +164,24 @@ class IndexHandle:
             if embedder.identity.key == stored:
                 self.use(embedder)
                 return
-        self.use(self._find_former(stored) or embedders[0])
+        self.use(None if self._keeps_vectors() else embedders[0])
 
     def embedders_for_sync(self) -> tuple[Embedder | None, ...]:
         """Return the embedders to sync with, in order. A newer choice of another process counts more than our own."""
         if self.chain.embedders and self._is_outdated():
             stored = self.index().stored_identity()
             if all(embedder.identity.key != stored for embedder in self.chain.embedders):
-                return (self._find_former(stored) or self.chain.embedders[0],)
+                return (None,)
         return self.chain.embedders or (None,)
 
-    def _find_former(self, stored: str | None) -> Embedder | None:
-        """Return the model of the vectors in the index if it should answer: until a large index is embedded again with
-        a slow model, or for good if the user has switched to it since this process read its settings."""
-        if stored is None or self.own_embedder is not None:
-            return None
+    def _keeps_vectors(self) -> bool:
+        """Return whether vectors of another model stay in the index: until 'kept index' embeds a large one again with a
+        slow model, or for good if the user has switched models since this process read its settings."""
+        if self.own_embedder is not None or self.index().stored_identity() is None:
+            return False
         is_slow = getattr(self.chain.embedders[0], "is_slow", False)
         is_large = is_slow and self.index().live.count_chunks() > MAX_CHUNKS_EMBEDDED_BY_SEARCH
-        if not is_large and not self._is_outdated():
-            return None
-        former = self._formers.get(stored) or find_embedder_of(
-            stored, self.settings, models_folder=self.config.models_folder
-        )
-        if former is not None:
-            self._formers[stored] = former
-        return former
+        return is_large or self._is_outdated()
 
     def _is_outdated(self) -> bool:
         """Return whether the index got its embedder after this process read its settings."""
@@ -251,7 +241,6 @@ class IndexHandle:
             forget_connection(self.opened_index)
         self.opened_index = self._vectors = self._batch_runner = None
         self._chain = self._embedder = None
-        self._formers = {}
 
     # what a sync needs
 
