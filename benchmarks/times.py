@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 
 from kept.search.date_reader import read_times
-from kept.search.periods import DateLocale
 from tests.support.time_expressions import NOW, TIME_EXPRESSIONS
 
 
@@ -16,7 +15,7 @@ def main() -> None:
     wrong = []
     started = time.process_time()
     for expression, start, end in TIME_EXPRESSIONS:
-        mentions = read_times(expression, NOW, DateLocale()).mentions
+        mentions = read_times(expression, NOW).mentions
         period = mentions[0].reading.periods[0] if len(mentions) == 1 else None
         if period is None or (period.start, period.end) != (start, end):
             wrong.append(expression)

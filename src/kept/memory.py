@@ -267,7 +267,7 @@ class Memory:
     def _find_note(self, name: str) -> str | None:
         from kept.indexing.browse import find_note
 
-        return find_note(self.index_service, name, self.clock.now(), self.visible)
+        return find_note(self.index_service, name, self.visible)
 
     # parts
 

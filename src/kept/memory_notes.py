@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from kept.errors import NoteNotFound
+from kept.indexing.browse import find_note
 from kept.indexing.memory_view import MemoryView
 from kept.indexing.service import IndexService
 from kept.listings import BrokenLinks, NoteLinks, TagCount, TagList
@@ -36,9 +38,10 @@ class MemoryNotes:
         require_text(note=name)
         if os.path.isabs(name):
             name = self._view.workspace.cite(os.path.normpath(name))
-        links, degraded = self._service.read(
-            lambda live: read_links(live.notes, name, self._view.is_hidden), progress=progress
-        )
+        path = find_note(self._service, name, self._view.filter())
+        if path is None:
+            raise NoteNotFound(f"There is no note called '{name}'.", hint="Name it by its path, title or alias.")
+        links, degraded = self._service.read(lambda live: read_links(live.notes, path), progress=progress)
         return replace(self._view.visible_links(links), degraded=degraded)
 
     def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:

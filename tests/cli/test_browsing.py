@@ -48,7 +48,7 @@ def test_list_can_be_narrowed_and_says_what_it_leaves_out(kept, notes):
     assert cut.err == "1 of 4 notes; -n 4 shows all.\n"
     nothing = kept("list", "--path", "nope")
     assert (nothing.code, nothing.out) == (0, "No notes.\n")
-    assert nothing.err == "Note: No note matches 'nope'; 4 notes are indexed.\n"
+    assert nothing.err == "Note: No note matches 'nope'.\n"
 
 
 def test_list_and_recent_have_the_same_json(kept, notes):
@@ -142,9 +142,9 @@ def test_what_cannot_be_shown_is_one_clear_line(kept, notes, args, code, message
 
 
 def test_a_channel_or_path_that_nothing_has_is_said(kept, notes):
-    assert "No note matches 'nope'; 4 notes are indexed." in kept("search", "otter", "--path", "nope").err
+    assert "No note matches 'nope'." in kept("search", "otter", "--path", "nope").err
     channel = kept("search", "otter", "--channel", "slack")
-    assert "No conversation is on channel 'slack'. No conversation is indexed." in channel.err
+    assert "No conversation is on channel 'slack'." in channel.err
     assert kept("sessions", "list", "--channel", "slack").out == (
         "No session is on channel 'slack'. There are no sessions yet.\n"
     )

@@ -54,16 +54,12 @@ def test_a_search_by_tag_finds_only_notes_with_it(kept):
         "memory/ada.md"
     ]
     assert kept("search", "engine", "--tag", "vip", "--tag", "work").out == "Nothing found.\n"
-    outcome = kept("search", "engine", "--tag", "nope")
-    assert "No note has the tag 'nope'." in outcome.err
 
 
 @pytest.mark.parametrize("command", [["list"], ["search", "engine"], ["search", "--since", "1d"]])
-def test_a_tag_that_no_note_has_is_named_with_those_like_it(kept, command):
-    for tag, near in (("wrok", "'work'"), ("#Close", "'vip/close'"), ("vipp", "'vip'")):
-        outcome = kept(*command, "--tag", tag)
-        assert outcome.err == f"Note: No note has the tag '{tag.lstrip('#').lower()}'. Did you mean {near}?\n"
-        assert outcome.code == 0
+def test_a_tag_that_no_note_has_is_named(kept, command):
+    outcome = kept(*command, "--tag", "#Wrok")
+    assert (outcome.err, outcome.code) == ("Note: No note has the tag 'wrok'.\n", 0)
 
 
 def test_broken_links_of_all_notes(kept):

@@ -140,7 +140,7 @@ def test_a_date_without_notes_is_looked_for_in_the_text(diary):
 
 
 def test_a_date_that_nothing_is_from_and_nothing_mentions_tells_how_it_was_read(diary):
-    for query in ("in 3 days", "1 March 2019"):
+    for query in ("next week", "1 March 2019"):
         result = diary.search(query)
         assert (result.hits, result.period is not None) == ((), True)
 
@@ -184,13 +184,9 @@ def test_since_after_until_is_an_error_that_says_so(diary):
 
 def test_a_path_or_channel_that_nothing_has_is_named(tmp_path, diary):
     say(tmp_path, "2026-11-15T18:00", "is the heron back?")
-    assert diary.search("otter", path="memory/nope").degraded == (
-        "No note matches 'memory/nope'; 8 notes are indexed.",
-    )
-    assert diary.search("heron", channel="slack").degraded == (
-        "No conversation is on channel 'slack'. There are: telegram.",
-    )
-    assert diary.list(path="nope/*").degraded == ("No note matches 'nope/*'; 8 notes are indexed.",)
+    assert diary.search("otter", path="memory/nope").degraded == ("No note matches 'memory/nope'.",)
+    assert diary.search("heron", channel="slack").degraded == ("No conversation is on channel 'slack'.",)
+    assert diary.list(path="nope/*").degraded == ("No note matches 'nope/*'.",)
     assert diary.search("zebra crossing", path="memory").degraded == ()
 
 

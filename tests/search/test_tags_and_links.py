@@ -175,7 +175,7 @@ def test_a_path_may_be_absolute(memory, tmp_path):
 def test_a_name_of_no_note_or_of_several_is_an_error(memory):
     with pytest.raises(NoteNotFound, match="no note called 'nobody'"):
         memory.notes.links("nobody")
-    with pytest.raises(UsageError, match=r"2 notes are called 'garden': memory/garden\.md"):
+    with pytest.raises(UsageError, match=r"'garden' is the name of 2 notes: memory/garden\.md"):
         memory.notes.links("garden")
 
 
@@ -185,8 +185,7 @@ def test_a_memory_of_a_project_names_no_links_and_tags_of_another(tmp_path):
     write_note(notes, "memory/projects/heron/heron-plan.md", "See [[gone]]. #secrettag\n")
     with open_memory(tmp_path) as everything:
         assert {link.target for link in everything.notes.broken_links()} == {"nowhere", "gone"}
-        near = "No note has the tag 'secrettg'. Did you mean 'secrettag'?"
-        assert everything.list(tags="secrettg").degraded == (near,)
+        assert everything.list(tags="secrettag").degraded == ()
     with open_memory(tmp_path, project="otter") as bound:
         assert [link.target for link in bound.notes.broken_links()] == ["heron-plan", "nowhere"]
-        assert bound.list(tags="secrettg").degraded == ("No note has the tag 'secrettg'.",)
+        assert bound.list(tags="secrettag").degraded == ("No note has the tag 'secrettag'.",)

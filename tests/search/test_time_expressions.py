@@ -9,20 +9,12 @@ import pytest
 from kept.errors import UsageError
 from kept.search import date_words
 from kept.search.date_reader import read_times
-from kept.search.periods import DateLocale, current_locale
 from kept.search.query_dates import may_name_time, parse_when, read_time_query
 from tests.support.time_expressions import NOW, TIME_EXPRESSIONS
 
-LOCALE = DateLocale()
 
-
-@pytest.fixture(autouse=True)
-def no_territory(monkeypatch):
-    monkeypatch.setenv("LC_ALL", "C.UTF-8")
-
-
-def interval(text: str, now: dt.datetime = NOW, locale: DateLocale = LOCALE) -> tuple[dt.datetime, dt.datetime] | None:
-    mentions = read_times(text, now, locale).mentions
+def interval(text: str, now: dt.datetime = NOW) -> tuple[dt.datetime, dt.datetime] | None:
+    mentions = read_times(text, now).mentions
     return (mentions[0].reading.periods[0].start, mentions[0].reading.periods[0].end) if len(mentions) == 1 else None
 
 
@@ -43,50 +35,12 @@ def test_an_expression_means_its_interval(expression, start, end):
     [
         "may I ask", "it may 5 times fail", "march on", "the sun is up", "sat on the mat", "version 2.3.1", "10.0.0.1",
         "port 2023", "second hand", "one day", "was ist hier los", "guten Morgen", "Bob bakes bread on Mondays",
-        "31 February 2020", "2023-13-45", "32/13/2024", "1/2 cup", "for 3 days", "over 3 days",
+        "31 February 2020", "3/4/2024", "2023-13-45", "32/13/2024", "1/2 cup", "for 3 days", "over 3 days",
         "my son three years old", "what i may do", "morning coffee", "dun Laoghaire",
     ],
 )  # fmt: skip
 def test_other_words_and_numbers_are_not_times(text):
     assert interval(text) is None
-
-
-# locale
-
-
-@pytest.mark.parametrize(
-    ("env", "first_weekday", "month_first"),
-    [
-        ({"LANG": "en_US.UTF-8"}, 6, True),
-        ({"LANG": "de_DE.UTF-8"}, 0, False),
-        ({"LANG": "en_US.UTF-8", "LC_TIME": "en_GB.UTF-8"}, 0, False),
-        ({"LC_ALL": "pt_BR", "LC_TIME": "de_DE"}, 6, False),
-        ({"LANG": "ar_EG.UTF-8"}, 5, False),
-        ({"LANG": "C.UTF-8"}, 0, None),
-        ({"LANG": "POSIX"}, 0, None),
-        ({"LANG": "en"}, 0, None),
-        ({}, 0, None),
-    ],
-)
-def test_the_locale_tells_the_first_weekday_and_the_order_of_day_and_month(env, first_weekday, month_first):
-    assert current_locale(env) == DateLocale(first_weekday, month_first)
-
-
-def test_a_week_begins_on_sunday_where_it_does():
-    sunday_first = DateLocale(first_weekday=6)
-    assert interval("last week", locale=sunday_first) == (dt.datetime(2026, 11, 8), dt.datetime(2026, 11, 15))
-    assert interval("this week", locale=sunday_first) == (dt.datetime(2026, 11, 15), dt.datetime(2026, 11, 22))
-    on_sunday = dt.datetime(2026, 11, 15, 9)
-    assert interval("this week", on_sunday, sunday_first) == (dt.datetime(2026, 11, 15), dt.datetime(2026, 11, 22))
-    assert interval("this week", on_sunday) == (dt.datetime(2026, 11, 9), dt.datetime(2026, 11, 16))
-
-
-def test_day_and_month_follow_the_locale_unless_their_values_tell():
-    march, april = dt.datetime(2024, 3, 4), dt.datetime(2024, 4, 3)
-    assert interval("3/4/2024", locale=DateLocale(6, True)) == (march, march + dt.timedelta(days=1))
-    assert interval("3/4/2024", locale=DateLocale(0, False)) == (april, april + dt.timedelta(days=1))
-    assert interval("3/4/2024", locale=DateLocale(0, None)) is None
-    assert interval("15/01/2024", locale=DateLocale(6, True)) == interval("01/15/2024", locale=DateLocale(0, False))
 
 
 # midnight and time zones

@@ -12,7 +12,6 @@ from kept.errors import NoteNotFound, UsageError
 from kept.limits import time_from_ms
 from kept.listings import FileSummary, Listing
 from kept.records import Filter, ListedPeriod, Progress, SearchResult
-from kept.search.note_links import explain_unknown_tags
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
 from kept.workspace.daily import DailyNotes, daily_name, find_daily, get_daily_notes
@@ -74,18 +73,16 @@ def _zoned(timestamp_ms: int | None) -> dt.datetime | None:
 
 
 def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
-    """Return the reason if a filter names a path, a channel or a tag that nothing in the index has."""
+    """Return the reasons if a filter names tags, a path or a channel that nothing in the index has."""
     with service.inspecting() as (index, _), index.reading():
-        if filters.tags and (reasons := explain_unknown_tags(index.live, filters)):
-            return reasons
-        if filters.path and not index.live.lists.has_file(filters):
-            count = sum(map(filters.sees_note, index.live.lists.note_paths()))
-            notes = "1 note is" if count == 1 else f"{count:,} notes are"
-            return (f"No note matches '{filters.path}'; {notes} indexed.",)
-        if filters.channel is not None and filters.channel not in (names := index.live.lists.channels(filters)):
-            others = f"There are: {', '.join(names)}." if names else "No conversation is indexed."
-            return (f"No conversation is on channel '{filters.channel}'. {others}",)
-    return ()
+        live = index.live
+        known = {key for key, _, _ in live.count_tags(filters)} if filters.tags else set[str]()
+        reasons = [f"No note has the tag '{key}'." for key in filters.tags if key not in known]
+        if filters.path and not live.lists.has_file(filters):
+            reasons.append(f"No note matches '{filters.path}'.")
+        if filters.channel and not live.rows_matching(Filter(channel=filters.channel, viewer=filters.viewer)):
+            reasons.append(f"No conversation is on channel '{filters.channel}'.")
+    return tuple(reasons)
 
 
 # which files there are
@@ -154,20 +151,21 @@ def _excerpt(lines: Sequence[str], title: str) -> str:
 # a note by its day or title
 
 
-def find_note(service: IndexService, name: str, now: dt.datetime, visible: Filter) -> str | None:
+def find_note(service: IndexService, name: str, visible: Filter) -> str | None:
     """Return the path of the note that a day, a file name or a title means, or None if it means none.
 
     Hidden notes are left out. In a project, and for a person, a day means their log, if they have one.
 
     Raise UsageError if several notes have the name, and NoteNotFound if nothing was written on the day.
     """
-    day = _find_day(name, now)
+    day = _find_day(name, service.clock.now())
     logs = [DailyNotes(folder) for folder in visible.own_folders]
     if day:
         for daily in (*logs, None):
             if path := find_daily(service.workspace, day, daily):
                 return path
     plain_name = _plain(f"{day:%Y-%m-%d}" if day else name)
+    spaced_name = _spaced(plain_name.removesuffix(".md"))
     (paths, headings, named), _ = service.read(
         lambda live: (live.lists.note_paths(), live.lists.note_headings(), live.notes.paths_named(name_key(name)))
     )
@@ -177,7 +175,7 @@ def find_note(service: IndexService, name: str, now: dt.datetime, visible: Filte
         named = [(path, kind) for path, kind in named if visible.sees_note(path)]
     for matches in (
         [path for path in paths if _plain(path) == plain_name or _plain(path.rpartition(".")[0]) == plain_name],
-        [path for path in paths if _plain(_stem(path)) == plain_name],
+        [path for path in paths if _spaced(_plain(_stem(path))) == spaced_name],
         [path for path, kind in named if kind in (TITLE, ALIAS)],
         [path for path, heading in headings.items() if _plain(heading.partition(" > ")[0]) == plain_name],
     ):
@@ -219,3 +217,8 @@ def _stem(path: str) -> str:
 
 def _plain(name: str) -> str:
     return fold(normalise(name)).casefold().strip()
+
+
+def _spaced(name: str) -> str:
+    """Return a name with spaces in place of hyphens: red-door.md is called "red door"."""
+    return name.replace("-", " ").replace("_", " ")

@@ -15,10 +15,8 @@ from functools import cache
 
 from kept.search import date_words
 from kept.search.periods import (
-    DateLocale,
     Period,
     TimeReading,
-    current_locale,
     day_of,
     days_from,
     find_numeric,
@@ -75,13 +73,12 @@ class TimeText:
         return self.text[self.tokens[mention.first].start : self.tokens[mention.last - 1].end]
 
 
-def read_times(text: str, now: dt.datetime, locale: DateLocale | None = None) -> TimeText:
+def read_times(text: str, now: dt.datetime) -> TimeText:
     """Return the times that a text names, in order."""
-    locale = locale or current_locale()
     text = normalise(text[:_MAX_CHARS])
     folded = fold(text)
-    tokens = tuple(_iter_tokens(folded, now, locale))
-    mentions = WordReader(tokens, now, locale).read()
+    tokens = tuple(_iter_tokens(folded, now))
+    mentions = WordReader(tokens, now).read()
     if len(mentions) > 1:
         mentions = _join_neighbours(mentions, tokens)
     return TimeText(text if len(text) == len(folded) else folded, tokens, tuple(mentions))
@@ -90,9 +87,9 @@ def read_times(text: str, now: dt.datetime, locale: DateLocale | None = None) ->
 # tokens
 
 
-def _iter_tokens(text: str, now: dt.datetime, locale: DateLocale) -> Iterator[Token]:
+def _iter_tokens(text: str, now: dt.datetime) -> Iterator[Token]:
     at = 0
-    for start, end, reading in find_numeric(text, now, locale):
+    for start, end, reading in find_numeric(text, now):
         yield from _iter_words(text, at, start)
         yield Token(text[start:end], start, end, reading=reading)
         at = end
@@ -131,12 +128,11 @@ def _unspaced_words() -> re.Pattern[str]:
 class WordReader:
     """Reads tokens from left to right. The longest expression at a place counts."""
 
-    def __init__(self, tokens: Sequence[Token], now: dt.datetime, locale: DateLocale) -> None:
+    def __init__(self, tokens: Sequence[Token], now: dt.datetime) -> None:
         self.tokens = tokens
         self.words = [token.text for token in tokens]
         self.now = now
         self.today = now.date()
-        self.locale = locale
 
     def read(self) -> list[TimeMention]:
         mentions: list[TimeMention] = []
@@ -198,7 +194,7 @@ class WordReader:
             case "day":
                 return TimeReading("day", (day_of(shift(today, "day", number)),))
             case "week":
-                return TimeReading("week", (week_of(shift(today, "week", number), self.locale.first_weekday),))
+                return TimeReading("week", (week_of(shift(today, "week", number)),))
             case "weekend":
                 saturday = shift(today, "week", number) + dt.timedelta(days=5 - today.weekday())
                 return TimeReading("span", (days_from(saturday, 2),))
@@ -231,7 +227,7 @@ class WordReader:
         if not beside.isdisjoint(date_words.NEXT_DAY):
             day = day_of(self.today + dt.timedelta(days=(number - self.today.weekday() - 1) % 7 + 1))
         elif before in date_words.THIS:
-            start = week_of(self.today, self.locale.first_weekday).start.date()
+            start = week_of(self.today).start.date()
             day = day_of(start + dt.timedelta(days=(number - start.weekday()) % 7))
         return TimeMention(first, last, TimeReading("weekday", (day,)))
 

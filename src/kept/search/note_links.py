@@ -1,30 +1,23 @@
-"""Links between notes, resolved as Obsidian does: by path, else by the name of a file, else by title or alias. And
-messages about tags that no note has."""
+"""Links between notes, resolved as Obsidian does: by path, else by the name of a file, else by title or alias."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kept.errors import NoteNotFound, UsageError
 from kept.listings import NoteLink, NoteLinks
 from kept.store.note_tables import FILE, LinkRow
 from kept.words.segment import name_key
 
 if TYPE_CHECKING:
-    from kept.records import Filter
-    from kept.store.generation import Generation
     from kept.store.note_tables import NoteTables
 
-_MAX_SHOWN, _MAX_SUGGESTED = 5, 3
 
-
-def read_links(notes: NoteTables, name: str, is_hidden: Callable[[str], bool]) -> NoteLinks:
-    """Return the links in a note and those to it. ``name`` is its path, title, alias or file name."""
+def read_links(notes: NoteTables, path: str) -> NoteLinks:
+    """Return the links in a note and those to it."""
     resolver = LinkResolver(notes)
-    path = get_path(notes, name, is_hidden)
     own_keys = {key.rpartition("/")[2] for key, _ in notes.names_of(path)}
     outgoing = [_to_record(source, link, resolver) for source, link in notes.links_from(path)]
     incoming = [
@@ -101,55 +94,3 @@ class LinkResolver:
 def _path_key(path: str) -> str:
     """Return the key of a path without its ending, for paths with and without one."""
     return name_key(posixpath.normpath(path.strip().removesuffix(".md").removesuffix(".markdown")))
-
-
-def get_path(notes: NoteTables, name: str, is_hidden: Callable[[str], bool]) -> str:
-    """Return the path of the note that a person means. Raise if there is none, or if several have that name."""
-    if notes.find_title(name) is not None and not is_hidden(name):
-        return name
-    paths = [path for path in _paths_meant(notes, name) if not is_hidden(path)]
-    if not paths:
-        raise NoteNotFound(f"There is no note called '{name}'.", hint="Name it by its path, title or alias.")
-    if len(paths) > 1:
-        shown = ", ".join(paths[:_MAX_SHOWN]) + (", …" if len(paths) > _MAX_SHOWN else "")
-        raise UsageError(f"{len(paths)} notes are called '{name}': {shown}.", hint="Name one by its path.")
-    return paths[0]
-
-
-def _paths_meant(notes: NoteTables, name: str) -> Sequence[str]:
-    """Return the notes with a name: of a path, a file, or else a title; last with hyphens in place of spaces."""
-    last = name.rstrip("/").rpartition("/")[2]
-    stem = name_key(last.removesuffix(".md").removesuffix(".markdown"))
-    named = notes.paths_named(stem)
-    if "/" in name:
-        ending = "/" + _path_key(name).lstrip("/")
-        fitting = [path for path, kind in named if kind == FILE and f"/{_path_key(path)}".endswith(ending)]
-        return fitting or _of_best_kind(notes.paths_named(name_key(name)))
-    spellings = (stem.replace(" ", "-"), stem.replace(" ", "_"))
-    return _of_best_kind(named) or _of_best_kind(pair for key in spellings for pair in notes.paths_named(key))
-
-
-def _of_best_kind(named: Iterable[tuple[str, int]]) -> list[str]:
-    pairs = list(named)
-    best = min((kind for _, kind in pairs), default=None)
-    return list(dict.fromkeys(path for path, kind in pairs if kind == best))
-
-
-# tags
-
-
-def explain_unknown_tags(live: Generation, filters: Filter) -> tuple[str, ...]:
-    """Return a message for each tag of a filter that no note has, with tags that look like it. Tags of projects that
-    the filter leaves out are not named."""
-    known = {key: tag for key, tag, _ in live.count_tags(filters)}
-    unknown = [key for key in filters.tags if key not in known]
-    return tuple(f"No note has the tag '{key}'.{_suggest_tags(key, known)}" for key in unknown)
-
-
-def _suggest_tags(key: str, known: dict[str, str]) -> str:
-    import difflib
-
-    below = [other for other in known if key in other.split("/")]
-    near = [*dict.fromkeys([*difflib.get_close_matches(key, known, n=_MAX_SUGGESTED), *below])][:_MAX_SUGGESTED]
-    names = " or ".join(f"'{known[other]}'" for other in near)
-    return f" Did you mean {names}?" if near else ""

@@ -6,9 +6,8 @@ Times are local and naive: a day has 23 or 25 hours where the clocks change, whi
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Literal
 
@@ -59,9 +58,9 @@ def day_of(day: dt.date) -> Period:
     return days_from(day, 1)
 
 
-def week_of(day: dt.date, first_weekday: int) -> Period:
-    """Return the week that a day is in."""
-    return days_from(day - dt.timedelta(days=(day.weekday() - first_weekday) % 7), 7)
+def week_of(day: dt.date) -> Period:
+    """Return the week that a day is in, from Monday on."""
+    return days_from(day - dt.timedelta(days=day.weekday()), 7)
 
 
 def month_of(year: int, month: int) -> Period:
@@ -125,43 +124,9 @@ def _midnight(day: dt.date) -> dt.datetime:
     return dt.datetime(day.year, day.month, day.day)
 
 
-# conventions of the territory
-
-# Territories as in Unicode's CLDR; everywhere else a week begins on Monday.
-_SUNDAY_FIRST = frozenset(
-    """
-    AG AS BD BR BS BT BW BZ CA CO DM DO ET GT GU HK HN ID IL IN JM JP KE KH KR LA MH MM MO MT MX MZ NI NP PA PE PH PK PR
-    PT PY SA SG SV TH TT TW UM US VE VI WS YE ZA ZW
-    """.split()
-)
-_SATURDAY_FIRST = frozenset("AE AF BH DJ DZ EG IQ IR JO KW LY OM QA SD SY".split())
-_MONTH_FIRST = frozenset("AS BZ FM GU MH PH PR PW UM US VI".split())
-_MONDAY, _SATURDAY, _SUNDAY = 0, 5, 6
-
-
-@frozen
-class DateLocale:
-    """Conventions of a territory."""
-
-    first_weekday: int = _MONDAY
-    """As `date.weekday` counts: 0 is Monday, 6 is Sunday."""
-    month_first: bool | None = None
-    """True if 3/4/2024 is in March, False if it is in April, None if the locale names no territory."""
-
-
-def current_locale(env: Mapping[str, str] = os.environ) -> DateLocale:
-    """Return the conventions that LC_ALL, LC_TIME or LANG name, in this order. `C` and `en` name none."""
-    name = next((value for key in ("LC_ALL", "LC_TIME", "LANG") if (value := env.get(key))), "")
-    territory = name.partition(".")[0].partition("@")[0].replace("-", "_").rpartition("_")[2].upper()
-    if len(territory) != 2 or "_" not in name.replace("-", "_"):
-        return DateLocale()
-    first = _SUNDAY if territory in _SUNDAY_FIRST else _SATURDAY if territory in _SATURDAY_FIRST else _MONDAY
-    return DateLocale(first, territory in _MONTH_FIRST)
-
-
 # dates in digits
 
-_Reader = Callable[[re.Match[str], dt.datetime, DateLocale], TimeReading | None]
+_Reader = Callable[[re.Match[str], dt.datetime], TimeReading | None]
 
 
 def _iter_patterns(text: str) -> Iterator[tuple[str, _Reader]]:
@@ -174,7 +139,7 @@ def _iter_patterns(text: str) -> Iterator[tuple[str, _Reader]]:
         yield r"(?<!\d)(\d{1,3}) ?(天|日|周|週間|週|个月|個月|か月|ヶ月|カ月|年|일|주|개월|년) ?[前전]", _cjk_ago
 
 
-def find_numeric(text: str, now: dt.datetime, locale: DateLocale) -> list[tuple[int, int, TimeReading]]:
+def find_numeric(text: str, now: dt.datetime) -> list[tuple[int, int, TimeReading]]:
     """Return start, end and reading of each date in digits that exists, in order and without overlaps."""
     dates: list[tuple[int, int, TimeReading]] = []
     if not any(map(str.isdigit, text)):
@@ -187,7 +152,7 @@ def find_numeric(text: str, now: dt.datetime, locale: DateLocale) -> list[tuple[
                 continue
             covered.append((start, end))  # also a date that does not exist: no part of it is one
             try:
-                reading = reader(match, now, locale)
+                reading = reader(match, now)
             except (ValueError, OverflowError):
                 continue
             if reading:
@@ -195,7 +160,7 @@ def find_numeric(text: str, now: dt.datetime, locale: DateLocale) -> list[tuple[
     return sorted(dates, key=itemgetter(0))
 
 
-def _separated(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading | None:
+def _separated(match: re.Match[str], now: dt.datetime) -> TimeReading | None:
     """Read numbers with a separator: 2024-01-15, 2024/1/5, 15.01.2024, 01/15/2024, 2024-03. Return None otherwise."""
     first, separator, second, third = match.groups()
     if len(first) == 4 and third is None:
@@ -207,22 +172,18 @@ def _separated(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> Ti
         return None
     if separator == ".":
         return TimeReading("date", (day_of(dt.date(int(third), int(second), int(first))),))
-    return _either_first(int(first), int(second), int(third), locale)
+    return _either_first(int(first), int(second), int(third))
 
 
-def _either_first(first: int, second: int, year: int, locale: DateLocale) -> TimeReading | None:
-    """Read 01/15/2024 and 15/01/2024 by their values, and 3/4/2024 by the locale."""
-    if first > 12 or second > 12 or first == second:
-        month_first = second > 12
-    elif locale.month_first is None:
+def _either_first(first: int, second: int, year: int) -> TimeReading | None:
+    """Read 01/15/2024 and 15/01/2024 by their values. 3/4/2024 may be in March or in April."""
+    if first <= 12 and second <= 12 and first != second:
         return None
-    else:
-        month_first = locale.month_first
-    month, day = (first, second) if month_first else (second, first)
+    month, day = (first, second) if second > 12 else (second, first)
     return TimeReading("date", (day_of(dt.date(year, month, day)),))
 
 
-def _cjk_date(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:
+def _cjk_date(match: re.Match[str], now: dt.datetime) -> TimeReading:
     year = int(match[1])
     if not match[2]:
         return TimeReading("year", (year_of(year),))
@@ -231,7 +192,7 @@ def _cjk_date(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> Tim
     return TimeReading("date", (day_of(dt.date(year, int(match[2]), int(match[3]))),))
 
 
-def _cjk_day(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading | None:
+def _cjk_day(match: re.Match[str], now: dt.datetime) -> TimeReading | None:
     periods = last_occurrences(int(match[1]), int(match[2]) if match[2] else None, now.date())
     return TimeReading("recurring", periods) if periods else None
 
@@ -239,6 +200,6 @@ def _cjk_day(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> Time
 _CJK_UNITS = {**dict.fromkeys("天日일", "day"), **dict.fromkeys("周週주", "week"), **dict.fromkeys("年년", "year")}
 
 
-def _cjk_ago(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:
+def _cjk_ago(match: re.Match[str], now: dt.datetime) -> TimeReading:
     unit = _CJK_UNITS.get(match[2][0], "month")
     return read_ago(now, unit, int(match[1]))

@@ -120,10 +120,6 @@ def search_index(
             repeats=arrangement.repeats,
             bystanders=arrangement.bystanders,
         )
-        if filters.tags and not selection.hits:
-            from kept.search.note_links import explain_unknown_tags
-
-            degraded += explain_unknown_tags(index.live, filters)
         titles = _read_titles(index, (window[0] for _, window in selection.hits))
     return _make_result(selection, ranking, index.path, degraded, titles)
 

@@ -125,14 +125,6 @@ class FileLists:
         query = f"SELECT path FROM {self.prefix}files WHERE source = 'memory' ORDER BY path"
         return [path for (path,) in self.db.execute(query)]
 
-    def channels(self, filters: Filter) -> list[str]:
-        """Return the channels that conversations are on, of those that the viewer sees."""
-        where, values = filter_sql(Filter(viewer=filters.viewer))
-        query = (
-            f"SELECT DISTINCT channel FROM {self.prefix}chunks c WHERE channel IS NOT NULL AND {where} ORDER BY channel"
-        )
-        return [channel for (channel,) in self.db.execute(query, values)]
-
     def has_file(self, filters: Filter) -> bool:
         """Return whether any indexed file passes the filter's path."""
         where, values = self._file_filter(replace(filters, sources=()))
