@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kept.indexing.note_rows import daily_date
 from kept.workspace.daily import DailyNotes
 from kept.workspace.date_format import FormatRefused, date_pattern, format_date, parse_format, read_date
 
@@ -55,3 +56,12 @@ def test_a_name_that_is_no_day_is_not_a_daily_note(name):
 
 def test_a_weekday_may_be_in_any_language():
     assert DailyNotes("", "YYYY-MM-DD dddd").find_day("2026-11-03 Dienstag.md") == DAY
+
+
+@pytest.mark.parametrize(
+    ("name", "is_daily"),
+    [(name, True) for name in ("", "-2", "-10", "-999")]
+    + [(name, False) for name in ("-0", "-1", "-02", "-1000", "-2-3", "-standup", "-2a")],
+)
+def test_a_note_that_is_only_named_like_a_part_is_none(name, is_daily):
+    assert daily_date(f"memory/2026-03-14{name}.md") == (dt.date(2026, 3, 14) if is_daily else None)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kept.digest import digest_bytes
 from kept.errors import NoteConflict, NoteTooLarge, PathRefused
-from kept.workspace.note_edit import read_whole, replace_text, save_text
+from kept.workspace.line_edit import read_whole, replace_text, save_text
 from kept.workspace.opened import decode
 from kept.workspace.workspace import Workspace
 from tests.support.files import write_file

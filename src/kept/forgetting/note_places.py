@@ -32,32 +32,31 @@ class NotePassage:
 
     start_line: int
     text: str
-    is_heading: bool = False
 
     @property
     def end_line(self) -> int:
         return self.start_line + self.text.count("\n")
 
 
-def split_passages(text: str, *, first_line: int = 1) -> list[NotePassage]:
+def split_passages(text: str) -> list[NotePassage]:
     """Return the paragraphs, list items, rows of tables and headings of a text."""
     passages: list[NotePassage] = []
     current: list[str] = []
-    start, fenced = first_line, False
+    start, fenced = 1, False
 
     def close() -> None:
         if current:
             passages.append(NotePassage(start, "\n".join(current)))
             current.clear()
 
-    for number, line in enumerate(text.split("\n"), first_line):
+    for number, line in enumerate(text.split("\n"), 1):
         is_heading = not fenced and line.startswith("#")
         if not fenced and (not line.strip() or is_heading or line.startswith("|") or _ITEM.match(line)):
             close()
         if _FENCE.match(line):
             fenced = not fenced
         if is_heading:
-            passages.append(NotePassage(number, line, is_heading=True))
+            passages.append(NotePassage(number, line))
         if is_heading or (not line.strip() and not fenced):
             continue
         if not current:

@@ -160,9 +160,7 @@ def _find_everywhere(
     matcher = Matcher(needles)
     places, others = scope.notes.find(matcher)
     for path in scope.transcripts():
-        matches, remarks = find_in_transcript(path, matcher, wants)
-        places += matches
-        others += remarks
+        places += find_in_transcript(path, matcher, wants)
     if scope.viewer is None:
         places += _find_in_files(scope, matcher)
     return tuple(places), tuple(others)
@@ -285,10 +283,9 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow
     ]
     whole = {place.path for place in (*map(session_place, records), *notes)}
     rest = [place for place in places if place.path not in whole]
-    remarks = tuple(remark for remark in others if remark.partition(":")[0] not in whole)
     plan = _plan_whole(scope, request, [*map(session_place, records), *notes, *rest], [])
     texts = [_plain_text(place) for place in rest if place.whole and place.path.startswith("sessions/")]
-    return replace(plan, needles=Needles.of_texts(texts, needles.words), unreachable=remarks)
+    return replace(plan, needles=Needles.of_texts(texts, needles.words), unreachable=others)
 
 
 def _find_person(scope: ForgetScope, name: str) -> tuple[list[SessionRecord], frozenset[str]]:
@@ -317,10 +314,9 @@ def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> 
             places.append(session_place(record))
             paths.append(record.transcript_path)
         elif to_ms(record.created) < before_ms:
-            matches, _ = find_in_transcript(
+            places += find_in_transcript(
                 record.transcript_path, Matcher(Needles()), lambda entry: _is_before(entry, before_ms)
             )
-            places += matches
     daily = get_daily_notes(scope.workspace)
     for absolute, path, note in scope.notes.iter_texts():
         day = daily.find_day(path)

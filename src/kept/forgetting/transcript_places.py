@@ -46,23 +46,14 @@ def iter_transcript_files(folder: str) -> Iterator[str]:
             yield path
 
 
-def find_in_transcript(path: str, matcher: Matcher, wants: Wants | None = None) -> tuple[list[Place], list[str]]:
-    """Return the lines of a transcript that match or are wanted, and a remark if the key of the session matches."""
-    remarks: list[str] = []
-    cited = cite_transcript(path)
+def find_in_transcript(path: str, matcher: Matcher, wants: Wants | None = None) -> list[Place]:
+    """Return the lines of a transcript that match or are wanted."""
 
     def choose(line: TranscriptLine) -> bool | None:
         content = line.content
-        if (
-            isinstance(content, Entry)
-            and isinstance(content.body, SessionStart)
-            and matcher.has_words(content.body.key)
-        ):
-            remarks.append(f"{cited}: the name of the conversation; forget it with --session {content.id}")
         return None if _is_proposal(content) else wants is not None and isinstance(content, Entry) and wants(content)
 
-    may_match = matcher.may_match_raw if wants is None else None
-    return _find_places(path, matcher.matches, choose, may_match), remarks
+    return _find_places(path, matcher.matches, choose, matcher.may_match_raw if wants is None else None)
 
 
 def find_lines(path: str, first: int, last: int) -> list[Place]:

@@ -12,8 +12,8 @@ replacement                replaces a fact: the old line is struck through, the 
 validity, mark_words, statements
                            when a line holds; the statements of a note
 fact_match                 compares facts by their words
-line_edit                  changes of lines
-note_edit, common_ends     replace a whole note as a person edited it
+line_edit                  changes of lines, and of a whole note
+common_ends                what two texts share at both ends
 change_recorder            how a writer reports its changes to the history
 projects                   folders of notes, each for one repository
 conflict_copies            copies that other machines leave in a folder, and the marks that git leaves in a note

@@ -17,7 +17,7 @@ from kept.web.note_html import NoteSetting, render_note
 from kept.web.page_templates import place_url
 from kept.web.visit import Page, Screen, Visit
 from kept.web.workspace_files import show_file
-from kept.workspace.note_edit import EditableNote, read_whole, replace_text, save_text
+from kept.workspace.line_edit import EditableNote, read_whole, replace_text, save_text
 from kept.workspace.workspace import may_be_title
 
 LINES_PER_PAGE = 2_000
