@@ -12,7 +12,7 @@ from kept.clock import SystemClock
 from kept.errors import UsageError
 from kept.net.serving import RateLimiter
 from kept.testing import FrozenClock
-from kept.tokens import MAX_TOKENS, KnownTokens, TokenBook, TokenBookFile, make_token
+from kept.tokens import KnownTokens, TokenBookFile, make_token
 from tests.support.commands import KEPT
 
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
@@ -140,13 +140,3 @@ def test_a_file_that_goes_away_lets_nobody_in(home):
     assert watch.find(secret) is None
     assert watch.is_required
     assert not watching(home / "elsewhere").is_required
-
-
-def test_a_full_book_makes_room_by_dropping_what_has_ended():
-    made = [make_token(f"t{number}", ("read",), NOW)[0] for number in range(MAX_TOKENS)]
-    book = TokenBook(tuple(made)).revoke("t7", NOW)
-    token, _ = make_token("more", ("read",), NOW)
-    fuller = book.with_token(token, NOW)
-    assert (len(fuller.tokens), fuller.get("more")) == (MAX_TOKENS, token)
-    with pytest.raises(UsageError, match="tokens already"):
-        fuller.with_token(make_token("most", ("read",), NOW)[0], NOW)

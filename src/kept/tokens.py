@@ -27,7 +27,6 @@ from kept.values import frozen
 TOKENS_FILE = "tokens.json"
 PREFIX = "kept_"
 VERSION = 1
-MAX_TOKENS = 1_000
 _SECRET_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -95,16 +94,11 @@ class TokenBook:
         return None
 
     def with_token(self, token: AccessToken, now: dt.datetime) -> TokenBook:
-        """Return the book with another token. Raise UsageError if an active one has its name, or the book is full."""
+        """Return the book with another token. Raise UsageError if an active one has its name."""
         if any(known.name == token.name and known.state(now) == "active" for known in self.tokens):
             hint = f"Choose another name, or run 'kept token revoke {token.name}' first."
             raise UsageError(f"There is a token '{token.name}' already.", hint=hint)
-        tokens = self.tokens
-        if len(tokens) >= MAX_TOKENS:
-            tokens = tuple(known for known in tokens if known.state(now) == "active")
-        if len(tokens) >= MAX_TOKENS:
-            raise UsageError(f"There are {MAX_TOKENS:,} tokens already.", hint="Revoke some of them.")
-        return TokenBook((*tokens, token))
+        return TokenBook((*self.tokens, token))
 
     def revoke(self, reference: str, now: dt.datetime) -> TokenBook:
         token = self.get(reference)

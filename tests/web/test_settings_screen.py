@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept.config.setting import setting_names
-from kept.web.screens.settings_screen import choices_of, load_setting_help
+from kept.web.screens.settings_screen import load_setting_help
 from tests.support.files import write_file
 from tests.support.web_site import texts
 
@@ -90,9 +90,3 @@ def test_a_list_is_given_on_lines_of_its_own(pages, config_file):
     pages.post("/settings/memory_search.extra_paths/change", value="~/journal\r\n~/work")
     assert "~/journal" in config_file.read_text()
     assert "~/work" in config_file.read_text()
-
-
-def test_settings_with_few_values_offer_them():
-    assert choices_of("memory_search.enabled") == ("true", "false")
-    assert choices_of("review.agent_writes") == ("at_once", "listed", "proposed")
-    assert choices_of("workspace") == ()

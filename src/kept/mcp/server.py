@@ -1,18 +1,17 @@
 """The MCP server: answers the requests that the SDK parses. Everything that touches the disk runs in a thread.
 
-After the server come the progress of a call, reported by the thread that indexes and sent to the client that waits, and
-the answers to lines on standard input that the SDK cannot read: it would drop them, and the client would wait forever.
+After the server comes the repair of lines on standard input that the SDK cannot read: it would drop them, and the
+client would wait forever.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -138,23 +137,14 @@ class MemoryServer:
         return types.ListToolsResult(tools=tools)
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        relay = ProgressRelay(ctx.session.report_progress)
-        run = functools.partial(
-            self._run, params.name, params.arguments or {}, relay, self._grant(ctx), _client_of(ctx)
-        )
-        async with anyio.create_task_group() as tasks:
-            if ctx.meta and ctx.meta.get("progress_token") is not None:
-                tasks.start_soon(relay.run)
-            # A client that cancels gets its answer at once; the thread finishes the call.
-            outcome = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
-            tasks.cancel_scope.cancel()
+        run = functools.partial(self._run, params.name, params.arguments or {}, self._grant(ctx), _client_of(ctx))
+        # A client that cancels gets its answer at once; the thread finishes the call.
+        outcome = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
         # No structured content beside the text: a client would hand both to its model, which pays for both.
         content: list[Any] = [types.TextContent(type="text", text=outcome.text)]
         return types.CallToolResult(content=content, is_error=outcome.is_error)
 
-    def _run(
-        self, name: str, arguments: dict[str, Any], relay: ProgressRelay, grant: Grant | None, client: str | None
-    ) -> ToolOutcome:
+    def _run(self, name: str, arguments: dict[str, Any], grant: Grant | None, client: str | None) -> ToolOutcome:
         from kept.tools.toolbox import error_outcome
 
         try:
@@ -164,14 +154,13 @@ class MemoryServer:
                 if name == FORGET_TOOL.name:
                     outcome = run_forget(toolbox, arguments)
                 else:
-                    outcome = toolbox.run(name, arguments, progress=relay.report, client=client)
+                    outcome = toolbox.run(name, arguments, client=client)
                 measured["ok"] = not outcome.is_error
             self._warm_up()
             return outcome
         except KeptError as exc:
-            return error_outcome(
-                exc
-            )  # not allowed, or the memory could not be opened: `Toolbox.run` raises no KeptError
+            # Not allowed, or the memory could not be opened: `Toolbox.run` raises no KeptError.
+            return error_outcome(exc)
         except Exception as exc:  # the server must survive an unexpected error in a call
             log.exception("tool %s failed", name)
             return error_outcome(KeptError(f"Unexpected error: {type(exc).__name__}."))
@@ -313,91 +302,36 @@ def toolbox_of(toolbox: Toolbox, grant: Grant | None) -> Toolbox:
     return toolbox.seen_by(toolbox.memory.as_person(grant.person))
 
 
-# progress
-
-
-class ProgressRelay:
-    """Passes the latest report on. The thread never waits: if the client is slow or gone, older reports are dropped."""
-
-    def __init__(self, send: Callable[[float, float, str], Awaitable[None]]) -> None:
-        self._send = send
-        self._loop = asyncio.get_running_loop()
-        self._changed = asyncio.Event()
-        self._latest: tuple[int, int, str] = (0, 0, "")
-
-    def report(self, completed: int, total: int, label: str) -> None:
-        self._latest = (completed, total, label)
-        try:
-            self._loop.call_soon_threadsafe(self._changed.set)
-        except RuntimeError:
-            pass  # the server has ended
-
-    async def run(self) -> None:
-        """Send reports until cancelled. The protocol requires that progress increases."""
-        sent = 0
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            completed, total, label = self._latest
-            if completed > sent:
-                sent = completed
-                await self._send(completed, total, label)
-
-
-# lines that are not messages
+# lines that the SDK cannot read
 
 Item = SessionMessage | Exception
 
 
 @asynccontextmanager
-async def answer_invalid_messages(reading: Any, writing: Any) -> AsyncIterator[MemoryObjectReceiveStream[Item]]:
-    """Yield the messages of a transport. A line that is not a message is answered with an error. JavaScript sends half
-    a surrogate pair for a cut emoji: such a line is read with U+FFFD in its place."""
+async def repair_messages(reading: Any) -> AsyncIterator[MemoryObjectReceiveStream[Item]]:
+    """Yield the messages of a transport. JavaScript sends half a surrogate pair for a cut emoji: such a line is read
+    with U+FFFD in its place."""
     sending, receiving = anyio.create_memory_object_stream[Item](0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_relay, reading, sending, writing)
+        tasks.start_soon(_relay, reading, sending)
         yield receiving
         tasks.cancel_scope.cancel()
 
 
-async def _relay(reading: Any, sending: MemoryObjectSendStream[Item], writing: Any) -> None:
+async def _relay(reading: Any, sending: MemoryObjectSendStream[Item]) -> None:
     async with sending:
         try:
             async for item in reading:
-                read = read_again(item) if isinstance(item, ValidationError) else item
-                if isinstance(read, types.JSONRPCError):
-                    await writing.send(SessionMessage(read))
-                elif read is not None:
-                    await sending.send(read)
+                await sending.send(_read_again(item) if isinstance(item, ValidationError) else item)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the server has ended
 
 
-def read_again(error: ValidationError) -> SessionMessage | types.JSONRPCError | None:
-    """Return the message in a line that the SDK could not read, or the error to answer. None for a blank line."""
-    faults = error.errors(include_url=False)
-    if faults[0]["type"] != "json_invalid":
-        return _refusal(types.INVALID_REQUEST, "This is not a JSON-RPC message.", _find_id(faults))
-    if not faults[0]["input"].strip():
-        return None
+def _read_again(error: ValidationError) -> Item:
+    """Return the message in a line that the SDK could not read, or the error."""
+    fault = error.errors(include_url=False)[0]
     try:
-        tree = utf8_safe_tree(json.loads(faults[0]["input"]))
-    except (ValueError, TypeError, RecursionError):
-        return _refusal(types.PARSE_ERROR, "This line is not JSON.", None)
-    try:
+        tree = utf8_safe_tree(json.loads(fault["input"]))
         return SessionMessage(types.jsonrpc_message_adapter.validate_python(tree, by_name=False))
-    except ValidationError as exc:
-        return _refusal(types.INVALID_REQUEST, "This is not a JSON-RPC message.", _find_id(exc.errors()))
-
-
-def _find_id(faults: list[Any]) -> str | int | None:
-    """Return the id of the message, if any. Pydantic reports the whole message as the input of a missing field."""
-    for fault in faults:
-        message = fault["input"]
-        if isinstance(message, dict) and type(message.get("id")) in (str, int):
-            return message["id"]  # type: ignore[no-any-return]
-    return None
-
-
-def _refusal(code: int, message: str, request_id: str | int | None) -> types.JSONRPCError:
-    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message))
+    except (ValueError, TypeError, RecursionError):  # a ValidationError is a ValueError
+        return error

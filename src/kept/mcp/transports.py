@@ -66,10 +66,10 @@ def run_stdio(server: MemoryServer) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
 
-    from kept.mcp.server import answer_invalid_messages
+    from kept.mcp.server import repair_messages
 
     async def serve() -> None:
-        async with stdio_server() as (lines, writing), answer_invalid_messages(lines, writing) as reading:
+        async with stdio_server() as (lines, writing), repair_messages(lines) as reading:
             await server.protocol.run(reading, writing, server.protocol.create_initialization_options())
 
     # A thread that waits for standard input cannot be stopped. The process may simply end: nothing is lost.

@@ -15,7 +15,7 @@ from kept.indexing.memory_view import visible_status
 from kept.limits import utf8_safe
 from kept.listings import TagCount
 from kept.memory import Memory
-from kept.records import Hit, Progress, SeenTail
+from kept.records import Hit, SeenTail
 from kept.redact import redact
 from kept.search.query_dates import check_order, parse_when
 from kept.sessions.transcript_paths import is_transcript_citation
@@ -53,7 +53,6 @@ class ToolRequest:
     """One tool call, with checked arguments."""
 
     arguments: dict[str, Any]
-    progress: Progress | None
     seen: SeenTail | None
     author: Author
 
@@ -88,7 +87,6 @@ class Toolbox:
         name: str,
         arguments: Mapping[str, Any],
         *,
-        progress: Progress | None = None,
         seen: SeenTail | None = None,
         session: str | None = None,
         client: str | None = None,
@@ -99,7 +97,7 @@ class Toolbox:
         try:
             checked = check_arguments(get_tool(name), arguments)
             author = Author(self.memory.config.agent_id, session, name, client=client)
-            outcome = HANDLERS[name](self, ToolRequest(checked, progress, seen, author))
+            outcome = HANDLERS[name](self, ToolRequest(checked, seen, author))
         except SessionNotFound as exc:
             hint = "sessions_search without a query lists the latest conversations."
             outcome = error_outcome(SessionNotFound(exc.message, hint=hint))
@@ -123,7 +121,6 @@ class Toolbox:
             tags=_tags_in(arguments),
             project=arguments.get("project"),
             seen=request.seen,
-            progress=request.progress,
         )
         return ToolOutcome(search_text(result), result)
 
@@ -137,7 +134,6 @@ class Toolbox:
             tags=_tags_in(arguments),
             order=arguments.get("order", "time"),
             max_results=arguments.get("maxResults", DEFAULT_LISTED),
-            progress=request.progress,
         )
         return ToolOutcome(listing_text(listing), listing)
 
@@ -220,7 +216,6 @@ class Toolbox:
             channel=arguments.get("channel"),
             since=arguments.get("since"),
             until=arguments.get("until"),
-            progress=request.progress,
         )
         certain = tuple(hit for hit in result.hits if hit.grade != "weak")
         groups = self._group_by_session(certain or result.hits)[:max_sessions]

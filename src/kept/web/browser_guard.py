@@ -7,8 +7,10 @@ Origin that is exactly ours.
 
 from __future__ import annotations
 
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 
 from kept.net.serving import GRANT, App, Receive, Scope, Send, describe_refusal, refuse
 from kept.web.web_access import WebAccess
@@ -69,9 +71,9 @@ class BrowserGuard:
             return
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if refusal := self._find_fault(scope, headers):
-            await send_text(send, 403, refusal)
+            await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, send)
             return
-        cookie = read_cookie(headers.get(b"cookie", ""), self.access.cookie_name)
+        cookie = Request(scope).cookies.get(self.access.cookie_name, "")
         grant = self.access.grant_of(cookie) if cookie else None
         scope["kept.cookie"] = cookie if grant else ""
         if grant is not None:
@@ -101,17 +103,3 @@ def is_own_origin(origin: str | None, host: str) -> bool:
     """Return whether an origin is the server itself, by its name and port; a proxy in front of it may add TLS."""
     scheme, _, authority = (origin or "").partition("://")
     return scheme in ("http", "https") and bool(authority) and authority.lower() == host.strip().lower()
-
-
-def read_cookie(header: str, name: str) -> str:
-    try:
-        cookie = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return cookie.value if cookie else ""
-
-
-async def send_text(send: Send, status: int, text: str) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": f"{text}\n".encode()})

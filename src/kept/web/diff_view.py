@@ -51,8 +51,13 @@ class ChangeView:
 
 
 def view_change(change: NoteChange, diff: str) -> ChangeView:
+    return ChangeView(change, *cut_diff(diff))
+
+
+def cut_diff(diff: str) -> tuple[tuple[DiffLine, ...], int]:
+    """Return the lines of a diff that a page shows, and how many more there are."""
     lines = split_diff(diff)
-    return ChangeView(change, tuple(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES))
+    return tuple(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES)
 
 
 def split_diff(diff: str) -> list[DiffLine]:

@@ -49,7 +49,6 @@ class Site:
         self.memory = memory
         self.sessions = sessions
         self.config = memory.config
-        self.settings = memory.config.gateway.web
         self.live: LiveIndex | None = None
         self.poll_s = POLL_S
         self.is_stopping: Callable[[], bool] = lambda: False
@@ -102,11 +101,6 @@ class Site:
         if state is None or not state.syncing or state.total < _LONG_SYNC:
             return None
         return IndexingState(state.completed, state.total)
-
-    def problem(self) -> str | None:
-        """Return why the index could not be brought up to date, or None."""
-        state = self.live.state() if self.live else None
-        return state.problem if state else None
 
 
 _LONG_SYNC = 20

@@ -14,9 +14,8 @@ from kept.forgetting.plan import ForgetPlan, Place
 from kept.forgetting.receipt import read_receipts
 from kept.limits import clip, one_line
 from kept.memory import Memory
-from kept.records import parse_citation
 from kept.values import frozen
-from kept.web.page_templates import citation_url
+from kept.web.page_templates import reference_url
 from kept.web.visit import Page, Screen, Visit
 
 _MOST_PLACES = 200
@@ -37,6 +36,9 @@ KINDS = (
     ("session", "A conversation"),
     ("before", "All before"),
 )
+
+PlaceView = tuple[str, str, str]
+"""Citation, address and text of a place."""
 
 
 @frozen
@@ -66,16 +68,6 @@ class ForgetForm:
             before=request.get("before"),
             allow_all=bool(self.all),
         )
-
-
-@frozen
-class PlaceView:
-    """A place that is to go, or all old versions of one note."""
-
-    citation: str
-    url: str
-    text: str
-    whole: bool
 
 
 def show_forget(visit: Visit) -> Response:
@@ -118,29 +110,20 @@ def show_receipt(visit: Visit) -> Response:
 
 
 def group_places(plan: ForgetPlan) -> list[tuple[str, int, list[PlaceView]]]:
-    """Return the places by kind: a title, how many, and the first of them. Versions of a note are one place."""
+    """Return the places by kind: a title, how many, and the first of them."""
     groups = []
     for kind, places in groupby(plan.places, key=lambda place: place.kind):
         every = list(places)
-        views = _view_versions(every) if kind == "history" else [_view(place) for place in every[:_MOST_PLACES]]
-        groups.append((TITLES[kind], len(every), views[:_MOST_PLACES]))
+        groups.append((TITLES[kind], len(every), [_view(place) for place in every[:_MOST_PLACES]]))
     return groups
 
 
 def _view(place: Place) -> PlaceView:
-    cited = parse_citation(place.citation) or (place.path,)
     is_page = place.kind in ("note", "conversation", "import", "session")
-    url = citation_url(*cited) if is_page else ""
-    return PlaceView(
-        place.citation, url, clip(one_line(place.text), _SHOWN_CHARS), place.whole and place.kind == "note"
-    )
-
-
-def _view_versions(places: list[Place]) -> list[PlaceView]:
-    counts = Counter(place.path for place in places)
-    return [
-        PlaceView(path, "", f"{count} old version{'s' if count > 1 else ''}", False) for path, count in counts.items()
-    ]
+    text = clip(one_line(place.text), _SHOWN_CHARS)
+    if place.whole and place.kind == "note":
+        text = f"the whole note: {text}"
+    return place.citation, reference_url(place.citation) if is_page else "", text
 
 
 SCREEN = Screen(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
-from kept.errors import KeptError, ReviewConflict, UndoConflict, UsageError
+from kept.errors import KeptError, UsageError
 from kept.review.review_item import ReviewItem
 from kept.review.review_queue import ReviewPreview, ReviewQueue, ReviewResult
 from kept.values import frozen
-from kept.web.diff_view import MOST_LINES, DiffLine, split_diff
+from kept.web.diff_view import DiffLine, cut_diff
 from kept.web.visit import Page, Screen, Visit
 
 PER_PAGE = 20
@@ -54,8 +54,7 @@ def show_review(visit: Visit) -> Response:
 
 def view_item(queue: ReviewQueue, item: ReviewItem) -> ReviewView:
     preview = queue.preview(item)
-    lines = split_diff(preview.diff)
-    return ReviewView(item, preview, tuple(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES))
+    return ReviewView(item, preview, *cut_diff(preview.diff))
 
 
 def show_edit(visit: Visit) -> Response:
@@ -96,7 +95,7 @@ def decide_all(visit: Visit) -> Response:
         verb = "accepted"
     notice = f"{done} {verb}."
     if conflicts:
-        notice += f" {len(conflicts)} left, because the note has changed: {conflicts[0]}"
+        notice += f" {len(conflicts)} left: {conflicts[0]}"
     return visit.redirect("/review", notice=notice)
 
 
@@ -107,11 +106,7 @@ def _decide_each(ids: list[str], decide_one: Callable[[str], ReviewResult]) -> t
         try:
             decide_one(item_id)
             done += 1
-        except (ReviewConflict, UndoConflict) as exc:
-            conflicts.append(exc.message)
         except KeptError as exc:
-            if not done:
-                raise
             conflicts.append(exc.message)
     return done, conflicts
 

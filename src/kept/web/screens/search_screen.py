@@ -80,10 +80,6 @@ class HitView:
     bar: ScoreBar
     further: tuple[HitView, ...] = ()
 
-    @property
-    def percent(self) -> int:
-        return round(100 * self.hit.score)
-
 
 def show_search(visit: Visit) -> Response:
     form = SearchForm.read(visit.query)

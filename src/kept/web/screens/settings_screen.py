@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import typing
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -15,7 +14,7 @@ from starlette.responses import Response
 import kept
 from kept.config import LoadedConfig, edit, load_config
 from kept.config.layers import FLAGS, settings_of
-from kept.config.setting import SECRET_SHOWN, SettingRow, find_setting, list_settings, value_text
+from kept.config.setting import SECRET_SHOWN, SettingRow, list_settings, value_text
 from kept.errors import ConfigError, KeptError, UsageError
 from kept.history.line_changes import diff_versions
 from kept.values import frozen
@@ -69,9 +68,7 @@ def show_settings(visit: Visit) -> Response:
 def show_setting(visit: Visit) -> Response:
     """Show one setting with a field to change it."""
     view = _find_view(reload_settings(visit.site.loaded), visit.path["name"])
-    return visit.render(
-        "setting.html", view=view, choices=choices_of(view.row.name), diff=None, problem=None, value=None
-    )
+    return visit.render("setting.html", view=view, diff=None, problem=None, value=None)
 
 
 def _find_view(loaded: LoadedConfig, name: str) -> SettingView:
@@ -96,7 +93,6 @@ def preview_change(visit: Visit) -> Response:
     return visit.render(
         "setting.html",
         view=view,
-        choices=choices_of(name),
         diff=diff,
         problem=problem,
         value=visit.form.get("value", ""),
@@ -134,23 +130,6 @@ def view_settings(loaded: LoadedConfig) -> list[SettingView]:
     order = {name: at for at, name in enumerate(explained)}
     rows = sorted(list_settings(loaded), key=lambda row: order.get(row.name, len(order)))
     return [SettingView(row, explained.get(row.name), value_text(row.value)) for row in rows]
-
-
-def choices_of(name: str) -> tuple[str, ...]:
-    """Return the values that a setting may have, if these are few."""
-    kind = find_setting(name).kind
-    if kind is bool:
-        return ("true", "false")
-    parts = [part for part in _flatten(kind) if part is not type(None)]
-    is_closed = parts and all(typing.get_origin(part) is typing.Literal for part in parts)
-    return tuple(str(value) for part in parts for value in typing.get_args(part)) if is_closed else ()
-
-
-def _flatten(kind: object) -> Iterable[object]:
-    parts = typing.get_args(kind)
-    if typing.get_origin(kind) is typing.Literal or not parts or typing.get_origin(kind) in (tuple, dict):
-        return [kind]
-    return [inner for part in parts for inner in _flatten(part)]
 
 
 def _values(visit: Visit) -> list[str] | None:
