@@ -102,7 +102,7 @@ def test_lasting_facts_are_in_the_day_and_proposed_for_long_term_memory(tmp_path
         at.sessions.append(session.id, Message.of("user", "The letter left yesterday."))
         log = SessionLog(at.sessions, session.id)
         result = asyncio.run(flush_and_record(at.agent.services, log, log.view(), log.view().messages))
-        assert (result.facts, result.proposed) == (2, 1)
+        assert (result.facts, result.details["proposed"]) == (2, 1)
         assert "- Ann is allergic to nuts. (said 2026-03-14) (from sessions/" in at.today()
         assert "- The letter left on 14 March 2026. (from sessions/" in at.today()
         assert not (at.workspace / "MEMORY.md").exists()
@@ -111,5 +111,5 @@ def test_lasting_facts_are_in_the_day_and_proposed_for_long_term_memory(tmp_path
         at.memory.review.accept(item.id)
         assert "- Ann is allergic to nuts. (said 2026-03-14) (from " in (at.workspace / "MEMORY.md").read_text()
         again = asyncio.run(flush_and_record(at.agent.services, log, log.view(), log.view().messages))
-        assert again.proposed == 0
+        assert again.details["proposed"] == 0
         assert at.today().count("allergic") == 1

@@ -147,7 +147,7 @@ def test_two_tools_of_one_name_and_a_name_of_the_memory_are_refused(tmp_path):
 
     with pytest.raises(UsageError, match="Two tools"), open_agent(tmp_path, tools=[weather, weather]):
         pass
-    with pytest.raises(UsageError, match="tool of the memory"), open_agent(tmp_path, tools=[memory_search]):
+    with pytest.raises(UsageError, match="Two tools are called"), open_agent(tmp_path, tools=[memory_search]):
         pass
 
 

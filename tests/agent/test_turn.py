@@ -359,15 +359,6 @@ def test_a_model_that_fails_for_good_leaves_the_message_and_nothing_else(tmp_pat
         assert [message.text for message in at.messages()] == ["Hello?"]
 
 
-def test_a_model_that_fails_in_the_middle_of_a_reply_is_not_asked_twice(tmp_path):
-    with open_agent(tmp_path, ScriptedChat([["The answer to your", ModelFailed("Cut off.")], "Again."])) as at:
-        with pytest.raises(ModelFailed):
-            at.say("Hello?", as_id="a")
-        assert len(at.model.requests) == 1
-        assert [message.text for message in at.messages()] == ["Hello?"]
-        assert reply(at.say("Hello?", as_id="a")).text == "Again."
-
-
 def test_a_model_that_fails_behind_a_tool_leaves_call_and_result_together(tmp_path):
     with open_agent(tmp_path, ScriptedChat([SEARCH, BudgetExhausted("Used up.")])) as at:
         with pytest.raises(BudgetExhausted):
@@ -382,16 +373,12 @@ def test_an_answer_that_was_cut_off_or_declined_is_said(tmp_path):
         assert reply(at.say("Do harm.")).text == "The model declined to answer."
 
 
-def test_a_reply_that_breaks_off_unseen_is_asked_for_again(tmp_path):
-    withdrawn = []
-
-    def withdraw():
-        withdrawn.append(True)
-        return True
-
+def test_a_reply_that_breaks_off_is_asked_for_again_and_says_so(tmp_path):
     with open_agent(tmp_path, ScriptedChat([["The answer to your", ModelFailed("Cut off.")], "Again."])) as at:
-        assert reply(at.say("Hello?", withdraw=withdraw)).text == "Again."
-        assert withdrawn == [True]
+        events = at.say("Hello?")
+        assert reply(events).text == "Again."
+        streamed = "".join(event.text for event in events if isinstance(event, ReplyDelta))
+        assert streamed == "The answer to your\n\n[The answer broke off and begins again.]\n\nAgain."
 
 
 def test_a_silent_model_is_waited_for_once(tmp_path):
@@ -402,8 +389,8 @@ def test_a_silent_model_is_waited_for_once(tmp_path):
 
 
 def test_a_stopped_message_is_not_asked_again(tmp_path):
-    with open_agent(tmp_path, ScriptedChat([["Half an", ModelFailed("Stopped.")], "Fine."])) as at:
-        with pytest.raises(ModelFailed):
+    with open_agent(tmp_path, ScriptedChat([["Half an", BudgetExhausted("Stopped.")], "Fine."])) as at:
+        with pytest.raises(BudgetExhausted):
             at.say("Delete everything!", as_id="a")
         asyncio.run(at.agent.stop(at.session().id, ["a", "unknown"]))
         asyncio.run(at.agent.stop(at.session().id, ["a"]))

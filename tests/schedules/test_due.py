@@ -15,7 +15,6 @@ from kept.schedules.schedule_book import (
     Schedule,
     ScheduleBook,
     ScheduleBookFile,
-    find_wait_s,
     plan_due,
     read_heartbeat,
 )
@@ -76,12 +75,6 @@ def test_a_single_time_is_run_once_and_then_over():
     done = schedule(when="2026-03-12 9:00", last_due=dt.datetime(2026, 3, 12, 9, 0, tzinfo=dt.UTC))
     assert due_at("2026-03-13T09:00", done) == []
     assert done.find_next(dt.datetime(2026, 3, 13, tzinfo=dt.UTC)) is None
-
-
-def test_the_wait_ends_at_the_next_time():
-    now = dt.datetime(2026, 3, 11, 7, 59, 50, tzinfo=dt.UTC)
-    assert find_wait_s([schedule()], now, longest_s=15) == 10
-    assert find_wait_s([schedule(paused=True)], now, longest_s=15) == 15
 
 
 # heartbeat

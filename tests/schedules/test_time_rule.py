@@ -132,7 +132,6 @@ def upcoming(text, count=2):
         ("every 45 minutes", ["Sat 14 15:54", "Sat 14 16:39"]),
         ("every 3 days", ["Tue 17 15:09", "Fri 20 15:09"]),
         ("0 8 * * 1-5", ["Mon 16 08:00", "Tue 17 08:00"]),
-        ("@daily", ["Sun 15 00:00", "Mon 16 00:00"]),
         ("0 8 * APR MON-FRI", ["Wed 01 08:00", "Thu 02 08:00"]),
         ("0 8 1 * *", ["Wed 01 08:00", "Fri 01 08:00"]),
     ],

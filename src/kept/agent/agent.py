@@ -101,17 +101,13 @@ class Agent:
         messages: Sequence[Inbound],
         *,
         group: Sequence[GroupLine] = (),
-        withdraw: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[AgentEvent, None]:
         """Answer messages of one conversation in a single turn; see `AgentTurn.run`.
 
         The messages are in the transcript, with their ids, before the model is called. Called again with the same ids
         after a crash, it resumes: a reply that is in the transcript is returned without calling the model.
-
-        ``withdraw`` is called if an answer breaks off after some of it was yielded. It returns True if nobody has seen
-        those pieces and they are dropped; then the model is called again.
         """
-        return AgentTurn(self.services, self.models, self._session(session_id), messages, group, withdraw).run()
+        return AgentTurn(self.services, self.models, self._session(session_id), messages, group).run()
 
     def preview(self, text: str, session_id: str | None = None) -> ContextPreview:
         """Return what the model would be sent for a message now, in a conversation or a new one. Nothing is written,

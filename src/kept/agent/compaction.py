@@ -21,7 +21,6 @@ from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, u
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import (
     CompactionPlan,
-    NothingToCompact,
     TranscriptPiece,
     plan_compaction,
     split_transcript,
@@ -84,8 +83,8 @@ async def compact(services: AgentServices, log: SessionLog, request: CompactionR
             return CompactionResult(False, "another process is compacting this session")
         view = await asyncio.to_thread(log.view)
         plan = _plan(services, view, request)
-        if isinstance(plan, NothingToCompact):
-            return CompactionResult(False, plan.reason)
+        if plan is None:
+            return CompactionResult(False, "there is nothing old enough to be summarised")
         receipt = await asyncio.to_thread(make_receipt, services.memory, log, plan.removed)
         older, newer = _split_work(services.writer, plan, request)
         flushed = await _flush_once(services.writer, log, view, newer)
@@ -95,17 +94,15 @@ async def compact(services: AgentServices, log: SessionLog, request: CompactionR
         return await run_to_end(_append, log, view, request, plan, summary, receipt, flushed)
 
 
-def _plan(
-    services: AgentServices, view: ConversationView, request: CompactionRequest
-) -> CompactionPlan | NothingToCompact:
+def _plan(services: AgentServices, view: ConversationView, request: CompactionRequest) -> CompactionPlan | None:
     budget = services.budget
     room = max(0, budget.compact_at - request.fixed_tokens) // 2
     keep = min(budget.keep_recent, room) >> request.halvings
     plan = plan_compaction(view, keep_tokens=keep, message_tokens=budget.message)
-    if isinstance(plan, NothingToCompact) and request.reason == "asked for":
+    if plan is None and request.reason == "asked for":
         # Everything fits, but the person asked for a compaction: remove the older half.
         whole = plan_compaction(view, keep_tokens=0, message_tokens=budget.message)
-        if isinstance(whole, CompactionPlan):
+        if whole is not None:
             return plan_compaction(view, keep_tokens=whole.tokens_before // 2, message_tokens=budget.message)
     return plan
 

@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from kept.clock import Clock
 from kept.config import McpServerSettings
@@ -24,7 +24,7 @@ from kept.values import frozen
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    from kept.agent.mcp_tools import McpServer
+    from kept.agent.mcp_tools import McpServer, McpTool
 
 Permission = Literal["allow", "ask", "deny"]
 """``allow``: the model may call it. ``ask``: a person decides about each call. ``deny``: it is not offered."""
@@ -42,20 +42,6 @@ class ToolAnswer:
 
     text: str
     is_error: bool = False
-
-
-class AgentTool(Protocol):
-    """Tool of an agent besides those of the memory."""
-
-    @property
-    def spec(self) -> ToolSpec: ...
-
-    @property
-    def permission(self) -> Permission: ...
-
-    async def call(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Run the tool. Every failure is an answer."""
-        ...
 
 
 class FunctionTool:
@@ -133,16 +119,6 @@ def read_signature(routine: Any, name: str) -> tuple[TypeAdapter[Any], dict[str,
         raise UsageError(f"The signature of '{name}' cannot be read: {reason}") from exc
 
 
-def as_tools(items: Sequence[Callable[..., Any] | FunctionTool]) -> list[FunctionTool]:
-    """Return tools for functions. Raise UsageError if two have the same name."""
-    tools = [item if isinstance(item, FunctionTool) else FunctionTool(item) for item in items]
-    names = [tool.spec.name for tool in tools]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"Two tools are called '{name}'.", hint="Wrap one: FunctionTool(function, name='…').")
-    return tools
-
-
 def result_text(result: Any) -> str:
     """Return what a function returned, as text for a model."""
     if result is None:
@@ -166,12 +142,14 @@ class ExtraTools:
         reserved: Sequence[str],
         clock: Clock,
     ) -> None:
-        self._functions = [tool for tool in as_tools(functions) if tool.permission != "deny"]
-        for tool in self._functions:
-            if tool.spec.name in reserved:
+        tools = [item if isinstance(item, FunctionTool) else FunctionTool(item) for item in functions]
+        names = [*reserved, *(tool.spec.name for tool in tools)]
+        for tool in tools:
+            if names.count(tool.spec.name) > 1:
                 raise UsageError(
-                    f"'{tool.spec.name}' is a tool of the memory.", hint="Wrap yours: FunctionTool(function, name='…')."
+                    f"Two tools are called '{tool.spec.name}'.", hint="Wrap one: FunctionTool(function, name='…')."
                 )
+        self._functions = [tool for tool in tools if tool.permission != "deny"]
         self._servers: list[McpServer] = []
         if servers:
             from kept.agent.mcp_tools import McpServer
@@ -186,10 +164,10 @@ class ExtraTools:
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self._tools().values())
 
-    def find(self, name: str) -> AgentTool | None:
+    def find(self, name: str) -> FunctionTool | McpTool | None:
         return self._tools().get(name)
 
-    async def call(self, tool: AgentTool, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def call(self, tool: FunctionTool | McpTool, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run a tool, and bound what it returns: it is stored, and becomes part of the context."""
         answer = await tool.call(arguments)
         limit = MAX_RESULT_CHARS // CHARS_PER_TOKEN
@@ -198,9 +176,9 @@ class ExtraTools:
     async def close(self) -> None:
         await asyncio.gather(*(server.close() for server in self._servers))
 
-    def _tools(self) -> dict[str, AgentTool]:
+    def _tools(self) -> dict[str, FunctionTool | McpTool]:
         """Return the tools by name. A function comes before a tool of a server with the same name."""
-        tools: dict[str, AgentTool] = {tool.spec.name: tool for tool in self._functions}
+        tools: dict[str, FunctionTool | McpTool] = {tool.spec.name: tool for tool in self._functions}
         for server in self._servers:
             for tool in server.tools:
                 tools.setdefault(tool.spec.name, tool)

@@ -14,7 +14,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from kept.agent.fact_list import Fact, facts_from_call, parse_facts
@@ -72,38 +72,13 @@ class FlushResult:
     outcome: Outcome
     through_line: int
     facts: int = 0
-    duplicates: int = 0
-    note: str | None = None
-    """Citation of the facts in the daily note; None if they are only proposed."""
-    review: str | None = None
-    """Id of the facts in the review, if a person reviews them."""
-    changes: tuple[str, ...] = ()
-    """Citations of older lines that the facts seem to change."""
-    proposed: int = 0
-    """Number of lasting facts that are proposed for MEMORY.md."""
-    reason: str | None = None
-    """Reason for a failure."""
-    fallback: str | None = None
-    """Replacement of the model, if it failed or there is none."""
-    model: str | None = None
-    usage: ModelUsage = ModelUsage()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Where the facts are, what they seem to change, who wrote them, and why a flush failed. Empty values go."""
 
     def state(self) -> StateEntry:
         """Return the entry that records this flush in the transcript."""
-        optional = {
-            "note": self.note,
-            "review": self.review,
-            "reason": self.reason,
-            "fallback": self.fallback,
-            "model": self.model,
-            "usage": usage_fields(self.usage) if self.usage != ModelUsage() else None,
-            "prompt": get_prompt("flush").label if self.model else None,
-        }
         fields: dict[str, Any] = {"outcome": self.outcome, "throughLine": self.through_line, "facts": self.facts}
-        fields |= {"duplicates": self.duplicates} if self.duplicates else {}
-        fields |= {"changes": list(self.changes)} if self.changes else {}
-        fields |= {"proposed": self.proposed} if self.proposed else {}
-        return StateEntry(FLUSH, fields | {name: value for name, value in optional.items() if value is not None})
+        return StateEntry(FLUSH, fields | {name: value for name, value in self.details.items() if value})
 
 
 def is_flush_due(view: ConversationView) -> bool:
@@ -145,22 +120,21 @@ async def flush(
         written, lines = await _write_new_facts(services, path, reader.facts, days)
         proposed = await asyncio.to_thread(_propose_lasting, services, path, written, days)
     except KeptError as exc:
-        return FlushResult("failed", through_line, reason=exc.message, fallback=fallback)
+        return FlushResult("failed", through_line, details={"reason": exc.message, "fallback": fallback})
     outcome: Outcome = "failed" if failure is not None else "written" if written else "nothing"
-    return FlushResult(
-        outcome,
-        through_line,
-        facts=len(written),
-        duplicates=len(reader.facts) - len(written),
-        note=None if lines is None or lines.is_proposed else lines.citation,
-        review=None if lines is None else lines.review,
-        changes=tuple(fact.changes for fact in written if fact.changes),
-        proposed=proposed,
-        reason=failure,
-        fallback=fallback,
-        model=services.model.name if services.model.writes else None,
-        usage=reader.usage,
-    )
+    details = {
+        "duplicates": len(reader.facts) - len(written),
+        "note": None if lines is None or lines.is_proposed else lines.citation,
+        "review": None if lines is None else lines.review,
+        "changes": [fact.changes for fact in written if fact.changes],
+        "proposed": proposed,
+        "reason": failure,
+        "fallback": fallback,
+        "model": services.model.name if services.model.writes else None,
+        "usage": usage_fields(reader.usage) if reader.usage != ModelUsage() else None,
+        "prompt": get_prompt("flush").label if services.model.writes else None,
+    }
+    return FlushResult(outcome, through_line, len(written), details)
 
 
 class _FactReader:

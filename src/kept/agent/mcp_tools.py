@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -41,6 +41,7 @@ _STDERR_CHARS = 2_000
 _MAX_NAME = 64
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _STOP_TIMEOUT_S = 15.0
+_PING_TIMEOUT_S = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -109,9 +110,7 @@ class McpServer:
             text = f"{tool} took longer than {self.settings.timeout_s:g} s. It may still be carried out."
             return ToolAnswer(text, is_error=True)
         except MCPError as exc:
-            if connection.is_alive:
-                if self.settings.url:
-                    connection.retire()  # the server may have forgotten the session
+            if await connection.is_alive():
                 return ToolAnswer(f"{tool} failed: {clip(printable_line(str(exc)), 500)}", is_error=True)
             text = f"The MCP server '{self.name}' ended during the call. It is not known whether it was carried out."
             return ToolAnswer(text, is_error=True)
@@ -130,8 +129,10 @@ class McpServer:
         if self._lock is None or self._lock[0] is not loop:
             self._lock, self._connection = (loop, asyncio.Lock()), None  # connections of another loop ended with it
         async with self._lock[1]:
-            if self._connection is not None and self._connection.is_alive:
-                return self._connection
+            if self._connection is not None:
+                if await self._connection.is_alive():
+                    return self._connection
+                await self._connection.close()
             connection = ServerConnection(self.settings)
             listed = await connection.start()
             self._connection = connection
@@ -197,11 +198,17 @@ class ServerConnection:
         self._settings = settings
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
-        self._ended = asyncio.Event()
 
-    @property
-    def is_alive(self) -> bool:
-        return self._task is not None and not self._task.done() and not self._ended.is_set()
+    async def is_alive(self) -> bool:
+        """Return whether the server answers."""
+        if self._task is None or self._task.done():
+            return False
+        try:
+            async with asyncio.timeout(_PING_TIMEOUT_S):
+                await self.session.send_ping()
+        except Exception:  # noqa: BLE001 - whatever the SDK raises, a new connection is needed
+            return False
+        return True
 
     async def start(self) -> list[Any]:
         """Connect and return the server's tools. Raise ServerGone if that fails or takes too long."""
@@ -217,10 +224,6 @@ class ServerConnection:
             await self.close()
             raise
 
-    def retire(self) -> None:
-        """Let the next call open a new connection."""
-        self._ended.set()
-
     async def close(self) -> None:
         self._stop.set()
         if self._task is not None and not self._task.done():
@@ -232,21 +235,17 @@ class ServerConnection:
     async def _run(self, started: asyncio.Future[list[Any]]) -> None:
         try:
             async with AsyncExitStack() as stack:
-                self.session = await stack.enter_async_context(_open_session(self._settings, self._ended.set))
+                self.session = await stack.enter_async_context(_open_session(self._settings))
                 tools = await _list_tools(self.session)
                 if not started.done():
                     started.set_result(tools)
-                stopping, ending = (asyncio.create_task(event.wait()) for event in (self._stop, self._ended))
-                await asyncio.wait([stopping, ending], return_when=asyncio.FIRST_COMPLETED)
-                stopping.cancel()
-                ending.cancel()
+                await self._stop.wait()
         except Exception as exc:  # noqa: BLE001 - the SDK and its transports raise many kinds, also in groups
             if not started.done():
                 started.set_exception(ServerGone(explain(exc)))
             else:
                 log.warning("a connection to an MCP server ended: %s", explain(exc))
         finally:
-            self._ended.set()
             if not started.done():
                 started.cancel()
 
@@ -266,44 +265,16 @@ async def _list_tools(session: ClientSession) -> list[Any]:
 
 
 @asynccontextmanager
-async def _open_session(settings: McpServerSettings, on_end: Callable[[], None]) -> AsyncGenerator[ClientSession, None]:
-    """Start or reach a server, and shake hands with it. ``on_end`` is called when its stream ends."""
+async def _open_session(settings: McpServerSettings) -> AsyncGenerator[ClientSession, None]:
+    """Start or reach a server, and shake hands with it."""
     try:
         from mcp import ClientSession
     except ImportError:
         raise ServerGone("the MCP library is not installed (pip install 'kept[mcp]').") from None
     transport = _http_transport(settings) if settings.url else _stdio_transport(settings)
-    async with transport as (read, write), ClientSession(_EndNoticing(read, on_end), write) as session:
+    async with transport as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         yield session
-
-
-class _EndNoticing:
-    """Stream of messages from a server that tells when it ends."""
-
-    def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
-        self._stream = stream
-        self._on_end = on_end
-
-    def __aiter__(self) -> _EndNoticing:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await anext(self._stream)
-        except StopAsyncIteration:
-            self._on_end()
-            raise
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    async def __aenter__(self) -> _EndNoticing:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *args: Any) -> Any:
-        return await self._stream.__aexit__(*args)
 
 
 @asynccontextmanager

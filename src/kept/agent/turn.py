@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -64,6 +64,7 @@ _END_NOTICES = {
     "length": "The answer was cut off at the model's limit.",
     "refused": "The model declined to answer.",
 }
+BROKE_OFF = "\n\n[The answer broke off and begins again.]\n\n"
 EMPTY_ANSWER = "The model sent an empty answer."
 _MARGIN_TOKENS = 1_000
 """More than the headings of repeated messages need."""
@@ -80,7 +81,6 @@ class AgentTurn:
     session: AbstractAsyncContextManager[SessionLog]
     messages: Sequence[Inbound]
     group: Sequence[GroupLine]
-    withdraw: Callable[[], bool]
     log: SessionLog = field(init=False)
     """Set when the turn begins."""
     _material: TurnMaterial = field(default=TurnMaterial(), init=False)
@@ -189,7 +189,7 @@ class AgentTurn:
     async def _recover(self, error: ModelError, context: Context) -> Sequence[AgentEvent]:
         """Prepare to call the model again after an error, and return notices for the person.
 
-        Raise the error if that is no use, or if part of the answer has been shown.
+        Raise the error if that is no use. Whoever has seen a part of the answer is told that it begins again.
         """
         if isinstance(error, ContextOverflow):
             if self._answer.was_shown or not await self._shorten(context):
@@ -200,11 +200,11 @@ class AgentTurn:
             return [Notice("The conversation was too long for the model and has been shortened.")]
         self._failures += 1
         is_final = not error.retryable or self._failures == ATTEMPTS
-        if is_final or (self._answer.was_shown and not self.withdraw()):
+        if is_final:
             raise error
         self._backoff = self._backoff or self.services.new_backoff()
         await asyncio.sleep(self._backoff.next_s())
-        return []
+        return [ReplyDelta(BROKE_OFF)] if self._answer.was_shown else []
 
     async def _shorten(self, context: Context) -> bool:
         """Compact after the model refused a request as too long. Return whether the next request is shorter."""

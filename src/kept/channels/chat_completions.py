@@ -208,7 +208,7 @@ def _chat_key(call: ChatCall) -> SessionKey:
 
 def _missing_end(streamed: str, reply: str) -> str:
     """Return what the client does not have yet, such as the reply of a command, which is not streamed."""
-    if streamed.strip() == reply.strip():
+    if streamed.strip().endswith(reply.strip()):
         return ""
     if reply.startswith(streamed):
         return reply[len(streamed) :]

@@ -107,7 +107,7 @@ def _ask_once(conversation: LocalConversation, runner: asyncio.Runner, text: str
         finally:
             screen.leave()
         return
-    reply = runner.run(conversation.answer(text, screen.show, withdraw=lambda: True))
+    reply = runner.run(conversation.answer(text, screen.show))
     reply_text = None if reply is None or reply.silent else reply.text
     if not as_json:
         echo(reply_text or "", nl=bool(reply_text))

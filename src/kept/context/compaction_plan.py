@@ -33,15 +33,8 @@ class CompactionPlan:
     """Message of the person, if the cut goes through the answer to it."""
 
 
-@frozen
-class NothingToCompact:
-    reason: str
-
-
-def plan_compaction(
-    view: ConversationView, *, keep_tokens: int, message_tokens: int
-) -> CompactionPlan | NothingToCompact:
-    """Remove the oldest messages until the rest fits into ``keep_tokens``.
+def plan_compaction(view: ConversationView, *, keep_tokens: int, message_tokens: int) -> CompactionPlan | None:
+    """Remove the oldest messages until the rest fits into ``keep_tokens``. Return None if none can be removed.
 
     A tool call is never separated from its result. A question is separated from its answer only if the two are too long
     together.
@@ -50,7 +43,7 @@ def plan_compaction(
     sizes = [min(count_message_tokens(logged.message), message_tokens) for logged in messages]
     cut = _choose_cut(messages, find_safe_cuts(messages), _first_fitting(sizes, keep_tokens))
     if cut is None or cut == 0:
-        return NothingToCompact("there is nothing old enough to be summarised")
+        return None
     return CompactionPlan(
         removed=messages[:cut],
         kept=messages[cut:],

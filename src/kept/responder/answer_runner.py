@@ -98,13 +98,6 @@ class AnswerProgress:
         if self._replay is not None:
             self._replay.add(event)
 
-    def withdraw(self) -> bool:
-        """Drop the last pieces of the reply, unless someone may have seen them. Return whether they are
-        dropped."""
-        if self._replay is not None and not self._replay.withdraw():
-            return False
-        return self._preview is None or self._preview.withdraw()
-
     async def finish(self) -> None:
         """End the preview, so that the whole reply can take its place."""
         if self._preview is not None:
@@ -221,9 +214,7 @@ class AnswerRunner:
         inbound = [message.inbound for message in job.messages]
         group = self._groups.take(run.key)
         try:
-            answer = dispatcher.answer(
-                run.session_id, inbound, command=job.command, group=group, withdraw=progress.withdraw
-            )
+            answer = dispatcher.answer(run.session_id, inbound, command=job.command, group=group)
             async with aclosing(answer) as events:
                 async for event in events:
                     if not isinstance(event, Reply):
@@ -298,11 +289,6 @@ class ReplyPreview:
     def add(self, text: str) -> None:
         self._text += text
         self._changed.set()
-
-    def withdraw(self) -> bool:
-        """Drop the text: the answer begins again, and the next edit replaces what is shown."""
-        self._text = ""
-        return True
 
     async def finish(self) -> None:
         """Stop editing. When this returns, no edit is on its way that could arrive after the final text."""

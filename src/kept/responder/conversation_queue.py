@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Sequence
 
-from kept.agent.events import AgentEvent, GroupLine, ReplyDelta
+from kept.agent.events import AgentEvent, GroupLine
 from kept.config import ResponderSettings
 from kept.remote_errors import ConversationFull, QueueFull
 from kept.responder.channel import Channel
@@ -164,15 +164,6 @@ class EventReplay:
         self._events: list[AgentEvent] = []
         self._changed = asyncio.Event()
         """Set and replaced at every change, so that each follower waits for the change after the last one it saw."""
-        self._is_followed = False
-
-    def withdraw(self) -> bool:
-        """Drop the last pieces of the reply, unless a follower may have seen them. Return whether they are dropped."""
-        if self._is_followed:
-            return False
-        while self._events and isinstance(self._events[-1], ReplyDelta):
-            self._events.pop()
-        return True
 
     def add(self, event: AgentEvent) -> None:
         self._events.append(event)
@@ -185,7 +176,6 @@ class EventReplay:
 
     async def follow(self, *, heartbeat_s: float | None = None) -> AsyncIterator[AgentEvent | None]:
         """Yield all events from the first until the end, and None after ``heartbeat_s`` without one."""
-        self._is_followed = True
         seen = 0
         while True:
             while seen < len(self._events):

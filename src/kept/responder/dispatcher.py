@@ -324,15 +324,13 @@ class Dispatcher:
         *,
         command: Command | None = None,
         group: Sequence[GroupLine] = (),
-        withdraw: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[AgentEvent, None]:
         """Return the events of an answer; the last is a Reply. ``command`` is the one that the only message gives.
 
-        The agent's own generator is returned, so that a streamed token passes nothing here. See `Agent.respond` for
-        ``withdraw``.
+        The agent's own generator is returned, so that a streamed token passes nothing here.
         """
         if command is None:
-            return self.agent.respond(session_id, messages, group=group, withdraw=withdraw)
+            return self.agent.respond(session_id, messages, group=group)
         call = CommandCall(command, session_id, messages[0].id)
         if command.name in ("new", "reset") and command.rest:
             return self._answer_in_new_session(call, messages[0], group)

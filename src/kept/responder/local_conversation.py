@@ -56,19 +56,14 @@ class LocalConversation:
             self._pinned = None
         return await self._dispatcher.current_session_id(self._key)
 
-    async def answer(
-        self, text: str, show: Callable[[AgentEvent], None], *, withdraw: Callable[[], bool] = lambda: False
-    ) -> Reply | None:
-        """Answer a message, and return the reply. Every event goes to ``show`` as it comes.
-
-        ``withdraw`` returns True if ``show`` has not shown the pieces of the reply.
-        """
+    async def answer(self, text: str, show: Callable[[AgentEvent], None]) -> Reply | None:
+        """Answer a message, and return the reply. Every event goes to ``show`` as it comes."""
         message = Inbound(new_id(), text, timestamp=self._clock.now(), metadata={CHANNEL: NAME})
         command = find_command(message)
         session_id = await self.session_id()
         self._last = (session_id, message.id)
         reply: Reply | None = None
-        answer = self._dispatcher.answer(session_id, [message], command=command, withdraw=withdraw)
+        answer = self._dispatcher.answer(session_id, [message], command=command)
         async with aclosing(answer) as events:
             async for event in events:
                 show(event)

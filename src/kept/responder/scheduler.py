@@ -26,7 +26,6 @@ from kept.schedules.schedule_book import (
     Schedule,
     ScheduleBook,
     ScheduleBookFile,
-    find_wait_s,
     plan_due,
     read_heartbeat,
 )
@@ -38,7 +37,7 @@ from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, Sessio
 OWN_CHANNEL = "schedule"
 """Channel of schedules that nobody is sent: their replies are read in the session."""
 POLL_S = 15.0
-"""Longest delay until a schedule that a command adds is known."""
+"""How late a schedule may run."""
 _HEARTBEAT_NAME = "heartbeat"
 _HEARTBEAT_TEXT = (
     "[Heartbeat: nobody has written] Go through HEARTBEAT.md. Say what needs the person's attention now and what you "
@@ -120,14 +119,7 @@ class Scheduler:
                 log.warning("schedules: %s", exc.message)
             except Exception:
                 log.exception("schedules: a look at what is due failed")
-            await asyncio.sleep(await self._wait_s())
-
-    async def _wait_s(self) -> float:
-        try:
-            book = await asyncio.to_thread(self.book.read)
-        except KeptError:
-            return POLL_S
-        return find_wait_s(book.schedules, utc_now(self._clock), longest_s=POLL_S)
+            await asyncio.sleep(POLL_S)
 
     async def tick(self) -> None:
         """Start everything that is due now."""

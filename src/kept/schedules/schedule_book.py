@@ -250,12 +250,6 @@ def plan_due(schedules: Sequence[Schedule], now: dt.datetime, *, catch_up: dt.ti
     return runs
 
 
-def find_wait_s(schedules: Sequence[Schedule], now: dt.datetime, *, longest_s: float) -> float:
-    """Return the seconds until the next run, at most ``longest_s``."""
-    times = [time for schedule in schedules if (time := schedule.find_next(now)) is not None]
-    return max(0.0, min([longest_s, *((time - now).total_seconds() for time in times)]))
-
-
 @frozen
 class Heartbeat:
     """Interval and hours of heartbeats."""

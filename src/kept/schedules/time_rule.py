@@ -39,13 +39,6 @@ _RELATIVE = re.compile(r"(?P<day>today|tomorrow)\b\s*(?P<rest>.*)")
 _SECONDS = {"minute": 60, "min": 60, "hour": 3600, "hr": 3600, "day": 86_400, "week": 604_800}
 _MINUTES_A_DAY = 1440
 _MIN_INTERVAL_S = 60
-_SHORTCUTS = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-}
 _LOCAL_TIME = "/etc/localtime"
 _MARK = "zoneinfo/"
 
@@ -75,8 +68,8 @@ class CronRule:
 
     @classmethod
     def parse(cls, text: str, zone: ZoneInfo) -> CronRule:
-        """Parse five fields, or a shortcut such as @daily. Raise ScheduleInvalid for anything else."""
-        rule = cls(_SHORTCUTS.get(text, text), zone)
+        """Parse five fields. Raise ScheduleInvalid for anything else."""
+        rule = cls(text, zone)
         if len(rule.fields.split()) != 5:
             raise ScheduleInvalid(f"'{text}' does not have the five fields of cron.")
         try:
@@ -131,7 +124,7 @@ def parse_rule(text: str, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule:
         plain = re.sub(rf"\b{word}\b", time, plain)
     fields = plain.split()
     is_cron = len(fields) == 5 and all(re.fullmatch(r"[\d*][\d*/,-]*", field) for field in fields[:3])
-    if is_cron or plain.startswith("@"):
+    if is_cron:
         return CronRule.parse(plain, zone)
     rule = _parse_once(plain, zone, now) or _parse_interval(plain, zone, now) or _parse_calendar(plain, zone)
     if rule is None:
