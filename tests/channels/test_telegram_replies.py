@@ -1,9 +1,8 @@
-"""What a person sees of a reply in Telegram: formatting, edits while it is written, reactions."""
+"""What a person sees of a reply in Telegram: formatting, and edits while it is written."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 
 import pytest
@@ -200,24 +199,12 @@ async def test_a_short_reply_is_sent_whole(tmp_path, api):
 async def test_edits_can_be_turned_off(tmp_path, api):
     gate = asyncio.Event()
     model = ScriptedChat(lambda request: ["The answer", Stall(gate), " is 42."])
-    settings = {"stream": False, "ack_reaction": ""}
-    async with bot(tmp_path, api, model, preview_after_s=0.0, **settings):
+    async with bot(tmp_path, api, model, preview_after_s=0.0, stream=False):
         api.write("Well?", user=7)
         await wait_until_async(lambda: bool(model.requests))
         gate.set()
         await wait_until_async(lambda: len(api.sent) == 1)
-    assert (api.edits, api.reactions, api.sent[0]["text"]) == ([], [], "The answer is 42.")
-
-
-async def test_an_accepted_message_gets_a_reaction(tmp_path, api):
-    api.fail("setMessageReaction", 400)
-    async with bot(tmp_path, api, ScriptedChat(["Hi.", "Hi."])):
-        api.write("Hello", user=7)
-        await wait_until_async(lambda: len(api.sent) == 1)
-        number = api.write("Hello again", user=7)
-        await wait_until_async(lambda: bool(api.reactions) and len(api.sent) == 2)
-        assert api.reactions[0]["message_id"] == str(number)
-        assert json.loads(api.reactions[0]["reaction"]) == [{"type": "emoji", "emoji": "👀"}]
+    assert (api.edits, api.sent[0]["text"]) == ([], "The answer is 42.")
 
 
 async def test_start_greets(tmp_path, api):

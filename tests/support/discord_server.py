@@ -47,7 +47,6 @@ class DiscordServer:
         self.edits: list[dict[str, Any]] = []
         self.deleted: list[str] = []
         self.typing: list[str] = []
-        self.reactions: list[tuple[str, str]] = []
         self.identified = 0
         self.resumed = 0
         self.intents = 0
@@ -75,7 +74,6 @@ class DiscordServer:
                 web.post("/api/v10/channels/{channel}/messages", self._create),
                 web.patch("/api/v10/channels/{channel}/messages/{message}", self._edit),
                 web.delete("/api/v10/channels/{channel}/messages/{message}", self._delete),
-                web.put("/api/v10/channels/{channel}/messages/{message}/reactions/{emoji}/@me", self._react),
                 web.post("/api/v10/channels/{channel}/typing", self._type),
                 web.get("/files/{name}", self._get_file),
                 web.get("/gateway", self._connect),
@@ -269,10 +267,6 @@ class DiscordServer:
 
     async def _delete(self, request: web.Request) -> web.Response:
         self.deleted.append(request.match_info["message"])
-        return web.Response(status=204)
-
-    async def _react(self, request: web.Request) -> web.Response:
-        self.reactions.append((request.match_info["message"], request.match_info["emoji"]))
         return web.Response(status=204)
 
     async def _type(self, request: web.Request) -> web.Response:

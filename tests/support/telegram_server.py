@@ -93,7 +93,6 @@ class BotApi:
         """Further bots on the same server, by their tokens."""
         self.sent: list[dict[str, Any]] = []
         self.deleted: list[int] = []
-        self.reactions: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
         self.actions: list[dict[str, Any]] = []
         self.pressed: list[dict[str, Any]] = []
@@ -202,7 +201,6 @@ class BotApi:
             "editMessageText": self._edit,
             "answerCallbackQuery": partial(_note, self.pressed),
             "sendChatAction": partial(_note, self.actions),
-            "setMessageReaction": partial(_note, self.reactions),
             "deleteMessage": lambda fields: _note(self.deleted, int(fields["message_id"])),
             "getFile": self._find_file,
         }

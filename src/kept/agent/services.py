@@ -17,7 +17,7 @@ from typing import TypeVar
 from kept.agent.answer import ModelAnswer
 from kept.agent.approvals import ApprovalDesk
 from kept.agent.extra_tools import ExtraTools
-from kept.clock import Backoff, Clock, new_id
+from kept.clock import Backoff, Clock
 from kept.config import Config
 from kept.config.schema import ThinkingLevel
 from kept.context.compaction_plan import TranscriptPiece, split_transcript
@@ -85,29 +85,23 @@ class ModelLimits:
 def load_secret(path: str) -> bytes:
     """Return the agent's key for the markers of data, and create it if it is missing.
 
-    It is the same in every process, so that a provider's cache of a conversation outlives a restart. Without a
-    readable file, the key is new in each process.
-    """
+    It is the same in every process, so that a provider's cache of a conversation outlives a restart."""
+    key = secrets.token_bytes(_SECRET_BYTES)
+    try:
+        with open(path, "rb") as file:
+            stored = file.read(_SECRET_BYTES)
+        if len(stored) == _SECRET_BYTES:
+            return stored
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return key
     try:
         make_private_folder(os.path.dirname(path))
-        new = f"{path}.{new_id()}"
-        for _ in range(2):
-            if os.path.exists(path):
-                with open(path, "rb") as file:
-                    key = file.read(_SECRET_BYTES)
-                if len(key) == _SECRET_BYTES:
-                    return key
-                os.unlink(path)
-            write_atomic(new, secrets.token_bytes(_SECRET_BYTES))
-            try:
-                os.link(new, path)  # fails if another process was faster
-            except FileExistsError:
-                pass
-            finally:
-                os.unlink(new)
+        write_atomic(path, key)
     except (OSError, KeptError):
-        pass
-    return secrets.token_bytes(_SECRET_BYTES)
+        pass  # the key is new in each process
+    return key
 
 
 @frozen

@@ -66,8 +66,6 @@ _END_NOTICES = {
 }
 BROKE_OFF = "\n\n[The answer broke off and begins again.]\n\n"
 EMPTY_ANSWER = "The model sent an empty answer."
-_MARGIN_TOKENS = 1_000
-"""More than the headings of repeated messages need."""
 
 log = logging.getLogger(__name__)
 
@@ -304,8 +302,6 @@ class AgentTurn:
         The reply has been given, so a failure is logged; the next turn tries again.
         """
         try:
-            if not self._may_be_full():
-                return
             context = await asyncio.to_thread(self._build_context)
             if self._is_too_long(context.tokens):
                 await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
@@ -315,17 +311,6 @@ class AgentTurn:
                     await flush_and_record(self.services.writer, self.log, view, view.messages)
         except KeptError as exc:
             log.warning("session %s: the conversation could not be compacted (%s)", self.log.session_id, exc.code)
-
-    def _may_be_full(self) -> bool:
-        """Return whether the conversation may have reached the size from which it is flushed.
-
-        With the answer, the context is the last request, in which at most the messages that were answered are repeated.
-        """
-        sent = self._sent
-        if sent is None or self._answer.uses:
-            return True
-        more = sent.parts.message + estimate_tokens(self._answer.text) + _MARGIN_TOKENS
-        return sent.tokens + more >= self.services.budget.flush_at
 
 
 def _text_blocks(answer: ModelAnswer) -> Iterator[Block]:

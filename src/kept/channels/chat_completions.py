@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ from kept.channels.chat_request import (
 from kept.channels.http_messages import (
     EVENT_HEADERS,
     HEARTBEAT_S,
-    ID,
     MAX_BODY_BYTES,
     grant_of,
     json_response,
@@ -38,7 +36,7 @@ from kept.channels.http_messages import (
 )
 from kept.channels.switchboard import ANY_AGENT, Switchboard
 from kept.clock import Clock, new_id
-from kept.remote_errors import MessageRefused, ModelUnknown
+from kept.remote_errors import ModelUnknown
 from kept.responder.inbox_records import AcceptedMessage, AnswerRun, message_status
 from kept.sessions.people import THREAD, thread_id
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
 NAME = "openai"
 UNNAMED_USER = "default"
 PATHS = ("/v1/chat/completions", "/v1/models")
-_MAX_LOGS = 32
-"""Conversations whose lines are kept in memory, to compare them with the next request."""
 _REQUEST = "request"
 """Metadata of a message: hash of the request that brought it."""
 _TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
@@ -72,7 +68,6 @@ class ChatCompletions:
         self._front = front
         self._sessions = sessions
         self._clock = clock
-        self._logs: OrderedDict[str, SessionLog] = OrderedDict()
 
     # models
 
@@ -116,10 +111,7 @@ class ChatCompletions:
 
     async def _accept(self, call: ChatCall, key: SessionKey, headers: Mapping[str, str]) -> AcceptedMessage:
         """Return the message of a request when it is on disk: a new one, or that of an earlier attempt."""
-        message_id = headers.get("idempotency-key")
-        if message_id is not None and not ID.fullmatch(message_id):
-            raise MessageRefused("'Idempotency-Key' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
-        earlier = self._find_earlier(call, key, message_id, is_retry=headers.get("x-stainless-retry-count", "0") != "0")
+        earlier = self._find_earlier(call, key, is_retry=headers.get("x-stainless-retry-count", "0") != "0")
         if earlier is not None:
             return await self._front.accept(key, earlier.inbound)
         responder = self._front.responder_for(key)
@@ -129,16 +121,11 @@ class ChatCompletions:
             sender = "assistant" if line.role == "assistant" else call.user or "user"
             responder.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
         metadata = {_REQUEST: call.digest, **({AFTER: place.after} if place.after else {})}
-        inbound = Inbound(message_id or new_id(), place.text, call.user, self._clock.now(), metadata)
+        inbound = Inbound(new_id(), place.text, call.user, self._clock.now(), metadata)
         return await self._front.accept(key, inbound)
 
-    def _find_earlier(
-        self, call: ChatCall, key: SessionKey, message_id: str | None, *, is_retry: bool
-    ) -> AcceptedMessage | None:
+    def _find_earlier(self, call: ChatCall, key: SessionKey, *, is_retry: bool) -> AcceptedMessage | None:
         inbox = self._front.responder_for(key).inbox
-        if message_id is not None:
-            known = inbox.find(NAME, message_id)
-            return known if known is not None and known.key == str(key) else None
         for message in reversed(inbox.messages()):
             if message.key == str(key) and (message.inbound.metadata or {}).get(_REQUEST) == call.digest:
                 is_open = message_status(inbox.find_run(message)) in ("waiting", "answering")
@@ -153,7 +140,7 @@ class ChatCompletions:
         record = sessions.find(NAME, key.user_id, chat_type=key.chat_type)
         if record is None:
             return plan_continuation(call, (), ())
-        view = self._log(sessions, record.id).view()
+        view = SessionLog(sessions, record.id).view()
         texts = {logged.inbound_id: logged.message.text for logged in view.inbound}
         answers = []
         for answer in view.answers:
@@ -163,15 +150,6 @@ class ChatCompletions:
         if place.anew:
             sessions.reset(record.id)
         return place
-
-    def _log(self, sessions: SessionStore, session_id: str) -> SessionLog:
-        log = self._logs.get(session_id)
-        if log is None:
-            log = self._logs[session_id] = SessionLog(sessions, session_id)
-        self._logs.move_to_end(session_id)
-        while len(self._logs) > _MAX_LOGS:
-            self._logs.popitem(last=False)
-        return log
 
     # the answer
 

@@ -1,5 +1,5 @@
 """Intake of messages from chat services: a message is addressed to the bot, overheard, or from a stranger, and what is
-addressed to it goes to the responder, with a sign for the sender."""
+addressed to it goes to the responder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import datetime as dt
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -154,7 +154,6 @@ class BotChannel(Channel):
         self._agents = os.path.join(config.home, "agents")
         self._timing = timing or ResponderTiming()
         self._me = Person(0, "")
-        self._tasks: set[asyncio.Future[None]] = set()
 
     async def connect(self) -> str:
         """Return the name of the bot. Wait for the network; raise ChannelUnavailable if the bot is refused."""
@@ -164,17 +163,13 @@ class BotChannel(Channel):
         """Hand messages to the responders until cancelled."""
         raise NotImplementedError
 
-    async def acknowledge(self, to: Mapping[str, Any]) -> None:
-        """Show the sender that a message is on disk and will be answered. Never raise."""
-        raise NotImplementedError
-
     async def fetch(self, source: str) -> bytes:
         """Return a file by the source that its `MediaItem` names. May raise anything."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        """Disconnect."""
+        raise NotImplementedError
 
     async def take(self, front: Switchboard, content: AddressedMessage | OverheardMessage | Person | None) -> None:
         """Hand over a message. Return when one that is addressed to the bot is on disk."""
@@ -203,10 +198,6 @@ class BotChannel(Channel):
             except MessageConflict:
                 log.warning("%s: a message came twice with different texts; the first is used", self.name)
             break
-        # A courtesy that nothing waits for.
-        task = asyncio.ensure_future(self.acknowledge(message.metadata or {}))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _store_files(self, addressed: AddressedMessage) -> list[dict[str, Any]]:
         """Fetch and store the files of a message, and return what the transcript says about them."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kept.channels.http_messages import MAX_NAME_CHARS, read_flag, read_name
 from kept.limits import one_line, utf8_safe
 from kept.remote_errors import MessageRefused, ModelUnknown
 from kept.values import frozen
@@ -21,8 +22,8 @@ MODEL_PREFIX = "kept"
 CONVERSATION_HEADER = "x-kept-conversation"
 CHAT_ID_HEADERS = ("x-openwebui-chat-id",)
 """Headers with the id that a chat program gives to a chat."""
-MAX_NAME_CHARS = 256
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_PART_NAMES = {"image_url": "(picture)", "input_audio": "(voice message)", "file": "(document)"}
 _DIGEST_CHARS = 32
 _RESET = re.compile(r"\s*/(?:new|reset)\b", re.IGNORECASE)
 
@@ -71,7 +72,7 @@ def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
     new = tuple(line.text for line in recent[last_answer + 1 :] if line.text.strip())
     if not new:
         raise MessageRefused("The last message has to be a text of the user.")
-    user = _name(body.get("user") or body.get("safety_identifier"), "user")
+    user = read_name(body.get("user") or body.get("safety_identifier"), "user")
     conversation, continues = _find_conversation(headers, user, model, lines)
     stream_options = body.get("stream_options")
     return ChatCall(
@@ -82,7 +83,7 @@ def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
         continues=continues,
         history=tuple(recent[: last_answer + 1]),
         new=new,
-        stream=_flag(body, "stream"),
+        stream=read_flag(body, "stream"),
         stream_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
         digest=_digest([conversation, [[line.role, line.text] for line in lines]]),
     )
@@ -143,12 +144,8 @@ def read_content(content: Any, name: str) -> str:
                 texts.append(str(part.get("text") or ""))
             case "refusal":
                 texts.append(str(part.get("refusal") or ""))
-            case "image_url":
-                texts.append("(picture)")
-            case "input_audio":
-                texts.append("(voice message)")
-            case "file":
-                texts.append("(document)")
+            case "image_url" | "input_audio" | "file" as kind:
+                texts.append(_PART_NAMES[kind])
             case _:
                 raise MessageRefused(f"'{name}' has a part of an unknown type.")
     return utf8_safe("\n\n".join(text for text in texts if text))
@@ -161,11 +158,11 @@ def _find_conversation(
 
     A client that names nothing sends its first message with every request, so that identifies the chat.
     """
-    named = _name(headers.get(CONVERSATION_HEADER), CONVERSATION_HEADER)
+    named = read_name(headers.get(CONVERSATION_HEADER), CONVERSATION_HEADER)
     if named:
         return named, True
     for header in CHAT_ID_HEADERS:
-        if chat := _name(headers.get(header), header):
+        if chat := read_name(headers.get(header), header):
             return chat, False
     if user:
         return user, True
@@ -175,21 +172,6 @@ def _find_conversation(
 
 def _digest(tree: Any) -> str:
     return hashlib.sha256(json.dumps(tree).encode()).hexdigest()[:_DIGEST_CHARS]
-
-
-def _name(value: Any, field: str) -> str | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
-        raise MessageRefused(f"'{field}' has to be a text of at most {MAX_NAME_CHARS} characters.")
-    return utf8_safe(value)
-
-
-def _flag(body: Mapping[str, Any], field: str) -> bool:
-    value = body.get(field)
-    if value is not None and not isinstance(value, bool):
-        raise MessageRefused(f"'{field}' has to be true or false.")
-    return bool(value)
 
 
 # comparing a request with a transcript

@@ -151,7 +151,6 @@ class DiscordChannel(BotChannel):
             return await response.read()
 
     async def close(self) -> None:
-        await super().close()
         if self._bot.is_alive:
             await self._bot.close()
 
@@ -193,11 +192,6 @@ class DiscordChannel(BotChannel):
     async def show_typing(self, to: Mapping[str, Any]) -> None:
         if "chat" in to:
             await self._try("typing could not be shown", self._bot.rest.trigger_typing(to["chat"]))
-
-    async def acknowledge(self, to: Mapping[str, Any]) -> None:
-        if self._gateway.ack_reaction:
-            reaction = self._bot.rest.add_reaction(to["chat"], to["message"], self._gateway.ack_reaction)
-            await self._try("a reaction could not be set", reaction)
 
     # previews
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 from kept.agent.approvals import approval_json
@@ -116,7 +116,7 @@ class HttpEndpoints:
         unknown = [name for name in body if name not in _FIELDS]
         if unknown:
             raise MessageRefused(f"'{unknown[0]}' is not a field of a message.", hint="See docs/tasks/gateway.md.")
-        user = own_name(request, _name(body, "user"))
+        user = own_name(request, read_name(body.get("user"), "user"))
         message_id = body.get("id", None) or new_id()
         if not isinstance(message_id, str) or not ID.fullmatch(message_id):
             raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
@@ -127,15 +127,15 @@ class HttpEndpoints:
         return PostedMessage(
             self._read_key(request, body, user),
             Inbound(message_id, utf8_safe(text), user, self._clock.now()),
-            stream=_flag(body, "stream", default=wants_events),
-            wait=_flag(body, "wait", default=True),
+            stream=read_flag(body, "stream", default=wants_events),
+            wait=read_flag(body, "wait", default=True),
         )
 
     def _read_key(self, request: Request, body: dict[str, Any], user: str | None) -> SessionKey:
-        conversation, agent = _name(body, "conversation"), _name(body, "agent")
+        conversation, agent = read_name(body.get("conversation"), "conversation"), read_name(body.get("agent"), "agent")
         if not (conversation or user):
             raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
-        if not _flag(body, "group", default=False):
+        if not read_flag(body, "group"):
             return route_own(self._front, request, private_chat(ANY_AGENT, NAME, user, conversation), agent)
         if conversation is None or not user:
             raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
@@ -274,17 +274,18 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
     return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
 
 
-def _name(body: dict[str, Any], field: str) -> str | None:
-    value = body.get(field)
-    if value is None:
+def read_name(value: Any, field: str) -> str | None:
+    """Return the name that a field has, or None if it has none."""
+    if value is None or value == "":
         return None
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
         raise MessageRefused(f"'{field}' has to be a text of at most {MAX_NAME_CHARS} characters.")
-    return value
+    return utf8_safe(value)
 
 
-def _flag(body: dict[str, Any], field: str, *, default: bool) -> bool:
-    value = body.get(field, default)
+def read_flag(body: Mapping[str, Any], field: str, *, default: bool = False) -> bool:
+    value = body.get(field)
+    value = default if value is None else value
     if not isinstance(value, bool):
         raise MessageRefused(f"'{field}' has to be true or false.")
     return value

@@ -162,7 +162,6 @@ class TelegramChannel(BotChannel):
         return bytes(await file.download_as_bytearray())
 
     async def close(self) -> None:
-        await super().close()
         await self._bot.shutdown()
 
     # sending
@@ -268,11 +267,6 @@ class TelegramChannel(BotChannel):
         if isinstance(chat, int):
             typing = self._bot.send_chat_action(chat, "typing", message_thread_id=to.get("thread"))
             await self._try("typing could not be shown", typing)
-
-    async def acknowledge(self, to: Mapping[str, Any]) -> None:
-        if self._gateway.ack_reaction:
-            reaction = self._bot.set_message_reaction(to["chat"], to["message"], self._gateway.ack_reaction)
-            await self._try("a reaction could not be set", reaction)
 
 
 async def _in_best_form(text: str, call: Callable[[dict[str, Any]], Awaitable[T]]) -> T:

@@ -105,7 +105,5 @@ class GatewaySettings:
     serve: ServeSettings = ServeSettings()
     stream: bool = True
     """True to show a reply on Telegram and Discord while it is written, by editing its message."""
-    ack_reaction: str = "👀"
-    """Reaction to a message there that was accepted. Empty for none."""
     telegram: TelegramSettings = TelegramSettings()
     discord: DiscordSettings = DiscordSettings()

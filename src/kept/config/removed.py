@@ -11,6 +11,7 @@ REMOVED = frozenset(
     {
         "compaction.prune_tool_results",
         "context",
+        "gateway.ack_reaction",
         "gateway.auto_responder.max_queued_per_conversation",
         "gateway.discord.ack_reaction",
         "gateway.discord.stream",

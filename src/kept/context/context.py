@@ -72,18 +72,10 @@ class ContextParts:
         return own + sum(self.files.values())
 
     def to_json(self) -> dict[str, Any]:
-        tokens: dict[str, Any] = {
-            "system": self.system,
-            "files": dict(self.files),
-            "tools": self.tools,
-            "summary": self.summary,
-            "history": self.history,
-            "recalled": self.recalled,
-            "message": self.message,
-            "total": self.total,
-        }
-        optional = {"lines": list(self.lines) if self.lines else None, "cut": list(self.cut) or None}
-        return {"tokens": tokens, **{name: value for name, value in optional.items() if value is not None}}
+        tokens: dict[str, Any] = {name: getattr(self, name) for name in (*PARTS, "total")}
+        optional = {"lines": self.lines, "cut": self.cut}
+        record = {"tokens": {**tokens, "files": dict(self.files)}}
+        return record | {name: list(value) for name, value in optional.items() if value}
 
 
 def read_context(message: Message) -> dict[str, Any] | None:

@@ -10,18 +10,9 @@ from kept.agent.events import AgentEvent, GroupLine
 from kept.config import ResponderSettings
 from kept.remote_errors import ConversationFull, QueueFull
 from kept.responder.channel import Channel
-from kept.responder.dispatcher import Command, find_command
+from kept.responder.dispatcher import find_command
 from kept.responder.inbox_records import AcceptedMessage, AnswerRun
 from kept.sessions.session_key import SessionKey
-from kept.values import frozen
-
-
-@frozen
-class QueuedMessage:
-    """Message in a queue, with the command that it gives, if any."""
-
-    message: AcceptedMessage
-    command: Command | None
 
 
 class ConversationQueue:
@@ -36,7 +27,7 @@ class ConversationQueue:
         self.key = key
         self.chat = chat
         self.channel = channel
-        self.waiting: deque[QueuedMessage] = deque()
+        self.waiting: deque[AcceptedMessage] = deque()
         self.interrupted: deque[AnswerRun] = deque()
         """Runs that the last process did not finish, oldest first. They precede all waiting messages."""
         self.current: AnswerRun | None = None
@@ -47,21 +38,18 @@ class ConversationQueue:
         """Time of the event loop at which the debounce of the last message ends."""
         self._hurry = asyncio.Event()
 
-    def add(self, message: AcceptedMessage) -> QueuedMessage:
-        queued = QueuedMessage(message, find_command(message.inbound))
-        self.waiting.append(queued)
+    def add(self, message: AcceptedMessage) -> None:
+        self.waiting.append(message)
         self._settled_at = asyncio.get_running_loop().time() + self._debounce_s
-        if queued.command is not None:
+        if find_command(message.inbound) is not None:
             self.hurry()
-        return queued
 
     def remove(self, message: AcceptedMessage) -> bool:
         """Remove a waiting message. Return False if it is not waiting."""
-        for queued in self.waiting:
-            if queued.message == message:
-                self.waiting.remove(queued)
-                return True
-        return False
+        if message not in self.waiting:
+            return False
+        self.waiting.remove(message)
+        return True
 
     def hurry(self) -> None:
         """End the debounce now."""
@@ -79,13 +67,14 @@ class ConversationQueue:
             except TimeoutError:
                 pass
 
-    def take(self) -> Sequence[QueuedMessage]:
+    def take(self) -> list[AcceptedMessage]:
         """Remove and return the messages of the next run: a command alone, or all messages up to the next command."""
         batch = [self.waiting.popleft()]
-        while self.waiting and batch[0].command is None and self.waiting[0].command is None:
-            batch.append(self.waiting.popleft())
+        if find_command(batch[0].inbound) is None:
+            while self.waiting and find_command(self.waiting[0].inbound) is None:
+                batch.append(self.waiting.popleft())
         # A command that still waits keeps the hurry up: it must not wait for the debounce of later messages.
-        if all(queued.command is None for queued in self.waiting):
+        if all(find_command(message.inbound) is None for message in self.waiting):
             self._hurry.clear()
         return batch
 

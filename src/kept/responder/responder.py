@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
 from kept.clock import Backoff
@@ -107,7 +108,12 @@ class Responder:
             await asyncio.wait(self._arriving.values())
         for queue in self._queues.values():
             queue.hurry()
-        left = await _wait_until(deadline, set(self._workers.values()), at_once or asyncio.Event())
+        workers = set(self._workers.values())
+        finished: asyncio.Future[Any] = asyncio.gather(*workers, return_exceptions=True)
+        hurry: asyncio.Future[Any] = asyncio.ensure_future((at_once or asyncio.Event()).wait())
+        await asyncio.wait([finished, hurry], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        left = {worker for worker in workers if not worker.done()}
         for worker in left:
             worker.cancel()
         ending = [*left, *self._dropping]
@@ -149,7 +155,8 @@ class Responder:
 
     def _enqueue(self, message: AcceptedMessage, chat: SessionKey) -> None:
         queue = self._queue(message.key, chat)
-        command = queue.add(message).command
+        queue.add(message)
+        command = find_command(message.inbound)
         if command is not None and command.name == "stop":
             self._stop_before(queue, message)
         elif command is not None and command.name in ("approve", "deny") and queue.current is not None:
@@ -233,7 +240,7 @@ class Responder:
 
     def _stop_before(self, queue: ConversationQueue, stop: AcceptedMessage) -> None:
         """Cancel everything that was sent before a /stop."""
-        for message in [queued.message for queued in queue.waiting if queued.message is not stop]:
+        for message in [message for message in queue.waiting if message is not stop]:
             queue.remove(message)
             task = asyncio.create_task(self._drop(message))
             self._dropping.add(task)
@@ -286,7 +293,7 @@ class Responder:
         except Exception:
             log.exception("a conversation came to a halt; the rest of it is answered after the next start")
             unfinished = (run for run in self.inbox.unfinished() if run.key == queue.key)
-            self._end_replays(queued.message for queued in queue.waiting)
+            self._end_replays(queue.waiting)
             self._end_replays(message for run in unfinished for message in self.inbox.messages_of(run))
         finally:
             del self._queues[queue.key], self._workers[queue.key]
@@ -330,16 +337,15 @@ class Responder:
         if queue.interrupted:
             run = queue.interrupted.popleft()
             messages = self.inbox.messages_of(run)
-            command = find_command(messages[0].inbound) if len(messages) == 1 else None
             if run.parts is None:
                 run = await self._writer.write_until_done(partial(self.inbox.begin_again, run))
         else:
             session_id = await self._open_session(queue.chat)
             if not queue.waiting:  # cancelled while the session was opened
                 return None
-            batch = queue.take()
-            messages, command = [queued.message for queued in batch], batch[0].command
+            messages = queue.take()
             run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
+        command = find_command(messages[0].inbound) if len(messages) == 1 else None
         replay = self._replays.get((run.channel, messages[-1].id))
         return AnswerJob(run, messages, command, queue.channel, replay, slot)
 
@@ -362,16 +368,3 @@ class Responder:
             replay = self._replays.pop((message.channel, message.id), None)
             if replay is not None:
                 replay.end()
-
-
-async def _wait_until(
-    deadline: float, tasks: set[asyncio.Task[None]], at_once: asyncio.Event
-) -> set[asyncio.Task[None]]:
-    """Return the tasks that are not done by the deadline, or when ``at_once`` is set."""
-    loop = asyncio.get_running_loop()
-    hurry = asyncio.create_task(at_once.wait())
-    while tasks and not at_once.is_set() and (left_s := deadline - loop.time()) > 0:
-        await asyncio.wait([*tasks, hurry], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-        tasks = {task for task in tasks if not task.done()}
-    hurry.cancel()
-    return tasks
