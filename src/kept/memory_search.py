@@ -151,12 +151,14 @@ class MemorySearch:
         if self.qmd is None:
             result = service.search(parsed, settings, filters, growing=growing, progress=progress)
         else:
-            from kept.backends.qmd import BackendQuery
-
             result = self.qmd.search(
-                BackendQuery(query, settings, filters, min_score, "sessions" in self.settings.sources),
-                (lambda: service.scan().files) if self.settings.sync.on_search else None,
+                query,
+                filters,
                 lambda narrowed: service.search(parsed, settings, narrowed, growing=growing, progress=progress),
+                files=(lambda: service.scan().files) if self.settings.sync.on_search else None,
+                limit=settings.max_results,
+                min_score=min_score or 0.0,
+                with_sessions="sessions" in self.settings.sources,
             )
         if seen:
             result = _leave_out(result, seen, query, max_results)

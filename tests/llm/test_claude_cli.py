@@ -117,9 +117,6 @@ def test_an_answer_is_streamed_with_its_usage(stand_in):
 
 
 def test_an_answer_that_comes_whole_is_told_once(stand_in):
-    message = {"type": "assistant", "message": {"model": "m", "content": [{"type": "text", "text": "Green."}]}}
-    stand_in.says(message, result("Green."))
-    assert text_of(ask(model_of(stand_in.program), "Well?")) == "Green."
     stand_in.says(result("Green."))
     assert text_of(ask(model_of(stand_in.program), "Well?")) == "Green."
 

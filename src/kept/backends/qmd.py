@@ -24,7 +24,7 @@ from itertools import islice, zip_longest
 from typing import Any
 
 from kept.clock import Clock
-from kept.config import Config, QuerySettings
+from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.file_lock import locked
@@ -55,6 +55,7 @@ _RESULTS_PER_HIT = 3
 
 SearchIndex = Callable[[Filter], SearchResult]
 """Function that searches Kept's own index."""
+ListFiles = Callable[[], Iterable[SourceFile]]
 _NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path, date, tag or project."
 
 
@@ -262,17 +263,6 @@ def _trim_blank_lines(start: int, text: str) -> tuple[int, int, str]:
 # falling back
 
 
-@frozen
-class BackendQuery:
-    text: str
-    settings: QuerySettings
-    filters: Filter
-    min_score: float | None
-    """Threshold of this query. The configured one is not applied to qmd, which scores on another scale."""
-    with_sessions: bool
-    """True if conversations are searched too."""
-
-
 class QmdWithFallback:
     """Finds notes with qmd and conversations in Kept's own index. After a failure qmd is left alone for a while."""
 
@@ -292,11 +282,22 @@ class QmdWithFallback:
         return None
 
     def search(
-        self, query: BackendQuery, files: Callable[[], Iterable[SourceFile]] | None, search_index: SearchIndex
+        self,
+        query: str,
+        filters: Filter,
+        search_index: SearchIndex,
+        *,
+        files: ListFiles | None,
+        limit: int,
+        min_score: float,
+        with_sessions: bool,
     ) -> SearchResult:
-        """Search notes and conversations. ``files`` lists the notes for an update before the search; None skips it."""
+        """Search notes and, with ``with_sessions``, conversations.
+
+        ``files`` lists the notes for an update before the search; None skips it. A configured threshold is not applied
+        to qmd, which scores on another scale.
+        """
         started = time.perf_counter()
-        filters = query.filters
         if filters.sources == ("sessions",) or filters.is_conversation:
             return search_index(filters)
         if (
@@ -309,13 +310,13 @@ class QmdWithFallback:
             or filters.as_of_ms is not None
         ):
             return _with_reason(search_index(filters), _NO_FILTERS)
-        notes, failure = self._search_qmd(query, files)
+        notes, failure = self._search_qmd(query, files, limit)
         if failure is not None:
             return _with_reason(search_index(filters), f"Answered from Kept's own index: {failure}")
-        with_sessions = query.with_sessions and not filters.sources
-        sessions = search_index(replace(filters, sources=("sessions",))) if with_sessions else None
+        notes = [hit for hit in notes if hit.score >= min_score]
+        asks_sessions = with_sessions and not filters.sources
+        sessions = search_index(replace(filters, sources=("sessions",))) if asks_sessions else None
         hits = tuple(_interleave(notes, sessions.hits if sessions else ()))
-        limit = query.settings.max_results
         return SearchResult(
             hits=hits[:limit],
             degraded=sessions.degraded if sessions else (),
@@ -325,23 +326,20 @@ class QmdWithFallback:
             dropped=tuple(Dropped(hit.citation, hit.score, "beyond max_results") for hit in hits[limit:]),
         )
 
-    def _search_qmd(
-        self, query: BackendQuery, files: Callable[[], Iterable[SourceFile]] | None
-    ) -> tuple[list[Hit], str | None]:
+    def _search_qmd(self, query: str, files: ListFiles | None, limit: int) -> tuple[list[Hit], str | None]:
         """Return the hits, or the reason why there are none."""
         if self._failure is not None and self._is_cooling_down(self._failure[0]):
             return [], self._failure[1]
         try:
             if files is not None:
                 self.qmd.update(files(), complete=False)
-            hits = self.qmd.search(query.text, max_results=query.settings.max_results)
+            hits = self.qmd.search(query, max_results=limit)
         except KeptError as exc:
             reason = f"{exc.message} {exc.hint}".strip()
             self._failure = (self._clock.time_ns(), reason)
             return [], reason
         self._failure = None
-        min_score = query.min_score or 0.0
-        return [hit for hit in hits if hit.score >= min_score], None
+        return hits, None
 
     def _is_cooling_down(self, failed_ns: int) -> bool:
         # A clock that was set back ends the pause: it must not last for hours.
@@ -364,7 +362,6 @@ def _interleave(notes: Iterable[Hit], sessions: Iterable[Hit]) -> Iterator[Hit]:
 def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float) -> bytes:
     """Return the standard output. The program and its children are killed if it takes too long or prints too much."""
     name = os.path.basename(command[0])
-    is_late = threading.Event()
     with tempfile.TemporaryFile() as errors:
         try:
             # In a new process group, which can be killed as one.
@@ -380,11 +377,8 @@ def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, tim
         except (OSError, ValueError) as exc:
             raise BackendFailed(f"{name} could not be started ({exc}).") from exc
 
-        def stop() -> None:
-            is_late.set()
-            _kill_group(process)
-
-        timer = threading.Timer(timeout_s, stop)
+        deadline_s = time.monotonic() + timeout_s
+        timer = threading.Timer(timeout_s, _kill_group, (process,))
         timer.start()
         try:
             assert process.stdout is not None
@@ -394,10 +388,11 @@ def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, tim
                 raise BackendFailed(f"{name} printed more than {MAX_OUTPUT_BYTES:,} bytes.")
             process.wait()
         finally:
+            is_late = time.monotonic() >= deadline_s
             timer.cancel()
             _kill_group(process)
             process.wait()
-        if is_late.is_set():
+        if is_late:
             raise BackendFailed(f"{name} did not answer within {timeout_s:g} s.")
         if process.returncode:
             errors.seek(max(0, errors.tell() - _MAX_ERROR_BYTES))

@@ -9,8 +9,6 @@ import json
 import os
 import random
 import re
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
@@ -20,7 +18,7 @@ from kept.bench.dataset import CORPUS, QRELS, QUERIES
 from kept.chunking.markdown import HEADING_JOIN, ChunkSize, chunk_markdown
 from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
-from kept.errors import UsageError, WorkspaceError, WriteFailed
+from kept.errors import UsageError, WorkspaceError
 from kept.records import Chunk, cite
 from kept.values import frozen
 from kept.words.stopwords import ENGLISH
@@ -65,7 +63,7 @@ class SampledPassage:
 
 
 def write_starter(config: Config, folder: str) -> StarterSet:
-    """Write a whole set or nothing. Raise UsageError if the folder is not new or empty."""
+    """Write a set. Raise UsageError if the folder is not new or empty."""
     folder = os.path.abspath(os.path.expanduser(folder))
     if os.path.lexists(folder) and not (os.path.isdir(folder) and not os.listdir(folder)):
         raise UsageError(f"{folder} is not empty.", hint="Name a folder that is new or empty.")
@@ -73,34 +71,17 @@ def write_starter(config: Config, folder: str) -> StarterSet:
     if not passages:
         raise UsageError(f"There are no notes in {config.workspace} to make a set from.", hint="See 'kept add --help'.")
     queries = [*iter_queries(passages)]
-    _write_together(
-        folder,
-        {
-            "README.md": resources.files("kept.bench").joinpath("starter.md").read_text(encoding="utf-8"),
-            CORPUS: _jsonl({"id": passage.id, "text": passage.text} for passage in passages),
-            QUERIES: _jsonl({name: query[name] for name in ("id", "text", "category")} for query in queries),
-            QRELS: "query-id\tcorpus-id\trel\n"
-            + "".join(f"{query['id']}\t{query['answer']}\t1\n" for query in queries if query["answer"]),
-        },
-    )
+    files = {
+        "README.md": resources.files("kept.bench").joinpath("starter.md").read_text(encoding="utf-8"),
+        CORPUS: _jsonl({"id": passage.id, "text": passage.text} for passage in passages),
+        QUERIES: _jsonl({name: query[name] for name in ("id", "text", "category")} for query in queries),
+        QRELS: "query-id\tcorpus-id\trel\n"
+        + "".join(f"{query['id']}\t{query['answer']}\t1\n" for query in queries if query["answer"]),
+    }
+    make_private_folder(folder)
+    for name, text in files.items():
+        write_atomic(os.path.join(folder, name), text.encode("utf-8", "replace"))
     return StarterSet(folder, len(passages), len(queries))
-
-
-def _write_together(folder: str, files: Mapping[str, str]) -> None:
-    parent = os.path.dirname(folder)
-    try:
-        make_private_folder(parent)
-        unfinished = tempfile.mkdtemp(prefix=".kept-bench-", dir=parent)
-    except OSError as exc:
-        raise WriteFailed(f"{folder}: could not be written ({exc.strerror}).") from exc
-    try:
-        for name, text in files.items():
-            write_atomic(os.path.join(unfinished, name), text.encode("utf-8", "replace"))
-        os.rename(unfinished, folder)
-    except OSError as exc:
-        raise WriteFailed(f"{folder}: could not be written ({exc.strerror}).") from exc
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _jsonl(rows: Iterable[Mapping[str, Any]]) -> str:

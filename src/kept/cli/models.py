@@ -27,7 +27,6 @@ from kept.tools.record_json import to_json
 from kept.values import frozen
 from kept.wording import plural, size_text
 
-_SHOWN_SETS = ("project_notes", "xquad_cross")
 _SENTENCE = "The staging database moved to port 5433."
 
 
@@ -197,9 +196,6 @@ def _state_json(state: ModelState) -> dict[str, Any]:
         "licence": model.licence,
         "dims": model.dims,
         "missingPackages": list(model.missing_packages()),
-        "queryMs": model.query_ms,
-        "chunkMs": model.chunk_ms,
-        "recall": [{"set": name, "recallAt10": figure} for name, figure in model.recall.items()],
     }
 
 
@@ -213,25 +209,11 @@ def _show_models(states: list[ModelState]) -> None:
         label = "in use" if state.is_in_use else "here" if state.path else download
         colour = style(label, fg="green") if state.is_in_use else label
         echo(f"{style(f'{model.name:<{width}}', bold=True)}  {colour}")
-        for text in (model.about, _facts(state)):
+        for text in (model.about, "; ".join((size_text(state.bytes), " ".join(model.languages), model.licence))):
             for line in wrap(text, indent=6, hang=0):
                 echo(style(line, dim=True))
-    echo("\nRecall@10 is for paraphrased questions on English notes, then for questions in another language.")
     if any(state.model.missing_packages() for state in states):
         echo("The transformer models need further packages: pip install 'kept[neural]'")
-
-
-def _facts(state: ModelState) -> str:
-    model = state.model
-    recall = " and ".join(f"{model.recall[name]:.2f}" if name in model.recall else "–" for name in _SHOWN_SETS)
-    speed = f"{_milliseconds(model.query_ms)} a query, {_milliseconds(model.chunk_ms)} a chunk"
-    facts = [size_text(state.bytes), " ".join(model.languages), model.licence]
-    facts += [speed] if model.query_ms is not None else []
-    return "; ".join([*facts, *([f"recall@10 {recall}"] if model.recall else [])])
-
-
-def _milliseconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.0f} ms" if value >= 1 else f"{value:.1f} ms"
 
 
 def _show_providers(providers: list[ProviderInfo]) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Literal
 
 from kept.config import LocalModelSettings, MemorySearchSettings
@@ -55,12 +54,6 @@ class CatalogueModel:
     """Cosines of unrelated and of agreeing texts: measuring them would cost a cold search 0.1 s."""
     weight: float | None = None
     """Share of a score that its vectors have earned, if it has a scale. Chosen on folds: docs/tasks/local-models.md."""
-    query_ms: float | None = None
-    """CPU time of a query of ten words in a running process."""
-    chunk_ms: float | None = None
-    """CPU time of a chunk of 45 tokens."""
-    recall: Mapping[str, float] = field(default_factory=dict)
-    """Recall@10 by name of the set, at default settings. Held-out figures are in docs/tasks/local-models.md."""
 
     @property
     def is_built_in(self) -> bool:
@@ -98,9 +91,6 @@ CATALOGUE: dict[str, CatalogueModel] = {
             StaticEmbedder.languages,
             "Apache-2.0, MIT",
             dims=384,
-            query_ms=0.3,
-            chunk_ms=0.3,
-            recall={"project_notes": 0.79, "xquad_cross": 0.86},
         ),
         CatalogueModel(
             "bge-small-en",
@@ -119,9 +109,6 @@ CATALOGUE: dict[str, CatalogueModel] = {
             query_prefix="Represent this sentence for searching relevant passages: ",
             scale=(0.4871, 0.8181),
             weight=0.4,
-            query_ms=6,
-            chunk_ms=20,
-            recall={"project_notes": 0.94, "xquad_cross": 0.47},
         ),
         CatalogueModel(
             "reranker-en",

@@ -76,11 +76,7 @@ class VoyageEmbedder(RemoteEmbedder):
         "voyage-3-large": 1024,
         "voyage-3.5": 1024,
         "voyage-3.5-lite": 1024,
-        "voyage-3": 1024,
-        "voyage-3-lite": 512,
         "voyage-code-3": 1024,
-        "voyage-finance-2": 1024,
-        "voyage-law-2": 1024,
     }
     # Estimated from published examples, not measured.
     calibration = Calibration(floor=0.25, ceiling=0.75, weight=0.5)

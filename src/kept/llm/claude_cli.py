@@ -320,8 +320,7 @@ def _write(folder: str, name: str, text: str) -> str:
 class ClaudeStreamReader:
     """Assembles one answer from the lines of ``--output-format stream-json``.
 
-    An answer may be streamed in pieces, or arrive as whole messages, or only in the final result. Each text is reported
-    once. Lines of unknown types are ignored, since later versions may add some.
+    An answer is streamed in pieces, or arrives only in the final result. Other lines are ignored.
     """
 
     def __init__(self, request: ChatRequest) -> None:
@@ -331,7 +330,6 @@ class ClaudeStreamReader:
         """Stop reason of the last message, in Anthropic's words; None until the result has arrived."""
         self._error: ModelError | None = None
         self._texts: list[str] = []
-        self._message_was_streamed = False
         self._starts_paragraph = False
 
     def read_line(self, line: bytes) -> TextDelta | None:
@@ -346,8 +344,6 @@ class ClaudeStreamReader:
         match event.get("type"):
             case "stream_event":
                 text = self._read_piece(as_dict(event.get("event")))
-            case "assistant":
-                text = self._read_message(event)
             case "result":
                 text = self._read_result(event)
         return self._delta(text) if text else None
@@ -363,23 +359,11 @@ class ClaudeStreamReader:
 
     def _read_piece(self, piece: dict[str, Any]) -> str:
         if piece.get("type") == "message_start":
-            self._message_was_streamed = False
             self._starts_paragraph = bool(self._texts)
         delta = as_dict(piece.get("delta"))
         if piece.get("type") != "content_block_delta" or delta.get("type") != "text_delta":
             return ""
-        self._message_was_streamed = True
         return str(delta.get("text") or "")
-
-    def _read_message(self, event: dict[str, Any]) -> str:
-        """Return the text of a whole message, unless it was streamed or was written by the program itself."""
-        message = as_dict(event.get("message"))
-        if message.get("model") == "<synthetic>" or event.get("error") or self._message_was_streamed:
-            return ""
-        self._starts_paragraph = bool(self._texts)
-        blocks = message.get("content")
-        texts = [as_dict(block).get("text") for block in blocks] if isinstance(blocks, list) else []
-        return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
     def _read_result(self, event: dict[str, Any]) -> str:
         result = event.get("result")
