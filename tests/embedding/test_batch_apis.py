@@ -522,7 +522,7 @@ def test_neither_keys_nor_words_of_notes_are_written_down_and_the_file_is_privat
         b'{"version": 9, "jobs": [], "problem": null}',
         b'{"version": 1, "jobs": [{"key": 1}], "problem": null}',
         b'{"version": 1, "jobs": [], "problem": {"failures": "two"}}',
-        dump_book(BatchBook((BatchJob("k", "w", "i", "p", 1, ("zz",)),))),
+        dump_book(BatchBook((BatchJob("k", "i", "p", 1, ("zz",)),))),
     ],
 )
 def test_a_damaged_file_is_reported_put_aside_and_ignored(openai, content):
@@ -542,16 +542,6 @@ def test_where_nothing_can_be_written_down_nothing_is_paid_for(openai):
     report = openai.memory().sync()
     assert (report.ok, report.pending, openai.server.steps) == (True, 0, [])
     assert "batches.json" in said(report)
-
-
-def test_jobs_of_another_workspace_are_left_alone(openai):
-    openai.write()
-    openai.memory(wait=False).sync()
-    other = Place(openai.name, openai.server, openai.kind, openai.fake, openai.root, openai.opened)
-    (openai.root / "workspace").rename(openai.root / "elsewhere")
-    other.write(word="other")
-    assert other.memory().sync().pending == 0
-    assert [len(job.hashes) for job in openai.book().jobs] == [MANY]
 
 
 def test_a_job_that_was_collected_and_not_struck_off_costs_nothing(place):

@@ -16,8 +16,7 @@ _PREFIXES: dict[str, dict[Role, str]] = {
     "nomic-embed-text": {"query": "search_query: ", "document": "search_document: "},
 }
 """Prefixes that a model was trained with. Ollama does not add them."""
-_HERE_TIMEOUTS = Timeouts(0.5, 0.5)
-_ELSEWHERE_TIMEOUTS = Timeouts(2.0, 2.0)
+_REACHABLE_TIMEOUTS = Timeouts(1.0, 1.0)
 
 
 class OllamaEmbedder(RemoteEmbedder):
@@ -46,9 +45,8 @@ class OllamaEmbedder(RemoteEmbedder):
         return ProviderAccount(url, remote.api_key, remote.headers)
 
     def check_reachable(self) -> None:
-        timeouts = _HERE_TIMEOUTS if self.client.endpoint.is_loopback else _ELSEWHERE_TIMEOUTS
         try:
-            self.client.get_json("/api/version", timeouts=timeouts)
+            self.client.get_json("/api/version", timeouts=_REACHABLE_TIMEOUTS)
         except EndpointDown as exc:
             raise EmbedderUnavailable(
                 f"No server answers at {self.origin}: start it with 'ollama serve', or set OLLAMA_HOST or"

@@ -38,13 +38,6 @@ class EmbeddingProvider:
         embedder_class: type[RemoteEmbedder] = _load(self.embedder)
         return embedder_class
 
-    def find_batch_api(self, embedder: Embedder) -> BatchApi | None:
-        """Return the batch API for an embedder of this provider, or None."""
-        if not self.batch_api or not isinstance(embedder, self.embedder_class()):
-            return None
-        api: BatchApi = _load(self.batch_api)(embedder)
-        return api
-
 
 def _load(reference: str) -> Any:
     module, _, name = reference.partition(":")
@@ -114,7 +107,10 @@ def find_price(provider: str, model: str, settings: MemorySearchSettings) -> flo
 def find_batch_api(embedder: Embedder | None) -> BatchApi | None:
     """Return the batch API of an embedder's provider, or None if it has none."""
     provider = PROVIDERS.get(embedder.identity.provider) if embedder is not None else None
-    return provider.find_batch_api(embedder) if provider is not None and embedder is not None else None
+    if provider is None or not provider.batch_api or not isinstance(embedder, provider.embedder_class()):
+        return None
+    api: BatchApi = _load(provider.batch_api)(embedder)
+    return api
 
 
 def default_model(name: str) -> tuple[str | None, int | None]:

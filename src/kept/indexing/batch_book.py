@@ -13,7 +13,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from kept.book_file import BookFile
-from kept.config.agent_paths import workspace_key
 from kept.errors import WriteFailed
 from kept.limits import is_count, is_utf8, strict_json
 from kept.values import frozen
@@ -36,8 +35,6 @@ class BatchJob:
     """
 
     key: str
-    workspace: str
-    """Hash of its path: an agent may have several workspaces, each with its own index."""
     identity: str
     """Identity of the embedder, whose vectors no other can use."""
     provider: str
@@ -50,10 +47,6 @@ class BatchJob:
     def by_id(self) -> dict[str, bytes]:
         """Hashes of the texts by the id of their request."""
         return {request_id(digest): bytes.fromhex(digest) for digest in self.hashes}
-
-
-def job_workspace(root: str) -> str:
-    return workspace_key(root, digits=16)
 
 
 def request_id(digest: str) -> str:
@@ -77,8 +70,8 @@ class BatchBook:
     jobs: tuple[BatchJob, ...] = ()
     problem: BatchProblem | None = None
 
-    def of(self, identity: str, workspace: str) -> tuple[BatchJob, ...]:
-        return tuple(job for job in self.jobs if (job.identity, job.workspace) == (identity, workspace))
+    def of(self, identity: str) -> tuple[BatchJob, ...]:
+        return tuple(job for job in self.jobs if job.identity == identity)
 
     def failures(self, identity: str) -> int:
         return self.problem.failures if self.problem and self.problem.identity == identity else 0
@@ -99,17 +92,16 @@ class BatchBook:
         return replace(self, jobs=tuple(job for job in self.jobs if now_s - job.created_s < FORGET_AFTER_S))
 
 
-def jobs_under_way(path: str, root: str) -> tuple[BatchJob, ...]:
-    """Return the jobs of a workspace, to show them. Changes nothing, even if the file is damaged."""
+def jobs_under_way(path: str) -> tuple[BatchJob, ...]:
+    """Return the jobs, to show them. Changes nothing, even if the file is damaged."""
     try:
-        jobs = BatchBookFile(path).read().jobs
+        return BatchBookFile(path).read().jobs
     except WriteFailed:
         return ()
-    return tuple(job for job in jobs if job.workspace == job_workspace(root))
 
 
 class BatchBookFile(BookFile[BatchBook]):
-    """The file of a book. Other workspaces use it too."""
+    """The file of a book."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, empty=BatchBook, parse=parse_book, dump=dump_book, purpose="recording a batch")
@@ -157,7 +149,6 @@ def _parse_job(tree: Any) -> BatchJob | None:
     match tree:
         case {
             "key": str(key),
-            "workspace": str(workspace),
             "identity": str(identity),
             "provider": str(provider),
             "created_s": created_s,
@@ -165,9 +156,9 @@ def _parse_job(tree: Any) -> BatchJob | None:
             "batch_id": str() | None as batch_id,
             "hashes": [*hashes],
         } if is_count(created_s, _LATEST_S) and all(map(_is_hash, hashes)):
-            texts = (key, workspace, identity, provider, file_id or "", batch_id or "")
+            texts = (key, identity, provider, file_id or "", batch_id or "")
             if all(map(is_utf8, texts)):
-                return BatchJob(key, workspace, identity, provider, created_s, tuple(hashes), file_id, batch_id)
+                return BatchJob(key, identity, provider, created_s, tuple(hashes), file_id, batch_id)
     return None
 
 

@@ -22,7 +22,6 @@ from kept.indexing.batch_book import (
     BatchBook,
     BatchBookFile,
     BatchJob,
-    job_workspace,
     request_id,
 )
 from kept.records import Progress
@@ -105,15 +104,12 @@ class _BatchRun:
 
 
 class BatchRunner:
-    """Runs the batches of one embedder for one workspace."""
+    """Runs the batches of one embedder."""
 
-    def __init__(
-        self, api: BatchApi, settings: BatchSettings, path: str, workspace: str, clock: Clock, *, job_texts: int
-    ) -> None:
+    def __init__(self, api: BatchApi, settings: BatchSettings, path: str, clock: Clock, *, job_texts: int) -> None:
         self.api = api
         self.settings = settings
         self.book = BatchBookFile(path)
-        self.workspace = job_workspace(workspace)
         self.clock = clock
         self.job_texts = job_texts
         self.force = False
@@ -148,7 +144,7 @@ class BatchRunner:
     def _plan(self, run: _BatchRun) -> None:
         book = self.book.change(self._without_unpaid) if self.book.exists() else BatchBook()
         now_s = self._now_s()
-        mine = book.of(self._identity, self.workspace)
+        mine = book.of(self._identity)
         hashes = {key.hex() for key in run.texts}
         run.active = [_WatchedJob(job, now_s, now_s) for job in mine if not hashes.isdisjoint(job.hashes)]
         submitted = {bytes.fromhex(digest) for watched in run.active for digest in watched.job.hashes}
@@ -163,7 +159,7 @@ class BatchRunner:
     def _without_unpaid(self, book: BatchBook) -> BatchBook:
         """Drop jobs that were never uploaded, so cannot have been charged, and jobs too old to be collected."""
         book = book.without_old(self._time_s())
-        for job in book.of(self._identity, self.workspace):
+        for job in book.of(self._identity):
             if job.file_id is None:
                 book = book.without(job)
         return book
@@ -185,7 +181,6 @@ class BatchRunner:
     def _submit(self, group: tuple[bytes, ...], run: _BatchRun) -> None:
         job = BatchJob(
             key=f"kept-{uuid.uuid4().hex}",
-            workspace=self.workspace,
             identity=self._identity,
             provider=self.api.embedder.provider,
             created_s=self._time_s(),

@@ -266,9 +266,9 @@ class IndexHandle:
             from kept.embedding.registry import find_batch_api
             from kept.indexing.batch_runner import BatchRunner
 
-            path, root, job_texts = self.config.paths.batches, self.workspace.root, self.limits.job_texts
+            path, job_texts = self.config.paths.batches, self.limits.job_texts
             if api := find_batch_api(self.embedder):
-                self._batch_runner = BatchRunner(api, settings, path, root, self.clock, job_texts=job_texts)
+                self._batch_runner = BatchRunner(api, settings, path, self.clock, job_texts=job_texts)
         return self._batch_runner
 
 

@@ -41,7 +41,7 @@ def status_without_index(
         dims=(identity.dims or None) if identity else None,
         cache_max_entries=settings.cache.max_entries,
         backend=settings.backend,
-        batches=_batches_under_way(config, workspace),
+        batches=_batches_under_way(config),
         repairs=tuple(open_repair_ledger(config.paths.folder, clock).by_day()),
         degraded=warnings,
         **_model_usage(config, clock),
@@ -103,11 +103,11 @@ def model_cost(spent: ModelSpending, price: ModelPriceSettings | None) -> float 
     return (fresh * price.input + spent.cached * cached_price + spent.output * price.output) / 1_000_000
 
 
-def _batches_under_way(config: Config, workspace: str) -> tuple[BatchUnderWay, ...]:
+def _batches_under_way(config: Config) -> tuple[BatchUnderWay, ...]:
     """Return running batches even if batches were switched off since: they continue, and are paid for."""
     return tuple(
         BatchUnderWay(job.provider, len(job.hashes), _local_time(job.created_s))
-        for job in jobs_under_way(config.paths.batches, workspace)
+        for job in jobs_under_way(config.paths.batches)
     )
 
 

@@ -19,7 +19,7 @@ from kept.clock import Backoff
 from kept.errors import ConfigError
 from kept.limits import clip, printable_line
 from kept.net.endpoint import MAX_DETAIL_CHARS, parse_endpoint, request_headers, secrets_in
-from kept.net.transport import MAX_ANSWER_BYTES, HttpReply, HttpRequest, NoReply, Transport
+from kept.net.transport import HttpReply, HttpRequest, NoReply, Transport
 from kept.redact import Redactor
 from kept.remote_errors import BadAnswer, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
 from kept.values import frozen
@@ -198,14 +198,12 @@ class HttpClient:
         secrets: Iterable[str] = (),
         policy: RetryPolicy | None = None,
         breaker: CircuitBreaker | None = None,
-        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         self.endpoint = parse_endpoint(base_url)
         self._headers = request_headers(self.endpoint, headers or {})
         self._redact = Redactor([*secrets, *secrets_in(self.endpoint, self._headers)])
         self.policy = policy or RetryPolicy()
         self._breaker = breaker or BREAKER
-        self._max_bytes = max_bytes
         self._transport = Transport(self.endpoint)
         self._lock = threading.Lock()
         self.calls = 0
@@ -217,12 +215,10 @@ class HttpClient:
         ``attempts`` is 1 for requests that must not be repeated: one whose answer was lost may have been carried out.
         """
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-        request = HttpRequest("POST", self.endpoint.target(path), self._headers, content, max_bytes=self._max_bytes)
-        return self._parse(self._call(request, timeouts, attempts))
+        return self.upload(path, content, content_type="application/json", timeouts=timeouts, attempts=attempts)
 
     def get_json(self, path: str, *, query: str = "", timeouts: Timeouts) -> Any:
-        target = self.endpoint.target(path, query=query)
-        request = HttpRequest("GET", target, self._get_headers("application/json"), max_bytes=self._max_bytes)
+        request = HttpRequest("GET", self.endpoint.target(path, query=query), self._headers)
         return self._parse(self._call(request, timeouts))
 
     def upload(
@@ -234,12 +230,12 @@ class HttpClient:
         timeouts: Timeouts,
         base: str | None = None,
         headers: Mapping[str, str] | None = None,
+        attempts: int | None = None,
     ) -> Any:
-        """Send a body that is not JSON and return the parsed answer, which is."""
+        """Send a body of any kind and return the parsed answer."""
         merged = {**self._headers, **(headers or {}), "content-type": content_type}
-        target = self.endpoint.target(path, base=base)
-        request = HttpRequest("POST", target, merged, content, max_bytes=self._max_bytes)
-        return self._parse(self._call(request, timeouts))
+        request = HttpRequest("POST", self.endpoint.target(path, base=base), merged, content)
+        return self._parse(self._call(request, timeouts, attempts))
 
     def download(
         self,
@@ -256,10 +252,10 @@ class HttpClient:
         A redirect to a file store elsewhere is followed once, without any of our headers: the key stays at home.
         """
         target = self.endpoint.target(path, query=query, base=base)
-        reply = self._call(HttpRequest("GET", target, self._get_headers("*/*"), None, sink, max_bytes), timeouts)
+        reply = self._call(HttpRequest("GET", target, self._headers, None, sink, max_bytes), timeouts)
         if reply.status in REDIRECTS:
             store = HttpClient(reply.headers["location"], policy=self.policy, breaker=self._breaker)
-            request = HttpRequest("GET", store.endpoint.target(""), store._get_headers("*/*"), None, sink, max_bytes)
+            request = HttpRequest("GET", store.endpoint.target(""), store._headers, None, sink, max_bytes)
             try:
                 if store._call(request, timeouts).status in REDIRECTS:
                     raise BadAnswer(f"{store.endpoint.origin} redirects a file download a second time.")
@@ -273,9 +269,6 @@ class HttpClient:
 
     def close(self) -> None:
         self._transport.close()
-
-    def _get_headers(self, accept: str) -> dict[str, str]:
-        return {**{name: value for name, value in self._headers.items() if name != "content-type"}, "accept": accept}
 
     # retries
 

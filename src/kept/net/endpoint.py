@@ -87,7 +87,7 @@ def fits_header(value: str) -> bool:
 
 def request_headers(endpoint: Endpoint, extra: Mapping[str, str]) -> dict[str, str]:
     """Return the headers of every request: defaults, the credentials in the address, and ``extra``."""
-    headers = {"accept": "application/json", "content-type": "application/json", "user-agent": "kept"}
+    headers = {"accept": "application/json, */*", "user-agent": "kept"}
     if endpoint.userinfo:
         headers["authorization"] = "Basic " + base64.b64encode(unquote(endpoint.userinfo).encode()).decode()
     for name, value in extra.items():

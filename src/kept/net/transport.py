@@ -28,7 +28,8 @@ class HttpRequest:
     content: bytes | None = None
     sink: IO[bytes] | None = None
     """File that receives the body of an answer too long to be held in memory."""
-    max_bytes: int = MAX_ANSWER_BYTES
+    max_bytes: int | None = None
+    """Maximum length of the answer, if it is not the usual one."""
 
 
 @frozen
@@ -104,7 +105,7 @@ class Transport:
     def _read_body(self, response: httpx.Response, request: HttpRequest, deadline_s: float) -> bytes:
         import httpx
 
-        limit = request.max_bytes if response.is_success else _MAX_ERROR_BYTES
+        limit = (request.max_bytes or MAX_ANSWER_BYTES) if response.is_success else _MAX_ERROR_BYTES
         memory = io.BytesIO()
         sink = request.sink if request.sink and response.is_success else memory
         sink.seek(0)

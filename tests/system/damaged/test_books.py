@@ -15,7 +15,6 @@ from kept.indexing.batch_book import (
     BatchJob,
     BatchProblem,
     dump_book,
-    job_workspace,
     jobs_under_way,
 )
 from kept.ledger import Ledger, tokens_of_day
@@ -96,21 +95,19 @@ def test_doctor_names_a_line_of_a_ledger_and_moves_it_aside(home, folder, worksp
 # batches
 
 
-def job(key: str, workspace: Path) -> BatchJob:
-    return BatchJob(key, job_workspace(str(workspace)), "i", "openai", 1_773_500_000, ("ab" * 32,), "file-1", "batch-1")
+def job(key: str) -> BatchJob:
+    return BatchJob(key, "i", "openai", 1_773_500_000, ("ab" * 32,), "file-1", "batch-1")
 
 
 def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
     path = folder / "batches.json"
-    book = json.loads(
-        dump_book(BatchBook((job("good", workspace), job("victim", workspace)), BatchProblem("i", 1, "expired")))
-    )
+    book = json.loads(dump_book(BatchBook((job("good"), job("victim")), BatchProblem("i", 1, "expired"))))
     good, victim = book["jobs"]
     for wrong in wrong_fields(victim):
         path.write_bytes(json.dumps({**book, "jobs": [good, "@"]}).encode().replace(b'"@"', wrong))
         if b"1e999" in wrong or b"NaN" in wrong or b"Infinity" in wrong:
             continue  # is not JSON, and with it nothing in the file is
-        assert "good" in [one.key for one in jobs_under_way(str(folder / "batches.json"), str(workspace))], wrong
+        assert "good" in [one.key for one in jobs_under_way(str(folder / "batches.json"))], wrong
     commands = Commands(home, workspace)
     commands.run("status")
     path.write_bytes(json.dumps({**book, "jobs": [{"key": 1}, good]}).encode())
@@ -123,9 +120,9 @@ def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
 
 def test_a_batch_book_with_a_flipped_bit_never_fails_a_command(folder, workspace):
     path = folder / "batches.json"
-    for wrong in flipped_bits(dump_book(BatchBook((job("good", workspace),), BatchProblem("i", 1, "x"))), every=19):
+    for wrong in flipped_bits(dump_book(BatchBook((job("good"),), BatchProblem("i", 1, "x"))), every=19):
         path.write_bytes(wrong)
-        jobs_under_way(str(folder / "batches.json"), str(workspace))
+        jobs_under_way(str(folder / "batches.json"))
 
 
 def test_what_is_noted_of_one_file_does_not_hide_the_others():
