@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 import yaml
@@ -24,16 +23,11 @@ def agents(kept) -> dict:
 @pytest.mark.parametrize(
     "command",
     [
-        ["search", "otter"],
         ["add", "An otter."],
-        ["status"],
         ["sessions", "list"],
-        ["import", "pi", "."],
         ["connect", "cursor"],
         ["config", "set", "model.name", "opus"],
         ["gateway"],
-        ["mcp"],
-        ["doctor"],
     ],
 )
 def test_an_agent_that_was_never_made_is_an_error_that_creates_nothing(kept, home, command):
@@ -46,12 +40,6 @@ def test_an_agent_that_was_never_made_is_an_error_that_creates_nothing(kept, hom
     assert ended.err.startswith("Error: There is no agent 'typo'. There are: main, coder. Create it with")
     assert "'kept config agents add typo'" in ended.err
     assert sorted(home.rglob("*")) == before
-
-
-def test_a_typo_in_the_environment_is_an_error_too(kept, home):
-    ended = kept("search", "x", "--json", env={"KEPT_AGENT": "typo"})
-    assert (ended.code, ended.json["error"]["code"]) == (3, "agent_not_found")
-    assert not (home / "agents/typo").exists()
 
 
 def test_a_hook_of_an_unknown_agent_reports_one_line_and_does_not_fail(kept, home, tmp_path):
@@ -88,20 +76,6 @@ def test_an_agent_gets_notes_of_its_own(kept, home):
     assert {name: agent["shared"] for name, agent in agents(kept).items()} == dict.fromkeys(
         ["main", "bob", "coder"], False
     )
-
-
-def test_init_makes_an_agent_too(kept, home):
-    assert kept("--agent", "coder", "init", env=ALONE).code == 0
-    assert yaml.safe_load((home / "config.yaml").read_text())["agents"]["list"][0]["id"] == "coder"
-    assert "coder" in agents(kept)
-
-
-def test_a_folder_of_markdown_is_adopted(kept, tmp_path):
-    write_file(tmp_path / "vault/Otters.md", "Otters hold hands.")
-    assert kept("config", "agents", "add", "coder", "--workspace", tmp_path / "vault", env=ALONE).code == 0
-    assert set(os.listdir(tmp_path / "vault")) <= {"Otters.md", ".kept"}
-    hits = kept("--agent", "coder", "search", "otters", "--json", env=ALONE).json["results"]
-    assert [hit["path"] for hit in hits] == ["Otters.md"]
 
 
 def test_notes_can_be_shared_and_status_says_so(kept, home):
@@ -143,17 +117,6 @@ def test_what_makes_no_sense_is_refused(kept, home, args, code, message):
     assert message in ended.err
     assert (home / "config.yaml").read_text() == before
     assert not (home / "agents/x").exists()
-
-
-def test_the_list_counts_notes_and_conversations_and_names_a_model(kept, home):
-    kept("config", "agents", "add", "coder", env=ALONE)
-    kept("--agent", "coder", "add", "Tabs.", "--to", "memory/tabs.md", env=ALONE)
-    kept("--agent", "coder", "config", "set", "model.name", "opus", env=ALONE)
-    with SessionStore.open(home=home, agent="coder") as sessions:
-        sessions.append(sessions.get_or_create("telegram", "5054").id, Message.of("user", "Hi"))
-    coder, main = agents(kept)["coder"], agents(kept)["main"]
-    assert (coder["sessions"], coder["model"], main["notes"], main["model"]) == (1, "opus", None, None)
-    assert coder["notes"] == len(kept("--agent", "coder", "list", "--json", env=ALONE).json["files"])
 
 
 # removing

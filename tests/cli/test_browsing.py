@@ -51,21 +51,6 @@ def test_list_can_be_narrowed_and_says_what_it_leaves_out(kept, notes):
     assert nothing.err == "Note: No note matches 'nope'.\n"
 
 
-def test_list_and_recent_have_the_same_json(kept, notes):
-    listed = kept("list", "--json").json
-    assert list(listed) == ["files", "total", "degraded"]
-    first = listed["files"][0]
-    assert list(first) == [
-        "path", "source", "title", "excerpt", "timestamp", "changed", "size", "sessionKey", "channel",
-    ]  # fmt: skip
-    assert (first["path"], first["excerpt"], first["source"]) == (
-        "memory/2026-03-03.md",
-        "The otter is back.",
-        "memory",
-    )
-    assert list(kept("list", "--changed", "--json").json) == list(listed)
-
-
 def test_recent_shows_changes_by_day(kept, notes):
     assert kept("list", "--changed").out.splitlines() == [
         "2026-03-05 (Thursday)",
@@ -99,19 +84,6 @@ def test_a_search_without_a_query_lists_what_the_filter_leaves(kept, notes):
     refused = kept("search")
     assert (refused.code, refused.out) == (2, "")
     assert "the query is empty" in refused.err
-
-
-def test_yesterday_is_listed_without_todays_note(kept, workspace):
-    today = dt.date.today()
-    yesterday = today - dt.timedelta(days=1)
-    write_file(workspace / f"memory/{yesterday}.md", "Fed the parrot.\n")
-    write_file(workspace / f"memory/{today}.md", "Fed the otter.\n")
-    for query in (["what did I do yesterday"], ["--since", "yesterday", "--until", "yesterday"]):
-        out = kept("search", *query).out
-        assert "parrot" in out
-        assert "otter" not in out
-    assert kept("get", "yesterday").out == "Fed the parrot.\n"
-    assert kept("get", "today").out == "Fed the otter.\n"
 
 
 def test_get_takes_a_day_a_name_or_a_title(kept, notes):
@@ -148,13 +120,3 @@ def test_a_channel_or_path_that_nothing_has_is_said(kept, notes):
     assert kept("sessions", "list", "--channel", "slack").out == (
         "No session is on channel 'slack'. There are no sessions yet.\n"
     )
-
-
-def test_a_title_in_the_properties_is_shown_in_a_list_and_finds_the_note(kept, workspace):
-    note = "---\ntitle: Ada Lovelace\naliases: [Countess]\n---\n\nMet at the dinner.\n"
-    write_file(workspace / "memory/ada.md", note)
-    assert [file["title"] for file in kept("list", "--path", "memory/ada.md", "--json").json["files"]] == [
-        "Ada Lovelace"
-    ]
-    for name in ("Ada Lovelace", "countess", "ada"):
-        assert "Met at the dinner." in kept("get", name).out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import socket
 import subprocess
@@ -13,7 +12,6 @@ import click
 import pytest
 
 from kept import __version__
-from kept.cli.help import GROUPS
 from kept.cli.root import COMMANDS, cli
 from kept.cli.search import hits_line
 from kept.sessions.entries import Message
@@ -21,6 +19,7 @@ from kept.sessions.store import SessionStore
 from tests.support.commands import KEPT
 from tests.support.embedding_servers import Ollama
 from tests.support.files import tree_of, write_file
+from tests.support.terminals import run_on_terminal
 
 ANSI = re.compile(r"\x1b")
 
@@ -68,13 +67,6 @@ def test_init_leaves_what_is_there_as_it_is(kept, home, notes):
     assert "Everything exists already." in ended.out
     assert tree_of(notes) == before
     assert (home / "config.yaml").read_text() == "# mine\n"
-
-
-def test_a_workspace_with_a_strange_name_survives_init(kept, tmp_path):
-    folder = tmp_path / 'it\'s "quoted": ü # 漢\t{x}'
-    kept("init", folder)
-    (row,) = kept("config", "get", "agents.defaults.workspace", "--json", env={"KEPT_WORKSPACE": ""}).json["settings"]
-    assert row["value"] == str(folder)
 
 
 def test_add_writes_its_arguments_to_the_daily_log(kept, workspace):
@@ -125,22 +117,6 @@ def test_add_reads_text_with_a_byte_order_mark(kept, workspace, encoding):
     assert (workspace / "memory/x.md").read_text(encoding="utf-8") == "café 😀\n"
 
 
-def test_a_note_in_utf16_is_searched_and_never_mixed_with_utf8(kept, workspace):
-    note = write_file(workspace / "memory/x.md", "Der Fischotter ist zurück.\n".encode("utf-16"))
-    before = note.read_bytes()
-    (hit,) = kept("search", "Fischotter zurück", "--json").json["results"]
-    assert hit["snippet"] == "Der Fischotter ist zurück."
-    assert "zurück" in kept("get", "memory/x.md").out
-    refused = kept("add", "--to", "memory/x.md", "More.")
-    assert (refused.code, "is in UTF-16, which can be searched, not changed. Save it as UTF-8." in refused.err) == (
-        4,
-        True,
-    )
-    assert note.read_bytes() == before
-    write_file(workspace / "memory/latin.md", "zurück\n".encode("latin-1"))
-    assert "memory/latin.md: not valid UTF-8 at byte 3" in kept("index").err
-
-
 def test_files_that_are_not_indexed_are_reported(kept, workspace):
     write_file(workspace / "memory/a.md", "A.\n")
     for name in ("b.txt", "c.markdown", "d.org"):
@@ -165,48 +141,12 @@ def test_search_shows_citation_and_text(kept, notes):
     assert ended.err == ""
 
 
-def test_search_json_has_exactly_the_shape_others_rely_on(kept, notes):
-    shown = kept("search", "which", "port", "is staging on", "--json").json
-    assert list(shown) == ["answered", "results", "degraded", "provider", "model", "tookMs"]
-    assert shown["answered"] == "yes"
-    assert (shown["degraded"], shown["provider"]) == ([], "local")
-    assert isinstance(shown["model"], str)
-    assert isinstance(shown["tookMs"], float)
-    hit = shown["results"][0]
-    assert list(hit) == [
-        "path", "startLine", "endLine", "score", "vectorScore", "textScore",
-        "snippet", "source", "timestamp", "grade", "citation", "heading", "project",
-    ]  # fmt: skip
-    assert hit["path"] == "memory/2026-03-02.md"
-    assert hit["citation"] == f"{hit['path']}#L{hit['startLine']}-L{hit['endLine']}"
-    assert "5433" in hit["snippet"]
-    assert hit["source"] == "memory"
-    assert hit["timestamp"].startswith("2026-03-02T09:30")
-    assert 0 < hit["score"] <= 1
-
-
 def test_search_explains_what_a_score_is_made_of(kept, notes):
     shown = kept("search", "lighthouse", "--explain", "--json").json
     hit = shown["results"][0]
     assert sum(part["value"] for part in hit["parts"]) == pytest.approx(hit["score"], abs=1e-4)
     assert all(set(dropped) == {"citation", "score", "reason"} for dropped in shown["dropped"])
     assert "score" in kept("search", "lighthouse", "--explain").out
-
-
-def test_search_can_be_narrowed(kept, notes):
-    def paths(*args: str) -> set[str]:
-        ended = kept("search", "lighthouse staging database line", "--min-score", "0", "-n", "50", "--json", *args)
-        return {hit["path"] for hit in ended.json["results"]}
-
-    everywhere = {"MEMORY.md", "memory/2026-03-02.md", "memory/ideas.md"}
-    assert paths() == everywhere
-    assert paths("--path", "memory/2026-*") == {"memory/2026-03-02.md"}
-    assert paths("--path", "MEMORY.md") == {"MEMORY.md"}
-    assert paths("--since", "2026-03-02", "--until", "2026-03-02") == {"memory/2026-03-02.md"}
-    assert paths("--since", "2026-03-03") == everywhere - {"memory/2026-03-02.md"}
-    assert paths("--source", "memory") == everywhere
-    assert paths("--source", "sessions") == set()
-    assert len(kept("search", "line", "-n", "1", "--json", "--min-score", "0").json["results"]) == 1
 
 
 def test_search_that_finds_nothing_says_so_and_succeeds(kept, notes):
@@ -236,20 +176,6 @@ def test_get_reads_lines_by_number_or_by_citation(kept, notes):
     assert kept("get", "memory/ideas.md#L9-L3").out == "line 9\n"
 
 
-def test_every_citation_of_a_search_can_be_read(kept, notes):
-    for hit in kept("search", "lighthouse bread database", "--min-score", "0", "--json").json["results"]:
-        assert hit["snippet"].strip("…").strip() in kept("get", hit["citation"]).out
-
-
-def test_get_json_has_exactly_the_shape_others_rely_on(kept, notes):
-    assert kept("get", "memory/ideas.md", "--from", "299", "--lines", "1", "--json").json == {
-        "path": "memory/ideas.md", "from": 299, "lines": 1, "text": "line 299", "truncated": True, "nextFrom": 300,
-    }  # fmt: skip
-    assert kept("get", "memory/ideas.md#L300", "--json").json == {
-        "path": "memory/ideas.md", "from": 300, "lines": 1, "text": "line 300", "truncated": False, "nextFrom": None,
-    }  # fmt: skip
-
-
 def test_index_reports_what_it_did(kept, notes):
     first = kept("index", "--json").json
     assert (first["files"], first["indexed"], first["unchanged"], first["removed"]) == (3, 3, 0, 0)
@@ -269,22 +195,6 @@ def test_index_reports_notes_it_could_not_take(kept, notes):
     ended = kept("index")
     assert ended.code == 0
     assert re.search(r"^Note: memory/bad\.md: not valid UTF-8", ended.err, re.MULTILINE)
-
-
-def test_status_counts_and_says_whether_the_index_is_behind(kept, notes, home):
-    kept("index")
-    shown = kept("status", "--json").json
-    assert (shown["files"], shown["dirty"], shown["changedFiles"], shown["pending"]) == (3, False, 0, 0)
-    assert (shown["provider"], shown["requestedProvider"], shown["backend"]) == ("local", "auto", "builtin")
-    assert shown["workspaceDir"] == str(notes)
-    assert shown["dbPath"] == str(home / "agents/main/index.sqlite")
-    assert shown["sources"] == [{"source": "memory", "files": 3, "chunks": shown["chunks"]}]
-    assert shown["cache"]["entries"] == 0
-    assert shown["indexBytes"] > 0
-    assert shown["degraded"] == shown["problems"] == []
-    write_file(notes / "memory/new.md", "new")
-    assert kept("status", "--json").json["changedFiles"] == 1
-    assert "1 file changed" in kept("status").out
 
 
 def test_status_and_doctor_change_no_note(kept, notes):
@@ -394,13 +304,6 @@ def test_the_demo_does_not_touch_the_users_own_index(kept, notes, tmp_path):
     assert kept("status", "--json", env=own).json["changedFiles"] == 0
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_a_script_for_the_shell(kept, shell):
-    ended = kept("completion", shell)
-    assert ended.code == 0
-    assert "_KEPT_COMPLETE" in ended.out
-
-
 def test_completion_knows_commands_and_options(kept):
     ended = kept(env={"_KEPT_COMPLETE": "bash_complete", "COMP_WORDS": "kept se", "COMP_CWORD": "1"})
     assert ended.out == "plain,search\nplain,sessions\nplain,serve\n"
@@ -428,42 +331,16 @@ def test_watch_indexes_at_once_and_stops_when_told(environment, notes):
 # global options
 
 
-def test_global_options_come_before_the_command(kept, tmp_path):
-    folder, other_home = tmp_path / "w", tmp_path / "h"
-    (other_home / "agents/ada").mkdir(parents=True)
-    write_file(folder / "MEMORY.md", "lighthouse")
-    shown = kept("--workspace", folder, "--home", other_home, "--agent", "ada", "status", "--json").json
-    assert shown["workspaceDir"] == str(folder)
-    assert shown["dbPath"] == str(other_home / "agents/ada/index.sqlite")
-    assert shown["agent"] == "ada"
-
-
-def test_a_setting_can_be_overridden_for_one_run(kept, notes):
-    shown = kept("--set", "memory_search.provider=none", "search", "lighthouse", "--json").json
-    assert (shown["provider"], shown["model"]) == ("none", None)
-    assert shown["results"]
-
-
-def test_a_provider_that_is_not_available_leaves_words(kept, notes):
-    ended = kept("--set", "memory_search.provider=openai", "search", "lighthouse")
-    assert ended.code == 0
-    assert "Ada keeps" in ended.out
-    assert ended.err.startswith("Note: Searching by word only")
-
-
 # what goes wrong
 
 BAD = [
     (["search", ""], 2, "empty_query"),
-    (["search", " \t\n"], 2, "empty_query"),
     (["search"], 2, "empty_query"),
     (["search", "x", "--min-score", "2"], 2, "usage"),
     (["search", "x", "-n", "0"], 2, "usage"),
-    (["search", "x", "-n", "many"], 2, "usage"),
     (["search", "x", "--source", "dreams"], 2, "usage"),
     (["search", "x", "--since", "the day before the flood"], 2, "usage"),
     (["search", "x", "--expalin"], 2, "usage"),
-    (["get", "x", "--bogus"], 2, "usage"),
     (["serach", "x"], 2, "usage"),
     (["--set", "nonsense", "status"], 2, "usage"),
     (["--set", "memory_search.providr=none", "status"], 2, "config"),
@@ -473,23 +350,16 @@ BAD = [
     (["config", "explain", "nothing.like.it"], 2, "usage"),
     (["--workspace", "nowhere", "search", "x"], 3, "workspace_missing"),
     (["--workspace", "nowhere", "add", "x"], 3, "workspace_missing"),
-    (["--workspace", "nowhere", "index"], 3, "workspace_missing"),
     (["get", "memory/none.md"], 3, "note_not_found"),
-    (["get", "memory/none.md#L3"], 3, "note_not_found"),
     (["get", "../outside.md"], 4, "path_refused"),
-    (["get", "/etc/passwd"], 4, "path_refused"),
     (["get", ""], 4, "path_refused"),
     (["get", b"memory/\xff.txt"], 4, "path_refused"),
     (["get", "MEMORY.md", "--lines", "0"], 2, "usage"),
-    (["get", "MEMORY.md", "--from", "-1"], 2, "usage"),
     (["add", ""], 2, "empty_note"),
     (["add", "-"], 2, "empty_note"),
-    (["add"], 2, "empty_note"),
     (["add", "x", "--to", "../outside.md"], 4, "path_refused"),
-    (["add", "x", "--to", "elsewhere.md"], 4, "path_refused"),
     (["add", "x", "--to", "memory/x.txt"], 4, "path_refused"),
     (["init", "MEMORY.md"], 8, "workspace"),
-    (["init", "MEMORY.md/below"], 8, "workspace"),
     (["completion", "tcsh"], 2, "usage"),
 ]
 
@@ -523,24 +393,12 @@ def test_bad_input_is_one_line_that_says_what_to_do_and_changes_nothing(kept, no
     assert tree_of(tmp_path) == before
 
 
-def test_a_home_that_is_a_file_is_one_line(kept, notes, tmp_path):
-    write_file(tmp_path / "file", "x")
-    ended = kept("--home", tmp_path / "file", "search", "x")
-    assert ended.code in (2, 6)
-    assert ended.err.count("\n") == 1
-    assert "Traceback" not in ended.err
-
-
 def test_a_traceback_is_shown_only_when_asked_for_and_changes_no_exit_code(kept):
     plain, debugged = kept("get", "../x.md"), kept("--debug", "get", "../x.md")
     assert "Traceback" in debugged.err
     assert "Traceback" not in plain.err
     assert (plain.code, debugged.code) == (4, 4)
     assert debugged.err.endswith(plain.err)
-
-
-def test_a_misspelt_command_suggests_the_nearest(kept):
-    assert "Did you mean 'search'?" in kept("serach", "x").err
 
 
 @pytest.mark.parametrize("args", [["config"], ["sessions"], ["hook"]])
@@ -564,41 +422,12 @@ def test_a_pipe_gets_no_control_codes(kept, notes, args):
     assert not ANSI.search(ended.out + ended.err)
 
 
-def on_a_terminal(args: list[str], environment: dict[str, str]) -> str:
-    """What a command writes when its output is a terminal."""
-    control, terminal = pty.openpty()
-    with subprocess.Popen([KEPT, *args], stdout=terminal, stderr=terminal, stdin=terminal, env=environment) as running:
-        os.close(terminal)
-        output = b""
-        while True:
-            try:
-                part = os.read(control, 65536)
-            except OSError:  # Linux says so when the other side is closed
-                break
-            if not part:
-                break
-            output += part
-    os.close(control)
-    assert running.returncode in (0, 3)
-    return output.decode()
-
-
 @pytest.mark.parametrize("args", [["search", "lighthouse", "--explain"], ["status"], ["doctor"], ["get", "none.md"]])
 def test_a_terminal_gets_colour_unless_no_color_is_set(kept, environment, notes, args):
     kept("index")
     env = {**environment, "KEPT_WORKSPACE": str(notes), "TERM": "xterm-256color"}
-    assert ANSI.search(on_a_terminal(args, env))
-    assert not ANSI.search(on_a_terminal(args, {**env, "NO_COLOR": "1"}))
-
-
-def test_a_note_cannot_write_to_the_terminal_what_the_terminal_obeys(kept, environment, notes):
-    write_file(notes / "memory/evil.md", "zebra \x1b]0;owned\x07 \x1b[2J \x9b31m crossing\n")
-    kept("index")
-    env = {**environment, "KEPT_WORKSPACE": str(notes), "TERM": "xterm-256color", "NO_COLOR": "1"}
-    for args in (["search", "zebra crossing"], ["get", "memory/evil.md"]):
-        shown = on_a_terminal(args, env)
-        assert "crossing" in shown
-        assert not re.search("[\x1b\x07\x9b]", shown)
+    assert ANSI.search(run_on_terminal(args, env))
+    assert not ANSI.search(run_on_terminal(args, {**env, "NO_COLOR": "1"}))
 
 
 def test_a_note_goes_through_a_pipe_byte_for_byte(kept, notes):
@@ -608,29 +437,23 @@ def test_a_note_goes_through_a_pipe_byte_for_byte(kept, notes):
 
 
 @pytest.mark.parametrize(
-    "args",
-    ["search lighthouse", "get memory/ideas.md", "config explain", "status --json", "status", "--help", "get --help"],
+    ("args", "code"),
+    [
+        ("search lighthouse", 0),
+        ("config explain", 0),
+        ("status --json", 0),
+        ("--help", 0),
+        ("get nowhere.md --json", 3),
+    ],
 )
-def test_a_reader_that_has_seen_enough_is_no_error(environment, notes, args):
-    ended = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; '{KEPT}' {args} | true"],
-        capture_output=True,
-        text=True,
-        env={**environment, "KEPT_WORKSPACE": str(notes)},
-        timeout=60,
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+def test_a_reader_that_has_seen_enough_is_no_error(environment, notes, args, code):
+    ended = in_bash(f"set -o pipefail; '{KEPT}' {args} | true", environment, notes)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", "")
 
 
-def test_a_failure_is_one_even_if_nobody_reads_of_it(environment, notes):
-    ended = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; '{KEPT}' get nowhere.md --json | true"],
-        capture_output=True,
-        text=True,
-        env={**environment, "KEPT_WORKSPACE": str(notes)},
-        timeout=60,
-    )
-    assert (ended.returncode, ended.stderr) == (3, "")
+def in_bash(line: str, environment: dict[str, str], workspace: Path) -> subprocess.CompletedProcess[str]:
+    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, timeout=60)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -656,27 +479,15 @@ def test_a_text_that_looks_like_an_option_does_not_change_how_an_error_is_shown(
 
 
 def test_a_closed_standard_input_is_nothing_to_remember(environment, workspace):
-    ended = subprocess.run(
-        ["bash", "-c", f"'{KEPT}' add - <&-"],
-        capture_output=True,
-        text=True,
-        env={**environment, "KEPT_WORKSPACE": str(workspace)},
-        timeout=60,
-    )
+    ended = in_bash(f"'{KEPT}' add - <&-", environment, workspace)
     assert ended.returncode == 2
     assert ended.stderr.startswith("Error: There is nothing to remember.")
 
 
-@pytest.mark.parametrize("args", ["search lighthouse", "search ''", "get none.md --json", "status"])
+@pytest.mark.parametrize("args", ["search lighthouse", "search ''", "get none.md --json"])
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_a_closed_output_is_no_error_of_ours(environment, notes, args, closed):
-    ended = subprocess.run(
-        ["bash", "-c", f"'{KEPT}' {args} {closed}"],
-        capture_output=True,
-        text=True,
-        env={**environment, "KEPT_WORKSPACE": str(notes)},
-        timeout=60,
-    )
+    ended = in_bash(f"'{KEPT}' {args} {closed}", environment, notes)
     assert ended.returncode == {"search ''": 2, "get none.md --json": 3}.get(args, 0)
     assert "Unexpected error" not in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -724,17 +535,6 @@ def test_every_command_and_option_is_documented(path):
             assert (param.metavar or param.name.upper()).strip("[].") in (command.help or ""), (
                 f"{path}: {param.name} is not explained"
             )
-
-
-def test_the_help_names_every_command_and_every_global_option(kept):
-    ended = kept("--help")
-    assert ended.code == 0
-    for name in (name for names in GROUPS.values() for name in names):
-        assert re.search(rf"^  {name} ", ended.out, re.MULTILINE)
-    for param in cli.params:
-        assert param.opts[-1] in ended.out
-        assert param.help
-    assert kept("-h").out == ended.out
 
 
 def test_an_output_without_space_is_one_line_also_for_json(kept, environment, notes):
@@ -802,14 +602,3 @@ def test_a_line_break_in_the_name_of_a_file_does_not_break_a_printed_line(kept, 
     ):
         lines = kept(*command).out.splitlines()
         assert not [line for line in lines if line.startswith(("lines.md", "text.txt"))], command
-
-
-def test_a_setting_for_one_search_does_not_rebuild_the_index(kept, workspace):
-    write_file(workspace / "MEMORY.md", "The lighthouse is white.\n")
-    kept("index")
-    other = ["--set", "memory_search.chunking.tokens=100"]
-    ended = kept("search", "lighthouse", *other)
-    assert "the size of chunks changed for this run only" in ended.err
-    assert ended.out
-    assert "rebuilt" not in kept("search", "lighthouse").err
-    assert kept("index", "--json", *other).json["rebuilt"] == "the size of chunks changed"

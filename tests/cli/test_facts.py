@@ -64,29 +64,6 @@ def test_a_struck_line_is_grey_on_a_terminal(environment, workspace):
     assert "\x1b[2mMemory: - ~~Staging is on port 5433~~ (until 2026-01-03)\x1b[0m" in shown
 
 
-def test_a_hostile_day_is_an_error(kept, workspace):
-    write_file(workspace / "MEMORY.md", STAGING)
-    for day in ("2026-02-30", "nonsense", "9" * 40):
-        ended = kept("search", "staging port", "--as-of", day)
-        assert ended.code == 2, day
-        assert "is not a date" in ended.err
-
-
-def test_a_fact_does_not_replace_itself(kept, workspace):
-    note = write_file(workspace / "MEMORY.md", "- Staging is on port 5433\n")
-    assert kept("add", "--replaces", "MEMORY.md#L1", "Staging is on port 6000").code == 0
-    written = note.read_text()
-    again = kept("add", "--replaces", "MEMORY.md#L1", "Staging is on port 6000")
-    assert again.code == 2
-    assert "says the same already" in again.err
-    assert note.read_text() == written
-
-
-def test_a_line_beyond_the_end_of_a_note_is_named_so(kept, workspace):
-    write_file(workspace / "MEMORY.md", "- One\n")
-    assert "MEMORY.md#L99 does not exist" in kept("add", "--replaces", "MEMORY.md#L99", "Two").err
-
-
 def test_a_long_term_memory_that_outgrows_the_prompt_says_so_at_the_write_and_in_status(kept, workspace):
     small = ("--set", "model.context_window=1000")
     assert kept(*small, "add", "The heron left.", "--to", "memory").err == ""

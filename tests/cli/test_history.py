@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
 
 from tests.support.files import write_file
@@ -50,12 +47,6 @@ def test_one_change_is_taken_back(kept, list_note):
     assert list_note.read_text() == "- First\n- Second\n- Third\n"
 
 
-def test_all_changes_since_a_time_are_taken_back(kept, list_note):
-    assert kept("undo", "--since", "1h", "--yes").code == 0
-    assert not list_note.exists()
-    assert kept("undo", "--since", "1h", "--yes").out == "There is nothing to take back.\n"
-
-
 def test_an_undo_without_a_terminal_needs_consent(kept, list_note):
     ended = kept("undo")
     assert ended.code == 2
@@ -73,34 +64,6 @@ def test_a_conflict_is_one_line_and_changes_nothing(kept, list_note):
     assert len(ended.err.splitlines()) == 1
     assert "- Second" in ended.err
     assert list_note.read_text() == "- First\n- 2nd\n- Third\n"
-
-
-def test_control_characters_in_a_note_are_not_sent_to_the_terminal(kept, workspace):
-    kept("add", "-", "--to", "memory/x.md", stdin="\x1b[31mred\x07\n")
-    for command in (("history",), ("history", "--diff")):
-        assert not set("\x1b\x07") & set(kept(*command).out)
-
-
-# git
-
-
-def git(folder, *arguments):
-    identity = {"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org"}
-    identity |= {"GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org", "HOME": str(folder)}
-    done = subprocess.run(["git", *arguments], cwd=folder, env=os.environ | identity, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_an_undo_leaves_a_rename_by_another_program_alone(kept, list_note, workspace):
-    shed = write_file(workspace / "memory/shed.md", "The shed is blue.\n")
-    kept("index")
-    shed.rename(shed.with_name("renamed.md"))
-    kept("index")
-    assert kept("history", "--json").json["changes"][0]["kind"] == "rename"
-    assert [entry["kind"] for entry in kept("undo", "--dry-run", "--json").json["undone"]] == ["add"]
-    assert kept("undo", "--yes").code == 0
-    assert list_note.read_text() == "- First\n- Second\n"
 
 
 def test_an_edit_is_shown_with_the_whole_line_that_it_wrote(kept, list_note):

@@ -103,14 +103,6 @@ def test_a_second_init_moves_the_workspace_and_says_so(kept, home, tmp_path):
     assert f"Workspace was {tmp_path / 'notes'}, is now {home / 'workspace'}." in back.out
 
 
-def test_moving_from_a_vault_to_a_new_folder_changes_the_layout_too(kept, vault, tmp_path):
-    kept("init", vault, env=ALONE)
-    assert kept("init", tmp_path / "plain", "--json", env=ALONE).json["layout"] == "kept"
-    kept("add", "The heron.", env=ALONE)
-    assert (tmp_path / "plain/memory").is_dir()
-    assert kept("list", "--json", env=ALONE).json["total"] == 3
-
-
 def test_settings_that_cannot_be_changed_are_one_line_and_nothing_is_made(kept, home, tmp_path):
     text = "gateway: {}\ngateway: {http: {port: 1}}\n"
     write_file(home / "config.yaml", text)
@@ -189,12 +181,6 @@ def test_two_that_start_at_once_both_have_their_entry(environment, home, tmp_pat
     }
 
 
-def test_a_folder_that_cannot_be_one_leaves_no_home(kept, home, workspace):
-    write_file(workspace / "file", "x")
-    assert kept("init", workspace / "file", env=ALONE).code == 8
-    assert not home.exists()
-
-
 FULL = {"AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "USER.md", "HEARTBEAT.md", "BOOTSTRAP.md", "MEMORY.md"}
 
 
@@ -208,10 +194,3 @@ def test_a_full_workspace_has_the_files_of_an_agent_and_keeps_those_that_exist(k
     assert kept("doctor", env=ALONE).code == 0
     again = kept("init", "--full", folder, env=ALONE)
     assert "Everything exists already." in again.out
-
-
-def test_a_vault_gets_the_files_of_an_agent_only_on_request(kept, vault):
-    assert kept("init", vault, "--json", env=ALONE).json["created"] != []
-    assert not (vault / "AGENTS.md").exists()
-    created = kept("init", "--full", vault, "--json", env=ALONE).json["created"]
-    assert {*created} == FULL

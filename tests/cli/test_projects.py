@@ -58,20 +58,6 @@ def test_a_project_is_a_folder_with_the_remote_in_plain_sight(kept, workspace, o
     assert (listed["current"], listed["projects"][0]["remotes"]) == ("otter", ["github.com/ada/otter"])
 
 
-def test_two_clones_of_one_remote_share_memory(kept, tmp_path, otter):
-    kept("init", "--project", cwd=otter)
-    second = make_clone(tmp_path / "elsewhere/otter-2", "https://token@github.com/ada/otter")
-    assert kept("add", "--project", "Otters need port 5433.", cwd=second).code == 0
-    (hit,) = kept("search", "which port do otters need", "--json", cwd=otter).json["results"]
-    assert (hit["path"], hit["project"]) == (f"memory/projects/otter/{today()}.md", "otter")
-
-
-def test_repositories_of_the_same_name_get_different_projects(kept, tmp_path, otter):
-    kept("init", "--project", cwd=otter)
-    fork = make_clone(tmp_path / "fork", "git@github.com:eve/otter.git")
-    assert kept("init", "--project", "--json", cwd=fork).json["name"] == "eve-otter"
-
-
 def test_a_folder_without_a_remote_is_known_by_its_name(kept, tmp_path):
     plain, repository = tmp_path / "thesis", make_clone(tmp_path / "diary", None)
     plain.mkdir()
@@ -176,19 +162,6 @@ def test_outside_every_project_everything_is_found_with_its_project(kept, projec
     assert "project badger" in kept("search", "release of badger").out
 
 
-def test_moving_a_note_shares_it(kept, workspace, projects, badger):
-    assert OWN not in found(kept("search", "release", "--json", "--min-score", "0", cwd=badger))
-    (workspace / OWN).rename(workspace / "memory/otter-release.md")
-    assert "memory/otter-release.md" in found(kept("search", "release", "--json", "--min-score", "0", cwd=badger))
-
-
-def test_a_list_of_a_time_is_limited_too(kept, workspace, projects, otter):
-    for name in ("otter", "badger"):
-        write_note(workspace, f"memory/projects/{name}/2026-03-02.md", f"# 2026-03-02\n\n## 09:30\n\nWork on {name}.\n")
-    paths = found(kept("search", "2026-03-02", "--json", cwd=otter))
-    assert paths == ["memory/projects/otter/2026-03-02.md"]
-
-
 def test_a_folder_of_notes_that_is_not_a_project_stays_shared(kept, workspace, projects, otter):
     write_note(workspace, "memory/projects/overview.md", "The release calendar of all projects.\n")
     write_note(workspace, "memory/projectsearch/x.md", "Release notes of old.\n")
@@ -254,9 +227,3 @@ def test_connecting_a_project_makes_it_and_binds_the_entry(kept, workspace, otte
     assert entry["args"][-3:] == ["mcp", "--project", "otter"]
     assert (workspace / "memory/projects/otter/PROJECT.md").exists()
     assert kept("connect", "cursor", "--scope", "project", "--undo", cwd=otter).code == 0
-
-
-def test_an_entry_for_all_projects_finds_them_by_the_folder(kept, workspace, otter):
-    assert kept("connect", "codex", "--project", otter).code == 0
-    assert (workspace / "memory/projects/otter/PROJECT.md").exists()
-    assert "--project" not in kept("connect", "codex", "--dry-run").out

@@ -8,7 +8,6 @@ import re
 
 import pytest
 
-from kept.errors import KeptError, SessionError
 from kept.sessions.entries import (
     Attachment,
     Message,
@@ -20,7 +19,6 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript_paths import cite_transcript
 from tests.support.terminals import run_on_terminal
 
 
@@ -46,20 +44,6 @@ def session(home):
 def test_without_sessions_a_list_says_so(kept):
     assert kept("sessions", "list").out == "No sessions yet.\n"
     assert kept("sessions", "list", "--json").json == {"sessions": []}
-
-
-def test_a_list_shows_what_there_is(kept, session):
-    shown = kept("sessions", "list")
-    assert shown.code == 0
-    assert session.id in shown.out
-    assert "telegram:5054" in shown.out
-    (one,) = kept("sessions", "list", "--json").json["sessions"]
-    assert one["sessionId"] == session.id
-    assert one["sessionKey"] == "agent:main:telegram:default:direct:5054"
-    assert (one["messageCount"], one["totalTokens"], one["contextTokens"]) == (4, 120, 120)
-    assert one["modelOverride"] == "opus"
-    assert kept("sessions", "list", "--channel", "slack", "--json").json == {"sessions": []}
-    assert len(kept("sessions", "list", "-n", "1", "--json").json["sessions"]) == 1
 
 
 def test_show_is_readable_by_a_person(kept, session):
@@ -149,24 +133,6 @@ def test_a_channel_that_no_session_is_on_is_answered_with_those_there_are(kept, 
         assert len(kept("search", "key", option, "1", "--json").json["results"]) == 1
 
 
-def test_one_conversation_is_searched_by_its_id_or_the_beginning_of_it(kept, home, session):
-    with SessionStore.open(home=home) as store:
-        other = store.get_or_create("telegram", "77")
-        store.append(other.id, Message.of("user", "The spare key of the shed is lost."))
-    cited = [cite_transcript(record.transcript_path) for record in (session, other)]
-
-    def paths(reference):
-        hits = kept("search", "spare key", "--session", reference, "--min-score", "0", "--json").json["results"]
-        return {hit["path"] for hit in hits}
-
-    for reference in (other.id, other.id[:10], "telegram:77", other.key, cited[1]):
-        assert paths(reference) == {cited[1]}, reference
-    assert paths(session.id) == {cited[0]}
-    unknown = kept("search", "key", "--session", "nowhere")
-    assert (unknown.code, unknown.out) == (3, "")
-    assert unknown.err == "Error: There is no session 'nowhere'. 'kept sessions list' shows all sessions.\n"
-
-
 def test_show_takes_the_key_of_a_conversation_and_a_tail(kept, session):
     shown = kept("sessions", "show", "telegram:5054", "--tail", "1", "--json").json
     assert shown["session"]["sessionId"] == session.id
@@ -190,25 +156,6 @@ def test_reset_begins_the_next_session(kept, session):
     assert kept("sessions", "show", "telegram:5054", "--json").json["session"]["sessionId"] == done["sessionId"]
     assert "ended (command)" in kept("sessions", "list").out
     assert "is kept" in kept("sessions", "reset", done["sessionId"]).out
-
-
-def test_delete_renames_and_purge_removes(kept, session, home):
-    done = kept("sessions", "delete", session.id, "--json").json
-    assert done["deleted"] == session.id
-    assert ".jsonl.deleted-" in done["keptIn"]
-    other = kept("sessions", "delete", session.id)
-    assert other.code == 3
-    with SessionStore.open(home=home) as store:
-        again = store.get_or_create("telegram", "5054")
-    assert kept("sessions", "delete", again.id, "--purge").code == 0
-    assert len(list((home / "agents" / "main" / "sessions").iterdir())) == 1
-
-
-def test_a_purge_that_is_declined_changes_nothing(kept, session, environment):
-    shown = run_on_terminal(["sessions", "delete", session.id, "--purge"], environment, typed=b"n\n")
-    assert "cannot be restored" in shown
-    assert shown.endswith("Nothing was changed.\n")
-    assert kept("sessions", "list", "--json").json["sessions"]
 
 
 def test_a_deleted_session_is_listed_restored_and_purged(kept, session, home):
@@ -257,20 +204,3 @@ def test_an_unknown_session_is_one_line_with_a_hint(kept, session, command):
     assert (done.code, done.out) == (3, "")
     assert done.err == "Error: There is no session 'nowhere'. 'kept sessions list' shows all sessions.\n"
     assert json.loads(kept("sessions", command, "nowhere", "--json").out)["error"]["code"] == "session_not_found"
-
-
-def test_every_error_of_sessions_has_an_exit_code_and_a_hint():
-    def kinds(kind: type[KeptError]) -> list[type[KeptError]]:
-        return [kind, *(one for below in kind.__subclasses__() for one in kinds(below))]
-
-    for kind in kinds(SessionError)[1:]:
-        assert kind.exit_code in (2, 3, 4, 9)
-        assert kind("x").hint
-
-
-@pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/null"])
-def test_a_home_that_cannot_be_is_one_line_with_a_hint(kept, place):
-    done = kept("--home", place, "sessions", "list")
-    assert done.code in (6, 9)
-    assert done.err.startswith("Error: ")
-    assert done.err.count("\n") == 1

@@ -40,7 +40,7 @@ def test_two_new_machines_share_notes(tmp_path):
     assert "another machine's version of a note that both changed" in ended.err
     assert "conflict copy of memory/staging.md" in on("skerry", tmp_path, "doctor").out
     forgotten = on("skerry", tmp_path, "forget", "Port 2.", "--yes", "--json")
-    assert any("git history" in place for place in forgotten.json["receipt"]["unreachable"])
+    assert any("history of a git repository" in place for place in forgotten.json["receipt"]["unreachable"])
     remote.rename(tmp_path / "away")
     failed = on("skerry", tmp_path, "sync", "--json")
     assert (failed.code, failed.json["error"]["code"]) == (14, "sync_failed")

@@ -43,19 +43,6 @@ def test_links_of_a_note_are_listed_with_lines(kept):
     assert shape["incoming"][0]["citation"] == "memory/plan.md#L1"
 
 
-def test_a_note_that_is_not_there_is_one_line_and_exit_code_3(kept):
-    outcome = kept("get", "nobody", "--links")
-    assert (outcome.code, outcome.err.count("\n")) == (3, 1)
-    assert "no note called 'nobody'" in outcome.err
-
-
-def test_a_search_by_tag_finds_only_notes_with_it(kept):
-    assert [hit["path"] for hit in kept("search", "engine", "--tag", "vip", "--json").json["results"]] == [
-        "memory/ada.md"
-    ]
-    assert kept("search", "engine", "--tag", "vip", "--tag", "work").out == "Nothing found.\n"
-
-
 @pytest.mark.parametrize("command", [["list"], ["search", "engine"], ["search", "--since", "1d"]])
 def test_a_tag_that_no_note_has_is_named(kept, command):
     outcome = kept(*command, "--tag", "#Wrok")
@@ -70,8 +57,3 @@ def test_broken_links_of_all_notes(kept):
     assert kept("list", "--broken-links").out == "No broken links.\n"
     outcome = kept("list", "--broken-links", "--since", "today")
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-
-
-def test_what_was_just_added_is_from_the_last_two_hours(kept):
-    kept("add", "fresh fact: otter")
-    assert "fresh fact: otter" in kept("search", "otter", "--since", "2h").out

@@ -375,6 +375,8 @@ def test_explain_and_get_show_a_branch_by_any_part_of_its_name(kept):
         "gateway.telegram.token",
         "gateway.discord.token",
     ]
+    for prefix in ("memorySearch.query", "agents.defaults.memory_search.query"):
+        assert kept("config", "explain", prefix, "--json").json["settings"][0]["setting"] == names[0]
     ended = kept("config", "explain", "zzzz")
     assert ended.code == 2
     assert len(ended.err) < 200

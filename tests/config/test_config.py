@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kept import Memory
 from kept.archive.settings_copy import copy_settings
 from kept.config import load_config
 from kept.errors import ConfigError
@@ -82,13 +81,6 @@ def test_each_layer_overrides_the_one_before(load, home, workspace):
     assert shown(env=env, settings={RESULTS: "15"}) == (15, "flags")
 
 
-def test_a_layer_overrides_single_settings_and_leaves_their_neighbours(load, home, workspace):
-    user_file(home, "agents: {defaults: {memory_search: {query: {max_results: 9, min_score: 0.5}}}}")
-    project_file(workspace, "memory_search: {query: {max_results: 8}}")
-    query = load(settings={"memory_search.query.hybrid.match": "all"}).config.memory_search.query
-    assert (query.max_results, query.min_score, query.hybrid.match) == (8, 0.5, "all")
-
-
 def test_the_workspace_may_come_from_every_layer_but_the_project(home, tmp_path):
     def workspace_of(env: dict[str, str] | None = None, **options: Any) -> str:
         return load_config(home=str(home), environ=env or {}, **options).config.workspace
@@ -143,11 +135,6 @@ def test_a_setting_given_in_both_spellings_is_refused(load, home):
     assert "given twice" in refusal(load).message
 
 
-def test_settings_may_be_named_from_the_root_as_in_the_file(load):
-    config = load(settings={"agents.defaults.memory_search.query.max_results": "3"}).config
-    assert config.memory_search.query.max_results == 3
-
-
 # agents
 
 
@@ -169,11 +156,6 @@ agents:
         assert (search.provider, search.query.max_results) == ("local", 9)
 
 
-def test_an_agents_id_may_look_like_a_number(load, home):
-    user_file(home, "agents: {list: [{id: 7, memory_search: {provider: none}}]}")
-    assert load(agent="7").config.memory_search.provider == "none"
-
-
 @pytest.mark.parametrize("entry", ["{memory_search: {}}", "ada", "{id: ''}", "{id: [1]}"])
 def test_an_agent_without_a_usable_id_is_refused(load, home, entry):
     path = user_file(home, f"agents: {{list: [{entry}]}}")
@@ -188,18 +170,7 @@ def test_an_agents_name_that_could_leave_the_home_is_refused(load, name):
     assert "cannot be an agent's name" in refusal(load, agent=name).message
 
 
-def test_an_agents_name_from_the_environment_is_checked_too(load):
-    assert "cannot be an agent's name" in refusal(load, env={"KEPT_AGENT": "../../etc"}).message
-
-
 # what is refused
-
-
-def test_an_unknown_key_in_the_user_file_names_the_file_and_suggests_the_nearest(load, home):
-    path = user_file(home, "agents: {defaults: {memory_search: {qurey: {}}}}")
-    error = refusal(load)
-    assert error.message == f"{path}: agents.defaults.memory_search.qurey: there is no such setting."
-    assert error.hint == "Did you mean 'query'?"
 
 
 @pytest.mark.parametrize(
@@ -232,13 +203,6 @@ def test_a_key_that_is_not_text_is_an_unknown_key(load, home, text):
     assert "there is no such setting" in refusal(load).message
 
 
-def test_an_unknown_key_in_the_project_file_names_the_file_and_suggests_the_nearest(load, workspace):
-    path = project_file(workspace, "memory_search: {query: {max_result: 3}}")
-    error = refusal(load)
-    assert error.message == f"{path}: memory_search.query.max_result: there is no such setting."
-    assert error.hint == "Did you mean 'max_results'?"
-
-
 @pytest.mark.parametrize(
     ("name", "suggested"),
     [
@@ -253,16 +217,6 @@ def test_an_unknown_variable_is_named_and_the_nearest_suggested(load, name, sugg
     assert error.hint == f"Did you mean '{suggested}'?"
 
 
-def test_variables_of_other_programs_are_none_of_ours(load):
-    load(env={"KEEPT_X": "1", "_KEPT_COMPLETE": "bash_source", "PATH": "/bin"})
-
-
-def test_an_unknown_setting_given_as_a_flag_is_named_and_the_nearest_suggested(load):
-    error = refusal(load, settings={"memory_search.qurey.max_results": "3"})
-    assert "memory_search.qurey.max_results" in error.message
-    assert error.hint == "Did you mean 'query'?"
-
-
 @pytest.mark.parametrize("key", ["memory_search", "memory_search.query", "memory_search.provider.x", "", ".", "a..b"])
 def test_a_flag_has_to_name_one_setting(load, key):
     refusal(load, settings={key: "1"})
@@ -272,26 +226,20 @@ def test_a_flag_has_to_name_one_setting(load, key):
     ("setting", "value", "expected"),
     [
         (RESULTS, "many", "a whole number"),
-        (RESULTS, "1.5", "a whole number"),
         (RESULTS, "true", "a whole number"),
         (RESULTS, ".nan", "a whole number"),
-        (RESULTS, ".inf", "a whole number"),
         (RESULTS, "1" + "0" * 400, "a whole number"),
         (RESULTS, "[1]", "got a list"),
         ("memory_search.query.min_score", "x", "a number"),
         ("memory_search.query.hybrid.vector_weight", "heavy", "a number"),
         ("memory_search.enabled", "maybe", "true or false"),
-        ("memory_search.enabled", "2", "true or false"),
         ("memory_search.backend", "skynet", "not one of the choices"),
         ("memory_search.provider", "{a: b}", "not one of the choices"),
         ("memory_search.sources", "[memory, dreams]", "not one of the choices"),
         ("memory_search.extra_paths", "{a: b}", "a list"),
         ("memory_search.extra_paths", "[[a]]", "expected text"),
-        ("memory_search.model", "[a]", "expected text"),
         ("memory_search.query", "7", "a group of settings"),
         ("memory_search.remote.headers", "[a]", "names and values"),
-        ("workspace", "[a]", "expected text"),
-        ("workspace", "{a: b}", "expected text"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_where_it_stands(load, home, setting, value, expected):
@@ -319,11 +267,6 @@ def test_a_wrong_value_names_the_place_it_was_given_in(load, home, workspace):
     assert RESULTS in refusal(load, settings={RESULTS: "x"}).message
 
 
-def test_a_mistake_in_another_agents_settings_is_not_kept_for_later(load, home):
-    user_file(home, "agents: {list: [{id: ada, memory_search: {backend: skynet}}]}")
-    assert "agents.list[0].memory_search.backend" in refusal(load, agent="main").message
-
-
 @pytest.mark.parametrize("value", ["true", "Yes", "on", "1"])
 def test_text_for_a_switch_is_understood(load, value):
     assert load(settings={"memory_search.remote.batch.enabled": value}).config.memory_search.remote.batch.enabled
@@ -341,12 +284,8 @@ def test_a_list_may_be_given_as_text_with_commas(load):
     ("setting", "value", "kept"),
     [
         (RESULTS, 0, 1),
-        (RESULTS, 10**9, 200),
         ("memory_search.query.min_score", -3, 0.0),
-        ("memory_search.query.min_score", 1.01, 1.0),
-        ("memory_search.chunking.tokens", 1, 16),
         ("memory_search.query.hybrid.candidate_multiplier", 99, 20),
-        ("memory_search.max_file_bytes", 5, 1000),
     ],
 )
 def test_numbers_out_of_range_are_clamped(load, setting, value, kept):
@@ -361,11 +300,9 @@ def test_numbers_out_of_range_are_clamped(load, setting, value, kept):
     ("vector", "text", "expected"),
     [
         (0.6, 0.6, (0.5, 0.5)),
-        (0.2, 0.6, (0.25, 0.75)),
         (0.7, None, (0.7, 0.3)),
         (None, 0.9, (0.1, 0.9)),
         (0, None, (0, 1)),
-        (1, None, (1, 0)),
         ("auto", 0.4, (0.6, 0.4)),
         (5, None, (1, 0)),
     ],
@@ -397,13 +334,6 @@ def test_headers_of_an_agent_replace_those_of_all_agents(load, home):
     assert (remote.base_url, remote.headers) == ("http://localhost:1/v1", {"e": "f"})
 
 
-def test_weights_from_two_layers_are_normalised_together(load, home, workspace):
-    user_file(home, "agents: {defaults: {memory_search: {query: {hybrid: {vector_weight: 0.9}}}}}")
-    project_file(workspace, "memory_search: {query: {hybrid: {text_weight: 0.9}}}")
-    hybrid = load().config.memory_search.query.hybrid
-    assert (hybrid.vector_weight, hybrid.text_weight) == (0.5, 0.5)
-
-
 # the project file
 
 
@@ -412,24 +342,16 @@ def test_weights_from_two_layers_are_normalised_together(load, home, workspace):
     [
         "workspace: /etc",
         "memory_search: {provider: openai}",
-        "memory_search: {fallback: openai}",
         "memory_search: {model: x}",
         "memory_search: {extra_paths: [/etc]}",
-        "memory_search: {extraPaths: []}",
         "memory_search: {enabled: false}",
-        "memory_search: {sources: [memory]}",
         "memory_search: {remote: {base_url: 'https://evil.example'}}",
-        "memory_search: {remote: {baseUrl: null}}",
         "memory_search: {remote: {api_key: x}}",
         "memory_search: {remote: {headers: {a: b}}}",
-        "memory_search: {remote: {headers: {}}}",
-        "memory_search: {remote: {batch: {enabled: true}}}",
         "memory_search: {local: {model_path: /tmp/x}}",
         "memory_search: {store: {path: /tmp/x}}",
-        "memory_search: {cache: {max_entries: 0}}",
         "memory_search: {backend: qmd}",
         "model: {provider: claude_cli}",
-        "model: {base_url: x}",
         "compaction: {reserve_tokens: 1}",
         "session: {reset: {mode: none}}",
     ],
@@ -479,11 +401,6 @@ def test_a_file_that_says_nothing_sets_nothing(load, home, workspace, text):
     if "agents" not in text:
         project_file(workspace, text)
         assert load().config == before
-
-
-def test_a_byte_order_mark_is_not_part_of_the_first_key(load, home):
-    user_file(home, "\ufeff" + with_results(17))
-    assert load().config.memory_search.query.max_results == 17
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "42"])
@@ -684,26 +601,8 @@ def test_routes_and_links_are_shown_as_they_are_written(kept, home):
         assert kept("config", "explain", name, "--json").code == 0
 
 
-def test_config_explain_can_be_limited_and_says_when_nothing_is_called_that(kept):
-    for prefix in ("memory_search.query", "memorySearch.query", "agents.defaults.memory_search.query"):
-        names = [row["setting"] for row in kept("config", "explain", prefix, "--json").json["settings"]]
-        assert names
-        assert all(name.startswith("memory_search.query.") for name in names)
-    ended = kept("config", "explain", "memory_search.qurey")
-    assert ended.code == 2
-    assert "memory_search.query" in ended.err
-    assert "Did you mean" not in kept("config", "explain", "xyzzy").err
-
-
 def test_config_path_says_which_files_are_there(kept, home, workspace):
     user_file(home, "")
     shown = kept("config", "path", "--json").json
     assert shown["user"] == {"path": str(home / "config.yaml"), "exists": True}
     assert shown["project"] == {"path": str(workspace / ".kept.yaml"), "exists": False}
-
-
-def test_settings_given_to_open_are_used(workspace, home):
-    with Memory.open(workspace, home=home, settings={"memory_search.provider": "none"}) as memory:
-        assert memory.status().provider == "none"
-    with pytest.raises(ConfigError):
-        Memory.open(workspace, home=home, settings={"memory_search.provder": "none"})
