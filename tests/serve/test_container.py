@@ -79,18 +79,3 @@ def test_compose_runs_one_server_with_the_volumes_of_the_image():
     assert kept["ports"] == [f"127.0.0.1:{port}:{port}"]
     assert kept["volumes"] == [f"home:{instructions('VOLUME')[0]}", f"notes:{environment()['KEPT_WORKSPACE']}"]
     assert {name.partition(":")[0] for name in kept["volumes"]} == {*COMPOSE["volumes"]}
-
-
-def test_the_commands_in_the_comments_are_commands_of_kept():
-    for text in (ROOT / "Dockerfile", ROOT / "compose.yaml", ROOT / "docs/tasks/serving.md"):
-        lines = re.findall(
-            r"(?:^|kept )kept ((?:token|store|serve|export|config)\b[^\n|`]*)", text.read_text(), re.MULTILINE
-        )
-        for line in lines:
-            words = line.partition("#")[0].split()
-            at: click.Command | None = cli
-            while isinstance(at, click.Group) and words:
-                at = at.get_command(click.Context(cli), words.pop(0))
-            assert at is not None, line
-            known = {option for param in at.params for option in param.opts}
-            assert all(word in known for word in words if word.startswith("--")), line

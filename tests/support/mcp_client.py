@@ -31,7 +31,6 @@ class StdioClient:
             text=True,
             encoding="utf-8",
         )
-        self.notifications: list[dict[str, Any]] = []
         self._number = 0
         # Kill a server that hangs, which also ends the reading of its output.
         self._watchdog = threading.Timer(60, self.process.kill)
@@ -68,8 +67,6 @@ class StdioClient:
         assert line, "the server has ended: " + self.errors()
         message = json.loads(line)
         assert message["jsonrpc"] == "2.0"
-        if "id" not in message:
-            self.notifications.append(message)
         return message
 
     def read_until(self, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -70,13 +70,6 @@ def test_doctor_says_when_agents_share_a_workspace(kept, home, tmp_path):
     assert "set a 'workspace' for each in agents.list" in kept("doctor", env=ALONE).out
 
 
-def test_doctor_says_nothing_where_every_agent_has_its_own(kept, home):
-    write_file(home / "config.yaml", "agents: {list: [{id: alice}, {id: 'no name'}]}\n")
-    kept("init", env=ALONE)
-    checks = kept("doctor", "--json", env=ALONE).json["checks"]
-    assert [check for check in checks if check["name"] == "agents"] == []
-
-
 # whose instructions
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import re
 import unicodedata
@@ -14,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.errors import PathRefused
-from kept.llm.base import ToolUse
 from kept.records import Hit, Passage, Problem, SearchResult, Written
 from kept.reports import Status
 from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
-from kept.testing import ScriptedChat
 from kept.tools.tool_text import (
     error_text,
     from_citation,
@@ -33,10 +30,7 @@ from kept.tools.tool_text import (
 )
 from kept.tools.toolbox import Toolbox
 from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, ROOT_NOTES, is_persons_own
-from tests.support.agents import open_agent
 from tests.support.files import tree_of, write_file
-from tests.support.foreign_transcripts import cc_user
-from tests.support.mcp_client import StdioClient
 
 
 @pytest.fixture
@@ -174,60 +168,6 @@ def test_forget_and_remember_leave_extra_paths_as_they_are(memory, home, tmp_pat
         opened.forgetting.plan(f"{note}#L1")
     assert opened.add("Remember the heron.", to="memory").path == "MEMORY.md"
     assert note.read_text() == "The heron is mine.\n"
-
-
-def test_no_agent_import_or_server_writes_to_an_extra_path(kept, environment, home, workspace, tmp_path):
-    """Chat with tools, flush, /forget, /remember, import, MCP, init and doctor: the notes there stay as they are."""
-    note = write_file(tmp_path / "vault/MEMORY.md", "The heron is mine.\n")
-    day = f"{dt.date.today():%Y-%m-%d}"
-    write_file(tmp_path / f"vault/memory/{day}.md", "Today is mine.\n")
-    write_file(
-        home / "config.yaml",
-        json.dumps({"agents": {"defaults": {"memory_search": {"extra_paths": [str(note.parent)]}}}}),
-    )
-    before = tree_of(note.parent), {path: path.stat().st_mtime_ns for path in note.parent.rglob("*")}
-
-    def model(request):
-        if request.purpose == "flush":
-            return f"- The heron moved to {note}."
-        if request.purpose == "summary":
-            return "They talked about the heron."
-        if len(request.turns) == 1:
-            return [ToolUse("t1", "memory_write", {"text": "x", "to": str(note)})]
-        return "Done."
-
-    with open_agent(tmp_path, ScriptedChat(model, context_window=6_000)) as at:
-        at.say("Write it to my vault, please.")
-        at.say("Remember the heron. " + "It stands in the water all day long. " * 100)
-        at.compact()
-        assert at.flushes()
-    asked = [hit["path"] for hit in kept("search", "heron", "--json").json["results"]]
-    assert str(note) in asked, "it is searched"
-
-    extractive = ("--set", "model.provider=extractive", "chat", "-m")
-    for message in ("/forget heron is mine", "/forget yes", "/remember The heron is ours.", "who has the heron?"):
-        assert kept(*extractive, message).code == 0
-    transcript = "".join(json.dumps(line) + "\n" for line in (cc_user("a", None, f"Add to {note}: the heron"),))
-    write_file(tmp_path / "claude/s.jsonl", transcript)
-    write_file(tmp_path / "openclaw/workspace/MEMORY.md", "The heron is theirs.\n")
-    assert kept("import", "claude-code", tmp_path / "claude").code == 0
-    assert kept("import", "openclaw", tmp_path / "openclaw").code == 0
-    for args in (
-        ["init"],
-        ["index", "--force"],
-        ["doctor", "--fix"],
-        ["add", "The heron."],
-        ["add", "x", "--to", "memory"],
-    ):
-        assert kept(*args).code in (0, 1), args
-
-    client = StdioClient({**environment, "KEPT_WORKSPACE": str(workspace)}, tmp_path)
-    client.greet()
-    for to in (str(note), f"kept://notes/{note}", "../vault/MEMORY.md"):
-        assert client.call("memory_write", text="x", to=to)["isError"], to
-    assert not client.call("memory_write", text="The heron.").get("isError")
-    client.close()
-    assert (tree_of(note.parent), {path: path.stat().st_mtime_ns for path in note.parent.rglob("*")}) == before
 
 
 def test_the_person_writes_every_note_of_the_workspace(kept, workspace):

@@ -85,14 +85,6 @@ def test_a_full_disk_is_reported_and_changes_nothing(pages, workspace):
     assert pages.post("/edit/MEMORY.md", text="x\n", digest=digest, do="save").status_code == 303
 
 
-def test_pages_are_read_on_a_full_disk(pages, workspace):
-    write_note(workspace, "MEMORY.md", "The gate code is 4711.\n")
-    assert pages.page("/?q=gate").select(".hit")
-    with full_disk():
-        assert pages.page("/?q=code").select(".hit")
-        assert "4711" in pages.page("/note/MEMORY.md").text
-
-
 def test_an_unexpected_error_is_a_page_without_details(pages, workspace, monkeypatch, caplog):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a secret detail")

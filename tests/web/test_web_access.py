@@ -14,13 +14,6 @@ from tests.support.serve_process import create_token, revoke_token
 KEY = b"k" * 32
 
 
-def test_a_link_opens_the_pages_once():
-    access = WebAccess(KEY, FrozenClock())
-    key = access.make_link_key()
-    assert access.take_link_key(key)
-    assert not access.take_link_key(key)
-
-
 def test_a_link_expires_after_a_quarter_of_an_hour():
     clock = FrozenClock()
     access = WebAccess(KEY, clock)
@@ -91,12 +84,6 @@ def test_where_tokens_are_asked_for_links_work_only_for_the_commands_that_make_t
     create_token(home, "ada", "read")
     assert (access.grant_of(cookie) is not None, access.take_link_key(key)) == (always, always)
     assert bool(access.answer("challenge")) == always
-
-
-def test_without_tokens_none_is_accepted():
-    access = WebAccess(KEY, FrozenClock())
-    assert not access.find_grant("")
-    assert not access.has_tokens
 
 
 def test_a_form_token_belongs_to_one_cookie():

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -133,8 +133,9 @@ class MemoryServer:
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         # A client that lists the tools is about to use them.
         threading.Thread(target=self._warm_up, name="kept-warm-up", daemon=True).start()
-        tools = [_tool(tool, destructive=tool is FORGET_TOOL) for tool in iter_tools(self._grant(ctx))]
-        return types.ListToolsResult(tools=tools)
+        grant = self._grant(ctx)
+        allowed = [tool for tool in TOOLS_BY_NAME.values() if grant is None or grant.allows(scope_of(tool))]
+        return types.ListToolsResult(tools=[_tool(tool) for tool in allowed])
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         run = functools.partial(self._run, params.name, params.arguments or {}, self._grant(ctx), _client_of(ctx))
@@ -253,7 +254,7 @@ async def _in_thread(action: Callable[[], T]) -> T:
         raise MCPError(exc.jsonrpc, f"{exc.message} {exc.hint}".strip(), {"code": exc.code}) from exc
 
 
-def _tool(tool: Tool, *, destructive: bool = False) -> types.Tool:
+def _tool(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -262,7 +263,7 @@ def _tool(tool: Tool, *, destructive: bool = False) -> types.Tool:
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=tool.read_only,
-            destructive_hint=destructive,  # the other tools that write only append
+            destructive_hint=tool is FORGET_TOOL,  # the other tools that write only append
             idempotent_hint=tool.idempotent,
             open_world_hint=False,
         ),
@@ -286,13 +287,6 @@ def require_tool(grant: Grant | None, name: str) -> None:
     if name not in TOOLS_BY_NAME:
         raise UsageError(f"There is no tool '{name[:64]}'.", hint=f"There are: {', '.join(TOOLS_BY_NAME)}.")
     grant.require(scope_of(TOOLS_BY_NAME[name]))
-
-
-def iter_tools(grant: Grant | None) -> Iterator[Tool]:
-    """Yield the tools that a token allows."""
-    for tool in TOOLS_BY_NAME.values():
-        if grant is None or grant.allows(scope_of(tool)):
-            yield tool
 
 
 def toolbox_of(toolbox: Toolbox, grant: Grant | None) -> Toolbox:

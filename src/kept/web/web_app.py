@@ -27,7 +27,7 @@ from kept.web.page_templates import PageTemplates
 from kept.web.screens import SCREENS
 from kept.web.sign_in import SignIn
 from kept.web.site import Site
-from kept.web.visit import Page, Screen, Visit
+from kept.web.visit import Page, Visit
 from kept.web.web_access import WebAccess
 
 _THREADS = 8
@@ -45,11 +45,9 @@ def make_web_app(
     access: WebAccess,
     *,
     hosts: Iterable[str] = (),
-    screens: Iterable[Screen] = SCREENS,
 ) -> App:
     """Return the application behind its guards. ``hosts`` are the names under which it is reached, besides loopback."""
-    screens = tuple(screens)
-    templates = PageTemplates(site.memory.clock, screens)
+    templates = PageTemplates(site.memory.clock, SCREENS)
     pages = PageRunner(site, templates, access)
     sign_in = SignIn(templates, access, agent_id=site.config.agent_id)
     routes = [
@@ -57,7 +55,7 @@ def make_web_app(
         *sign_in.routes,
         *(
             Route(page.path, pages.endpoint(page, screen.name), methods=[*page.methods])
-            for screen in screens
+            for screen in SCREENS
             for page in screen.pages
         ),
     ]

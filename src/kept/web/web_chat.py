@@ -30,9 +30,6 @@ from kept.responder.dispatcher import Dispatcher
 from kept.responder.local_conversation import DEFAULT_CONVERSATION, LocalConversation
 from kept.web.site import POLL_S, Site
 
-_MAX_EVENTS = 20_000
-"""Pieces of one answer that are kept for browsers. The transcript has the whole answer in any case."""
-
 ChatEvent = dict[str, Any]
 
 
@@ -52,8 +49,7 @@ class RunningAnswer:
         return "".join(event["text"] for event in self.events if event["type"] == "delta")
 
     def add(self, **event: Any) -> None:
-        if len(self.events) < _MAX_EVENTS or event["type"] != "delta":
-            self.events.append(event)
+        self.events.append(event)
         self._changed.set()
         self._changed = asyncio.Event()
 
