@@ -69,7 +69,7 @@ def main() -> None:
         env = {**os.environ, "KEPT_HOME": str(folder / "home")}
         env.pop("KEPT_WORKSPACE", None)
         print(f"{options.notes:,} notes")
-        for command in (("init", str(folder / "vault"), "--no-index"), ("index",), ("index",)):
+        for command in (("init", str(folder / "vault")), ("index",), ("index",)):
             show(run_once([KEPT, *command], env)[0], command)
         for command in COMMANDS:
             show(median_cost([KEPT, *command], env, runs=5), command)

@@ -72,12 +72,11 @@ def test_adopting_has_a_report_for_programs(kept, vault, home):
     assert (again["created"], again["layout"], again["indexed"]["indexed"]) == ([], "vault", 0)
 
 
-def test_a_folder_of_documents_is_adopted_too_and_may_be_indexed_later(kept, tmp_path):
+def test_a_folder_of_documents_is_adopted_too(kept, tmp_path):
     write_file(tmp_path / "docs/guide/start.md", "Begin with the heron.\n")
-    ended = kept("init", "docs", "--no-index", env=ALONE)
+    ended = kept("init", "docs", env=ALONE)
     assert "(all Markdown in it)" in ended.out
     assert "Daily:     memory/YYYY-MM-DD.md" in ended.out
-    assert "indexed" not in ended.out
     assert kept("search", "heron", "--json", env=ALONE).json["results"][0]["path"] == "guide/start.md"
 
 

@@ -14,7 +14,7 @@ def test_a_schedule_is_added_listed_paused_resumed_and_removed(kept, home):
     assert added.code == 0
     assert added.out.startswith("Added ")
     assert "08:00 (Europe/Berlin)" in added.out
-    assert "The Telegram channel is off" in added.err
+    assert "The channel telegram is off" in added.err
     assert "No gateway is running" in added.err
     (item,) = kept("schedule", "list", "--json").json["schedules"]
     assert (item["when"], item["to"], item["timezone"]) == ("every weekday 8:00", "telegram:5054", "Europe/Berlin")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from kept.cli.command_arguments import setting_pairs
-from kept.cli.output import bars, console, echo, json_option, print_json, printable, style, warn
+from kept.cli.output import console, echo, json_option, print_json, printable, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.records import GRADES
@@ -22,7 +21,7 @@ from kept.wording import plural, size_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kept.bench.measurement import FigureSummary, GradeFigures, Progress, SetMeasurement
+    from kept.bench.measurement import FigureSummary, GradeFigures, SetMeasurement
 
 FIGURE_HEADERS = {
     "recall@1": "R@1",
@@ -83,7 +82,8 @@ def command(
     measured: list[Pair] = []
     # SIGTERM ends this process like an error, so that the temporary folder is removed.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    with progress_of_sets() as progress:
+    with progress_bar("Measuring") as bar:
+        progress = None if bar is None else lambda name, done, total, activity: bar(done, total, f"{name}: {activity}")
         for bench in read_sets(folders):
             other = measure_set(bench, compared, plan, progress=progress) if compared else None
             full_plan = plan if no_baselines else MeasurePlan(sample=sample)
@@ -106,25 +106,6 @@ def make_starter(options: Globals, folders: tuple[str, ...], *, as_json: bool) -
     queries = plural(starter.queries, "query", "queries")
     echo(f"Wrote {plural(starter.documents, 'passage')} and {queries} to {starter.folder}.")
     echo("Its README.md explains how to adapt it. Measure it with: kept bench " + shlex.quote(folders[0]))
-
-
-@contextmanager
-def progress_of_sets() -> Iterator[Progress | None]:
-    """Show a bar for each set on a terminal. Yield the callback that moves them."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, TaskID, TimeElapsedColumn
-
-    tasks: dict[str, TaskID] = {}
-    with bars(BarColumn(), TimeElapsedColumn(), last="activity") as shown:
-
-        def report(name: str, completed: int, total: int, activity: str) -> None:
-            if name not in tasks:
-                tasks[name] = shown.add_task(_short(name), total=total, activity=activity)
-            shown.update(tasks[name], completed=completed, total=total, activity=activity)
-
-        yield report
 
 
 # tables

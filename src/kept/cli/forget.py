@@ -23,21 +23,12 @@ if TYPE_CHECKING:
 _SHOWN_CHARS = 200
 _SHOWN_PLACES = 200
 _SHOWN_LEFT = 10
-_COUNTED = {
-    "note": "notes",
-    "conversation": "conversations",
-    "import": "imported conversations",
-    "session": "whole conversations",
-    "history": "the history",
-    "proposal": "proposals",
-    "record": "other files of Kept",
-}
 _TITLES = {
     "note": "Notes",
     "conversation": "Conversations",
     "import": "Imported conversations",
     "session": "Whole conversations",
-    "history": "History",
+    "history": "Old versions",
     "proposal": "Proposals",
     "record": "Other files of Kept",
 }
@@ -175,7 +166,7 @@ def _describe(place: Place) -> str:
 
 
 def _show_receipt(receipt: ForgetReceipt) -> None:
-    parts = [(count, _COUNTED[kind]) for kind, count in receipt.counts().items()]
+    parts = [(count, _TITLES[kind][0].lower() + _TITLES[kind][1:]) for kind, count in receipt.counts().items()]
     first = [f"{plural(count, 'place')} in {store}" for count, store in parts[:1]]
     counts = ", ".join([*first, *(f"{count:,} in {store}" for count, store in parts[1:])])
     echo(f"Forgotten: {counts}." if counts else "Forgotten.")

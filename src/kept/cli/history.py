@@ -31,7 +31,6 @@ from kept.wording import plural
 SHORT_ID = 8
 _LONGEST_PATH = 40
 _LONGEST_AUTHOR = 30
-_INDENT = 2
 _LEAST_ROOM = 20
 _STRUCK = "~~"
 _MOST_LINES = 100
@@ -39,10 +38,7 @@ _MOST_LINES = 100
 
 
 def change_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> list[str]:
-    """Return a line for each change: its id, when, what kind, which note, by whom, and what it wrote.
-
-    On a narrow terminal, the text of a change goes on a line of its own.
-    """
+    """Return a line for each change: its id, when, what kind, which note, by whom, and what it wrote."""
     written = _written_lines(history, changes)
     paths = [_one_line(change.path) for change in changes]
     authors = [cut(author_text(change), _LONGEST_AUTHOR) for change in changes]
@@ -56,15 +52,8 @@ def change_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> list[st
         room = columns() - text_width(lead) - path_width - author_width - 5
         by = author + " " * (author_width - text_width(author))
         about = about_text(change, written.get(change.id, ""))
-        if room >= _LEAST_ROOM:
-            shown = [f"{lead}{filled}  {by}  {cut(about, room)}".rstrip()]
-        else:
-            rest = f"{shown_path}  {author}"
-            shown = [
-                lead.rstrip(),
-                *(f"{' ' * _INDENT}{cut(text, columns() - _INDENT)}" for text in (rest, about) if text),
-            ]
-        lines += [style(line, dim=True) if change.is_undone else line for line in shown]
+        line = f"{lead}{filled}  {by}  {cut(about, max(room, _LEAST_ROOM))}".rstrip()
+        lines.append(style(line, dim=True) if change.is_undone else line)
     return lines
 
 

@@ -49,7 +49,6 @@ _MAX_NAMES = 6
     flag_value="",
     help="Keep notes for a repository apart instead: FOLDER is a clone of it (default: the current folder).",
 )
-@click.option("--no-index", is_flag=True, help="Do not index the notes of a vault now; the first search does it.")
 @json_option
 @click.pass_obj
 def command(
@@ -58,7 +57,6 @@ def command(
     layout: WorkspaceLayout | None,
     full: bool,
     project: str | None,
-    no_index: bool,
     as_json: bool,
 ) -> None:
     """Create a workspace, or adopt a folder of Markdown as it is.
@@ -74,17 +72,17 @@ def command(
     NAME it is called like the repository. All clones of the same remote are one project.
     """
     if project is not None:
-        if layout or full or no_index:
+        if layout or full:
             raise UsageError("--project goes with FOLDER only.", hint="Leave out the other options.")
         add_project(options, project, folder, as_json)
         return
     outcome = initialise(options, folder, layout, full=full)
     if as_json:
-        report = index_adopted(options, outcome, no_index=no_index)
+        report = index_adopted(options, outcome)
         print_json(_outcome_json(outcome, report))
         return
     show_outcome(outcome)
-    report = index_adopted(options, outcome, no_index=no_index)
+    report = index_adopted(options, outcome)
     if report is not None:
         from kept.cli.index import show_report
 
@@ -262,15 +260,11 @@ def _look(options: Globals, folder: str | None, plan: InitPlan, created: list[st
     )
 
 
-def _may_index(outcome: InitOutcome, no_index: bool) -> bool:
-    """Return whether to index a vault at once. Not with a provider elsewhere: that sends the notes, and may cost."""
+def index_adopted(options: Globals, outcome: InitOutcome) -> SyncReport | None:
+    """Index the notes of a vault. Return None if that is for later: a provider elsewhere is sent the notes, and may
+    cost."""
     settings = outcome.loaded.config.memory_search
-    return outcome.plan.layout == "vault" and not no_index and settings.provider in _ON_THIS_MACHINE
-
-
-def index_adopted(options: Globals, outcome: InitOutcome, *, no_index: bool = False) -> SyncReport | None:
-    """Index the notes of a vault. Return None if that is for later."""
-    if not _may_index(outcome, no_index):
+    if outcome.plan.layout != "vault" or settings.provider not in _ON_THIS_MACHINE:
         return None
     from kept.app import open_memory
 

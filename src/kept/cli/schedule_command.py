@@ -138,7 +138,7 @@ def run(options: Globals, schedule_id: str, as_json: bool) -> None:
     """Run the schedule ID now, out of turn: within some seconds, or when a gateway starts."""
     schedule = _change(options, schedule_id, asked_for=utc_now(SystemClock(), to_the_second=True))
     if is_gateway_running(options.load().config):
-        text = f"{schedule.id} is asked within {_poll_s():.0f} seconds."
+        text = f"{schedule.id} is asked within some seconds."
     else:
         text = f"No gateway is running. {schedule.id} is asked when one starts: kept gateway"
     _report(schedule, text, as_json=as_json)
@@ -190,14 +190,10 @@ def _next_text(schedule: Schedule) -> str:
 
 
 def _warn_about_target(config: Config, to: str) -> None:
-    if not to:
-        return
     channel = to.split(":")[2] if to.startswith("agent:") else to.partition(":")[0]
-    if channel == "telegram" and not (config.gateway.telegram.token or config.keys.telegram):
-        warn("The Telegram channel is off: there is no token in gateway.telegram.token or TELEGRAM_BOT_TOKEN.")
-    if channel == "discord" and not (config.gateway.discord.token or config.keys.discord):
-        warn("The Discord channel is off: there is no token in gateway.discord.token or DISCORD_BOT_TOKEN.")
-    if not is_gateway_running(config):
+    if channel in ("telegram", "discord") and not (getattr(config.gateway, channel).token or config.keys.find(channel)):
+        warn(f"The channel {channel} is off: there is no token in gateway.{channel}.token.")
+    if to and not is_gateway_running(config):
         warn("No gateway is running: nothing is asked until one is. Start it: kept gateway, or kept gateway --install")
 
 
@@ -211,9 +207,3 @@ def is_gateway_running(config: Config) -> bool:
         return False
     with claimed(path) as is_ours:
         return not is_ours
-
-
-def _poll_s() -> float:
-    from kept.responder.scheduler import POLL_S
-
-    return POLL_S
