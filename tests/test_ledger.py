@@ -135,17 +135,6 @@ def test_the_price_of_another_endpoint_is_not_known(workspace, home, server):
         assert memory.status().spending[0].cost_usd is None
 
 
-def test_dry_run_and_ledger_on_the_command_line(workspace, kept):
-    write_file(workspace / "memory/a.md", "The parrot is green.\n")
-    assert "1 text to embed with multilingual-384" in kept("index", "--dry-run").out
-    assert kept("index", "--dry-run", "--json").json["toEmbed"] == 1
-    assert kept("status", "--json").json["files"] == 0
-    kept("index")
-    (day,) = kept("status", "--json").json["ledger"]
-    assert (day["provider"], day["texts"], day["calls"]) == ("local", 1, 0)
-    assert "1 text" in kept("status").out
-
-
 def test_providers_are_listed_with_how_to_enable_them(kept):
     listed = {one["name"]: one for one in kept("models", "--json").json["providers"]}
     assert set(listed) == {"local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kept.reports import Preview, Status, SyncReport
     from kept.review.review_queue import ReviewQueue
     from kept.search.query_dates import When
+    from kept.workspace.addition import Addition
     from kept.workspace.change_recorder import Author
 
 
@@ -200,23 +201,14 @@ class Memory:
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
         from kept.history.note_history import open_recorder, python_author
-        from kept.workspace.addition import Addition, write_addition
+        from kept.workspace.addition import write_addition
         from kept.workspace.notes import NoteWriter
 
         self._require_open()
         if not isinstance(text, str):
             raise UsageError(f"A note is text, not {text!r:.80}.", hint="Decode bytes; format other values.")
-        require_text(replaces=replaces)
-        target = os.fspath(to) if to is not None else "daily"
-        name = self._view().choose(project, to=target) if project or self.project else None
-        if replaces is not None and (self.project or self.viewer):
-            from kept.workspace.replacement import FactReference
-
-            self._view().require_visible(FactReference.parse(replaces).path)
-        addition = Addition(text, None if to is None else target, replaces, again, name)
-        if self.viewer is not None:
-            addition = self._view().make_private(addition)
-        near = () if again or replaces is not None else self._find_near(text, name)
+        addition = self._make_addition(text, to, replaces, again, project)
+        near = () if again or replaces is not None else self._find_near(text, addition.project)
         by = author or python_author(self.config)
         if only_propose:
             from kept.review.agent_writes import propose
@@ -231,6 +223,22 @@ class Memory:
             writer = NoteWriter(self.workspace, self.clock, self.settings.max_file_bytes, recorder=recorder)
             written = write_addition(writer, addition, near)
         return self._with_notice(written)
+
+    def _make_addition(
+        self, text: str, to: str | os.PathLike[str] | None, replaces: str | None, again: bool, project: str | None
+    ) -> Addition:
+        """Return what to write and where, for the project and the person of this memory."""
+        from kept.workspace.addition import Addition
+
+        require_text(replaces=replaces)
+        target = os.fspath(to) if to is not None else "daily"
+        name = self._view().choose(project, to=target) if project or self.project else None
+        if replaces is not None and (self.project or self.viewer):
+            from kept.workspace.replacement import FactReference
+
+            self._view().require_visible(FactReference.parse(replaces).path)
+        addition = Addition(text, None if to is None else target, replaces, again, name)
+        return addition if self.viewer is None else self._view().make_private(addition)
 
     def _with_notice(self, written: Written) -> Written:
         """Return a result that tells if MEMORY.md has outgrown its share of the prompt with it."""

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from typing import TypeVar
 
@@ -82,12 +82,6 @@ def database_files(path: str) -> tuple[str, ...]:
     return (path, f"{path}-wal", f"{path}-shm")
 
 
-def delete_database(path: str) -> None:
-    """Delete a database that is not open. The main file goes last, so that no log is left without it."""
-    for part in reversed(database_files(path)):
-        _unlink(part)
-
-
 def create_private(path: str) -> None:
     """Create an empty file that only its owner can read, unless the file exists.
 
@@ -99,11 +93,14 @@ def create_private(path: str) -> None:
     temporary = f"{path}.{os.urandom(6).hex()}.tmp"
     os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
-        _link(temporary, path)
+        os.link(temporary, path)
     except FileExistsError:
         pass  # another process was faster
+    except OSError:  # a file system without hard links
+        os.rename(temporary, path)
     finally:
-        _unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 @contextmanager
@@ -131,7 +128,9 @@ def discard_database(path: str) -> None:
     folder = os.path.dirname(path)
     try:
         with locked(folder, wait_s=_REPLACE_WAIT_S, purpose="opening it"):
-            delete_database(path)
+            for part in reversed(database_files(path)):  # the main file last, so that no log is left without it
+                with suppress(FileNotFoundError):
+                    os.unlink(part)
             sync_folder(folder)
     except LockBusy as exc:
         raise StoreBusy(f"{path}: {exc.message}") from exc
@@ -139,24 +138,6 @@ def discard_database(path: str) -> None:
         raise StoreUnavailable(f"{path}: the damaged file could not be deleted ({exc.strerror}).") from exc
     except WorkspaceError as exc:
         raise StoreUnavailable(exc.message) from exc
-
-
-def _link(path: str, other: str) -> None:
-    try:
-        os.link(path, other)
-    except FileExistsError:
-        raise
-    except FileNotFoundError:
-        pass
-    except OSError:  # a file system without hard links
-        os.rename(path, other)
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
 
 
 # connections
@@ -473,7 +454,7 @@ def translate(exc: apsw.Error, path: str, *, noun: str) -> StoreError:
         case apsw.IOError():
             return (
                 StoreFull(f"{path}: could not be written, perhaps because the disk is full ({exc}).")
-                if _is_full(exc)
+                if _extended(exc) in _FULL
                 else StoreUnavailable(f"{path}: could not be read or written ({exc}).")
             )
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
@@ -492,10 +473,6 @@ _FULL = (
     apsw.SQLITE_IOERR_SHMSIZE,
 )
 _DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_CORRUPTFS)
-
-
-def _is_full(exc: apsw.Error) -> bool:
-    return _extended(exc) in _FULL
 
 
 def _extended(exc: apsw.Error) -> int:

@@ -125,11 +125,6 @@ def test_another_rule_or_one_in_code_does_not_split():
         assert texts(note) == [note]
 
 
-def test_underlined_headings_count():
-    note = "Title\n=====\n\nx\n\nPart\n----\n\ny\n"
-    assert headings(note) == ["Title", "Title > Part"]
-
-
 def test_a_paragraph_above_a_rule_is_a_paragraph_and_is_embedded_whole():
     """Markdown takes it for a heading of many lines; whoever wrote it meant a rule below a paragraph."""
     note = "# Top\n\nWe met Ada.\nShe likes tea.\nAnd lighthouses.\n---\n\nafter\n"
@@ -175,10 +170,6 @@ def test_front_matter_that_cannot_be_read_is_a_passage(front):
     first, second = chunk_markdown(f"---\n{front}\n---\n\n# Top\n\ntext\n")
     assert (first.text, first.heading) == (f"---\n{front}\n---", "")
     assert second.heading == "Top"
-
-
-def test_front_matter_that_is_not_closed_is_ordinary_text():
-    assert headings("---\n\n# Top\n\ntext") == ["", "Top"]
 
 
 def test_lines_are_counted_over_front_matter_code_and_blank_lines():
@@ -286,10 +277,6 @@ def test_moving_a_section_changes_nothing_that_was_embedded():
     random.Random(7).shuffle(shuffled)
     assert shuffled != SECTIONS
     assert embedded("\n".join(shuffled)) == embedded("\n".join(SECTIONS))
-
-
-def test_the_name_of_the_file_is_not_embedded():
-    assert embedded("# A\n\nx", name="memory/one.md") == embedded("# A\n\nx", name="memory/two.md")
 
 
 # hostile notes

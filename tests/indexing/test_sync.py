@@ -18,19 +18,6 @@ from tests.support.workspaces import index_path, open_memory, paths, write_note
 SECTIONS = "# Zoo\n\n## Penguins\n\nFed at noon.\n\n## Lions\n\nFed at dusk.\n"
 
 
-def test_inserting_a_line_at_the_top_makes_no_embedding_call(tmp_path):
-    note = write_note(tmp_path / "workspace", "memory/zoo.md", SECTIONS)
-    embedder = FakeEmbedder()
-    with open_memory(tmp_path, embedder=embedder) as memory:
-        memory.sync()
-        calls = embedder.calls
-        note.write_text("\n" + note.read_text())
-        report = memory.sync()
-        assert (report.indexed, report.embedded, embedder.calls) == (1, 0, calls)
-        hit = memory.search("lions dusk").hits[0]
-        assert (hit.start_line, hit.end_line) == (8, 10)
-
-
 def test_renaming_a_note_makes_no_embedding_call(tmp_path):
     workspace = tmp_path / "workspace"
     note = write_note(workspace, "memory/2026-01-01.md", SECTIONS)
@@ -42,14 +29,6 @@ def test_renaming_a_note_makes_no_embedding_call(tmp_path):
         report = memory.sync()
         assert (report.embedded, report.removed, embedder.calls) == (0, 1, calls)
         assert paths(memory.search("lions dusk"))[0] == "memory/2026-01-02.md"
-
-
-def test_a_heading_that_changes_above_a_passage_is_found_above_it(tmp_path):
-    note = write_note(tmp_path / "workspace", "memory/zoo.md", "# Zoo\n\nText.\n\n## Lions\n\nFed at dusk.\n")
-    with open_memory(tmp_path) as memory:
-        memory.sync()
-        note.write_text(note.read_text().replace("Zoo", "Farm"))
-        assert memory.search("fed at dusk").hits[0].heading == "Farm > Lions"
 
 
 def test_an_index_of_an_older_schema_is_replaced_and_its_embeddings_are_used(tmp_path):
@@ -67,20 +46,6 @@ def test_an_index_of_an_older_schema_is_replaced_and_its_embeddings_are_used(tmp
         assert memory.status().dirty
         assert paths(memory.search("parrot")) == ["memory/a.md"]
     assert embedder.texts == ["parrot"]
-
-
-def test_moving_a_section_embeds_only_what_its_heading_path_changed(tmp_path):
-    note = write_note(tmp_path / "workspace", "memory/zoo.md", SECTIONS + "\n# Farm\n\nCows.\n")
-    embedder = FakeEmbedder()
-    with open_memory(tmp_path, embedder=embedder) as memory:
-        memory.sync()
-        embedder.texts.clear()
-        note.write_text("# Zoo\n\n## Lions\n\nFed at dusk.\n\n## Penguins\n\nFed at noon.\n\n# Farm\n\nCows.\n")
-        memory.sync()
-        assert embedder.texts == []
-        note.write_text("# Zoo\n\n## Penguins\n\nFed at noon.\n\n# Farm\n\nCows.\n\n## Lions\n\nFed at dusk.\n")
-        memory.sync()
-        assert embedder.texts == ["Farm > Lions\n\nFed at dusk."]
 
 
 def test_an_unchanged_workspace_costs_nothing(tmp_path):
@@ -229,15 +194,6 @@ def test_force_builds_anew_from_the_cache(tmp_path):
         report = memory.sync(force=True)
         assert (report.rebuilt, report.indexed, report.embedded) == ("it was asked for", 1, 0)
         assert [hit.citation for hit in memory.search("lions dusk").hits] == [hit.citation for hit in before]
-
-
-def test_the_cache_forgets_what_was_used_longest_ago(tmp_path):
-    workspace = tmp_path / "workspace"
-    for number in range(6):
-        write_note(workspace, f"memory/{number}.md", f"note about thing{number}\n")
-    with open_memory(tmp_path, settings={"memory_search.cache.max_entries": 4}) as memory:
-        memory.sync()
-        assert memory.status().cache_entries == 4
 
 
 def test_without_a_cache_nothing_is_kept_in_it(tmp_path):

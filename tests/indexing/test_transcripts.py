@@ -15,7 +15,6 @@ from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
 from kept.indexing.index_handle import IndexLimits
 from kept.indexing.note_rows import PreparedFile
 from kept.indexing.sources import scan_transcripts
-from kept.indexing.sync_planner import _LEAST_MESSAGE_BYTES
 from kept.indexing.transcripts import read_chunks
 from kept.records import Filter, SeenTail
 from kept.sessions.entries import (
@@ -114,15 +113,6 @@ def test_a_conversation_is_found_by_word_and_by_meaning_with_its_exact_lines(tmp
             "Where is the spare key?",
             "Under the blue flowerpot.",
         ]
-
-
-def test_what_was_said_a_moment_ago_is_found(tmp_path):
-    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
-        talk(store, "The parrot is green.", "So it is.")
-        for _ in range(3):  # the kernel's signal is armed by the second search
-            assert len(memory.search("parrot")) == 1
-        talk(store, "A zeppelin is silver.", "So it is.")
-        assert "zeppelin" in memory.search("zeppelin").hits[0].snippet
 
 
 def test_a_search_asked_in_a_conversation_leaves_what_was_said_last_to_others(tmp_path):
@@ -431,17 +421,6 @@ def test_adding_a_turn_to_a_long_conversation_reads_cuts_and_embeds_only_its_end
         assert equals_a_fresh_index(tmp_path, memory)
 
 
-def test_searching_twice_right_after_an_append_reads_only_the_end_twice(tmp_path, monkeypatch):
-    """A file that was read within a tick of its last change is looked at again, but not from its beginning."""
-    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
-        record = talk(store, *(f"Turn {at}." for at in range(500)))
-        memory.sync()
-        counter = ReadCounter(monkeypatch)
-        for _ in range(3):
-            memory.sync()
-            assert counter.take() < os.path.getsize(record.transcript_path) // 10
-
-
 def test_a_long_transcript_is_taken_in_piece_by_piece_and_goes_on_after_a_kill(tmp_path):
     with open_sessions(tmp_path) as store:
         talk(store, *(f"Turn {at}, thing{at % 7}. " + "word " * (at % 40) for at in range(400)))
@@ -507,21 +486,6 @@ def test_a_torn_end_is_not_indexed_and_is_once_it_is_whole(tmp_path):
         assert equals_a_fresh_index(tmp_path, memory)
 
 
-def test_a_dead_embedder_leaves_conversations_found_by_word_until_it_is_back(tmp_path):
-    embedder = FakeEmbedder()
-    with open_sessions(tmp_path) as store, open_memory(tmp_path, embedder=embedder) as memory:
-        talk(store, *(f"Turn {at}." for at in range(20)))
-        memory.sync()
-        embedder.broken = True
-        talk(store, "The parrot is green.", "Yes.")
-        assert memory.sync().pending > 0
-        assert memory.search("parrot").hits[0].vector_score is None
-        embedder.broken = False
-        assert memory.sync().pending == 0
-        assert memory.search("parrot").hits[0].vector_score is not None
-        assert equals_a_fresh_index(tmp_path, memory)
-
-
 def test_status_and_doctor_see_a_transcript_that_changed(tmp_path):
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
         record = talk(store, *(f"Turn {at}." for at in range(20)))
@@ -578,24 +542,6 @@ def test_no_path_leads_out_of_the_folder_of_the_transcripts(tmp_path, path):
         assert memory.sync().files == 0
 
 
-def test_the_command_line_finds_and_shows_conversations(tmp_path, kept):
-    with open_sessions(tmp_path) as store:
-        record = talk(store, "Where is the spare key?", "Under the blue flowerpot.")
-        talk(store, "Where is the other key?", "On the hook.", channel="slack", user="U1")
-    found = kept("search", "key", "--session", "telegram:5054", "--json").json["results"]
-    assert [(one["citation"], one["sessionKey"]) for one in found] == [(cited(record) + "#L2-L3", record.key)]
-    assert [one["channel"] for one in kept("search", "key", "--channel", "slack", "--json").json["results"]] == [
-        "slack"
-    ]
-    shown = kept("get", found[0]["citation"])
-    assert "User: Where is the spare key?" in shown.out
-    assert shown.out.count("\n") == 2
-    assert kept("get", cited(record), "--from", "3", "--lines", "1").out == (
-        "[2026-03-14 15:09] Assistant: Under the blue flowerpot.\n"
-    )
-    assert kept("search", "key", "--session", "nonsense").code == 3
-
-
 # triggers
 
 
@@ -622,16 +568,6 @@ def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
         assert _growth_reached(memory, delta_bytes=added)
         assert not _growth_reached(memory, delta_bytes=added + 1)
         assert _growth_reached(memory, delta_bytes=0, delta_messages=0)
-
-
-def test_the_shortest_message_is_longer_than_the_growth_that_is_not_measured(tmp_path):
-    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
-        talk(store, "One.")
-        memory.sync()
-        record = talk(store, *["."] * 50)
-        lines = Path(record.transcript_path).read_bytes().splitlines()[-50:]
-        assert min(map(len, lines)) >= _LEAST_MESSAGE_BYTES
-        assert _growth_reached(memory)
 
 
 # whether everything said can be found

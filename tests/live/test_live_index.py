@@ -92,29 +92,12 @@ def test_an_edit_a_new_note_and_a_removal_are_taken_in(live, search, workspace):
     search_until(search, "zeppelin", [])
 
 
-def test_the_last_change_is_named(live, workspace):
-    index = live()
-    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-    wait_until(lambda: index.state().files == 2, "both notes")
-    assert index.state().last_change == "memory/b.md"
-    assert index.state().waiting == 0
-
-
 def test_a_folder_that_is_added_is_watched_from_then_on(live, search, workspace):
     live()
     write_note(workspace, "memory/deep/er/b.md", "The zeppelin is silver.\n")
     search_until(search, "zeppelin", ["memory/deep/er/b.md"])
     write_note(workspace, "memory/deep/er/c.md", "The walrus is grey.\n")
     search_until(search, "walrus", ["memory/deep/er/c.md"])
-
-
-def test_a_folder_that_is_renamed_is_watched_under_its_new_name(live, search, workspace):
-    write_note(workspace, "memory/old/b.md", "The zeppelin is silver.\n")
-    live()
-    (workspace / "memory/old").rename(workspace / "memory/new")
-    search_until(search, "zeppelin", ["memory/new/b.md"])
-    write_note(workspace, "memory/new/b.md", "The walrus is grey.\n")
-    search_until(search, "walrus", ["memory/new/b.md"])
 
 
 def test_a_workspace_that_is_deleted_and_made_again_is_taken_in(live, search, workspace):
@@ -280,24 +263,6 @@ def test_where_the_kernel_has_no_watchers_left_folders_are_looked_at_and_that_is
     assert len(notices) == 1
     assert "watch limit reached" in notices[0]
     assert "max_user_watches" in notices[0]
-
-
-def test_the_kernel_is_asked_again_after_a_while(live, workspace, monkeypatch):
-    import watchfiles
-
-    watch, refused = watchfiles.watch, threading.Event()
-
-    def refuse_once(*folders, **options):
-        if not refused.is_set():
-            refused.set()
-            raise OSError("Too many open files")
-        return watch(*folders, **options)
-
-    monkeypatch.setattr("watchfiles.watch", refuse_once)
-    index = live(timing=LiveTiming(poll_s=0.1, kernel_retry_s=0.0))
-    wait_until(lambda: index.state().watching == "kernel", "the kernel tells again")
-    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-    wait_until(lambda: index.state().files == 2, "both notes")
 
 
 def test_without_the_package_that_watches_folders_are_looked_at_and_it_is_named(live, workspace, monkeypatch):

@@ -74,11 +74,6 @@ def test_a_conversation_that_has_paused_is_taken_in_however_little_was_said(sche
     assert schedule.next_sync_at() <= 200 + LiveTiming().talk_quiet_s
 
 
-def test_a_conversation_that_was_deleted_is_no_matter_of_how_much_was_said(schedule):
-    schedule.note_change(PendingChanges(transcripts=1, removed=1), 200)
-    assert schedule.next_sync_at() <= 201
-
-
 def test_a_sync_comes_round_by_the_interval():
     schedule = SyncSchedule(SyncSettings(interval_minutes=10))
     schedule.note_sync(100, took_s=0, ok=True)

@@ -16,7 +16,6 @@ from kept.search.candidates import Candidate, CandidatePool, Evidence
 from kept.search.keywords import KeywordHit
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.selection import MAX_CHARS, Windows
-from kept.search.weights import NOTES, UTTERANCES
 from kept.store.rows import ChunkRow
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory
@@ -92,12 +91,6 @@ def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_utteranc
     [scored] = fuse_weighted([candidate], FusionWeights(share, 1.0 - share))
     assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
     assert -1e-9 <= scored.relevance <= scored.score <= 1.0 + 1e-9
-
-
-@pytest.mark.parametrize("weights", [NOTES, UTTERANCES])
-def test_each_side_of_the_weights_adds_up_to_1(weights):
-    assert weights.words + weights.around + weights.coverage + weights.reach + weights.answers == pytest.approx(1.0)
-    assert weights.meaning + weights.beside == pytest.approx(1.0)
 
 
 # windows

@@ -88,16 +88,6 @@ def test_a_phrase_ranks_first(folders, corpus, phrase, before, after, quotes):
     assert is_first(result)
 
 
-@examples
-@given(corpus=corpora, query=sentences)
-def test_scores_stay_in_bounds_and_their_parts_add_up(folders, corpus, query):
-    result = search_among(next(folders), corpus, f"# {query[:40]}\n\n{query}\n", query)
-    assert result.hits
-    for hit in result:
-        assert 0 <= hit.score <= 1 + 1e-9
-        assert sum(part.value for part in hit.parts) == pytest.approx(hit.score)
-
-
 def test_a_crowd_with_the_same_words_does_not_hide_the_phrase(tmp_path):
     workspace = tmp_path / "workspace"
     for number in range(120):

@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 from kept.search.expansion import edit_distance, iter_edits
 from kept.search.hit_display import is_match, query_words
 from kept.search.query import parse_query
-from kept.words.equivalents import EQUIVALENTS
-from kept.words.segment import fold
-from kept.words.stopwords import ENGLISH
 from tests.support.workspaces import open_memory, paths, write_note
 
 WORDS_ONLY = {"memory_search.provider": "none"}
@@ -124,14 +121,6 @@ def test_the_spelling_in_the_notes_is_highlighted(memory):
     assert hit.other_words == ("database",)
     assert is_match("Kubernetes", query_words("kube*"))
     assert not is_match("cube", query_words("kube*"))
-
-
-def test_equivalents_work_in_both_directions_and_are_written_as_they_are_indexed():
-    for word, others in EQUIVALENTS.items():
-        assert all(word in EQUIVALENTS[other] for other in others)
-        assert word.isalnum()
-        assert word == fold(word).lower()
-        assert word not in ENGLISH
 
 
 def test_known_words_import_nothing_for_expansion(tmp_path):

@@ -172,10 +172,3 @@ def test_a_quoted_phrase_of_any_script_is_found(tmp_path, note, query):
     write_note(workspace, "memory/other.md", "机计算 型模 クロ抹茶 กุ้งผัด 공학컴퓨터 und heißt es\n")
     with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
         assert paths(memory.search(query))[0] == "memory/it.md"
-
-
-def test_a_note_is_found_by_the_name_of_its_file(tmp_path):
-    write_note(tmp_path / "workspace", "memory/front-door.md", "The key hangs inside.\n")
-    write_note(tmp_path / "workspace", "memory/other.md", "The front of the house; the door of the shed.\n")
-    with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
-        assert paths(memory.search("front door"))[0] == "memory/front-door.md"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kept import Message, SessionStore
-from kept.search.repetitions import content_words, is_question, tells_nothing
+from kept.search.repetitions import is_question, tells_nothing
 from kept.sessions.entries import ToolCall, ToolResult
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, write_note
@@ -245,11 +245,6 @@ def test_the_output_of_a_tool_leads_to_the_talk_around_it_and_is_not_shown(tmp_p
 
 
 # words
-
-
-def test_content_words_leave_out_what_says_nothing():
-    assert content_words("Which ports are the Staging servers on?") == {"port", "staging", "server"}
-    assert content_words("数据库端口") == {"数据", "据库", "库端", "端口"}
 
 
 @pytest.mark.parametrize(

@@ -97,24 +97,11 @@ def test_the_model_stops_when_its_time_is_used_up_and_it_is_said(monkeypatch):
     assert degraded == ("Reranked 2 of 4: the time of 2500 ms was used up.",)
 
 
-def test_no_time_at_all_changes_nothing():
-    seconds = count()
-    before = ranked(0.9, 0.8)
-    order, degraded = reranked(FixedReranker(0.0, 1.0), before, lambda: float(next(seconds)))
-    assert rows(order) == rows(before)
-    assert [scored.score for scored in order] == [scored.score for scored in before]
-    assert "Reranked 0 of 2" in degraded[0]
-
-
 def test_a_model_that_fails_changes_nothing_and_it_is_said():
     before = ranked(0.9, 0.8)
     order, degraded = reranked(FixedReranker(fails=True), before)
     assert [scored.score for scored in order] == [scored.score for scored in before]
     assert degraded == ("Not reranked: The model failed.",)
-
-
-def test_nothing_found_is_nothing_to_rerank():
-    assert reranked(FixedReranker(), ranked()) == ([], ())
 
 
 # with real files and the real runtime

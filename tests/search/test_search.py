@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -253,19 +252,6 @@ def test_hits_that_fit_much_less_do_not_push_out_a_near_duplicate_in_another_not
     assert {hit.path for hit in hits[:2]} == {"memory/first.md", "memory/second.md"}
 
 
-def test_weak_hits_do_not_push_out_a_near_duplicate(tmp_path):
-    workspace = tmp_path / "workspace"
-    same = "The parrot is green and sits on the fence near the old barn every single morning"
-    write_note(workspace, "memory/first.md", same + ".\n")
-    write_note(workspace, "memory/second.md", same + "!\n")
-    for number in range(4):
-        text = f"Number {number} of the barns was sold to a family from the city, who will use it for hay.\n"
-        write_note(workspace, f"memory/other-{number}.md", text)
-    with open_memory(tmp_path) as memory:
-        hits = memory.search("green parrot fence barn", max_results=2).hits
-    assert {hit.path for hit in hits} == {"memory/first.md", "memory/second.md"}
-
-
 def test_a_snippet_is_short_and_shows_what_matched(tmp_path):
     lines = [f"Line {number} says little of interest to anybody." for number in range(60)]
     lines[41] = "Here the platypus lays its egg."
@@ -286,12 +272,6 @@ def test_headings_are_found_and_count_for_what_stands_below_them(tmp_path):
         hit = memory.search("penguins fed").hits[0]
         assert "noon" in hit.snippet
         assert hit.heading == "Zoo > Penguins"
-
-
-def test_a_daily_note_is_found_by_its_date_in_words(tmp_path):
-    write_note(tmp_path / "workspace", "memory/2026-02-13.md", "We met the mayor.\n")
-    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        assert paths(memory.search("mayor on friday in february")) == ["memory/2026-02-13.md"]
 
 
 def test_with_the_embedder_broken_words_still_answer_and_it_is_said(tmp_path, notes):
@@ -326,13 +306,3 @@ def test_switched_off_means_off(tmp_path, notes):
         pytest.raises(Exception, match="switched off"),
     ):
         memory.search("tomatoes")
-
-
-def test_the_first_hit_is_read_back_by_its_citation(tmp_path, notes):
-    with open_memory(tmp_path) as memory:
-        hit = memory.search("tomatoes")[0]
-        assert (
-            memory.read(hit.citation).text
-            == memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1).text
-        )
-        assert memory.read(Path(hit.path)).path == hit.path

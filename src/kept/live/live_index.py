@@ -229,7 +229,7 @@ class LeaderLoop:
             for warning in self._service.embedder_warnings:
                 self._reporter.report_notice(warning)
             while not self._stop.is_set() and self._leadership.is_leader():
-                if self._is_due() or self._supervisor.may_retry_kernel():
+                if self._is_due():
                     self._sync_and_watch()
                     continue
                 # Wait for changes until the schedule has to be asked again, at most for a tick.

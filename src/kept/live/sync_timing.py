@@ -37,8 +37,6 @@ class LiveTiming:
     """Unit of ``memory_search.sync.interval_minutes``."""
     poll_s: float = 2.0
     """Shortest time between two scans when folders are polled."""
-    kernel_retry_s: float = 300.0
-    """Time after which a kernel that refused to watch is asked again."""
 
 
 @frozen
@@ -46,14 +44,13 @@ class PendingChanges:
     """Changes that were noticed together."""
 
     notes: int = 0
+    """With conversations that are gone: the amount of talk does not matter there."""
     transcripts: int = 0
-    removed: int = 0
-    """How many of the files are gone."""
     latest: str = ""
     """Citation of one of the files."""
 
     def __bool__(self) -> bool:
-        return bool(self.notes or self.transcripts or self.removed)
+        return bool(self.notes or self.transcripts)
 
     def __len__(self) -> int:
         return self.notes + self.transcripts
@@ -96,8 +93,6 @@ class SyncSchedule:
 
     def note_change(self, changes: PendingChanges, now_s: float) -> None:
         self._notes.add(changes.notes, now_s)
-        # A deleted conversation is indexed like a note: the amount of talk does not matter.
-        self._notes.add(changes.removed if not changes.notes else 0, now_s)
         self._talk.add(changes.transcripts, now_s)
 
     def note_sync(self, now_s: float, *, took_s: float, ok: bool) -> None:

@@ -76,26 +76,26 @@ class KernelWatch:
         changes, self._first = self._first, set()
         while not changes and changes is not None and time.monotonic() < deadline:
             changes = self._next()
-        notes = transcripts = removed = 0
+        notes = transcripts = 0
         latest = ""
         for kind, path in changes or ():
             is_watched = path in self.folders
             self.is_stale = self.is_stale or is_watched
             cited = self._cite(path)
-            if cited is not None and is_transcript_citation(cited):
+            is_gone = kind == self._deleted
+            if cited is not None and is_transcript_citation(cited) and not is_gone:
                 transcripts += 1
             elif (
                 cited is not None
                 or is_watched
                 or os.path.basename(path) in IGNORE_FILES
-                or (kind != self._deleted and os.path.isdir(path))
+                or (not is_gone and os.path.isdir(path))
             ):
                 notes += 1
             else:
                 continue
-            removed += kind == self._deleted
             latest = cited or latest
-        return PendingChanges(notes, transcripts, removed, latest)
+        return PendingChanges(notes, transcripts, latest)
 
     def _next(self) -> set[tuple[int, str]] | None:
         """Return the changes of one step, or None if the watch was stopped."""
@@ -130,9 +130,8 @@ class PollingWatch:
         before, self._states = self._states, self._scan_states()
         changed = {path for path, *_ in before ^ self._states}
         existing = {path for path, *_ in self._states}
-        transcripts = sum(map(is_transcript_citation, changed))
-        removed = len(changed - existing)
-        return PendingChanges(len(changed) - transcripts, transcripts, removed, max(changed, default=""))
+        transcripts = sum(map(is_transcript_citation, changed & existing))
+        return PendingChanges(len(changed) - transcripts, transcripts, max(changed, default=""))
 
     def _scan_states(self) -> set[tuple[str, int, int, int]]:
         started = time.monotonic()
@@ -191,7 +190,6 @@ class WatchSupervisor:
         self._timing = timing
         self._enabled = enabled
         self._watch: Watch = NoWatch(stop)
-        self._kernel_retry_at_s: float | None = None
         self._roots = (service.workspace.root, *service.workspace.extra_paths)
         self._root_files = list(map(file_number, self._roots))
 
@@ -219,13 +217,8 @@ class WatchSupervisor:
         if not self._enabled:
             return False
         if isinstance(self._watch, PollingWatch):
-            return self.may_retry_kernel()
+            return False
         return self._watch.is_stale or self._watch.folders != frozenset(self._service.folders())
-
-    def may_retry_kernel(self) -> bool:
-        """Return whether to ask the kernel again: another process may have freed its watches."""
-        is_polling = isinstance(self._watch, PollingWatch) and self._kernel_retry_at_s is not None
-        return is_polling and time.monotonic() >= (self._kernel_retry_at_s or 0.0)
 
     def set_up(self) -> None:
         """Watch the folders that the last sync listed."""
@@ -251,12 +244,11 @@ class WatchSupervisor:
         except FileNotFoundError:  # deleted since; the next sync lists the folders that exist
             return NoWatch(self._stop)
         except ImportError:
-            return self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT, retry=False)
+            return self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT)
         except OSError as exc:
             return self._poll(str(exc))
 
-    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT, retry: bool = True) -> Watch:
-        self._kernel_retry_at_s = time.monotonic() + self._timing.kernel_retry_s if retry else None
+    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT) -> Watch:
         self._report_notice(
             f"The kernel does not report changes ({reason}), so folders are scanned from time to time. {hint}"
         )
