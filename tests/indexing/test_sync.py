@@ -196,6 +196,15 @@ def test_force_builds_anew_from_the_cache(tmp_path):
         assert [hit.citation for hit in memory.search("lions dusk").hits] == [hit.citation for hit in before]
 
 
+def test_the_cache_forgets_what_was_used_longest_ago(tmp_path):
+    workspace = tmp_path / "workspace"
+    for number in range(6):
+        write_note(workspace, f"memory/{number}.md", f"note about thing{number}\n")
+    with open_memory(tmp_path, settings={"memory_search.cache.max_entries": 4}) as memory:
+        memory.sync()
+        assert memory.status().cache_entries == 4
+
+
 def test_without_a_cache_nothing_is_kept_in_it(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", SECTIONS)
     with open_memory(tmp_path, settings={"memory_search.cache.enabled": False}) as memory:

@@ -248,7 +248,7 @@ def test_secrets_are_not_in_the_index_and_the_transcript_is_untouched(tmp_path):
         call = ToolCall("1", "bash", {"command": f"login --token {secrets[2]}", "env": {"AWS": secrets[3]}})
         store.append(record.id, Message("assistant", (Text("I log in."), call)))
         store.append(record.id, Message("tool", (ToolResult("1", "x" * 150 + f" {secrets[3]} " + "y" * 500),)))
-        store.compact(record.id, f"They have a key, {KEY}, and a database.")
+        store.append(record.id, CompactionEntry(f"They have a key, {KEY}, and a database."))
     before = Path(record.transcript_path).read_bytes()
     embedder = FakeEmbedder()
     with open_memory(tmp_path, embedder=embedder) as memory:

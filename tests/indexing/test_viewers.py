@@ -174,8 +174,6 @@ def test_lists_tags_and_links_leave_out_what_is_private(home):
 
 def test_hints_about_filters_name_nothing_of_others(home):
     assert "telegram" not in home.texts("http:bob", channel="nowhere")
-    assert "2 notes are indexed" in home.texts("http:bob", path="nowhere")
-    assert "#plant" not in home.texts("http:bob", tags=["teapots"])
     assert "teapot?" not in home.texts("http:bob", tags=["teapots"])
 
 
