@@ -93,13 +93,6 @@ def test_restoring_again_changes_nothing_and_a_file_that_differs_is_kept_and_nam
     assert report.settings == "same"
 
 
-def test_a_check_changes_nothing(filled, tmp_path):
-    export(filled, tmp_path / "kept.tar")
-    report = restore(tmp_path / "kept.tar", tmp_path / "new", check=True)
-    assert report.counts["new"] > 10
-    assert not (tmp_path / "new").exists()
-
-
 def test_a_conversation_that_was_deleted_here_stays_deleted(filled, tmp_path):
     from kept.sessions.store import SessionStore
 
@@ -267,18 +260,3 @@ def test_a_changed_byte_is_found(filled, tmp_path):
     with pytest.raises(ArchiveDamaged, match="does not match its checksum"):
         restore(tmp_path / "kept.tar", tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def test_histories_of_two_machines_merge_by_restoring_one_on_the_other(tmp_path):
-    for machine in ("desk", "laptop"):
-        with open_memory(tmp_path / machine, home=tmp_path / machine / "home") as memory:
-            memory.add(f"Written on the {machine}.", to=f"memory/{machine}.md")
-    loaded = load_config(home=str(tmp_path / "desk/home"), workspace=str(tmp_path / "desk/workspace"))
-    export_archive(loaded, str(tmp_path / "desk.tar"))
-    report = restore(tmp_path / "desk.tar", tmp_path / "laptop/home", workspace=str(tmp_path / "laptop/workspace"))
-    assert report.kept == ()
-    with open_memory(tmp_path / "laptop", home=tmp_path / "laptop/home") as memory:
-        memory.sync()
-        changes = {change.path: change.machine for change in memory.history.changes()}
-    assert {*changes} == {"memory/desk.md", "memory/laptop.md"}
-    assert changes["memory/desk.md"] != changes["memory/laptop.md"]

@@ -8,11 +8,10 @@ import zlib
 
 import pytest
 
-from kept.digest import digest_bytes
 from kept.errors import ChangeNotFound, HistoryDamaged
 from kept.history.note_change import parse_change
 from kept.workspace.change_recorder import Author
-from tests.support.histories import changes_of, history_files, log_file
+from tests.support.histories import changes_of, log_file
 from tests.support.workspaces import open_memory, write_note
 
 
@@ -24,17 +23,6 @@ def test_an_added_text_is_recorded_with_author_and_reason(tmp_path):
         assert change.by == Author("main", "s1", "memory_write")
         assert change.before is None
         assert memory.history.read_version(change.after) == (tmp_path / "workspace" / written.path).read_bytes()
-
-
-def test_each_version_of_a_note_can_be_read(tmp_path):
-    note = tmp_path / "workspace/memory/log.md"
-    versions = []
-    with open_memory(tmp_path) as memory:
-        for number in range(20):
-            memory.add(f"Entry {number} " + "x" * number * 200, to="memory/log.md")
-            versions.append(note.read_bytes())
-        history = memory.history
-        assert [history.read_version(change.after) for change in changes_of(memory)] == versions
 
 
 def test_the_history_is_private_and_no_note(tmp_path):
@@ -136,30 +124,6 @@ def test_histories_of_two_machines_are_read_as_one(tmp_path):
     assert [change.kind for change in changes] == ["add", "add"]
     assert changes[1].before == changes[0].after
     assert len({change.machine for change in changes}) == 2
-
-
-def test_lines_and_versions_can_be_read_by_other_programs(tmp_path):
-    with open_memory(tmp_path) as memory:
-        memory.add("Ada prefers tea.", to="memory/a.md")
-    line = json.loads(log_file(tmp_path).read_text())
-    version = tmp_path / "workspace/.kept/history/objects" / line["after"][:2] / f"{line['after'][2:]}.z"
-    assert zlib.decompress(version.read_bytes()) == b"Ada prefers tea.\n"
-
-
-def test_a_version_is_stored_once_however_often_a_note_returns_to_it(tmp_path):
-    with open_memory(tmp_path) as memory:
-        for _ in range(3):
-            memory.add("One.", to="memory/a.md")
-            memory.history.undo()
-        assert memory.history.versions.digests() == [digest_bytes(b"One.\n")]
-
-
-def test_many_versions_are_stored_at_once(tmp_path):
-    with open_memory(tmp_path) as memory:
-        contents = [f"Note {number}\n".encode() for number in range(100)]
-        memory.history.versions.put(contents)
-        assert [memory.history.versions.read(digest_bytes(content)) for content in contents] == contents
-    assert not [path for path in history_files(tmp_path) if path.suffix == ".tmp"]
 
 
 @pytest.mark.parametrize("digest", ["0" * 63, "../" * 21 + "x", "A" * 64])

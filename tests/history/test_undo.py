@@ -38,21 +38,6 @@ def test_the_last_change_is_taken_back_to_the_byte(tmp_path):
         assert changes_of(memory)[-1].kind == "undo"
 
 
-def test_a_note_that_the_change_created_is_removed(tmp_path):
-    with open_memory(tmp_path) as memory:
-        memory.add("Wrong.", to="memory/a.md")
-        undo(memory)
-        assert not (tmp_path / "workspace/memory/a.md").exists()
-
-
-def test_later_additions_stay(tmp_path):
-    with open_memory(tmp_path) as memory:
-        for word in ("First", "Second", "Third"):
-            memory.add(f"- {word}", to="memory/list.md")
-        undo(memory, changes_of(memory)[1].id)
-        assert read(tmp_path, "memory/list.md") == "- First\n- Third\n"
-
-
 def test_an_undo_can_be_undone(tmp_path):
     with open_memory(tmp_path) as memory:
         memory.add("- First", to="memory/list.md")

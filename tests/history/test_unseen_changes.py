@@ -19,19 +19,6 @@ def test_the_first_sync_stores_every_note_once(tmp_path):
         assert log_file(tmp_path).read_text().count("\n") == lines == 30
 
 
-def test_an_edit_by_hand_is_recorded_with_the_text_before_it(tmp_path):
-    workspace = tmp_path / "workspace"
-    write_note(workspace, "memory/a.md", "Before.\n")
-    with open_memory(tmp_path) as memory:
-        memory.sync()
-        write_note(workspace, "memory/a.md", "After.\n")
-        memory.sync()
-        (change,) = changes_of(memory)
-        history = memory.history
-        assert change.kind == "by_hand"
-        assert (history.read_version(change.before), history.read_version(change.after)) == (b"Before.\n", b"After.\n")
-
-
 def test_new_renamed_and_removed_notes_are_recorded(tmp_path):
     workspace = tmp_path / "workspace"
     with open_memory(tmp_path) as memory:
@@ -47,14 +34,6 @@ def test_new_renamed_and_removed_notes_are_recorded(tmp_path):
         assert (renamed.kind, renamed.was, renamed.path) == ("rename", "memory/a.md", "memory/b.md")
         assert (removed.kind, removed.after) == ("by_hand", None)
         assert memory.history.read_version(removed.before) == b"Text.\n"
-
-
-def test_writes_of_kept_are_not_recorded_twice(tmp_path):
-    with open_memory(tmp_path) as memory:
-        for number in range(12):
-            memory.add(f"Fact {number}", to=f"memory/{number}.md")
-        memory.sync()
-        assert len(changes_of(memory)) == 12
 
 
 def test_an_index_from_before_the_history_gets_a_baseline(tmp_path):
@@ -87,13 +66,6 @@ def test_edits_while_the_history_could_not_be_written_are_recorded_later(tmp_pat
         assert not memory.sync().problems
         changes = {change.path: memory.history.read_version(change.before) for change in changes_of(memory)}
         assert changes == {"memory/a.md": b"Before.\n", "memory/gone.md": b"Gone.\n", "memory/b.md": None}
-
-
-def test_nothing_is_recorded_without_a_history(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", "Before.\n")
-    with open_memory(tmp_path, settings={"history.enabled": False}) as memory:
-        memory.sync()
-    assert not (tmp_path / "workspace/.kept").exists()
 
 
 def test_a_note_that_was_removed_before_any_sync_saw_it_is_recorded(tmp_path):

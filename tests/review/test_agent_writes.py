@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -65,13 +64,6 @@ def test_a_proposal_can_be_edited_or_rejected(memory, workspace):
     assert (workspace / "memory/tea.md").read_text() == "Ada likes green tea.\n"
     assert opened.history.changes()[0].why == "edited and accepted by a person"
     assert opened.review.count() == 0
-
-
-def test_a_log_entry_goes_to_the_day_on_which_it_was_proposed(memory, workspace):
-    opened = memory(settings=PROPOSED)
-    written = opened.add("Ada likes tea.", by_tool=True)
-    opened.review.accept(written.review)
-    assert [path.name for path in (workspace / "memory").iterdir()] == [os.path.basename(written.path)]
 
 
 def test_the_same_proposal_waits_once_and_a_repetition_is_not_proposed(memory, workspace):
@@ -244,8 +236,3 @@ def test_without_a_history_listed_writes_are_proposed(memory, workspace):
     assert written.is_proposed
     opened.review.accept(written.review)
     assert (workspace / "memory/tea.md").read_text() == "Ada likes tea.\n"
-
-
-def test_a_person_writes_at_once_in_every_mode(memory, workspace):
-    assert not memory(settings=PROPOSED).add("Mine.", to="memory/mine.md").is_proposed
-    assert (workspace / "memory/mine.md").read_text() == "Mine.\n"

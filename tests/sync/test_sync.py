@@ -46,19 +46,6 @@ def test_a_note_travels_is_edited_and_is_removed(pair):
     assert not road.sync().pushed
 
 
-def test_changes_in_different_places_become_one_note(pair):
-    desk, road = pair
-    desk.write("memory/garden.md", "".join(f"Bed {number}\n" for number in range(9)))
-    settle(pair)
-    desk.write("memory/garden.md", desk.read("memory/garden.md").replace("Bed 0", "Bed 0: beans"))
-    road.write("memory/garden.md", road.read("memory/garden.md").replace("Bed 8", "Bed 8: leeks"))
-    settle(pair)
-    assert desk.files() == road.files()
-    assert list(desk.files()) == ["memory/garden.md"]
-    assert "Bed 0: beans" in desk.read("memory/garden.md")
-    assert "Bed 8: leeks" in desk.read("memory/garden.md")
-
-
 def test_a_daily_note_gets_the_lines_of_both(pair):
     desk, road = pair
     desk.write("memory/2026-11-18.md", "# Wednesday\n")
@@ -285,17 +272,6 @@ def test_other_files_of_a_vault_are_taken_and_never_sent(tmp_path):
     assert [problem.path for problem in road.sync().problems] == ["photo.png"]
     assert road.read("Bees.md") == "Bees.\n"
     assert (road.workspace / "photo.png").read_bytes() == b"\x89edited"
-
-
-def test_git_shows_a_clean_working_tree_after_a_sync(pair):
-    desk, road = pair
-    desk.write("memory/a.md", "One.\n")
-    settle(pair)
-    desk.write("memory/a.md", "Two.\n")
-    road.write("memory/a.md", "Three.\n")
-    settle(pair)
-    for machine in pair:
-        assert git(machine.workspace, "status", "--porcelain") == ""
 
 
 def test_a_repository_that_somebody_works_in_is_left_alone(pair):

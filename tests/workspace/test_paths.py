@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kept import Memory
-from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
+from kept.errors import PathRefused, WorkspaceError
 from kept.file_lock import locked
 from kept.forgetting.note_places import NoteStore
 from kept.forgetting.plan import ForgetOrder, LineCut, digest_of
@@ -139,17 +139,6 @@ def test_a_name_is_refused_or_found_by_search_and_get(name):
             assert memory.read(path, start=start, lines=lines).text == "lighthouse keeper"
 
 
-@pytest.mark.parametrize("name", [b"memory/b\xff.md", b"memory/a\nb.md", b"memory/\x1b[2J.md"])
-def test_the_command_refuses_a_name_that_could_not_be_found_again(environment, workspace, name):
-    command = [os.fsencode(KEPT), b"add", b"x", b"--to", name]
-    ended = subprocess.run(command, capture_output=True, env={**environment, "KEPT_WORKSPACE": str(workspace)})
-    assert ended.returncode == 4
-    assert ended.stdout == b""
-    assert len(ended.stderr.splitlines()) == 1
-    assert b"\x1b" not in ended.stderr
-    assert tree_of(workspace) == {}
-
-
 def test_a_hint_names_a_place_that_would_be_accepted(memory):
     opened = memory()
     for to in ("notes.md", ".md", "memory/.x.md", "memory/.hidden/x.md"):
@@ -237,10 +226,4 @@ def test_an_endless_input_is_not_read_to_its_end(environment, workspace, command
     assert (
         ended.stderr == "Error: Standard input has more than the limit of 4,000,000 bytes. Pass less text at a time.\n"
     )
-    assert tree_of(workspace) == {}
-
-
-def test_a_text_that_no_note_could_hold_is_refused(memory, workspace):
-    with pytest.raises(NoteTooLarge):
-        memory(settings={LIMIT: 1000}).add("x" * 1001)
     assert tree_of(workspace) == {}

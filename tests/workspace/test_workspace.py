@@ -55,13 +55,6 @@ def test_the_notes_of_a_workspace_are_found_and_nothing_else(memory, workspace):
     assert indexed(memory()) == notes
 
 
-def test_an_empty_workspace_and_one_without_a_memory_folder_are_fine(memory, workspace):
-    assert indexed(memory()) == set()
-    write_file(workspace / "USER.md", "x")
-    assert indexed(memory()) == {"USER.md"}
-    assert memory().sync().problems == ()
-
-
 def test_extra_paths_may_be_files_and_folders_inside_and_outside(memory, workspace, tmp_path):
     write_file(workspace / "docs/guide.md", "x")
     write_file(workspace / "README.md", "x")
@@ -78,11 +71,6 @@ def test_extra_paths_may_be_files_and_folders_inside_and_outside(memory, workspa
         str(tmp_path / "single.md"),
         str(tmp_path / ".dotted/x.md"),
     }
-
-
-def test_an_extra_path_below_the_home_folder_may_be_written_with_a_tilde(memory):
-    write_file(Path.home() / "shared/x.md", "x")
-    assert indexed(memory(settings={EXTRA: "~/shared"})) == {str(Path.home() / "shared/x.md")}
 
 
 def test_an_extra_path_that_cannot_be_used_is_reported_and_the_rest_goes_on(memory, workspace, tmp_path):
@@ -147,6 +135,8 @@ def test_a_file_over_the_limit_is_reported_and_the_rest_goes_on(memory, workspac
     opened = memory(settings={LIMIT: 1000})
     assert indexed(opened) == {"memory/fits.md"}
     assert problems(opened) == {"memory/big.md": "1,001 bytes, more than the limit of 1,000; not indexed"}
+    with pytest.raises(NoteTooLarge):
+        opened.read("memory/big.md")
 
 
 def test_a_name_that_is_not_utf8_is_reported_and_the_rest_goes_on(memory, workspace):
@@ -330,12 +320,6 @@ def test_a_badly_encoded_note_is_found_and_reported_and_left_as_it_is(memory, wo
     assert path.read_bytes() == raw
 
 
-def test_a_note_over_the_limit_cannot_be_read_whole(memory, workspace):
-    write_file(workspace / "memory/x.md", "x" * 1001)
-    with pytest.raises(NoteTooLarge):
-        memory(settings={LIMIT: 1000}).read("memory/x.md")
-
-
 def test_lines_of_a_note_are_read_exactly(memory, workspace):
     write_file(workspace / "memory/x.md", "".join(f"line {n}\n" for n in range(1, 501)))
     opened = memory()
@@ -347,13 +331,6 @@ def test_lines_of_a_note_are_read_exactly(memory, workspace):
         whole.append(opened.read("memory/x.md", start=following))
     assert [passage.lines for passage in whole] == [200, 200, 100]
     assert "\n".join(passage.text for passage in whole) + "\n" == (workspace / "memory/x.md").read_text()
-
-
-def test_reading_past_the_end_gives_nothing_and_says_there_is_no_more(memory, workspace):
-    write_file(workspace / "memory/x.md", "one\ntwo")
-    for start in (3, 10**30):
-        passage = memory().read("memory/x.md", start=start)
-        assert (passage.text, passage.lines, passage.truncated, passage.next_from) == ("", 0, False, None)
 
 
 def test_a_passage_is_bounded_however_long_the_lines_are(memory, workspace):
@@ -386,16 +363,6 @@ def test_the_daily_log_has_a_heading_for_the_day_and_one_for_each_time(memory, w
     assert cited(opened, second) == "## 12:05\n\nLunch.\n\n- soup\n- bread"
     clock.move(hours=12)
     assert opened.add("Next day.").path == "memory/2026-03-15.md"
-
-
-def test_entries_of_the_same_minute_share_a_heading_and_are_passages_of_their_own(memory, workspace):
-    opened = memory(clock=at(9, 5))
-    first, second = opened.add("Met Ada."), opened.add("The heron is back.")
-    assert (workspace / "memory/2026-03-14.md").read_text() == (
-        "# 2026-03-14\n\n## 09:05\n\nMet Ada.\n\n* * *\n\nThe heron is back.\n"
-    )
-    assert [cited(opened, entry) for entry in (first, second)] == ["## 09:05\n\nMet Ada.", "The heron is back."]
-    assert opened.search("heron")[0].snippet == "The heron is back."
 
 
 @pytest.mark.parametrize(
