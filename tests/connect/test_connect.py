@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.connect.clients import CLIENTS, ClientEnvironment, locate
+from kept.connect.clients import CLIENTS, ClientEnvironment
 from kept.connect.connection import Connection
 from kept.errors import LockBusy
 from kept.server_command import ServerCommand
@@ -251,21 +251,6 @@ def test_scripts_are_told_what_changed(kept, user):
     assert {change["kind"] for change in report["changes"]} == {"created"}
     assert kept("connect", "claude-code", "--json").json["changes"][-1]["kind"] == "unchanged"
     assert kept("connect", "claude-code", "--undo", "--json").json["changes"][-1]["kind"] == "removed"
-
-
-def test_settings_are_looked_for_where_each_system_keeps_them():
-    def where(client, platform, **environ):
-        return locate(CLIENTS[client], "user", ClientEnvironment("/u", "/p", platform, environ)).replace(os.sep, "/")
-
-    assert where("claude-desktop", "darwin") == "/u/Library/Application Support/Claude/claude_desktop_config.json"
-    assert where("claude-desktop", "win32", APPDATA="/a") == "/a/Claude/claude_desktop_config.json"
-    assert where("claude-desktop", "linux", XDG_CONFIG_HOME="/x") == "/x/Claude/claude_desktop_config.json"
-    assert where("vscode", "darwin") == "/u/Library/Application Support/Code/User/mcp.json"
-    assert where("vscode", "win32", APPDATA="/a") == "/a/Code/User/mcp.json"
-    assert where("codex", "linux", CODEX_HOME="/c") == "/c/config.toml"
-    assert where("claude-code", "linux", CLAUDE_CONFIG_DIR="/c") == "/c/settings.json"
-    assert where("openclaw", "linux", OPENCLAW_CONFIG_PATH="/o.json") == "/o.json"
-    assert where("openclaw", "linux", OPENCLAW_STATE_DIR="/s") == "/s/openclaw.json"
 
 
 def test_what_the_client_would_run_into_is_said_at_once(kept, user, tmp_path):

@@ -93,26 +93,6 @@ def test_what_is_captured_grows_with_the_session_and_is_found(kept, workspace, t
     assert "Under the pot." in hits[0]["snippet"]
 
 
-def test_what_was_deleted_is_not_captured_again_and_an_import_says_so(kept, workspace, tmp_path):
-    file = transcript(tmp_path)
-    kept("hook", "capture", stdin=told(file))
-    kept("sessions", "delete", file.stem)
-    transcript(tmp_path, talk=[*TALK, {"type": "user", "message": {"role": "user", "content": "And the ladder?"}}])
-    ended = kept("hook", "capture", stdin=told(file))
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
-    assert kept("sessions", "list").out == "No sessions yet.\n"
-    assert kept("search", "spare key").out == "Nothing found.\n"
-    report = kept("import", "claude-code", file)
-    assert report.code == 0
-    assert "1 left out because you deleted it" in report.out
-    assert "'kept sessions restore ID' brings one back" in report.out
-    assert kept("import", "claude-code", file, "--json").json["deleted"] == 1
-    kept("sessions", "restore", file.stem)
-    kept("hook", "capture", stdin=told(file))
-    (session,) = kept("sessions", "list", "--json").json["sessions"]
-    assert (session["messageCount"], session["title"]) == (3, "Where is the spare key?")
-
-
 @pytest.mark.parametrize("hook", ["session-start", "capture"])
 @pytest.mark.parametrize(
     "stdin", ["", "garbage", "[]", "[" * 10_000, '{"transcript_path": 5}', '{"transcript_path": "/dev/zero"}', "\udcff"]

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from kept.config import ResetOverrideSettings, ResetSettings, load_config
+from kept.config import ResetOverrideSettings, ResetSettings
 from kept.sessions.entries import MODEL, CompactionEntry, StateEntry
 from kept.sessions.record import policy_for, staleness
 from kept.testing import FrozenClock
@@ -98,22 +98,3 @@ def test_only_messages_keep_a_session_fresh(tmp_path):
         store.append(first.id, StateEntry("flush", {}))
         clock.move(minutes=100)
         assert store.get_or_create("telegram", "1").id != first.id
-
-
-def test_settings_by_channel_come_from_the_file_and_are_checked(tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "config.yaml").write_text(
-        "agents: {defaults: {session: {reset: {byChannel: {telegram: {mode: none}}, by_chat_type: {group:"
-        " {idleMinutes: 5}}}}}, list: [{id: ada, session: {reset: {by_channel: {slack: {daily_hour: 99}}}}}]}"
-    )
-    reset = load_config(home=str(home), agent="ada").config.agent.session.reset
-    assert reset.by_channel == {
-        "telegram": ResetOverrideSettings(mode="none"),
-        "slack": ResetOverrideSettings(daily_hour=23),
-    }
-    assert reset.by_chat_type == {"group": ResetOverrideSettings(idle_minutes=5)}
-    with open_sessions(tmp_path, clock=(clock := FrozenClock(NOW))) as store:
-        session = store.get_or_create("telegram", "1")
-        clock.move(days=30)
-        assert store.get_or_create("telegram", "1").id == session.id

@@ -158,13 +158,6 @@ def test_conversations_before_a_broken_one_are_imported(home, tmp_path):
     ]
 
 
-def test_what_was_downloaded_in_part_is_imported_in_part(home, tmp_path):
-    raw = json.dumps([gpt_talk(), gpt_talk("gpt-2")])
-    report = bring_in(home, "chatgpt", write_file(tmp_path / "conversations.json", raw[:-200]))
-    assert report.count("imported") == 1
-    assert "ends in the middle of a conversation" in report.problems[0].reason
-
-
 def test_a_loop_and_a_missing_parent_lose_no_message(home, tmp_path):
     talk = gpt_conversation(
         gpt_node("a", "b", text="first of a loop"),

@@ -22,15 +22,6 @@ def test_a_zip_file_is_imported_as_it_was_downloaded(home, tmp_path):
     assert bring_in(home, "claude-ai", path).count("unchanged") == 2
 
 
-def test_a_later_export_extends(home, tmp_path):
-    bring_in(home, "claude-ai", claude_zip(tmp_path / "a.zip", claude_talk()))
-    grown = claude_talk()
-    grown["chat_messages"].append(claude_message("cl-1-3", "human", "At night too?", minute=9))
-    report = bring_in(home, "claude-ai", claude_zip(tmp_path / "b.zip", grown))
-    assert report.count("updated") == 1
-    assert [message.text for message in messages_of(home, "cl-1")][-1] == "At night too?"
-
-
 def test_tools_thinking_files_and_pasted_text_are_kept(home, tmp_path):
     placeholder = "This block is not supported on your current device yet."
     talk = claude_conversation(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -38,7 +37,6 @@ from kept.sessions.entries import (
     format_entry,
 )
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Position
 from kept.sqlite import checksum_vfs, immediate
 from kept.testing import FrozenClock
 from tests.support.read_counter import ReadCounter
@@ -230,19 +228,6 @@ def talked(tmp_path):
         return tmp_path, store.recent()
 
 
-def test_a_catalogue_deleted_under_an_open_store_is_rebuilt(talked):
-    tmp_path, before = talked
-    with open_sessions(tmp_path) as store:
-        assert store.recent() == before
-        delete_catalogue(tmp_path)
-        assert store.get(before[0].id) == before[0]
-        delete_catalogue(tmp_path)
-        store.append(before[0].id, Message.of("user", "on"))
-        assert store.get(before[0].id).messages == before[0].messages + 1
-        delete_catalogue(tmp_path)
-        assert len(store.recent()) == 3
-
-
 @pytest.mark.parametrize("damage", ["garbage", "empty", "zeros", "half"])
 def test_a_damaged_catalogue_is_rebuilt_from_the_transcripts(talked, damage):
     tmp_path, before = talked
@@ -367,13 +352,6 @@ def test_an_append_does_not_fail_because_the_catalogue_does(talked, caplog, monk
         writer.close()
         assert "could not be brought up to date" in caplog.text
         assert store.get(before[0].id).messages == before[0].messages + 1
-
-
-def test_state_in_the_catalogue_can_be_anything_json_can_say(tmp_path):
-    with open_sessions(tmp_path) as store:
-        session = store.get_or_create("telegram", "1")
-        store.append(session.id, StateEntry("cursor", {"a": [1, None, "\ud800"]}))
-        assert json.dumps(store.get(session.id).state) == json.dumps({"cursor": {"a": [1, None, "\ud800"]}})
 
 
 def test_a_clock_that_was_set_back_does_not_begin_a_session_with_every_message(tmp_path):
@@ -535,31 +513,6 @@ def test_a_message_of_plain_text_says_how_it_is_written(tmp_path):
 
 
 # what agents need
-
-
-def test_entries_are_added_only_if_nothing_speaks_against_it(tmp_path):
-    store = open_sessions(tmp_path)
-    session = store.get_or_create("telegram", "5054").id
-    first = say(store, session, "One.")[0]
-    asked = []
-    added = store.append_all(
-        session, [Message.of("user", "Two.")], only_if=lambda transcript: asked.append(transcript.find_last_id())
-    )
-    assert added == ()
-    assert asked == [first.id]
-    assert said(store, session) == ["One."]
-    assert store.append_all(session, [Message.of("user", "Two.")], only_if=lambda transcript: True)
-    assert said(store, session) == ["One.", "Two."]
-
-
-def test_lines_can_be_read_from_where_one_has_stopped(tmp_path):
-    store = open_sessions(tmp_path)
-    session = store.get_or_create("telegram", "5054").id
-    say(store, session, "One.")
-    last = list(store.iter_lines(session))[-1]
-    say(store, session, "Two.", "Three.")
-    newer = list(store.iter_lines(session, Position(last.end, last.number)))
-    assert [(line.number, line.content.body.text) for line in newer] == [(3, "Two."), (4, "Three.")]
 
 
 def test_a_flush_that_failed_does_not_count_as_one(tmp_path):

@@ -111,18 +111,6 @@ def test_a_torn_end_is_reported_once_and_its_bytes_are_kept(tmp_path):
     assert Path(str(path) + ".torn").read_bytes() == lines[-1][:-10] + b"\n"
 
 
-def test_an_append_repairs_a_torn_end_before_it_writes(tmp_path):
-    path, lines = conversation(tmp_path)
-    with open_sessions(tmp_path) as store:
-        session = store.recent()[0]
-        with path.open("ab") as file:
-            file.write(b'{"type":"message","id":"hal')
-        entry = store.append(session.id, Message.of("user", "on"))
-        assert [problem.path for problem in store.take_problems()] == [path.name]
-        assert path.read_bytes().splitlines(keepends=True)[:-1] == lines
-        assert store.load(session.id).entries[-1] == entry
-
-
 def test_a_torn_end_that_cannot_be_repaired_does_not_hide_the_rest(tmp_path):
     path, lines = conversation(tmp_path)
     path.write_bytes(b"".join(lines)[:-10])

@@ -133,9 +133,13 @@ def _read_lines(
         return sessions.iter_lines(record.id)
     if not only_talk:
         return sessions.tail(record.id, tail)
-    lines = list(sessions.iter_lines(record.id))
-    talk = [index for index, line in enumerate(lines) if is_talk(line)]
-    return lines[talk[-tail] :] if len(talk) >= tail else lines
+    count = tail
+    while True:
+        lines = sessions.tail(record.id, count)
+        talk = [index for index, line in enumerate(lines) if is_talk(line)]
+        if len(talk) >= tail or count > record.messages:
+            return lines[talk[-tail] :] if len(talk) >= tail else lines
+        count *= 4
 
 
 @command.command("rename")
