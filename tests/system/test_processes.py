@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kept.indexing.index_handle import Freshness, IndexLimits
+from kept.indexing.index_handle import IndexLimits
 from tests.support.commands import start_kept
 from tests.support.workspaces import open_memory, paths, write_note
 
@@ -76,15 +76,6 @@ def test_a_search_during_a_long_sync_answers_from_what_is_there_and_says_so(tmp_
                 assert paths(result) == ["memory/a.md"]
                 assert "Another process is indexing" in result.degraded[0]
         assert paths(memory.search("zeppelin")) == ["memory/b.md"]
-
-
-def test_searches_hardly_wait_again_for_a_process_that_they_waited_for_in_vain():
-    freshness = Freshness()
-    assert freshness.patience_s(2.0) == 2.0
-    freshness.note_busy()
-    assert freshness.patience_s(2.0) < 1.0
-    freshness.note_sync(ok=True)
-    assert freshness.patience_s(2.0) == 2.0
 
 
 def test_readers_go_on_while_the_index_is_rebuilt(tmp_path):

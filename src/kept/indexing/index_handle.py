@@ -41,10 +41,6 @@ trusted for a limited time. It does see those on disks of this machine: there, a
 _RESCAN_SHARE = 200
 """Then, a scan takes at most so small a part of the time."""
 
-BUSY_S = 10.0
-"""Time after a vain wait for another process in which searches hardly wait for it again: it may take minutes, or hang,
-and searches of several threads wait one after the other."""
-
 MAX_CHUNKS_EMBEDDED_BY_SEARCH = 50
 """A search embeds at most this many chunks again because a slow model was chosen. A larger index is searched by word
 until 'kept index' or a background sync has embedded it."""
@@ -56,8 +52,8 @@ class IndexLimits:
 
     sync_wait_s: float = 60.0
     """Longest wait for another process that is indexing."""
-    search_wait_s: float = 2.0
-    """The same for a search, which then answers from the index as it is. The next searches wait less."""
+    search_wait_s: float = 0.5
+    """The same for a search, which then answers from the index as it is."""
     embedder_rest_s: float = 30.0
     """Time after a failure in which searches do not ask the embedder for missing vectors again."""
     batch_files: int = BATCH_FILES
@@ -292,7 +288,6 @@ class Freshness:
         """Names of files that changed since the last sync."""
         self.in_step = False
         """True after a sync that indexed everything, until something changes."""
-        self._busy_until = 0.0
 
     def is_fresh(self, growing: str | None = None) -> bool:
         """Return whether the index has what is in the files. ``growing`` is the path of a transcript that may have
@@ -311,19 +306,9 @@ class Freshness:
         except OSError:
             return False
 
-    def patience_s(self, wait_s: float) -> float:
-        """Return how long a search should wait for a process that is indexing, given how long it may."""
-        return wait_s if time.monotonic() >= self._busy_until else wait_s / 10
-
-    def note_busy(self) -> None:
-        """Note that a search has waited in vain for another process."""
-        if time.monotonic() >= self._busy_until:
-            self._busy_until = time.monotonic() + BUSY_S
-
     def note_sync(self, *, ok: bool, growing: str | None = None) -> None:
         """Note that the index has what the last scan saw, except perhaps the end of a transcript."""
         self.in_step = ok
-        self._busy_until = 0.0
         if growing:
             self._changed.add(os.path.basename(growing))
 

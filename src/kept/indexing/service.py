@@ -225,10 +225,9 @@ class IndexService:
         try:
             # Nothing can be answered from an index that was never filled, such as a new one in place of a damaged one.
             is_filled = index.get_meta(META_SYNCED) is not None
-            wait_s = self._freshness.patience_s(self.limits.search_wait_s) if is_filled else self.limits.sync_wait_s
+            wait_s = self.limits.search_wait_s if is_filled else self.limits.sync_wait_s
             report = self._run_sync(progress=progress, wait_s=wait_s, in_search=True, growing=growing)
         except LockBusy:
-            self._freshness.note_busy()
             return ("Another process is indexing: the newest changes may be missing.",), False
         except StoreDamaged:
             raise
