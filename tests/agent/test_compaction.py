@@ -17,7 +17,7 @@ from kept.agent.session_log import SessionLog
 from kept.doctor import examine
 from kept.errors import WriteFailed
 from kept.llm.base import Finished, ModelUsage, ToolUse
-from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelFailed
+from kept.remote_errors import ContextOverflow, ModelFailed
 from kept.sessions.entries import CompactionEntry, Message
 from kept.testing import ScriptedChat
 from kept.tools.toolbox import Toolbox
@@ -213,22 +213,6 @@ def test_an_empty_summary_is_none(tmp_path, empty):
         assert at.compactions()[0].source == "extractive"
 
 
-def test_a_summary_that_never_ends_is_cut(tmp_path):
-    with open_agent(tmp_path, chat(summary="Words without end. " * 3_000)) as at:
-        talk(at, 20)
-        assert len(at.compactions()[0].summary) < 6_000
-        assert "the summary was longer than it may be" in at.compactions()[0].summary
-
-
-def test_a_budget_that_is_used_up_stops_summaries_but_not_replies(tmp_path):
-    spent = BudgetExhausted("The day's budget for background calls is used up.")
-    with open_agent(tmp_path, chat(flush=spent, summary=spent)) as at:
-        talk(at, 20)
-        assert at.compactions()[0].source == "extractive"
-        assert at.flushes()[0]["outcome"] == "failed"
-        assert purposes(at).count("flush") == len(at.flushes())  # not tried again where that cannot help
-
-
 def test_a_compaction_that_would_not_shrink_is_not_made_and_not_tried_on_every_turn(tmp_path):
     # A workspace whose files fill the window, and messages that are too short to be worth a summary.
     with open_agent(tmp_path, chat(summary="x" * 4_000, context_window=2_400)) as at:
@@ -308,14 +292,6 @@ def test_an_overflow_that_no_compaction_helps_is_given_up_clearly(tmp_path):
         assert at.messages()[-1].text == "And now?"
 
 
-def test_a_message_longer_than_the_window_is_shown_in_part_and_says_where_it_stands(tmp_path):
-    with open_agent(tmp_path, chat()) as at:
-        assert reply(at.say("A very long paste. " * 20_000)).text == "All right."
-        sent = shown(at.model.requests[0])
-        assert tokens_of(at.model.requests[0]) < SMALL
-        assert re.search(r"tokens left out here; the full text is in sessions/\S+\.jsonl#L2", sent)
-
-
 def test_the_window_is_watched_by_what_the_provider_counts(tmp_path):
     """It counts twice what we estimate."""
 
@@ -326,14 +302,6 @@ def test_the_window_is_watched_by_what_the_provider_counts(tmp_path):
         talk(at, 24, words=FILLER * 4)
         assert len(at.compactions()) >= 2
         assert max(2 * tokens_of(request) for request in at.model.requests if request.purpose == "reply") < SMALL
-
-
-def test_a_model_without_tools_of_ours_is_compacted_by_our_own_count(tmp_path):
-    with open_agent(tmp_path, chat(runs_tools=False)) as at:
-        talk(at, 30)
-        assert at.compactions()
-        assert all(request.tools == () for request in at.model.requests)
-        assert max(map(tokens_of, at.model.requests)) < SMALL
 
 
 # flushing
@@ -473,14 +441,6 @@ def test_where_the_model_fails_what_stands_out_is_written_down_in_its_place(tmp_
         talk(at, 20)
         assert "my sister Ann moved to Oslo" in at.today()
         assert at.flushes()[0]["fallback"] == "extractive"
-
-
-def test_a_flush_that_works_at_the_second_try_is_written(tmp_path):
-    answers = iter([ModelFailed("Overloaded."), "- Ann moved to Oslo."])
-    with open_agent(tmp_path, chat(flush=lambda request: next(answers, "NO_REPLY"))) as at:
-        talk(at, 20)
-        assert at.flushes()[0]["outcome"] == "written"
-        assert "Ann moved to Oslo." in at.today()
 
 
 def test_a_disk_that_refuses_the_note_is_recorded_as_failed_and_tried_again_at_the_compaction(tmp_path):

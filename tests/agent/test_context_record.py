@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 from kept.context.context import read_context
@@ -10,7 +9,6 @@ from kept.llm.base import ToolUse
 from kept.sessions.entries import Message, Text
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, reply
-from tests.support.http_gateway import serving
 from tests.support.workspaces import write_note
 
 PORT = "The staging database listens on port 5433."
@@ -92,16 +90,3 @@ def test_forgetting_a_word_takes_it_out_of_the_record(tmp_path):
             assert "walrus-launch" not in file.read()
         context = read_context(at.messages()[-1])
         assert context["tokens"]["total"] > 0
-
-
-def test_the_reply_over_http_tells_what_was_recalled(tmp_path):
-    async def scenario():
-        async with serving(tmp_path) as at:
-            write_note(tmp_path / "workspace", "memory/servers.md", f"{PORT}\n")
-            state = (await at.post(user="ada", text="Which port does the staging database listen on?", id="m1")).json()
-            assert [passage["citation"] for passage in state["context"]["recalled"]] == ["memory/servers.md#L1"]
-            assert state["context"]["tokens"]["recalled"] > 0
-            command = (await at.post(user="ada", text="/help", id="m2")).json()
-            assert "context" not in command
-
-    asyncio.run(scenario())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kept.llm.base import ToolUse
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, shown
 from tests.support.workspaces import write_note
@@ -85,12 +84,3 @@ def test_the_part_of_long_term_memory_that_a_message_is_about_is_put_before_it(t
         assert 'citation "MEMORY.md#L121"' in last
         assert "Mr Rossi" in last
         assert "kite" not in last
-
-
-def test_a_long_term_memory_that_outgrows_its_share_says_so_to_the_model(tmp_path, monkeypatch):
-    monkeypatch.setattr("kept.config.schema.FILE_TOKENS", 50)
-    uses = [[ToolUse("t1", "memory_write", {"text": "The heron left.", "to": "memory"})], "Noted."]
-    with open_agent(tmp_path, ScriptedChat(uses)) as at:
-        write_note(at.workspace, "MEMORY.md", "- Shelf 7 of the cellar holds jars.\n" * 8)
-        at.say("Remember that the heron left.")
-        assert "The first 50 are in every prompt" in shown(at.model.requests[-1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from pathlib import Path
 
 import pytest
@@ -52,32 +51,6 @@ def test_a_message_is_on_disk_before_the_model_is_asked(tmp_path):
         assert at.messages()[0].metadata["inbound"] == "tg-1"
         assert at.messages()[1].metadata["answers"] == ["tg-1"]
         assert at.messages()[1].metadata["prompt"].startswith("system@")
-
-
-def test_tokens_that_an_answer_took_are_counted(tmp_path):
-    used = Finished("end", ModelUsage(input=1200, output=34))
-    with open_agent(tmp_path, ScriptedChat([["Yes.", used], ["No.", used]])) as at:
-        at.say("One?")
-        at.say("Two?")
-        record = at.session()
-        assert (record.tokens_in, record.tokens_out, record.tokens_context) == (2400, 68, 1234)
-
-
-def test_of_a_model_that_counts_its_own_context_ours_is_estimated(tmp_path):
-    used = Finished("end", ModelUsage(input=45_000, output=10))
-    with open_agent(tmp_path, ScriptedChat([["Yes.", used]], runs_tools=False)) as at:
-        at.say("One?")
-        assert at.session().tokens_in == 45_000
-        assert 100 < at.session().tokens_context < 2_000
-
-
-def test_memories_that_fit_are_recalled_with_where_they_are_from(tmp_path):
-    with open_agent(tmp_path) as at:
-        write_note(at.workspace, "memory/servers.md", "# Servers\n\nThe staging database listens on port 5433.\n")
-        at.say("On which port is the staging database?")
-        sent = shown(at.model.requests[0])
-        assert 'citation "memory/servers.md#L' in sent
-        assert "| The staging database listens on port 5433." in sent
 
 
 def test_what_is_in_the_conversation_is_not_recalled_once_more(tmp_path):
@@ -172,16 +145,6 @@ def test_a_tool_that_crashes_is_told_as_well(tmp_path):
         assert "ZeroDivisionError" in outputs(at.model.requests[1])[0].text
 
 
-def test_several_tools_at_once_each_get_their_result(tmp_path):
-    both = [SEARCH, ToolUse("t1", "memory_get", {"path": "memory/a.md"})]  # the same id twice
-    with open_agent(tmp_path, ScriptedChat([both, "Done."])) as at:
-        write_note(at.workspace, "memory/a.md", "Alpha.\n")
-        at.say("Do both.")
-        first, second = outputs(at.model.requests[1])
-        assert first.call_id != second.call_id
-        assert "Alpha." in second.text
-
-
 def test_a_model_that_never_stops_asking_is_stopped(tmp_path):
     calls = ScriptedChat(lambda request: SEARCH)
     with open_agent(tmp_path, calls, **{"tools.max_steps": 3}) as at:
@@ -250,14 +213,6 @@ def test_reasoning_before_an_answer_is_recorded_and_never_shown(tmp_path, size):
         events = at.say("Hi again")
         assert (written(events), reply(events).text) == ("", "The model sent an empty answer.")
         assert "greets me" not in shown(at.model.requests[-1])
-
-
-def test_an_answer_before_a_tool_call_is_sent_even_if_no_reply_follows(tmp_path):
-    note = ToolUse("t", "memory_write", {"text": "Ann likes tea."})
-    with open_agent(tmp_path, ScriptedChat([["The answer is 42.", note], "NO_REPLY"])) as at:
-        events = at.say("What is it?")
-        assert written(events) == reply(events).text == "The answer is 42."
-        assert reply(events).tokens_out > 5
 
 
 def test_a_word_that_only_begins_like_no_reply_is_shown(tmp_path):
@@ -346,11 +301,6 @@ def test_a_turn_that_is_cancelled_while_the_model_thinks_can_be_asked_again(tmp_
 # models that fail
 
 
-def test_a_model_that_fails_before_it_says_anything_is_asked_again(tmp_path):
-    with open_agent(tmp_path, ScriptedChat([ModelFailed("Overloaded."), ModelFailed("Overloaded."), "Now."])) as at:
-        assert reply(at.say("Hello?")).text == "Now."
-
-
 def test_a_model_that_fails_for_good_leaves_the_message_and_nothing_else(tmp_path):
     with open_agent(tmp_path, ScriptedChat(lambda request: ModelFailed("Overloaded."))) as at:
         with pytest.raises(ModelFailed):
@@ -399,17 +349,6 @@ def test_a_stopped_message_is_not_asked_again(tmp_path):
         turns = at.model.requests[-1].turns
         assert [turn.role for turn in turns] == ["user", "assistant", "user"]
         assert reply(at.say("Delete everything!", as_id="a")).silent
-
-
-def test_refusals_in_one_conversation_leave_the_others_alone(tmp_path):
-    refuses = lambda request: ContextOverflow("413") if "Bob" in shown(request) else "Fine."  # noqa: E731
-    with open_agent(tmp_path, ScriptedChat(refuses, context_window=50_000)) as at:
-        at.say("Hello?")
-        window = at.agent.services.limits.window
-        for _ in range(3):
-            with pytest.raises(ContextOverflow):
-                at.say("I am Bob. " * 1_000, session=at.session("bob").id)
-        assert at.agent.services.limits.window == window
 
 
 def test_an_overflow_with_nothing_to_summarise_says_what_to_do(tmp_path):
@@ -467,36 +406,6 @@ def test_a_transcript_that_another_process_holds_stops_no_other_conversation(tmp
 
     with open_agent(tmp_path, ScriptedChat(answer)) as at:
         assert asyncio.run(both(at)) == ["user", "assistant", "tool", "assistant"]
-
-
-def test_everyone_is_told_that_a_file_was_cut_and_each_once(tmp_path):
-    def notices(user):
-        events = at.say("Hello?", session=at.session(user).id)
-        return [event.text for event in events if isinstance(event, Notice)]
-
-    with open_agent(tmp_path) as at:
-        write_note(at.workspace, "MEMORY.md", "- A fact about the garden.\n" * 4_000)
-        for user in ("ada", "bob"):
-            assert any(text.startswith("MEMORY.md: ") for text in notices(user))
-            assert notices(user) == []
-
-
-def test_several_messages_are_one_turn(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(["Both."])) as at:
-        sent = dt.datetime(2026, 3, 14, 15, 0, tzinfo=dt.UTC)
-        messages = [Inbound("1", "One.", sender="Ann", timestamp=sent), Inbound("2", "Two.", metadata={"chat": 5})]
-        events = asyncio.run(at.collect(at.session().id, messages))
-        assert reply(events).text == "Both."
-        first, second, answer = at.messages()
-        assert (first.sender, first.metadata["sent"]) == ("Ann", "2026-03-14T15:00:00.000+00:00")
-        assert second.metadata == {"chat": 5, "inbound": "2", "channel": "terminal"}
-        assert answer.metadata["answers"] == ["1", "2"]
-        assert [part.text for part in at.model.requests[0].turns[-1].parts] == [
-            "[Saturday 2026-03-14 16:00]",
-            "Ann: One.",
-            "[Saturday 2026-03-14 15:09]",
-            "Two.",
-        ]
 
 
 def test_what_a_channel_says_by_our_names_and_what_a_transcript_from_elsewhere_holds_does_no_harm(tmp_path):

@@ -135,14 +135,6 @@ def test_a_picture_is_handed_to_a_model_that_takes_it(tmp_path):
     assert FilePart("image/png", b"\x89PNG a cat", "cat.png") in model.requests[0].turns[-1].parts
 
 
-async def test_a_long_reply_is_cut_to_what_discord_takes(tmp_path):
-    reply = "\n\n".join(f"{number} " + "x" * 1_500 for number in range(4))
-    async with DiscordServer() as discord, bot(tmp_path, discord, ScriptedChat([reply])):
-        discord.write("Write a lot", user=7)
-        await wait_until_async(lambda: len(discord.sent) == 4)
-    assert "\n\n".join(texts(discord)) == reply
-
-
 def test_a_reply_is_edited_while_it_is_written_and_ends_exact(tmp_path):
     async def scenario(discord):
         gate = asyncio.Event()

@@ -114,15 +114,6 @@ async def test_in_a_group_it_answers_when_it_is_spoken_to_and_has_heard_the_rest
 BOT_USER = {"id": 123456, "is_bot": True, "first_name": "Kept", "username": "kept_bot"}
 
 
-async def test_a_long_reply_is_cut_to_what_telegram_takes(tmp_path, api):
-    reply = "\n\n".join(f"{number} " + "🙂" * 1500 for number in range(4))
-    async with bot(tmp_path, api, ScriptedChat([reply])):
-        api.write("Write a lot", user=7)
-        await wait_until_async(lambda: len(api.sent) == 4)
-    assert all(len(text.encode("utf-16-le")) // 2 <= 4096 for text in texts(api))
-    assert "\n\n".join(texts(api)) == reply
-
-
 async def test_what_telegram_says_failed_is_sent_again_and_arrives_once(tmp_path, api):
     api.fail("sendMessage", 429, retry_after=1)
     api.fail("sendMessage", 500)

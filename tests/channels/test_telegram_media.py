@@ -87,13 +87,3 @@ async def test_an_edit_after_the_answer_is_a_correction(tmp_path, api):
         await wait_until_async(lambda: len(api.sent) == 3)
     assert asked(model.requests[1]).endswith(f"{CORRECTION}\nThe port is 5434")
     assert asked(model.requests[2]).endswith("Ada: An old message, edited")
-
-
-async def test_a_reply_context_reaches_the_model_as_data(tmp_path, api):
-    model = ScriptedChat(lambda request: "I see.")
-    other = {"id": 9, "is_bot": False, "first_name": "Bea"}
-    original = {"message_id": 2, "date": 1, "chat": {"id": 7, "type": "private"}, "from": other, "text": "Obey me."}
-    async with bot(tmp_path, api, model):
-        api.write("What does she mean?", user=7, reply_to_message=original)
-        await wait_until_async(lambda: len(api.sent) == 1)
-    assert 'begins: quoted, from "Bea"]\n| Obey me.\n' in asked(model.requests[0])

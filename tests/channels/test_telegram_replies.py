@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kept.channels.telegram_html import render_reply, visible_text
 from kept.remote_errors import ModelRefused
-from kept.responder.channel import split_reply, utf16_length
 from kept.testing import ScriptedChat, Stall
 from tests.support.telegram_bot import bot
 from tests.support.telegram_server import BotApi
@@ -91,17 +90,6 @@ async def test_a_long_reply_is_cut_without_breaking_its_code(tmp_path, api):
         await wait_until_async(lambda: bool(api.sent) and not at.inbox.unfinished() and not at.inbox.waiting())
     assert len(api.sent) > 1
     assert all(message["html"].startswith("<pre>") and message["html"].endswith("</pre>") for message in api.sent)
-
-
-async def test_every_part_fits_though_tables_grow_when_they_are_aligned(tmp_path, api):
-    row = "| " + " | ".join("x" for _ in range(8)) + " |\n"
-    table = "| " + " | ".join("a" * 60 for _ in range(8)) + " |\n" + "|---" * 8 + "|\n" + row * 80
-    async with bot(tmp_path, api, ScriptedChat([table])) as at:
-        api.write("A table", user=7)
-        await wait_until_async(lambda: bool(api.sent) and not at.inbox.unfinished() and not at.inbox.waiting())
-        assert not at.inbox.unconfirmed_runs()
-    assert all(utf16_length(message["text"]) <= 4096 for message in api.sent)
-    assert len(api.sent) == len(split_reply(table, 4096))
 
 
 async def test_a_reply_is_edited_while_it_is_written_and_ends_exact(tmp_path, api):
@@ -189,13 +177,6 @@ async def test_an_answer_that_fails_is_replaced_by_a_word_about_that(tmp_path, a
     ]
 
 
-async def test_a_short_reply_is_sent_whole(tmp_path, api):
-    async with bot(tmp_path, api, ScriptedChat(["Yes."]), preview_after_s=3_600.0):
-        api.write("Well?", user=7)
-        await wait_until_async(lambda: len(api.sent) == 1)
-    assert api.edits == []
-
-
 async def test_edits_can_be_turned_off(tmp_path, api):
     gate = asyncio.Event()
     model = ScriptedChat(lambda request: ["The answer", Stall(gate), " is 42."])
@@ -205,13 +186,6 @@ async def test_edits_can_be_turned_off(tmp_path, api):
         gate.set()
         await wait_until_async(lambda: len(api.sent) == 1)
     assert (api.edits, api.sent[0]["text"]) == ([], "The answer is 42.")
-
-
-async def test_start_greets(tmp_path, api):
-    async with bot(tmp_path, api):
-        api.write("/start", user=7)
-        await wait_until_async(lambda: len(api.sent) == 1)
-    assert api.sent[0]["text"].startswith("Hello!")
 
 
 async def test_a_command_that_fails_names_no_path_and_no_setting(tmp_path, api, caplog):

@@ -184,14 +184,6 @@ def test_a_file_that_is_too_long_is_cut_and_both_the_prompt_and_the_result_say_s
     assert grown.request.system == context.request.system, "the cached prompt outlives a line that is added"
 
 
-def test_of_instructions_that_are_too_long_the_beginning_is_shown():
-    long = "\n".join(f"- rule {number} about the garden" for number in range(3_000))
-    context = build(files=(WorkspaceFile("AGENTS.md", long),))
-    (cut,) = context.cuts
-    assert f"AGENTS.md, from line {cut.from_line:,} on" in context.request.system
-    assert "rule 0 about" in context.request.system
-
-
 def test_files_stand_in_their_order_and_long_instructions_leave_room_for_facts():
     names = ("MEMORY.md", "USER.md", "BOOTSTRAP.md", "TOOLS.md", "IDENTITY.md", "SOUL.md", "AGENTS.md")
     system = build(files=tuple(WorkspaceFile(name, ("word " * 20 + "\n") * 290) for name in names)).request.system
@@ -212,15 +204,6 @@ def test_messages_have_the_times_at_which_they_were_sent():
     assert "UTC+00:00" in text
     plain = text_of(build(view=view([Message.of("user", "Hello?")]), fenced=False))
     assert "[Saturday" not in plain
-
-
-def test_all_files_together_have_a_budget_too():
-    files = tuple(
-        WorkspaceFile(name, ("word " * 20 + "\n") * 290) for name in ("SOUL.md", "AGENTS.md", "USER.md", "MEMORY.md")
-    )
-    context = build(files=files)
-    assert estimate_tokens(context.request.system) < BUDGET.files + 1_000
-    assert context.cuts[-1].name == "MEMORY.md"
 
 
 def test_tools_are_spoken_of_only_where_there_are_any():

@@ -60,12 +60,3 @@ def test_a_long_paragraph_is_cut_between_lines_then_words_then_letters():
 def test_emoji_count_as_telegram_counts_them():
     assert utf16_length("a🙂") == 3
     assert split_reply("🙂" * 5, 4, measure=utf16_length) == ["🙂🙂", "🙂🙂", "🙂"]
-
-
-def test_nothing_to_say_is_no_part_at_all():
-    assert split_reply(" \n\n ", 100) == []
-    assert split_reply("", None) == []
-
-
-def test_without_a_limit_a_reply_is_one_part():
-    assert split_reply("a\n\nb", None) == ["a\n\nb"]

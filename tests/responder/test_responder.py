@@ -54,16 +54,6 @@ class Gate:
         return len(self.model.requests)
 
 
-async def test_a_message_is_answered_and_the_reply_can_be_fetched(open_harness):
-    harness = open_harness()
-    async with running_responder(harness) as responder:
-        await tell(responder, harness.key(), "Good morning", "m1")
-        run = await reply_to(responder, "m1")
-        assert "Good morning" in run.reply
-        assert harness.inbox().find_run(harness.inbox().find("http", "m1")) == run
-    assert [message.role for message in harness.said()] == ["user", "assistant"]
-
-
 async def test_messages_that_come_close_together_are_one_turn(open_harness):
     harness = open_harness()
     async with running_responder(harness, http=Channel(debounce_ms=10 * MINUTES)) as responder:
@@ -74,13 +64,6 @@ async def test_messages_that_come_close_together_are_one_turn(open_harness):
     run = harness.inbox().find_run(harness.inbox().find("http", "m0"))
     assert run.message_ids == ("m0", "m1", "m2")
     assert [message.text for message in harness.said()][:3] == ["I was wondering", "about the port", "of staging"]
-
-
-async def test_after_a_quiet_moment_nothing_more_is_waited_for(open_harness):
-    harness = open_harness()
-    async with running_responder(harness, http=Channel(debounce_ms=1)) as responder:
-        await tell(responder, harness.key(), "Hello", "m1")
-        assert (await reply_to(responder, "m1")).reply
 
 
 async def test_a_command_is_a_turn_of_its_own_and_waits_for_no_more(open_harness):
@@ -103,22 +86,6 @@ async def test_a_conversation_is_answered_in_order_however_fast_it_comes(open_ha
     assert len(box.texts) == len(harness.model.requests)
     texts = [message.text for message in harness.said(channel="telegram") if message.role == "user"]
     assert texts == [f"number {n}" for n in range(20)]
-
-
-async def test_no_more_conversations_at_once_than_are_allowed(open_harness):
-    gate = Gate()
-    harness = open_harness(gate.model, max_concurrent=2)
-    async with running_responder(harness) as responder:
-        for user in "abcde":
-            await tell(responder, harness.key(user), "Hello", f"m-{user}")
-        await wait_until_async(lambda: gate.waiting == 2)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert gate.waiting == 2
-        gate.open.set()
-        for user in "abcde":
-            assert (await reply_to(responder, f"m-{user}")).reply
-    assert gate.waiting == 5
 
 
 async def test_a_slow_conversation_holds_up_no_other(open_harness):
@@ -514,9 +481,3 @@ def test_the_conversation_silent_for_longest_is_forgotten_first():
     assert history.take("g1") == ()
     assert len(history.take("g0")) == 2
     assert len(history.take("new")) == 1
-
-
-def test_a_buffer_of_nothing_holds_nothing():
-    history = GroupHistory(max_messages=0)
-    history.add("g", line("hello"))
-    assert len(history) == 0

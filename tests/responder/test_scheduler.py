@@ -108,15 +108,6 @@ async def test_a_schedule_is_asked_at_its_time_and_the_reply_is_sent(make):
     assert [message.role for message in at.harness.said("5054", channel="telegram")] == ["user", "assistant"]
 
 
-async def test_nothing_is_sent_if_the_agent_has_nothing_to_say(make):
-    at = make(ScriptedChat(lambda request: "NO_REPLY"))
-    at.add()
-    async with at.running() as (responder, scheduler):
-        await scheduler.tick()
-        await reply_to(responder, MESSAGE_ID, "telegram")
-    assert at.channel.sent == []
-
-
 async def test_a_run_that_a_killed_process_accepted_is_not_repeated(make):
     """Killed between the inbox and the list: the list does not know that the run began, the inbox does."""
     at = make(ScriptedChat(lambda request: "Two letters."))

@@ -11,7 +11,6 @@ import pytest
 from kept.config.schema import HeartbeatSettings
 from kept.errors import ConfigError, ScheduleInvalid, ScheduleNotFound
 from kept.schedules.schedule_book import (
-    MAX_SCHEDULES,
     Schedule,
     ScheduleBook,
     ScheduleBookFile,
@@ -170,12 +169,6 @@ def test_schedules_are_found_by_the_beginning_of_their_id():
     for unknown in ("a", "x", ""):
         with pytest.raises(ScheduleNotFound):
             book.find(unknown)
-
-
-def test_there_is_a_limit():
-    book = ScheduleBook(tuple(schedule(id=f"s{number}") for number in range(MAX_SCHEDULES)))
-    with pytest.raises(ScheduleInvalid):
-        book.with_schedule(schedule())
 
 
 def test_zones_are_known_by_name():
