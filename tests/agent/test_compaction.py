@@ -435,14 +435,6 @@ def test_a_flush_that_fails_is_tried_again_and_in_the_end_recorded_as_failed(tmp
         assert at.session().flushes == 0  # a failed one never counts as one
 
 
-def test_where_the_model_fails_what_stands_out_is_written_down_in_its_place(tmp_path):
-    with open_agent(tmp_path, chat(flush=ModelFailed("Overloaded."))) as at:
-        at.say("Remember that my sister Ann moved to Oslo on 3 March 2026. " + FILLER * 3)
-        talk(at, 20)
-        assert "my sister Ann moved to Oslo" in at.today()
-        assert at.flushes()[0]["fallback"] == "extractive"
-
-
 def test_a_disk_that_refuses_the_note_is_recorded_as_failed_and_tried_again_at_the_compaction(tmp_path):
     with open_agent(tmp_path, chat(flush="- Ann moved to Oslo.")) as at:
         real, full = at.memory.add, [True] * 3
@@ -516,28 +508,6 @@ def test_of_two_processes_that_compact_one_session_one_does(tmp_path):
         ids = [compaction.first_kept_id for compaction in at.compactions()]
         assert len(set(ids)) == len(ids)
         assert not list(Path(at.sessions.folder).glob("*.compacting"))
-
-
-def test_a_second_compaction_while_the_first_waits_for_its_summary_does_nothing(tmp_path):
-    async def both(at, other):
-        gate = asyncio.Event()
-        from kept.testing import Stall
-
-        at.model.follow(lambda request: [Stall(gate), "Small things."] if request.purpose == "summary" else "NONE")
-        first = asyncio.create_task(at.agent.compact(at.session().id))
-        while "summary" not in purposes(at):
-            await asyncio.sleep(0.001)
-        second = await other.agent.compact(at.session().id)
-        gate.set()
-        return await first, second
-
-    with open_agent(tmp_path, chat(context_window=200_000)) as at, open_agent(tmp_path, chat()) as other:
-        talk(at, 6)
-        first, second = asyncio.run(both(at, other))
-        assert first.done
-        assert (second.done, second.reason) == (False, "another process is compacting this session")
-        assert other.model.requests == []
-        assert len(at.compactions()) == 1
 
 
 def test_a_claim_that_a_crash_left_behind_does_not_stop_the_next(tmp_path):

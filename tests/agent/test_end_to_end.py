@@ -98,13 +98,6 @@ def test_claude_is_given_memories_and_compacted_by_our_own_count(tmp_path, claud
         )
 
 
-def test_what_is_too_long_for_claude_is_summarised_and_sent_again(tmp_path, claude):
-    with open_agent(tmp_path, claude(200_000, chars=12_000)) as at:
-        for number in range(6):
-            assert reply(at.say(f"Message {number}. {FILLER * 20}")).text == "Yes."
-        assert at.compactions()[0].metadata["why"] == "overflow"
-
-
 # no model at all
 
 

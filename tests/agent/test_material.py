@@ -26,11 +26,6 @@ def test_a_follow_up_is_searched_with_what_it_refers_to(question, refers):
     assert not refers or queries[0].startswith("What do we know about project Falcon?\n")
 
 
-def test_a_first_message_and_a_long_one_are_searched_by_themselves():
-    assert plan_queries("And when does it ship?", "") == ["And when does it ship?"]
-    assert [len(query) <= 1_000 for query in plan_queries("it " * 900, "Falcon " * 900)] == [True, True]
-
-
 def test_a_follow_up_gets_the_notes_of_what_it_refers_to(tmp_path):
     with open_agent(tmp_path, ScriptedChat(lambda request: "Let me see.")) as at:
         for name in ("Osprey", "Heron", "Kestrel", "Merlin", "Condor", "Harrier"):

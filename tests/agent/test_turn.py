@@ -9,7 +9,6 @@ import pytest
 
 from kept.agent.agent import Agent
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
-from kept.agent.flush import Fact, select_new_facts
 from kept.agent.material import KnownText, recall
 from kept.agent.session_log import SessionLog
 from kept.agent.turn import GAVE_UP, LAST_STEP
@@ -18,7 +17,7 @@ from kept.errors import TranscriptUnwritable
 from kept.file_lock import locked
 from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
 from kept.records import SeenTail
-from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelSilent
+from kept.remote_errors import BudgetExhausted, ModelFailed, ModelSilent
 from kept.sessions.entries import Message, Text, Thinking, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
 from kept.tools.toolbox import Toolbox
@@ -301,14 +300,6 @@ def test_a_turn_that_is_cancelled_while_the_model_thinks_can_be_asked_again(tmp_
 # models that fail
 
 
-def test_a_model_that_fails_for_good_leaves_the_message_and_nothing_else(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(lambda request: ModelFailed("Overloaded."))) as at:
-        with pytest.raises(ModelFailed):
-            at.say("Hello?")
-        assert len(at.model.requests) == 3
-        assert [message.text for message in at.messages()] == ["Hello?"]
-
-
 def test_a_model_that_fails_behind_a_tool_leaves_call_and_result_together(tmp_path):
     with open_agent(tmp_path, ScriptedChat([SEARCH, BudgetExhausted("Used up.")])) as at:
         with pytest.raises(BudgetExhausted):
@@ -349,15 +340,6 @@ def test_a_stopped_message_is_not_asked_again(tmp_path):
         turns = at.model.requests[-1].turns
         assert [turn.role for turn in turns] == ["user", "assistant", "user"]
         assert reply(at.say("Delete everything!", as_id="a")).silent
-
-
-def test_an_overflow_with_nothing_to_summarise_says_what_to_do(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(lambda request: ContextOverflow("prompt is too long"))) as at:
-        with pytest.raises(ContextOverflow) as caught:
-            at.say("Hello?")
-        assert "/new" in caught.value.hint
-        assert len(at.model.requests) <= 3
-        assert [message.text for message in at.messages()] == ["Hello?"]
 
 
 # several at once
@@ -478,10 +460,3 @@ def test_recall_takes_other_notes_first_and_then_further_passages(tmp_path, note
         material = recall(memory, ["walrus ledger"], KnownText((), ()), seen=SeenTail("", 1), limit=3)
     paths = [passage.citation.partition("#")[0] for passage in material.recalled]
     assert (len(paths), len(set(paths))) == (3, recalled_notes)
-
-
-def test_a_fact_in_a_further_passage_of_a_note_is_not_written_again(tmp_path):
-    write_walrus(tmp_path / "workspace", notes=1)
-    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        facts = [Fact(f"The walrus ledger 0 is in room {room}.", 1, 1) for room in (1, 2, 3, 4)]
-        assert [fact.text[-2] for fact in select_new_facts(memory, facts)] == ["4"]

@@ -39,16 +39,6 @@ async def test_an_unknown_path_or_method_is_refused_in_json(tmp_path):
         assert "POST" in answer.headers["allow"]
 
 
-async def test_conversations_are_apart_and_go_on(tmp_path):
-    model = ScriptedChat(lambda request: f"{len(request.turns)}")
-    async with serving(tmp_path, model) as at:
-        first = (await at.post(user="ada", text="one")).json()
-        second = (await at.post(user="ada", text="two")).json()
-        other = (await at.post(user="ada", conversation="work", text="three")).json()
-        assert first["sessionId"] == second["sessionId"] != other["sessionId"]
-        assert [state["reply"] for state in (first, second, other)] == ["1", "3", "1"]
-
-
 async def test_a_reply_is_streamed_as_it_is_written(tmp_path):
     async with serving(tmp_path, ScriptedChat(["The port is 5433."])) as at:
         events = await at.events(user="ada", text="Which port?", id="m1", stream=True)

@@ -8,7 +8,7 @@ from kept.channels.chat_intake import CORRECTION
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.telegram_bot import bot
-from tests.support.telegram_reading import ME, read
+from tests.support.telegram_reading import read
 from tests.support.telegram_server import BotApi
 from tests.support.waiting import wait_until_async
 
@@ -62,11 +62,6 @@ def test_a_reply_says_what_it_replies_to():
     assert len(long.metadata["quoted"]["text"]) <= 2_000
     topic = {"forum_topic_created": {"name": "Garden", "icon_color": 1}}
     assert "quoted" not in read("Hi", reply_to_message={**original, **topic}).message.metadata
-
-
-def test_an_edit_in_a_group_is_no_second_line():
-    assert read("Hello all", group=True, edit_date=5) is None
-    assert read(f"@{ME.username} hello", group=True, edit_date=5).edited_at is not None
 
 
 @pytest.fixture

@@ -111,15 +111,6 @@ def test_remembering_writes_into_long_term_memory_once(harness):
     assert note.read_text().count("spare key") == 1
 
 
-def test_sharing_writes_into_the_notes_of_everybody(harness):
-    first, second, empty = say(
-        harness, "/share The bins go out on Monday.", "/share The bins go out on Monday.", "/share"
-    )
-    assert first == "Kept in MEMORY.md#L3."
-    assert second == "That is in long-term memory already."
-    assert empty == "Say what to share: /share TEXT."
-
-
 def test_memory_says_what_is_known_and_where_it_stands(harness):
     write_note(
         Path(harness.memory.workspace.root), "memory/servers.md", "# Servers\n\nThe staging database is on port 5433.\n"

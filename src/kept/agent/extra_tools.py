@@ -88,6 +88,7 @@ class FunctionTool:
                     result = await self._adapter.validate_python(values)
                 else:
                     result = await asyncio.to_thread(self._adapter.validate_python, values)
+            answer = ToolAnswer(result_text(result))
         except TimeoutError:
             # A thread cannot be stopped: the function may still finish.
             doubt = "" if self._is_async else " It may still be carried out."
@@ -97,7 +98,7 @@ class FunctionTool:
             return ToolAnswer(f"{name}: {clip('; '.join(problems), 500)}", is_error=True)
         except Exception as exc:  # noqa: BLE001 - the author's function may raise anything, and the model has to know
             return ToolAnswer(f"{name} failed: {type(exc).__name__}: {clip(str(exc), 500)}", is_error=True)
-        return ToolAnswer(result_text(result))
+        return answer
 
 
 def read_signature(routine: Any, name: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
@@ -125,10 +126,7 @@ def result_text(result: Any) -> str:
         return "Done."
     if isinstance(result, str):
         return result
-    try:
-        return json.dumps(result, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return str(result)
+    return json.dumps(result, ensure_ascii=False, default=str)
 
 
 class ExtraTools:

@@ -84,22 +84,14 @@ def _read_json(text: str) -> list[str] | None:
 
 
 def _iter_json_texts(tree: Any) -> Iterator[str]:
-    """Yield the sentences of a list of texts, or of objects that have them as ``fact`` or ``text``."""
+    """Yield the sentences of a list of texts, or of objects that have them as ``fact``, ``text`` or ``content``."""
     if isinstance(tree, str):
         yield tree
-    elif isinstance(tree, list):
-        for item in tree:
-            if isinstance(item, str | dict):
-                yield from _iter_json_texts(item)
-    elif isinstance(tree, dict):
-        own = next((tree[name] for name in ("fact", "text", "content") if isinstance(tree.get(name), str)), None)
-        if own is not None:
-            lines = tree.get("lines")
-            yield f"{own} [{lines}]" if isinstance(lines, str) else own
-        else:
-            for value in tree.values():
-                if isinstance(value, list):
-                    yield from _iter_json_texts(value)
+    elif isinstance(tree, dict) and (own := tree.get("fact") or tree.get("text") or tree.get("content")):
+        yield f"{own} [{tree['lines']}]" if "lines" in tree else str(own)
+    elif isinstance(tree, list | dict):
+        for item in tree if isinstance(tree, list) else tree.values():
+            yield from _iter_json_texts(item)
 
 
 def _has_items(text: str) -> bool:

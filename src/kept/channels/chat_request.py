@@ -20,8 +20,8 @@ from kept.values import frozen
 
 MODEL_PREFIX = "kept"
 CONVERSATION_HEADER = "x-kept-conversation"
-CHAT_ID_HEADERS = ("x-openwebui-chat-id",)
-"""Headers with the id that a chat program gives to a chat."""
+CHAT_ID_HEADER = "x-openwebui-chat-id"
+"""Id that a chat program gives to a chat."""
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _PART_NAMES = {"image_url": "(picture)", "input_audio": "(voice message)", "file": "(document)"}
 _DIGEST_CHARS = 32
@@ -161,9 +161,8 @@ def _find_conversation(
     named = read_name(headers.get(CONVERSATION_HEADER), CONVERSATION_HEADER)
     if named:
         return named, True
-    for header in CHAT_ID_HEADERS:
-        if chat := read_name(headers.get(header), header):
-            return chat, False
+    if chat := read_name(headers.get(CHAT_ID_HEADER), CHAT_ID_HEADER):
+        return chat, False
     if user:
         return user, True
     first = next((line.text for line in lines if line.role == "user"), "")

@@ -29,7 +29,6 @@ from kept.remote_errors import MessageNotFound, MessageRefused
 from kept.responder.inbox_records import AcceptedMessage, AnswerRun, message_status
 from kept.sessions.people import GROUP, Account, account_of, private_chat
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey, parse_key
-from kept.values import frozen
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -48,16 +47,6 @@ ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 MAX_BODY_BYTES = 1_000_000
 
 
-@frozen
-class PostedMessage:
-    """Request of a client."""
-
-    key: SessionKey
-    message: Inbound
-    stream: bool
-    wait: bool
-
-
 class HttpEndpoints:
     """Handlers of the routes. What they raise is shown by the routes."""
 
@@ -68,11 +57,14 @@ class HttpEndpoints:
     async def post(self, request: Request) -> Response:
         from starlette.responses import StreamingResponse
 
-        posted = self._read_message(request, await read_body(request, MAX_BODY_BYTES))
-        message = await self._front.accept(posted.key, posted.message)
-        if posted.stream:
+        body = await read_body(request, MAX_BODY_BYTES)
+        inbound = self._read_message(request, body)
+        wants_events = "text/event-stream" in request.headers.get("accept", "")
+        streams, waits = read_flag(body, "stream", default=wants_events), read_flag(body, "wait", default=True)
+        message = await self._front.accept(self._read_key(request, body, inbound.sender), inbound)
+        if streams:
             return StreamingResponse(self._events(message), media_type="text/event-stream", headers=EVENT_HEADERS)
-        if not posted.wait:
+        if not waits:
             return json_response(self._state(message.id), 202)
         state = message_json(*await self._front.holder(NAME, message.id).wait(NAME, message.id))
         return json_response(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
@@ -110,7 +102,7 @@ class HttpEndpoints:
         if key is None or not is_own(request, key):
             raise MessageNotFound(f"No call waits for permission under '{approval_id}'.")
 
-    def _read_message(self, request: Request, body: Any) -> PostedMessage:
+    def _read_message(self, request: Request, body: Any) -> Inbound:
         if not isinstance(body, dict):
             raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')
         unknown = [name for name in body if name not in _FIELDS]
@@ -123,13 +115,7 @@ class HttpEndpoints:
         text = body.get("text")
         if not isinstance(text, str) or not text.strip():
             raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
-        wants_events = "text/event-stream" in request.headers.get("accept", "")
-        return PostedMessage(
-            self._read_key(request, body, user),
-            Inbound(message_id, utf8_safe(text), user, self._clock.now()),
-            stream=read_flag(body, "stream", default=wants_events),
-            wait=read_flag(body, "wait", default=True),
-        )
+        return Inbound(message_id, utf8_safe(text), user, self._clock.now())
 
     def _read_key(self, request: Request, body: dict[str, Any], user: str | None) -> SessionKey:
         conversation, agent = read_name(body.get("conversation"), "conversation"), read_name(body.get("agent"), "agent")

@@ -322,21 +322,16 @@ def make_bot(token: str, base_url: str | None) -> telegram.Bot:
     # The library warns that `retry_after` will change its type. Both types are read here.
     warnings.filterwarnings("ignore", message=".*retry_after", category=PTBDeprecationWarning)
 
-    class SendingRequest(HTTPXRequest):
-        @staticmethod
-        def parse_json_payload(payload: bytes) -> dict[str, Any]:
-            return read_answer(payload)
-
-    class PollingRequest(HTTPXRequest):
+    class SafeRequest(HTTPXRequest):
         @staticmethod
         def parse_json_payload(payload: bytes) -> dict[str, Any]:
             answer = read_answer(payload)
-            if isinstance(answer.get("result"), list):
+            if isinstance(answer.get("result"), list):  # of updates, which nothing else returns
                 answer["result"] = readable_updates(answer["result"])
             return answer
 
-    polling = PollingRequest(connection_pool_size=1, read_timeout=_POLL_TIMEOUT_S + 10)
-    sending = SendingRequest(connection_pool_size=16, pool_timeout=30)
+    polling = SafeRequest(connection_pool_size=1, read_timeout=_POLL_TIMEOUT_S + 10)
+    sending = SafeRequest(connection_pool_size=16, pool_timeout=30)
     if base_url is None:
         return telegram.Bot(token, request=sending, get_updates_request=polling)
     base, files = base_url.rstrip("/") + "/bot", base_url.rstrip("/") + "/file/bot"

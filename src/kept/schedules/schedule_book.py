@@ -20,13 +20,12 @@ from kept.book_file import BookFile, format_moment, parse_moment
 from kept.clock import Clock
 from kept.config import Config
 from kept.config.schema import HeartbeatSettings
-from kept.errors import ConfigError, KeptError, ScheduleInvalid, ScheduleNotFound
+from kept.errors import ConfigError, KeptError, ScheduleNotFound
 from kept.limits import clip, is_utf8, one_line, strict_json
 from kept.schedules.time_rule import TimeRule, get_zone, parse_rule
 from kept.values import frozen
 
 VERSION = 1
-MAX_SCHEDULES = 500
 MAX_TEXT_CHARS = 20_000
 _NEXT_TEXT_CHARS = 60
 
@@ -80,8 +79,6 @@ class ScheduleBook:
         if any(item.id == schedule.id for item in self.schedules):
             changed = tuple(schedule if item.id == schedule.id else item for item in self.schedules)
             return replace(self, schedules=changed)
-        if len(self.schedules) >= MAX_SCHEDULES:
-            raise ScheduleInvalid(f"There are {MAX_SCHEDULES} schedules already.", hint="Remove some of them.")
         return replace(self, schedules=(*self.schedules, schedule))
 
     def without(self, schedule: Schedule) -> ScheduleBook:

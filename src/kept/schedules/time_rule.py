@@ -1,4 +1,4 @@
-"""Rules of when something happens: at times of the calendar, at intervals, or once. Pure.
+"""Rules of when something happens: at times of the calendar, or once. Pure.
 
 A person writes them in plain words, or in the five fields of cron:
 
@@ -12,7 +12,6 @@ import datetime as dt
 import os
 import re
 from collections.abc import Mapping
-from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -38,21 +37,8 @@ _DATE = re.compile(r"(?:on\s+)?(?P<date>\d{4}-\d\d-\d\d)(?:\s+|t)(?P<rest>.+)")
 _RELATIVE = re.compile(r"(?P<day>today|tomorrow)\b\s*(?P<rest>.*)")
 _SECONDS = {"minute": 60, "min": 60, "hour": 3600, "hr": 3600, "day": 86_400, "week": 604_800}
 _MINUTES_A_DAY = 1440
-_MIN_INTERVAL_S = 60
 _LOCAL_TIME = "/etc/localtime"
 _MARK = "zoneinfo/"
-
-
-class TimeRule(Protocol):
-    """Times at which something happens. All of them are in UTC."""
-
-    def find_next(self, after: dt.datetime) -> dt.datetime | None:
-        """Return the first time after a moment, or None if there is none."""
-        ...
-
-    def find_last(self, until: dt.datetime) -> dt.datetime | None:
-        """Return the last time until a moment, which counts, or None if there is none."""
-        ...
 
 
 @frozen
@@ -91,22 +77,6 @@ class CronRule:
 
 
 @frozen
-class IntervalRule:
-    """Rule that is due again after a fixed number of seconds, counted from a start."""
-
-    begin: dt.datetime
-    every_s: int
-
-    def find_next(self, after: dt.datetime) -> dt.datetime | None:
-        last = self.find_last(after)
-        return (last or self.begin) + dt.timedelta(seconds=self.every_s)
-
-    def find_last(self, until: dt.datetime) -> dt.datetime | None:
-        count = int((until - self.begin).total_seconds()) // self.every_s
-        return self.begin + dt.timedelta(seconds=count * self.every_s) if count > 0 else None
-
-
-@frozen
 class OnceRule:
     at: dt.datetime
 
@@ -115,6 +85,10 @@ class OnceRule:
 
     def find_last(self, until: dt.datetime) -> dt.datetime | None:
         return self.at if self.at <= until else None
+
+
+TimeRule = CronRule | OnceRule
+"""Times at which something happens, in UTC: the next one after a moment, and the last one until a moment."""
 
 
 def parse_rule(text: str, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule:
@@ -126,13 +100,13 @@ def parse_rule(text: str, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule:
     is_cron = len(fields) == 5 and all(re.fullmatch(r"[\d*][\d*/,-]*", field) for field in fields[:3])
     if is_cron:
         return CronRule.parse(plain, zone)
-    rule = _parse_once(plain, zone, now) or _parse_interval(plain, zone, now) or _parse_calendar(plain, zone)
+    rule = _parse_once(plain, zone, now) or _parse_interval(plain, zone) or _parse_calendar(plain, zone)
     if rule is None:
         raise ScheduleInvalid(f"'{text}' cannot be read as a schedule.", hint=f"Write it like {EXAMPLES}.")
     return rule
 
 
-def _parse_once(text: str, zone: ZoneInfo, now: dt.datetime) -> TimeRule | None:
+def _parse_once(text: str, zone: ZoneInfo, now: dt.datetime) -> OnceRule | None:
     if match := _AFTER.fullmatch(text):
         count = int(match["count"]) if match["count"].isdigit() else 1
         return OnceRule((now + dt.timedelta(seconds=count * _SECONDS[match["unit"]])).astimezone(dt.UTC))
@@ -155,23 +129,22 @@ def _parse_once(text: str, zone: ZoneInfo, now: dt.datetime) -> TimeRule | None:
     return OnceRule(at.astimezone(dt.UTC))
 
 
-def _parse_interval(text: str, zone: ZoneInfo, now: dt.datetime) -> TimeRule | None:
+def _parse_interval(text: str, zone: ZoneInfo) -> CronRule | None:
     match = {"hourly": _INTERVAL.fullmatch("every hour")}.get(text) or _INTERVAL.fullmatch(text)
     if match is None or (match["unit"] in ("day", "week") and match["count"] is None):
         return None
-    every_s = int(match["count"] or 1) * _SECONDS[match["unit"]]
-    minutes = every_s // 60
-    # Intervals that divide an hour or a day are aligned to the clock: every 30 minutes is at :00 and :30.
+    minutes = int(match["count"] or 1) * _SECONDS[match["unit"]] // 60
+    # Aligned to the clock: every 30 minutes is at :00 and :30.
     if minutes and 60 % minutes == 0:
         return CronRule.parse(f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *", zone)
     if minutes and minutes % 60 == 0 and _MINUTES_A_DAY % minutes == 0 and minutes < _MINUTES_A_DAY:
         return CronRule.parse(f"0 */{minutes // 60} * * *", zone)
-    if every_s < _MIN_INTERVAL_S:
-        raise ScheduleInvalid("An interval has at least one minute.")
-    return IntervalRule(now.astimezone(dt.UTC), every_s)
+    raise ScheduleInvalid(
+        "An interval has to divide an hour or a day.", hint="Write it like 'every 30 minutes' or 'every 2 hours'."
+    )
 
 
-def _parse_calendar(text: str, zone: ZoneInfo) -> TimeRule | None:
+def _parse_calendar(text: str, zone: ZoneInfo) -> CronRule | None:
     times, rest = _take_times(text)
     if not times:
         return None
