@@ -14,7 +14,6 @@ from kept.connect.clients import CLIENTS, ClientEnvironment
 from kept.connect.connection import Connection
 from kept.errors import LockBusy
 from kept.server_command import ServerCommand
-from kept.testing import FrozenClock
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
 
@@ -213,17 +212,6 @@ def test_settings_that_cost_more_than_they_can_be_worth_are_refused(kept, user, 
     assert path.read_text() == text
 
 
-def test_copies_of_two_projects_do_not_replace_each_other(tmp_path):
-    homes = str(tmp_path / "home")
-    copies = []
-    for name in ("one", "two"):
-        write_file(tmp_path / name / ".cursor/mcp.json", CURSOR.replace("{", f"{{/* {name} */", 1))
-        around = ClientEnvironment(str(tmp_path), str(tmp_path / name), "linux", {})
-        connection = Connection(CLIENTS["cursor"], "project", around, kept_home=homes, clock=FrozenClock())
-        copies.append(connection.apply(connection.plan(ServerCommand("/opt/kept", ()))))
-    assert [name in Path(copy).read_text() for name, copy in zip(("one", "two"), copies, strict=True)] == [True, True]
-
-
 def test_settings_that_change_while_they_are_looked_at_are_not_overwritten(user, tmp_path):
     file = write_file(user / ".cursor/mcp.json", CURSOR)
     around = ClientEnvironment(str(user), str(tmp_path), "linux", {})
@@ -251,11 +239,3 @@ def test_scripts_are_told_what_changed(kept, user):
     assert {change["kind"] for change in report["changes"]} == {"created"}
     assert kept("connect", "claude-code", "--json").json["changes"][-1]["kind"] == "unchanged"
     assert kept("connect", "claude-code", "--undo", "--json").json["changes"][-1]["kind"] == "removed"
-
-
-def test_what_the_client_would_run_into_is_said_at_once(kept, user, tmp_path):
-    nowhere = tmp_path / "nowhere"
-    ended = kept("--workspace", nowhere, "connect", "cursor", "--dry-run")
-    assert ended.code == 0
-    assert f"Note: There is no workspace at {nowhere} yet. Create it with 'kept init'.\n" in ended.err
-    assert "Note:" not in kept("connect", "cursor").err
