@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.threshold import make_foreign_queries, make_random_queries
 from kept import Memory
 from kept.bench.dataset import read_set
 from kept.bench.layout import lay_out, threshold_score
@@ -61,11 +60,6 @@ def test_what_is_wrong_with_a_set_is_said_by_file_and_line(tmp_path, documents, 
     assert caught.value.hint
 
 
-def test_a_folder_that_is_no_set_is_refused(tmp_path):
-    with pytest.raises(BenchSetInvalid, match=r"has no corpus\.jsonl"):
-        read_set(str(tmp_path))
-
-
 def test_a_grade_of_zero_is_not_relevant_and_blank_lines_are_nothing(tmp_path):
     bench = read_set(str(write_set(tmp_path / "set", [*ONE, {"id": 2, "text": ""}], ASKED, "q1\td1\t0\n\nq1\t2\t2\n")))
     assert bench.relevant == {"q1": {"2": 2.0}}
@@ -116,14 +110,6 @@ def test_no_id_of_a_set_is_indexed_or_in_a_name(tmp_path):
             assert not any(name in str(path.relative_to(tmp_path)) for path in (tmp_path / "laid").rglob("*"))
 
 
-def test_notes_are_not_indexed_in_the_order_of_the_set(tmp_path):
-    bench = read_set(str(DATA / "shop"))
-    group = laid_out(bench, tmp_path)[""]
-    in_order = [unit.document for path in sorted(group.units) for unit in group.units[path]]
-    assert in_order != [document.id for document in bench.documents]
-    assert sorted(in_order) == sorted(document.id for document in bench.documents)
-
-
 def test_an_answer_in_a_long_file_counts_when_the_cited_lines_hold_it(tmp_path):
     lines = ["# Ledger", "", *(f"Entry {n} is about plain matters.\n" for n in range(300))]
     lines[200] = "The lighthouse keeper sold his telescope."
@@ -164,23 +150,3 @@ def test_the_threshold_is_applied_to_the_score_that_the_curve_looks_at(tmp_path)
             for least in (0.2, 0.35, 0.5):
                 left = memory.search(query.text, min_score=least, max_results=50).hits
                 assert {hit.path for hit in left} == {h.path for h in everything if threshold_score(h) >= least}
-
-
-def test_the_users_own_index_is_never_touched(tmp_path, home, chat):
-    config = load_config(
-        settings={"memory_search.store.path": str(tmp_path / "own.sqlite"), "memory_search.extra_paths": str(tmp_path)}
-    ).config
-    for group in lay_out(chat, config, str(tmp_path / "laid")).values():
-        with Memory(group.config, embedder=FakeEmbedder()) as memory:
-            assert memory.sync().files == len(group.units)
-    assert not (tmp_path / "own.sqlite").exists()
-    assert not home.exists()
-
-
-def test_nonsense_is_the_same_every_time_and_foreign_questions_come_from_other_sets(chat):
-    shop = read_set(str(DATA / "shop"))
-    assert make_random_queries(chat) == make_random_queries(chat)
-    assert {group for group, queries in make_random_queries(chat).items() if queries} == {"friends", "studio"}
-    foreign = make_foreign_queries(chat, [shop])
-    assert set(foreign) <= {query.text for query in shop.queries}
-    assert make_foreign_queries(chat, [chat]) == make_foreign_queries(chat, []) != foreign

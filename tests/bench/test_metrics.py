@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.threshold import Probe, ProbeSet, measure_curve
 from kept.bench.metrics import (
     FIGURES,
     ReturnedHit,
@@ -46,14 +45,6 @@ def test_a_hit_that_covers_two_documents_counts_for_both_and_no_figure_passes_on
     assert all(figures[name] == 1.0 for name in FIGURES)
 
 
-def test_a_document_that_is_found_twice_counts_once():
-    assert evaluate([hit("a"), hit("a")], {"a": 1, "b": 1})["recall@10"] == 0.5
-
-
-def test_nothing_returned_is_nothing_found():
-    assert set(evaluate([], {"a": 1}).values()) == {0.0}
-
-
 def test_the_eleventh_hit_is_too_late_for_ten_but_may_be_within_the_tokens():
     figures = evaluate([*(hit(f"x{n}") for n in range(10)), hit("a")], {"a": 1})
     assert (figures["recall@10"], figures["mrr@10"]) == (0.0, 0.0)
@@ -90,25 +81,6 @@ def test_the_mean_of_no_queries_is_no_figure():
     assert mean_figures([{"recall@1": 1.0}, {"recall@1": 0.0}]) == {"recall@1": 0.5}
 
 
-def test_the_curve_counts_what_is_refused_and_what_is_lost():
-    def probe(*hits: ReturnedHit, relevant: tuple[str, ...] = ()) -> Probe:
-        return Probe(hits, dict.fromkeys(relevant, 1.0))
-
-    probes = ProbeSet(
-        random=(probe(hit("x", score=0.2)), probe()),
-        foreign=(probe(hit("x", score=0.4)),),
-        adversarial=(),
-        answerable=(
-            probe(hit("x", score=0.9), hit("a", score=0.3), relevant=("a",)),
-            probe(hit("b", score=0.6), relevant=("b",)),
-            probe(hit("x", score=0.6), relevant=("c",)),  # never found, so it cannot be lost
-        ),
-    )
-    low, high = measure_curve(probes, [0.0, 0.4])
-    assert (low.random_refused, low.foreign_refused, low.adversarial_refused, low.answers_lost) == (0.5, 0.0, None, 0.0)
-    assert (high.random_refused, high.foreign_refused, high.answers_lost) == (1.0, 0.0, 0.5)
-
-
 documents = st.sampled_from("abcdef")
 rankings = st.lists(
     st.builds(
@@ -136,13 +108,3 @@ def test_a_relevant_document_moved_to_the_front_never_makes_a_figure_worse(hits,
     best = ReturnedHit(frozenset(relevant), tokens=0)
     before, after = evaluate(hits, relevant), evaluate([best, *hits], relevant)
     assert all(after[name] >= before[name] for name in FIGURES)
-
-
-@given(rankings, judgements)
-def test_a_higher_threshold_refuses_no_less_and_loses_no_less(hits, relevant):
-    probe = Probe(tuple(hits), relevant)
-    points = measure_curve(ProbeSet((probe,), (), (), (probe,)), [0.0, 0.25, 0.5, 0.75, 1.0])
-    refused = [point.random_refused for point in points]
-    assert refused == sorted(refused)
-    lost = [point.answers_lost for point in points]
-    assert lost == [None] * 5 or lost[0] == 0.0

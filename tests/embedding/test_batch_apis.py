@@ -196,18 +196,6 @@ def test_usage_counts_what_a_batch_brought_and_estimates_what_is_not_told(place)
     assert embedder.usage.tokens == 7 * MANY if place.name != "gemini" else embedder.usage.tokens > 7 * MANY
 
 
-def test_a_rebuild_and_a_cache_that_is_switched_off_do_not_keep_a_batch_from_being_used(openai):
-    openai.write()
-    memory = Memory.open(
-        openai.root / "workspace",
-        embedder=openai.embedder(),
-        settings={"memory_search.remote.batch.enabled": True, "memory_search.cache.enabled": False},
-    )
-    openai.opened.append(memory)
-    report = memory.sync()
-    assert (report.embedded, report.pending, openai.server.texts()) == (MANY, 0, [])
-
-
 # when a part of it fails
 
 
@@ -263,16 +251,6 @@ def test_a_batch_without_one_good_vector_has_failed_and_ordinary_calls_take_over
     assert place.book().problem.failures == 1
 
 
-def test_vectors_of_wrong_dimensions_are_never_stored(openai):
-    openai.write()
-    openai.server.changes_output = lambda lines: [*shorter(lines[:100]), *lines[100:]]
-    memory = openai.memory()
-    assert memory.sync().pending == 0
-    assert len(openai.server.texts()) == 100
-    with memory.index_service.inspecting() as (index, _):
-        assert {len(code) for code in read_cache(index).values()} == {DIMS}
-
-
 @pytest.mark.parametrize("word", ["failed", "expired", "cancelled"])
 def test_a_batch_that_ends_badly_is_a_failure_and_what_it_brought_is_used(place, word):
     place.write()
@@ -312,15 +290,6 @@ def test_after_two_failures_batches_are_off_until_a_forced_index_succeeds(place)
     place.write(word="fifth")
     place.memory().sync()
     assert len(place.server.batches) == 4
-
-
-def test_another_model_begins_anew(openai):
-    openai.server.ends.extend(["failed", "failed"])
-    for word in ("first", "second"):
-        openai.write(word=word)
-        openai.memory().sync()
-    report = openai.memory(embedder=openai.embedder(model="text-embedding-3-large")).sync()
-    assert (said(report), report.pending, len(openai.server.batches)) == ("", 0, 3)
 
 
 def test_two_failures_in_one_sync_end_it_for_the_rest(openai):
@@ -426,18 +395,6 @@ def test_without_waiting_texts_are_found_by_word_until_a_later_sync_collects(pla
     assert len(place.server.batches) == 1
 
 
-def test_what_is_new_meanwhile_is_not_held_up(openai):
-    openai.write()
-    openai.server.looks = 3
-    memory = openai.memory(wait=False)
-    memory.sync()
-    (openai.root / "workspace" / "memory").mkdir()
-    (openai.root / "workspace" / "memory" / "new.md").write_text("# New\n\nQuite new.\n")
-    report = memory.sync()
-    assert (report.embedded, report.pending) == (1, MANY)
-    assert len(openai.server.texts()) == 1
-
-
 def test_a_search_begins_a_batch_and_does_not_wait_for_it(place):
     place.write()
     place.server.looks = 2
@@ -485,17 +442,6 @@ def test_a_batch_that_is_under_way_is_no_reason_to_fall_back_to_another_provider
     assert memory.sync().pending == MANY
     assert memory.sync().pending == 0
     assert (memory.status().provider, len(openai.server.batches)) == ("openai", 1)
-
-
-def test_more_batches_than_are_allowed_at_once_follow_one_another(openai):
-    openai.limits = IndexLimits(job_texts=300)
-    openai.write(1200)
-    memory = openai.memory(wait=False, concurrency=1)
-    assert memory.sync().pending == 1200
-    assert len(openai.server.batches) == 1
-    assert memory.sync().pending == 900
-    assert memory.sync().pending == 600
-    assert openai.server.texts() == []
 
 
 # what is written down

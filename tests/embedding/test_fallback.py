@@ -49,18 +49,6 @@ def test_a_working_provider_needs_no_fallback(workspace, opened):
     assert (result.provider, result.degraded) == ("openai", ())
 
 
-def test_the_fallback_builds_the_index_when_the_provider_fails(workspace, opened, server):
-    write_file(workspace / "memory/a.md", "The parrot is green.\n")
-    server.always = says(500)
-    memory = opened()
-    report = memory.sync()
-    assert report.pending == 0
-    assert "multilingual-384 was used instead." in report.failures
-    result = memory.search("parrot")
-    assert result.provider == "local"
-    assert result.hits[0].vector_score is not None
-
-
 def test_vectors_of_two_providers_are_never_compared(workspace, opened, server):
     """An index of the first, the first down: words answer and it is said, until the fallback's vectors are there."""
     write_file(workspace / "memory/a.md", "The parrot is green.\n")
@@ -103,15 +91,6 @@ def test_a_provider_without_a_key_leaves_its_place_to_the_fallback(workspace, ho
         result = memory.search("parrot")
     assert result.provider == "local"
     assert "OPENAI_API_KEY" in result.degraded[0]
-
-
-def test_without_a_fallback_words_answer(workspace, opened, server):
-    write_file(workspace / "memory/a.md", "The parrot is green.\n")
-    server.always = says(500)
-    memory = opened(**{"memory_search.fallback": "none"})
-    result = memory.search("parrot")
-    assert [hit.path for hit in result] == ["memory/a.md"]
-    assert any("not yet by meaning" in reason for reason in result.degraded)
 
 
 def test_the_key_of_the_first_is_not_sent_to_the_fallback(workspace, opened, server, monkeypatch):

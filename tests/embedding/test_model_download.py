@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kept.embedding.model_catalogue import CATALOGUE, is_pulled, model_folder
-from kept.embedding.model_download import pull_model, remove_model
+from kept.embedding.model_catalogue import CATALOGUE, is_pulled
+from kept.embedding.model_download import pull_model
 from kept.errors import LockBusy, UsageError, WriteFailed
 from kept.file_lock import locked
 from kept.remote_errors import RemoteError
@@ -83,15 +83,6 @@ def test_the_checksums_are_those_of_the_package_that_has_the_models(models, name
     models.mkdir()
     os.symlink(bge_folder().parent / folder, models / name)
     assert pull_model(str(models), CATALOGUE[name]).is_new is False
-
-
-def test_a_model_is_removed_whole(models):
-    (models / "tiny").mkdir(parents=True)
-    for name, data in FILES.items():
-        (models / "tiny" / name).write_bytes(data)
-    assert remove_model(str(models), MODEL) == sum(map(len, FILES.values()))
-    assert not os.path.exists(model_folder(str(models), MODEL))
-    assert remove_model(str(models), MODEL) == 0
 
 
 def test_the_built_in_model_cannot_be_pulled(models):

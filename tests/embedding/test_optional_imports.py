@@ -9,7 +9,10 @@ from tests.support.commands import kept_environment
 from tests.support.embedding_models import write_folder
 from tests.support.workspaces import write_note
 
-OPTIONAL = ("onnxruntime", "tokenizers", "xllamacpp", "kept.embedding.onnx", "kept.embedding.llama_cpp")
+OPTIONAL = (
+    *("onnxruntime", "tokenizers", "xllamacpp", "kept.embedding.onnx", "kept.embedding.llama_cpp"),
+    *("httpx", "ssl", "openai", "kept.net", "kept.embedding.remote", "importlib.metadata", "concurrent.futures"),
+)
 
 
 def loaded_after(tmp_path, code: str, *args: str) -> set[str]:

@@ -33,12 +33,6 @@ def test_the_settings_know_the_same_names():
     assert set(typing.get_args(Provider)) == set(PROVIDERS)
 
 
-def test_every_provider_is_documented():
-    page = (ROOT / "docs/tasks/providers.md").read_text()
-    for name in PROVIDERS:
-        assert f"`{name}`" in page, name
-
-
 def test_the_price_of_an_unknown_model_or_of_another_endpoint_is_unknown():
     from kept.config import RemoteSettings
 

@@ -126,29 +126,7 @@ def test_names_are_accepted_as_the_documents_write_them():
         assert config.memory_search.provider == meant
 
 
-def test_a_memory_without_a_key_searches_by_word_and_says_why(tmp_path):
-    (tmp_path / "MEMORY.md").write_text("Staging moved to port 5433.\n")
-    with Memory.open(tmp_path, settings={"memory_search.provider": "voyage"}) as memory:
-        result = memory.search("staging port")
-        assert result.hits
-        assert "VOYAGE_API_KEY" in result.degraded[0]
-
-
 # those who do not use them
-
-
-def test_a_search_with_the_built_in_model_imports_nothing_for_the_network(tmp_path):
-    (tmp_path / "MEMORY.md").write_text("Staging moved to port 5433.\n")
-    program = (
-        "import sys, kept.memory\n"
-        f"with kept.memory.Memory.open({str(tmp_path)!r}) as memory:\n"
-        "    assert memory.search('staging').hits\n"
-        "names = {'httpx', 'httpcore', 'ssl', 'openai', 'google', 'voyageai', 'ollama', 'kept.net',\n"
-        "         'kept.embedding.remote', 'importlib.metadata', 'concurrent.futures'}\n"
-        "print(sorted(names & set(sys.modules)))\n"
-    )
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert process.stdout.strip() == "[]"
 
 
 def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_first_call(tmp_path):

@@ -80,24 +80,6 @@ def test_a_new_day_has_a_new_budget(ledger, clock):
     assert text_of(ask(model, "Three")) == "Fine."
 
 
-def test_two_who_ask_at_once_cannot_both_spend_what_is_left(home, clock):
-    """Each has a ledger of its own, as processes have."""
-    inner = ScriptedChat(lambda asked: answer(60))
-
-    def one(number):
-        model = MeteredChat(
-            inner, Ledger(str(home / "agents/main/models.jsonl"), clock, ModelSpending), budget_tokens=100
-        )
-        try:
-            ask(model, "x" * 4 * 50)
-        except BudgetExhausted:
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(one, range(8))) == 1
-
-
 ASKING = """
 import sys
 from kept.app import open_model
@@ -180,25 +162,6 @@ def test_a_ledger_that_cannot_be_written_stops_no_reply(home, ledger, caplog):
     (home / "agents").write_text("in the way")
     assert text_of(ask(MeteredChat(ScriptedChat(["Fine."]), ledger), "Hello?")) == "Fine."
     assert "could not be written" in caplog.text
-
-
-def test_what_a_model_used_is_shown_by_status(server, kept, home):
-    server.script(Says("Fine.", usage=(1_200, 34, 1_000)))
-    settings = {"model.provider": "openai", "model.base_url": server.openai_url, "model.name": "some-model"}
-    ask(open_model(load_config(settings=settings)), "Hello?")
-    kept("init")
-    budget = ("--set", "model.daily_budget_tokens=5000")
-    shown = kept(*budget, "status", "--json").json["models"]
-    assert (shown["tokensToday"], shown["budgetTokens"]) == (1_234, 5_000)
-    assert (shown["ledger"][0]["model"], shown["ledger"][0]["purpose"], shown["ledger"][0]["calls"]) == (
-        "some-model",
-        "reply",
-        1,
-    )
-    assert "1,234 of 5,000 tokens today" in kept(*budget, "status").out
-    raw = (home / "agents/main/models.jsonl").read_text()
-    assert "Hello" not in raw
-    assert all(json.loads(line) for line in raw.splitlines())
 
 
 def test_a_budget_is_kept_by_the_model_that_settings_describe(server):

@@ -82,18 +82,6 @@ def test_arguments_that_are_no_json_object_are_handed_on_as_such(server, provide
     assert use.arguments == {MALFORMED: raw[:2_000]}
 
 
-@both
-def test_a_call_without_arguments_has_none(server, provider):
-    server.script(Says("", Call("memory_status", "")))
-    assert tools_of(ask(model_at(server, provider), "Well?"))[0].arguments == {}
-
-
-@both
-def test_half_a_surrogate_pair_becomes_a_character_that_can_be_stored(server, provider):
-    server.script(Says("a\ud83d", piece_chars=9))
-    assert text_of(ask(model_at(server, provider), "Well?")) == "a\ufffd"
-
-
 CONVERSATION = (
     Turn.of("user", "Where is it?"),
     Turn("assistant", (TextPart("Looking."), ToolUse("a|b", "memory_search", {"query": "ü"}), ToolUse("c", "x", {}))),
@@ -175,55 +163,14 @@ def test_a_wrong_key_is_told_in_one_line_without_the_key(provider):
     assert "\n" not in caught.value.message
 
 
+TOO_LONG = "prompt is too long: 207791 tokens > 200000 maximum"
 OVERFLOWS = [
-    ("anthropic", 400, anthropic_error("invalid_request_error", "prompt is too long: 207791 tokens > 200000 maximum")),
-    (
-        "anthropic",
-        400,
-        anthropic_error(
-            "invalid_request_error", "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000"
-        ),
-    ),
+    ("anthropic", 400, anthropic_error("invalid_request_error", TOO_LONG)),
     ("anthropic", 413, anthropic_error("request_too_large", "Request exceeds the maximum size")),
-    (
-        "openai",
-        400,
-        openai_error(
-            "This model's maximum context length is 4097 tokens. However, your messages resulted in 7575 tokens.",
-            code="context_length_exceeded",
-        ),
-    ),
-    (
-        "openai",
-        400,
-        {
-            "object": "error",
-            "message": "max_tokens must be at least 1, got -186.",
-            "type": "BadRequestError",
-            "code": 400,
-        },
-    ),
-    (
-        "openai",
-        400,
-        openai_error(
-            "The decoder prompt (length 9000) is longer than the maximum model length of 4096.", kind="BadRequestError"
-        ),
-    ),
-    (
-        "openai",
-        400,
-        {
-            "error": {
-                "code": 400,
-                "message": "the request exceeds the available context size, try increasing it",
-                "type": "exceed_context_size_error",
-                "n_prompt_tokens": 14429,
-                "n_ctx": 8192,
-            }
-        },
-    ),
-    ("openai", 400, {"error": {"message": "the input length exceeds the context length", "type": "api_error"}}),
+    ("openai", 400, openai_error("Too many tokens.", code="context_length_exceeded")),
+    ("openai", 400, {"object": "error", "message": "max_tokens must be at least 1, got -186.", "code": 400}),
+    ("openai", 400, openai_error("The decoder prompt is longer than the maximum model length of 4096.")),
+    ("openai", 400, {"error": {"code": 400, "message": "the request exceeds the available context size"}}),
 ]
 
 
@@ -247,20 +194,8 @@ FAILURES = [
     ("anthropic", Fails(529, anthropic_error("overloaded_error", "Overloaded"), NO_WAIT), ModelFailed, True),
     ("anthropic", Fails(500, b"<html>nginx</html>", NO_WAIT), ModelFailed, True),
     ("anthropic", Fails(400, anthropic_error("invalid_request_error", "tools: bad")), ModelRefused, False),
-    (
-        "anthropic",
-        Fails(400, anthropic_error("invalid_request_error", "Your credit balance is too low to access the API.")),
-        ModelUnavailable,
-        False,
-    ),
     ("anthropic", Fails(404, anthropic_error("not_found_error", "model: some-model")), ModelUnavailable, False),
     ("anthropic", Fails(302, b"", (("location", "http://127.0.0.1:9/"),)), ModelRefused, False),
-    (
-        "openai",
-        Fails(429, openai_error("slow", kind="requests", code="rate_limit_exceeded"), NO_WAIT),
-        ModelFailed,
-        True,
-    ),
     (
         "openai",
         Fails(429, openai_error("You exceeded your current quota", code="insufficient_quota"), NO_WAIT),
@@ -270,7 +205,6 @@ FAILURES = [
     ("openai", Fails(503, b"", NO_WAIT), ModelFailed, True),
     ("openai", Fails(400, openai_error("Unknown parameter")), ModelRefused, False),
     ("openai", Fails(404, openai_error('model "x" not found, try pulling it first')), ModelUnavailable, False),
-    ("openai", Fails(302, b"", (("location", "http://127.0.0.1:9/"),)), ModelRefused, False),
 ]
 
 
@@ -406,28 +340,6 @@ def test_a_server_that_is_not_there_is_named(provider):
     with pytest.raises(ModelFailed) as caught:
         ask(model_at(server, provider), "Hello?")
     assert server.anthropic_url in caught.value.message
-
-
-@both
-def test_whoever_stops_listening_ends_the_request(server, provider):
-    server.script(Stalls("Half an"))
-
-    async def listen():
-        model = model_at(server, provider)
-        heard = asyncio.Event()
-
-        async def go():
-            async for _ in model.stream(request("Hello?")):
-                heard.set()
-
-        task = asyncio.create_task(go())
-        await asyncio.wait_for(heard.wait(), 30)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await model.close()
-
-    asyncio.run(listen())
 
 
 @both
