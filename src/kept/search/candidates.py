@@ -188,8 +188,8 @@ class QueryVector:
     calibration: Calibration
     blend: Callable[[float], QueryVector] | None = None
     """Returns the vector for a share of words that no chunk has, if the embedder weighs its parts by that."""
-    bridges_languages: bool = False
-    """Whether a passage without a word of the query may be its answer, because it is near to it in meaning."""
+    knows_query: bool = True
+    """Whether the embedder knows the words of the query, so that a passage without any of them may be its answer."""
 
 
 def gather_pool(

@@ -12,9 +12,9 @@ between likely and strong, so a hit after the first is strong only if it is abou
 
 A similarity says little by itself: to one embedder all texts are alike, to another none. So the signal is the lead of
 the nearest passage over the next ones. Only if hardly a word of the query is in the notes, as in another language, the
-similarity itself counts, with an embedder that bridges languages: nonsense has a lead too, but it is near to nothing.
-In a script without spaces, single pairs of characters are in every text, and the signal is the share of the query in
-runs of characters that a passage has literally. All of this is pure.
+similarity itself counts, if the embedder knows the words of the query: nonsense has a lead too, but it is near to
+nothing. In a script without spaces, single pairs of characters are in every text, and the signal is the share of the
+query in runs of characters that a passage has literally. All of this is pure.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Signals:
     meaning: float | None = None
     """Lead in meaning of the nearest passage over the next ones; None if no vectors were compared."""
     nearest: float = 0.0
-    """Similarity of the nearest passage, from 0 (unrelated) to 1 (the same); 0 if it cannot bridge languages."""
+    """Similarity of the nearest passage, from 0 to 1; 0 if the embedder does not know the words of the query."""
     first: float = 0.0
     """Sum of the first candidate."""
     rivals: float = 0.0
@@ -129,12 +129,12 @@ def read_signals(
     passages: int,
     query_text: str = "",
     text_of: Callable[[int], str] | None = None,
-    bridges_languages: bool = False,
+    knows_query: bool = False,
 ) -> Signals:
     """Return the signals of the ranked candidates of a query.
 
     ``passages`` is the number of passages in the index. ``text_of`` returns the text of a row; it is called for queries
-    in an unspaced script only. With ``bridges_languages``, a passage without a word of the query may be its answer.
+    in an unspaced script only. With ``knows_query``, a passage without a word of the query may be its answer.
     """
     texts = {weighted.term.text for weighted in terms}
     # A compound, such as an identifier, whose parts are terms as well, does not count.
@@ -147,7 +147,7 @@ def read_signals(
         share=max((item.candidate.evidence.reach for item in ranked), default=0.0),
         together=max((_count_words(item.candidate, counts) for item in ranked), default=0.0),
         meaning=_meaning_lead(ranked),
-        nearest=max((item.candidate.evidence.meaning for item in ranked), default=0.0) if bridges_languages else 0.0,
+        nearest=max((item.candidate.evidence.meaning for item in ranked), default=0.0) if knows_query else 0.0,
         first=ranked[0].relevance if ranked else 0.0,
         rivals=_count_rivals(ranked),
         passages=passages,

@@ -79,7 +79,7 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     if not isinstance(embedder, BlendingEmbedder):
         return QueryVector(code, identity, calibration), ()
     blend = partial(_blend, embedder, matrix.data, identity)
-    return QueryVector(code, identity, calibration, blend, bridges_languages=embedder.knows(text)), ()
+    return QueryVector(code, identity, calibration, blend, knows_query=embedder.knows(text)), ()
 
 
 def _blend(embedder: BlendingEmbedder, row: bytes, identity: str, unknown: float) -> QueryVector:
@@ -206,7 +206,7 @@ def _judge(
         passages=pool.passages,
         query_text=query.text,
         text_of=partial(_text_of, pool),
-        bridges_languages=vector is not None and vector.bridges_languages,
+        knows_query=vector is not None and vector.knows_query,
     )
     confidence = estimate_confidence(signals)
     share = vector_share(settings, vector)
