@@ -64,7 +64,7 @@ def test_a_backup_restored_on_another_machine_has_everything(machine, tmp_path):
 
 
 def test_a_corrected_note_is_found_corrected(machine, tmp_path):
-    correct, history, undo, list_sessions = examples("correcting.md")
+    correct, history, undo, list_sessions, *_ = examples("correcting.md")
     before, after = re.findall(r"The gate code is (\d+)", machine(correct, tmp_path / "ada"))[0::2]
     assert (before, after) == ("4711", "0815")
     assert "memory/gate.md" in machine(history, tmp_path / "ada")
