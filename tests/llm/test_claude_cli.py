@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import stat
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -160,11 +161,17 @@ def test_it_gets_kepts_own_tools_for_replies_only(stand_in, home, workspace, mon
     assert "--mcp-config" not in stand_in.seen["argv"]
 
 
-def test_its_tools_see_what_those_in_the_conversation_see(stand_in, home):
+def test_its_tools_work_for_the_person_that_the_conversation_is_with(stand_in, home):
+    workspace = home / "workspace"
+    workspace.mkdir(parents=True)
     ask(model_of(stand_in.program), replace(request("Hello?"), conversation="agent:main:http:default:direct:ada"))
     argv = stand_in.seen["argv"]
     server = json.loads(stand_in.seen["files"][argv[argv.index("--mcp-config") + 1]])["mcpServers"]["kept"]
-    assert server["args"][-3:] == ["mcp", "--as", "agent:main:http:default:direct:ada"]
+    *before, command, option, value = server["args"]
+    assert (command, option) == ("mcp", "--as")
+    add = [server["command"], *before, "add", "Ada likes plums.", option, value]
+    subprocess.run(add, check=True, env={**os.environ, **server["env"]})
+    assert [path.parent.name for path in workspace.rglob("memory/private/*/*.md")] == ["ada@http"]
 
 
 def test_it_sees_of_the_environment_what_it_needs(stand_in, monkeypatch):

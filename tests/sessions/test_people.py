@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.config import load_config
-from kept.errors import ConfigError, UsageError
+from kept.errors import ConfigError, SessionKeyInvalid, UsageError
 from kept.sessions.people import Account, People, account_of, read_account, thread_id
 from kept.sessions.session_key import SessionKey
 
@@ -77,6 +77,36 @@ def test_different_accounts_have_different_folders_where_case_does_not_count(one
     assert left.folder == left.folder.lower()
     assert "/" not in left.folder
     assert not left.folder.startswith(".")
+
+
+@given(
+    st.sampled_from(["http", "telegram", "discord", "people", "shared"]),
+    NAMES,
+    st.sampled_from(["direct", "group", "channel", "thread"]),
+)
+def test_the_full_key_of_a_conversation_names_the_person_or_group_that_the_conversation_is_with(channel, user, kind):
+    everybody = People(load_config(home="/nonexistent", environ={}, settings=LINKS).config)
+    chat = str(key(channel, user, chat_type=kind, account="work"))
+    assert everybody.find(chat) == everybody.viewer_of(chat)
+
+
+@pytest.mark.parametrize(
+    "text", ["agent:main", "agent:main:http:bob", "agent:main:http:default:direct:bob:7", "agent:"]
+)
+def test_what_begins_like_a_key_and_is_none_is_nobody(tmp_path, text):
+    with pytest.raises(SessionKeyInvalid):
+        people(tmp_path).find(text)
+
+
+def test_the_conversation_of_another_agent_names_nobody_here(tmp_path):
+    with pytest.raises(UsageError, match="another agent"):
+        people(tmp_path).find("agent:shop:http:default:direct:bob")
+
+
+def test_a_user_whose_name_reads_like_a_group_is_not_that_group(tmp_path):
+    linked = people(tmp_path, **{"session.identity_links": {"team": ["http:group:x", "http:lead"]}})
+    assert linked.viewer(Account("http", "x", is_group=True)).name == "team"
+    assert not linked.viewer(Account("http", "group:x")).sees_key(str(key("http", "lead")))
 
 
 def test_identity_links_make_one_person_of_several_accounts(tmp_path):

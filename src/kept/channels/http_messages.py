@@ -27,8 +27,8 @@ from kept.limits import utf8_safe
 from kept.net.serving import GRANT, TOKEN_USER
 from kept.remote_errors import MessageNotFound, MessageRefused
 from kept.responder.inbox_records import AcceptedMessage, AnswerRun, message_status
-from kept.sessions.people import GROUP, Account, account_of, private_chat
-from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey, parse_key
+from kept.sessions.people import Account, account_of, private_chat
+from kept.sessions.session_key import DEFAULT_ACCOUNT, GROUP, SessionKey
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -134,7 +134,7 @@ class HttpEndpoints:
         not exist."""
         message_id: str = request.path_params["id"]
         message, _ = self._front.holder(NAME, message_id).get(NAME, message_id)
-        if not is_own(request, parse_key(message.key, agent_id="")):
+        if not is_own(request, SessionKey.parse_full(message.key)):
             raise MessageNotFound(f"There is no message '{message_id}'.")
         return message_id
 

@@ -24,7 +24,7 @@ from kept.errors import SessionKeyInvalid
 from kept.limits import MAX_TOKENS, is_count, is_deep, is_time, strict_json
 from kept.remote_errors import MessageConflict
 from kept.sessions.blanking import blank_tree
-from kept.sessions.session_key import parse_key
+from kept.sessions.session_key import SessionKey
 from kept.values import frozen
 
 Name = tuple[str, str]
@@ -261,9 +261,8 @@ def _is_moment(value: Any) -> bool:
 
 
 def _is_key(value: Any) -> bool:
-    """Accept only full session keys: a damaged key may look like a short one."""
     try:
-        return isinstance(value, str) and str(parse_key(value, agent_id="")) == value
+        return isinstance(value, str) and str(SessionKey.parse_full(value)) == value
     except SessionKeyInvalid:
         return False
 
@@ -310,7 +309,7 @@ def _find_wrong_reference(
     record: Record, messages: Mapping[Name, AcceptedMessage], run: AnswerRun | None
 ) -> str | None:
     kind, channel = record["type"], record.get("channel")
-    if channel and "key" in record and parse_key(record["key"], agent_id="").channel != channel:
+    if channel and "key" in record and SessionKey.parse_full(record["key"]).channel != channel:
         return "its 'channel' is not that of its 'key'"
     if kind in ("inbox", "received"):
         return None

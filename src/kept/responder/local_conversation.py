@@ -103,4 +103,4 @@ def find_conversation(sessions: SessionStore, name: str) -> tuple[SessionKey, st
             f"Session {record.id} has ended.",
             hint=f"It continues in {record.successor}." if record.successor else "Omit --session to start a new one.",
         )
-    return parse_key(record.key, agent_id=sessions.agent_id), record.id
+    return SessionKey.parse_full(record.key), record.id

@@ -29,7 +29,7 @@ from kept.responder.conversation_queue import AnswerSlot, ConversationQueue, Eve
 from kept.responder.dispatcher import APPROVAL, CommandCall, Dispatcher, find_command
 from kept.responder.inbox import Inbox
 from kept.responder.inbox_records import AcceptedMessage, AnswerRun, Name, check_same
-from kept.sessions.session_key import SessionKey, parse_key
+from kept.sessions.session_key import SessionKey
 
 log = logging.getLogger(__name__)
 
@@ -80,17 +80,17 @@ class Responder:
             if self.is_served(run.key):
                 for message in self.inbox.messages_of(run):
                     self._expect(message)
-                self._queue(run.key, parse_key(run.key, agent_id="")).interrupted.append(run)
+                self._queue(run.key, SessionKey.parse_full(run.key)).interrupted.append(run)
         for message in self.inbox.waiting():
             if self.is_served(message.key):
                 self._expect(message)
-                self._enqueue(message, parse_key(message.key, agent_id=""))
+                self._enqueue(message, SessionKey.parse_full(message.key))
         for queue in self._queues.values():
             queue.hurry()
 
     def is_served(self, key: str) -> bool:
         """Return whether this process answers on the channel of a conversation."""
-        return channel_name(parse_key(key, agent_id="")) in self._channels
+        return channel_name(SessionKey.parse_full(key)) in self._channels
 
     def _expect(self, message: AcceptedMessage) -> None:
         self.limits.reserve(message.key)
@@ -218,7 +218,7 @@ class Responder:
     def find_chat(self, session_id: str) -> SessionKey | None:
         """Return the key of the chat whose messages are being answered in a session, or None."""
         runs = (queue.current for queue in self._queues.values() if queue.current is not None)
-        return next((parse_key(run.key, agent_id="") for run in runs if run.session_id == session_id), None)
+        return next((SessionKey.parse_full(run.key) for run in runs if run.session_id == session_id), None)
 
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
         """Decide about a tool call that waits. Return False if it no longer waits."""

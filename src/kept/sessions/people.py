@@ -18,7 +18,7 @@ from dataclasses import fields, replace
 from kept.config import Config
 from kept.config.schema import SessionSettings
 from kept.errors import SessionKeyInvalid, UsageError
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, escape_part, parse_key
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, GROUP, SessionKey, escape_part, parse_key
 from kept.values import frozen
 from kept.visibility import KeyPattern, Viewer
 
@@ -44,7 +44,6 @@ SHARED_CHANNEL, EVERYBODY = "shared", "everybody"
 """Channel and user in the key of the conversation that everybody shares."""
 THREAD = "thread"
 """Type of a chat that is one of several with the same person. Its user's id is PERSON:THREAD, see `thread_id`."""
-GROUP = "group"
 _GROUPS = (GROUP, "channel")
 _PRIVATE = (DEFAULT_CHAT_TYPE, THREAD)
 _PLAIN = r"[a-z0-9_-][a-z0-9._-]{0,63}"
@@ -105,14 +104,15 @@ class People:
     def __init__(self, config: Config) -> None:
         self.agent_id = config.agent_id
         self.settings: SessionSettings = config.agent.session
-        self._linked = {account: name for name, listed in self.settings.identity_links.items() for account in listed}
+        links = self.settings.identity_links.items()
+        self._linked = {read_account(account): name for name, listed in links for account in listed}
         self._allowed = frozenset(_allowed_accounts(config))
 
     def name_of(self, account: Account) -> str:
         """Return the name of the person behind an account, or else the account."""
         if account.channel == PEOPLE_CHANNEL and account.name in self.settings.identity_links:
             return account.name
-        return self._linked.get(str(account), str(account))
+        return self._linked.get(account, str(account))
 
     def session_key(self, key: SessionKey) -> SessionKey:
         """Return the key of the conversation that a message belongs to, which was sent in the chat of another key."""
@@ -123,7 +123,7 @@ class People:
             return key
         if self.settings.scope == "shared":
             return SessionKey(self.agent_id, SHARED_CHANNEL, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, EVERYBODY)
-        name = self._linked.get(str(account))
+        name = self._linked.get(account)
         if self.settings.scope == "per_person" and name is not None:
             return SessionKey(self.agent_id, PEOPLE_CHANNEL, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, name)
         return key
@@ -159,19 +159,23 @@ class People:
         return replace(viewer, keys=(*viewer.keys, *home), is_owner=True)
 
     def find(self, reference: str) -> Viewer:
-        """Return a viewer by the name of a person, an account (telegram:5054) or the key of a conversation."""
-        name = reference.strip()
-        if accounts := self.settings.identity_links.get(name.lower()):
-            return self.viewer(read_account(accounts[0]))
-        if ":" not in name:
+        """Return a viewer by the name of a person, an account (telegram:5054) or the full key of a conversation.
+
+        A name has no colon, and a key begins with 'agent:', so one is never taken for another.
+        """
+        if ":" not in reference:
+            if accounts := self.settings.identity_links.get(reference.strip().lower()):
+                return self.viewer(read_account(accounts[0]))
             names = ", ".join(sorted(self.settings.identity_links))
             raise UsageError(
                 f"There is no person '{reference}' in session.identity_links.",
                 hint=f"There are: {names}." if names else "Name an account, such as telegram:5054.",
             )
-        key = parse_key(name, agent_id=self.agent_id)
-        account = read_account(name) if key.chat_type == DEFAULT_CHAT_TYPE else account_of(key)
-        if account is None or account.channel in HOME_CHANNELS:
+        key = parse_key(reference, agent_id=self.agent_id)
+        if key.agent_id != self.agent_id:
+            raise UsageError(f"'{reference}' is a conversation of another agent.", hint="Name that agent: --agent.")
+        account = account_of(key)
+        if account is None:
             raise UsageError(f"'{reference}' is a conversation of this machine.", hint="Leave the person out.")
         return self.viewer(account)
 
@@ -204,9 +208,8 @@ class People:
 
 def read_account(text: str) -> Account:
     """Return the account in a text such as telegram:5054, or telegram:group:-1005 for a group."""
-    channel, _, name = text.partition(":")
-    kind, colon, group = name.partition(":")
-    return Account(channel, group, is_group=True) if kind == "group" and colon and group else Account(channel, name)
+    key = parse_key(text, agent_id=_NOBODY)
+    return Account(key.channel, key.user_id, is_group=key.chat_type == GROUP)
 
 
 def _allowed_accounts(config: Config) -> Iterator[str]:

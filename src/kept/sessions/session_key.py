@@ -9,6 +9,7 @@ from kept.errors import SessionKeyInvalid
 
 DEFAULT_ACCOUNT = "default"
 DEFAULT_CHAT_TYPE = "direct"
+GROUP = "group"
 UNKNOWN_USER = "unknown"
 
 _PREFIX = "agent"
@@ -46,16 +47,20 @@ class SessionKey:
 
 
 def parse_key(text: str, *, agent_id: str) -> SessionKey:
-    """Parse a full key, or the short {channel}:{userId}, which is expanded for the agent.
+    """Parse what a person typed: a full key, which begins with 'agent:', or an account, {channel}:{userId} or
+    {channel}:group:{id}, whose chat with the agent is meant.
 
-    In the short form, everything after the first colon is the user's id, taken as it is.
+    Everything else in an account is an id, taken as it is. Keys in files are full: use `SessionKey.parse_full`.
     """
-    if text.startswith(f"{_PREFIX}:") and text.count(":") == _PARTS - 1:
-        return SessionKey.parse_full(text)
     channel, colon, user_id = text.partition(":")
+    if channel == _PREFIX and colon:
+        return SessionKey.parse_full(text)
     if not colon:
         raise SessionKeyInvalid(f"'{text}' is not the key of a session.")
-    return SessionKey(agent_id, _unescape(channel), DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, user_id)
+    kind, _, group_id = user_id.partition(":")
+    is_group = kind == GROUP and bool(group_id)
+    chat_type, chat_id = (GROUP, group_id) if is_group else (DEFAULT_CHAT_TYPE, user_id)
+    return SessionKey(agent_id, _unescape(channel), DEFAULT_ACCOUNT, chat_type, chat_id)
 
 
 def escape_part(part: str) -> str:
