@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -143,6 +144,14 @@ def test_one_that_recency_put_first_has_those_that_fit_better_as_rivals():
         [candidate(row, reach) for row, reach in enumerate((0.8, 0.001))], FusionWeights(0.0, 1.0)
     )[::-1]
     assert read_signals([first, *others], [], passages=LARGE).rivals == pytest.approx(1.0)
+
+
+def test_words_that_stand_only_above_a_passage_lend_no_confidence_to_another():
+    above = replace(candidate(2, 0.0, matched=("quarterly", "zebra")), evidence=Evidence(reach=1.0))
+    ranked = fuse_weighted([candidate(1, 0.2, meaning=0.3, matched=("zebra",)), above], FusionWeights(0.5, 0.5))
+    terms = [WeightedTerm(Term(text, "word"), 1.0, 1) for text in ("quarterly", "zebra")]
+    read = read_signals(ranked, terms, passages=LARGE)
+    assert (read.share, read.together) == (0.2, 1)
 
 
 def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_alike():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kept.chunking.markdown import (
@@ -92,8 +92,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
         digest = sha256(chunk.text)
         embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text
-        # The properties are no passage, so their words go with the first one: a search for a tag or a value finds it.
-        own_words = f"{chunk.text} {properties.words}" if properties.words and not chunks else chunk.text
+        own_words = chunk.text if chunks else _first_words(chunk.text, titles[1:] if day else titles, properties.words)
         context = " ".join(filter(None, (chunk.heading, *titles)))
         entry_ms = entry_timestamp_ms(day, chunk.heading)
         chunks.append(
@@ -112,6 +111,14 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
         )
     shared_ms = None if about.is_dated else about.timestamp_ms
     return PreparedFile(FileWrite(row, tuple(chunks), shared_ms, note=about), embed_texts)
+
+
+def _first_words(text: str, titles: Iterable[str | None], properties: str) -> str:
+    """Return the words of a note's first chunk. Its names and properties are no passage, so their words go with it: as
+    words of its text, they rank like those of a heading. A name that the text has does not count twice."""
+    key = name_key(text)
+    missing = (title for title in titles if title and name_key(title) not in key)
+    return " ".join(filter(None, (text, *missing, properties)))
 
 
 def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:

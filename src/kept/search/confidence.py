@@ -141,11 +141,13 @@ def read_signals(
     counts = {text: float(len(text.split()) == 1 or not texts.issuperset(text.split())) for text in texts}
     known = sum(counts[weighted.term.text] for weighted in terms if weighted.rows)
     words = round(sum(counts.values()))
+    # A passage far below the first, such as one that has the words of the query only above it, lends it no confidence.
+    near = [item for item in ranked if item.relevance >= LIKELY_SHARE * ranked[0].relevance]
     is_in_pairs = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
     best_texts = [text_of(item.candidate.row) for item in ranked[:_RUN_CANDIDATES]] if is_in_pairs and text_of else []
     return Signals(
-        share=max((item.candidate.evidence.reach for item in ranked), default=0.0),
-        together=max((_count_words(item.candidate, counts) for item in ranked), default=0.0),
+        share=max((item.candidate.evidence.reach for item in near), default=0.0),
+        together=max((_count_words(item.candidate, counts) for item in near), default=0.0),
         meaning=_meaning_lead(ranked),
         nearest=max((item.candidate.evidence.meaning for item in ranked), default=0.0) if knows_query else 0.0,
         first=ranked[0].relevance if ranked else 0.0,

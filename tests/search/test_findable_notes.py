@@ -1,0 +1,59 @@
+"""What a note is found by, and what is no answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.workspaces import open_memory, paths, write_note
+
+LOCAL = {"memory_search.provider": "local"}
+OTHERS = {
+    "Recipes/Semlor.md": "# Semlor\n\nKnead flour, butter and cardamom. Fill with almond paste and cream.\n",
+    "Home/Insurance.md": "# Insurance\n\nThe policy of the flat is renewed every quarter. Premium 38 euros.\n",
+    "Work/Staging.md": "# Staging\n\nThe staging database listens on port 5433.\n",
+    "Sport/Running.md": "# Running\n\nEight kilometres along the river, slow.\n",
+    "Health/Doctor.md": "# Doctor\n\nThe practice opens at eight. Bring the insurance card.\n",
+}
+KARIN = "---\ntitle: Mama\naliases: [Karin Lindqvist, the seamstress]\n---\n\nPhone +46 70 123 45 67.\n"
+
+
+@pytest.fixture
+def vault(tmp_path):
+    for path, text in {**OTHERS, "People/p07.md": KARIN}.items():
+        write_note(tmp_path / "workspace", f"memory/{path}", text)
+    with open_memory(tmp_path, settings=LOCAL) as memory:
+        yield memory
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["Karin", "who is Karin", "Mama", "the seamstress", "Karin Lindqvist", "what is the phone number of Karin", "p07"],
+)
+def test_a_note_is_found_by_each_word_of_its_names_and_lends_no_other_note_confidence(vault, query):
+    first, *others = vault.search(query).hits
+    assert first.path == "memory/People/p07.md"
+    assert first.grade != "weak"
+    assert {hit.grade for hit in others} <= {"weak"}
+
+
+def test_words_of_a_given_title_rank_like_those_of_a_heading(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "# Quarterly zebra plan\n\nNothing yet.\n")
+    write_note(tmp_path / "workspace", "memory/b.md", "---\ntitle: Quarterly zebra plan\n---\n\nNothing yet.\n")
+    for path, text in OTHERS.items():
+        write_note(tmp_path / "workspace", f"memory/{path}", text)
+    with open_memory(tmp_path, settings=LOCAL) as memory:
+        first, second, *others = memory.search("zebra").hits
+    assert {first.path, second.path} == {"memory/a.md", "memory/b.md"}
+    assert second.text_score == pytest.approx(first.text_score, abs=0.05)
+    assert {hit.grade for hit in others} <= {"weak"}
+
+
+def test_an_index_without_the_words_of_names_is_built_again(tmp_path, monkeypatch):
+    write_note(tmp_path / "workspace", "memory/People/p07.md", KARIN)
+    with monkeypatch.context() as earlier:
+        earlier.setattr("kept.indexing.note_rows.CHUNKER_VERSION", 4)
+        earlier.setattr("kept.indexing.note_rows._first_words", lambda text, *_: text)
+        with open_memory(tmp_path) as memory:
+            memory.sync()
+    with open_memory(tmp_path) as memory:
+        assert paths(memory.search("seamstress")) == ["memory/People/p07.md"]
