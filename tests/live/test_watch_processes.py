@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import queue
 import signal
 import subprocess
 import threading
-from contextlib import contextmanager
 
 import pytest
 
@@ -138,53 +136,6 @@ def test_without_a_workspace_it_refuses_at_once(tmp_path):
     assert ended.returncode == 3
     assert "There is no workspace" in ended.stderr
     assert ended.stderr.count("\n") == 1
-
-
-def test_on_a_terminal_a_line_shows_what_is_going_on(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
-    with on_a_terminal(tmp_path, *DEBOUNCE, "index", "--watch") as (until, process):
-        until("1 file indexed")
-        until("leading · up to date · 1 file · 1 chunk")
-        write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
-        until("2 files · 2 chunks")
-        write_note(tmp_path / "workspace", "memory/c.md", "The walrus is grey.\n")
-        until("3 files · 3 chunks · last change memory/c.md")
-        with on_a_terminal(tmp_path, "index", "--watch") as (until_second, _):
-            until_second(f"standing by · process {process.pid} keeps the index current")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 0
-
-
-@contextmanager
-def on_a_terminal(tmp_path, *args):
-    ours, theirs = pty.openpty()
-    env = {**kept_environment(tmp_path), "TERM": "xterm", "COLUMNS": "200"}
-    process = subprocess.Popen([KEPT, *args], env=env, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    seen = queue.Queue()
-
-    def read():
-        try:
-            while data := os.read(ours, 4096):
-                seen.put(data.decode("utf-8", "replace"))
-        except OSError:  # the other end is closed
-            pass
-
-    threading.Thread(target=read, daemon=True).start()
-    shown = ""
-
-    def until(text):
-        nonlocal shown
-        while text not in shown:
-            shown += seen.get(timeout=PATIENCE_S)
-        shown = shown.partition(text)[2]
-
-    try:
-        yield until, process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(PATIENCE_S)
 
 
 def status_of(tmp_path):
