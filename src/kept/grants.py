@@ -1,7 +1,12 @@
-"""Rights of a token: scopes, and the agent or the person that the token is for."""
+"""Rights of a token: scopes, what each of them allows, and the agent or the person that the token is for.
+
+`NEEDED` is the only list of what needs which scope. Every tool, route, page and command names an act of it, so that a
+token can do the same by every way in.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 from kept.errors import ScopeMissing
@@ -17,8 +22,33 @@ _INCLUDED: dict[TokenScope, frozenset[TokenScope]] = {
     "review": frozenset({"read", "review"}),
     "admin": frozenset(SCOPES),
 }
-OF_A_PERSON: tuple[TokenScope, ...] = ("read", "write")
-"""Scopes that a token for one person may have. The others are about everybody's memory."""
+OF_A_PERSON: tuple[TokenScope, ...] = ("read", "write", "review")
+"""Scopes that a token for one person may have. `admin` is about everybody's memory; `review` decides about the calls of
+tools in that person's conversations, since the pages are closed to such a token."""
+
+Act = Literal[
+    "read",
+    "write notes",
+    "talk to the agent",
+    "change instructions",
+    "review changes",
+    "decide about calls of tools",
+    "forget",
+    "change settings",
+    "measure recall",
+]
+NEEDED: Mapping[Act, TokenScope] = {
+    "read": "read",
+    "write notes": "write",
+    "talk to the agent": "write",
+    "change instructions": "review",
+    "review changes": "review",
+    "decide about calls of tools": "review",
+    "forget": "admin",
+    "change settings": "admin",
+    "measure recall": "admin",
+}
+"""Scope that each act needs. Whoever changes instructions writes a note, so that takes both scopes."""
 
 
 @frozen
@@ -31,13 +61,13 @@ class Grant:
     agent: str | None = None
     person: str | None = None
 
-    def allows(self, scope: TokenScope) -> bool:
-        return any(scope in _INCLUDED[own] for own in self.scopes)
+    def allows(self, act: Act) -> bool:
+        return any(NEEDED[act] in _INCLUDED[own] for own in self.scopes)
 
-    def require(self, scope: TokenScope) -> None:
-        """Raise ScopeMissing unless the token has the scope."""
-        if not self.allows(scope):
-            raise ScopeMissing(f"The token '{self.name}' lacks the scope '{scope}'.")
+    def require(self, act: Act) -> None:
+        """Raise ScopeMissing unless the token has the scope for an act."""
+        if not self.allows(act):
+            raise ScopeMissing(f"The token '{self.name}' lacks the scope '{NEEDED[act]}', which is needed to {act}.")
 
     def reaches(self, agent_id: str) -> bool:
         """Return whether the token is good for an agent."""

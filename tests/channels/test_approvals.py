@@ -10,6 +10,7 @@ import pytest
 from kept.llm.base import ToolOutput
 from kept.testing import ScriptedChat
 from tests.support.http_gateway import serving
+from tests.support.serve_process import bearer, create_token
 from tests.support.telegram_bot import bot
 from tests.support.telegram_server import BotApi
 from tests.support.toy_mcp import toy, use
@@ -75,6 +76,32 @@ async def test_a_command_decides_too(tmp_path, command):
         allowed = command == "/approve"
         assert decided.json()["reply"] == f"toy__add: {'allowed' if allowed else 'not allowed'}."
         assert ("2 + 3 = 5" in (await question).json()["reply"]) == allowed
+
+
+async def test_only_a_token_with_review_decides_by_route_and_by_command(tmp_path):
+    home = tmp_path / "home"
+    program, reviewer = (bearer(create_token(home, scope, scope)) for scope in ("write", "review"))
+    person = bearer(create_token(home, "ada", "write", person="http:ada"))
+    trusted = bearer(create_token(home, "trusted", "write", "review", person="http:ada"))
+    async with serving(tmp_path, adding(), agent_settings=ASK, headers=program, **{"serve.token_rate_per_s": 0}) as at:
+        for number, (by, path, body) in enumerate(
+            (
+                (reviewer, "/v1/approvals/{}", {"allow": True}),
+                (trusted, "/v1/approvals/{}", {"allow": True}),
+                (trusted, "/v1/messages", {"text": "/approve"}),
+            )
+        ):
+            question = asyncio.create_task(at.post(user="ada", text="The sum?", id=f"m{number}"))
+            asked = await waiting(at, f"m{number}")
+            for token in (program, person):
+                for text in ("/approve", "/deny"):
+                    command = {"user": "ada", "text": text}
+                    refused = await at.client.post("/v1/messages", json=command, headers=token)
+                    assert (refused.status_code, "'review'" in refused.text) == (403, True)
+                url = f"/v1/approvals/{asked['id']}"
+                assert (await at.client.post(url, json={"allow": True}, headers=token)).status_code == 403
+            assert (await at.client.post(path.format(asked["id"]), json=body, headers=by)).status_code == 200
+            assert "2 + 3 = 5" in (await question).json()["reply"]
 
 
 async def test_stopping_the_answer_withdraws_the_question(tmp_path):

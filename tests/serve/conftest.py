@@ -12,6 +12,7 @@ TOKENS = {
     "reader": ("read",),
     "writer": ("write",),
     "reviewer": ("review",),
+    "editor": ("write", "review"),
     "admin": ("admin",),
 }
 
@@ -21,6 +22,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home and a workspace for a server that several tests share."""
     folder = tmp_path_factory.mktemp("served")
     write_file(folder / "workspace/MEMORY.md", "# Memory\n\n- Staging moved to port 5433.\n")
+    write_file(folder / "workspace/SOUL.md", "Be kind.\n")
+    write_file(folder / "workspace/memory/claude.md", "Use tabs.\n")
+    write_file(folder / "workspace/memory/projects/otter/PROJECT.md", "---\nremote: x\n---\n")
     write_file(folder / "workspace/memory/private/ada/2026-03-01.md", "# 2026-03-01\n\nAda collects marimbas.\n")
     write_file(folder / "workspace/memory/private/bob@http/2026-03-01.md", "# 2026-03-01\n\nBob fears zeppelins.\n")
     (folder / "home/workspace-second").mkdir(parents=True)

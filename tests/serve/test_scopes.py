@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+from collections.abc import Iterable, Iterator
 
+import httpx
 import pytest
+from bs4 import BeautifulSoup
 
+from kept.agent.events import Inbound
 from kept.channels.http import make_endpoints
 from kept.channels.switchboard import Switchboard
 from kept.clock import SystemClock
 from kept.config import load_config
 from kept.errors import ScopeMissing
-from kept.grants import SCOPES, Grant
-from kept.mcp.server import require_tool, scope_of
+from kept.grants import NEEDED, SCOPES, Act, Grant
+from kept.mcp.server import act_of, require_tool
+from kept.responder import dispatcher
 from kept.sessions.people import People
 from kept.tools.forget_tool import FORGET_TOOL
 from kept.tools.tool_definitions import TOOLS
 from kept.web.screens import SCREENS
-from tests.support.serve_process import read_result
+from tests.serve.conftest import TOKENS
+from tests.support.serve_process import ServeProcess, read_result
 from tests.support.waiting import PATIENCE_S
 
-PAGES = {
+PAGES: dict[Act, set[str]] = {
     "read": {
         "GET /", "GET /timeline", "GET /notes", "GET /note/{path:path}",
         "GET /file/{path:path}", "GET /conversations", "GET /conversations/{id}", "GET /chat", "GET /chat/answer",
@@ -29,66 +36,175 @@ PAGES = {
         "GET /health/checks", "GET /health/providers", "GET /events", "GET /recall",
         "POST /theme",
     },
-    "write": {
-        "POST /add", "GET /edit/{path:path}", "POST /edit/{path:path}", "POST /undo", "POST /chat/send",
-        "POST /chat/stop",
+    "write notes": {"POST /add", "GET /edit/{path:path}", "POST /edit/{path:path}", "POST /undo"},
+    "talk to the agent": {"POST /chat/send", "POST /chat/stop"},
+    "review changes": {"GET /review", "GET /review/{item}", "POST /review/decide", "POST /review/decide-all"},
+    "decide about calls of tools": {"POST /chat/decide"},
+    "forget": {"GET /forget", "POST /forget/now", "GET /forget/receipts/{receipt}"},
+    "change settings": {
+        "GET /settings", "GET /settings/{name}", "POST /settings/{name}/preview", "POST /settings/{name}/change",
     },
-    "review": {
-        "GET /review", "GET /review/{item}", "POST /review/decide", "POST /review/decide-all", "POST /chat/decide",
-    },
-    "admin": {
-        "GET /forget", "POST /forget/now", "GET /forget/receipts/{receipt}", "GET /settings", "GET /settings/{name}",
-        "POST /settings/{name}/preview", "POST /settings/{name}/change", "POST /recall/run",
-    },
+    "measure recall": {"POST /recall/run"},
 }  # fmt: skip
-ROUTES = {
-    "POST /v1/messages": "write",
-    "GET /v1/messages/{id}": "read",
-    "DELETE /v1/messages/{id}": "write",
-    "POST /v1/chat/completions": "write",
-    "GET /v1/models": "read",
-    "GET /v1/models/{name:path}": "read",
-    "POST /v1/approvals/{id}": "write",
+ROUTES: dict[Act, set[str]] = {
+    "read": {"GET /v1/messages/{id}", "GET /v1/models", "GET /v1/models/{name:path}"},
+    "talk to the agent": {"POST /v1/messages", "DELETE /v1/messages/{id}", "POST /v1/chat/completions"},
+    "decide about calls of tools": {"POST /v1/approvals/{id}"},
 }
+TOOL_CALLS: dict[Act, set[str]] = {
+    "read": {"memory_search", "memory_get", "memory_list", "memory_status", "sessions_search"},
+    "write notes": {"memory_write"},
+    "forget": {"memory_forget"},
+}
+COMMANDS: dict[Act, set[str]] = {
+    "talk to the agent": {"new", "reset", "compact", "status", "model", "memory", "stop", "help"},
+    "write notes": {"remember", "share"},
+    "forget": {"forget"},
+    "decide about calls of tools": {"approve", "deny"},
+}
+ENDLESS = {"GET /events"}
+"""Pages that answer until the browser leaves."""
+INSTRUCTIONS = ("SOUL.md", "memory/claude.md", "memory/projects/otter/PROJECT.md")
 
 
 # the tables are total
 
 
-def test_every_page_has_the_scope_that_it_should():
-    declared: dict[str, set[str]] = {scope: set() for scope in SCOPES}
-    for page in (page for screen in SCREENS for page in screen.pages):
-        declared[page.scope] |= {f"{method} {page.path}" for method in page.methods}
-    assert declared == PAGES
+def test_every_page_does_what_the_table_says():
+    pages = [page for screen in SCREENS for page in screen.pages]
+    assert by_act((page.act, f"{method} {page.path}") for page in pages for method in page.methods) == PAGES
 
 
-def test_every_route_of_the_http_channel_has_the_scope_that_it_should(tmp_path):
+def test_every_route_of_the_http_channel_does_what_the_table_says(tmp_path):
     config = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path)).config
     front = Switchboard({}, (), default="main")
-    app = make_endpoints(front, {}, clock=SystemClock(), people=People(config))
-    declared = {f"{method} {route.path}": route.name for route in app.routes for method in route.methods - {"HEAD"}}
-    assert declared == ROUTES
+    routes = make_endpoints(front, {}, clock=SystemClock(), people=People(config)).routes
+    methods = ((route, method) for route in routes for method in route.methods - {"HEAD"})
+    assert by_act((route.name, f"{method} {route.path}") for route, method in methods) == ROUTES
 
 
-def test_every_tool_has_the_scope_that_it_should_and_an_unknown_one_is_refused():
-    assert {tool.name: scope_of(tool) for tool in (*TOOLS, FORGET_TOOL)} == {
-        "memory_search": "read",
-        "memory_get": "read",
-        "memory_list": "read",
-        "memory_status": "read",
-        "sessions_search": "read",
-        "memory_write": "write",
-        "memory_forget": "admin",
-    }
+def test_every_tool_does_what_the_table_says_and_an_unknown_one_is_refused():
+    assert by_act((act_of(tool), tool.name) for tool in (*TOOLS, FORGET_TOOL)) == TOOL_CALLS
     with pytest.raises(Exception, match="no tool"):
         require_tool(Grant("1", "x", frozenset({"admin"})), "memory_shell")
 
 
+def test_every_command_does_what_the_table_says():
+    assert by_act((dispatcher.act_of(Inbound("m", f"/{name} x")), name) for name in dispatcher.NAMES) == COMMANDS
+
+
+def by_act(ways: Iterable[tuple[Act, str]]) -> dict[Act, set[str]]:
+    grouped: dict[Act, set[str]] = {}
+    for act, way in ways:
+        grouped.setdefault(act, set()).add(way)
+    return grouped
+
+
+# every act by every way in
+
+
+class Walk:
+    """Tries every way in with one token. `refused` has those that lack a scope, `tried` all, both by act."""
+
+    def __init__(self, server: ServeProcess, token: str) -> None:
+        self.server = server
+        self.token = token
+        self.tried: dict[Act, list[str]] = {}
+        self.refused: list[tuple[Act, str]] = []
+
+    def note(self, act: Act, way: str, answer: str) -> None:
+        self.tried.setdefault(act, []).append(way)
+        if "lacks the scope" in answer:
+            assert f"lacks the scope '{NEEDED[act]}'" in answer.replace("&#39;", "'"), (act, way)
+            self.refused.append((act, way))
+
+    def call_tools(self) -> None:
+        arguments = {"memory_write": {"text": "Walked by."}, "memory_forget": {"query": "no such words"}}
+        for act, tools in TOOL_CALLS.items():
+            for tool in tools:
+                self.note(act, tool, str(self.server.call(self.token, tool, **arguments.get(tool, {}))))
+
+    def ask_routes(self) -> None:
+        bodies = {"/v1/messages": {"user": "eve", "text": "hello"}, "/v1/approvals/none": {"allow": True}}
+        with self.server.client(self.token) as client:
+            for act, method, path in ways_of(ROUTES):
+                answer = client.request(method, path, json=bodies.get(path) if method == "POST" else None)
+                assert (answer.status_code == 403) == ("lacks the scope" in answer.text), (path, answer.text)
+                self.note(act, f"{method} {path}", answer.text)
+
+    def open_pages(self) -> None:
+        with self.server.sign_in(self.token) as browser:
+            for act, method, path in ways_of(PAGES):
+                if f"{method} {path}" not in ENDLESS:
+                    # No form has its token: the scope is checked before.
+                    answer = browser.request(method, path, data={"text": "x"} if method == "POST" else None)
+                    assert (answer.status_code == 403) == ("lacks the scope" in answer.text), (path, answer.text)
+                    self.note(act, f"{method} {path}", answer.text)
+
+    def give_commands(self) -> None:
+        messages = [(act, f"/{name} no such words") for act, names in COMMANDS.items() for name in sorted(names)]
+        with self.server.client(self.token) as client, self.server.sign_in(self.token) as browser:
+            form_token = read_form(browser, "/chat")["form_token"]
+            for act, text in messages:
+                answer = client.post("/v1/messages", json={"user": "eve", "text": text})
+                self.note(act, f"message {text}", answer.text)
+                body = {"model": "kept", "user": "eve", "messages": [{"role": "user", "content": text}]}
+                self.note(act, f"completion {text}", client.post("/v1/chat/completions", json=body).text)
+                form = {"text": text, "form_token": form_token}
+                answer = browser.post("/chat/send", data=form, headers={"Accept": "application/x-ndjson"})
+                self.note(act, f"page {text}", answer.text)
+
+    def change_instructions(self, change: str) -> None:
+        """Open and save notes that instruct agents, and take back a change of one."""
+        with self.server.sign_in(self.token) as browser:
+            form = {**read_form(browser, "/edit/MEMORY.md"), "text": "You obey.", "change": change}
+            for name in INSTRUCTIONS:
+                self.note("change instructions", f"open {name}", browser.get(f"/edit/{name}").text)
+                self.note("change instructions", f"save {name}", browser.post(f"/edit/{name}", data=form).text)
+            self.note("change instructions", "undo", browser.post("/undo", data=form).text)
+
+
+def ways_of(table: dict[Act, set[str]]) -> Iterator[tuple[Act, str, str]]:
+    for act, ways in table.items():
+        for way in sorted(ways):
+            method, path = way.split()
+            path = path.replace("{path:path}", "MEMORY.md").replace("{name:path}", "kept")
+            yield act, method, re.sub(r"\{\w+\}", "none", path)
+
+
+def read_form(browser: httpx.Client, path: str) -> dict[str, str]:
+    """Return what the forms of a page send besides what a person types. The first of a name counts."""
+    fields = BeautifulSoup(browser.get(path).text, "html.parser").select("[name][value]")
+    return {field["name"]: field["value"] for field in reversed(fields)}
+
+
+def change_soul(server: ServeProcess, token: str) -> str:
+    """Edit SOUL.md on its page, and return the id of the change."""
+    with server.sign_in(token) as browser:
+        form = read_form(browser, "/edit/SOUL.md")
+        text = f"Be kind, and quote {form['digest'][:8]}.\n"
+        assert browser.post("/edit/SOUL.md", data={**form, "text": text}).status_code == 303
+        return read_form(browser, "/changes/SOUL.md")["change"]
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_a_token_does_the_same_by_every_way_in(server, tokens, name):
+    walk, grant = Walk(server, tokens[name]), Grant("", name, frozenset(TOKENS[name]))
+    walk.call_tools()
+    walk.ask_routes()
+    walk.open_pages()
+    if grant.allows("talk to the agent"):  # otherwise no message is read, whatever it says
+        walk.give_commands()
+    if grant.allows("write notes"):
+        walk.change_instructions(change_soul(server, tokens["admin"]))
+        assert {*walk.tried} == {*NEEDED}, "every act was tried"
+    expected = [(act, way) for act, ways in walk.tried.items() for way in ways if not grant.allows(act)]
+    assert sorted(walk.refused) == sorted(expected)
+
+
 def test_scopes_include_what_cannot_be_had_without():
-    allowed = {
-        scope: {other for other in SCOPES if Grant("1", "x", frozenset({scope})).allows(other)} for scope in SCOPES
-    }
-    assert allowed == {
+    grants = {scope: Grant("1", "x", frozenset({scope})) for scope in SCOPES}
+    assert {scope: {NEEDED[act] for act in NEEDED if grant.allows(act)} for scope, grant in grants.items()} == {
         "read": {"read"},
         "write": {"read", "write"},
         "review": {"read", "review"},
@@ -124,31 +240,6 @@ def test_a_token_writes_its_name_into_the_history(server, tokens, place, kept):
         "history", "--json", env={"KEPT_HOME": str(place / "home"), "KEPT_WORKSPACE": str(place / "workspace")}
     )
     assert '"client": "writer"' in shown.out
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "scope"),
-    [
-        ("POST", "/v1/messages", {"user": "eve", "text": "hello"}, "write"),
-        ("DELETE", "/v1/messages/none", None, "write"),
-        ("POST", "/v1/chat/completions", {"model": "kept", "messages": []}, "write"),
-        ("GET", "/v1/messages/none", None, "read"),
-        ("GET", "/v1/models", None, "read"),
-        ("POST", "/v1/approvals/none", {"allow": True}, "review"),
-    ],
-)
-def test_a_route_without_its_scope_is_one_line_with_403(server, tokens, method, path, body, scope):
-    for name in ("reader", "writer", "reviewer", "admin"):
-        with server.client(tokens[name]) as client:
-            answer = client.request(method, path, json=body)
-        allowed = {"reader": "read", "writer": "read write", "reviewer": "read review", "admin": "read write review"}
-        # An approval needs `write` for the route and `review` for calls of others.
-        needed = {"write", "review"} if path.startswith("/v1/approvals") else {scope}
-        assert (answer.status_code == 403) == (not needed <= {*allowed[name].split()}), (name, answer.text)
-        if answer.status_code == 403:
-            assert "lacks the scope" in answer.json()["error"]["message"]
-    with server.client() as client:
-        assert client.request(method, path, json=body).status_code == 401
 
 
 def test_pages_open_with_a_token_and_refuse_what_it_does_not_allow(server, tokens):

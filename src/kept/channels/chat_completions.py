@@ -99,7 +99,7 @@ class ChatCompletions:
         call = replace(call, user=own_name(request, call.user))
         self._require_agent(request, call.agent, call.model)
         key = route_own(self._front, request, _chat_key(call), call.agent)
-        message = await self._accept(call, key, request.headers)
+        message = await self._accept(call, key, request)
         if call.stream:
             chunks = self._chunks(call, message)
             return StreamingResponse(chunks, media_type="text/event-stream", headers=EVENT_HEADERS)
@@ -109,11 +109,12 @@ class ChatCompletions:
             return json_response(body, status, {"x-should-retry": "false"} if status == 502 else {})
         return json_response(_completion_json(call, message, run))
 
-    async def _accept(self, call: ChatCall, key: SessionKey, headers: Mapping[str, str]) -> AcceptedMessage:
+    async def _accept(self, call: ChatCall, key: SessionKey, request: Request) -> AcceptedMessage:
         """Return the message of a request when it is on disk: a new one, or that of an earlier attempt."""
-        earlier = self._find_earlier(call, key, is_retry=headers.get("x-stainless-retry-count", "0") != "0")
+        is_retry = request.headers.get("x-stainless-retry-count", "0") != "0"
+        earlier = self._find_earlier(call, key, is_retry=is_retry)
         if earlier is not None:
-            return await self._front.accept(key, earlier.inbound)
+            return await self._front.accept(key, earlier.inbound, grant_of(request))
         responder = self._front.responder_for(key)
         responder.limits.check(str(key))
         place = await asyncio.to_thread(self._plan, call, key)
@@ -122,7 +123,7 @@ class ChatCompletions:
             responder.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
         metadata = {_REQUEST: call.digest, **({AFTER: place.after} if place.after else {})}
         inbound = Inbound(new_id(), place.text, call.user, self._clock.now(), metadata)
-        return await self._front.accept(key, inbound)
+        return await self._front.accept(key, inbound, grant_of(request))
 
     def _find_earlier(self, call: ChatCall, key: SessionKey, *, is_retry: bool) -> AcceptedMessage | None:
         inbox = self._front.responder_for(key).inbox

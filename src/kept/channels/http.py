@@ -1,4 +1,4 @@
-"""The routes of the HTTP channel, the scope that a token needs for each, and whom the token of a person speaks for."""
+"""The routes of the HTTP channel, what each of them does, and whom the token of a person speaks for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kept.channels.http_messages import RETRY_AFTER_S, HttpEndpoints, grant_of, 
 from kept.channels.switchboard import Switchboard
 from kept.clock import Clock
 from kept.errors import KeptError, ScopeMissing
-from kept.grants import Grant, TokenScope
+from kept.grants import Act, Grant
 from kept.net.serving import TOKEN_USER, App, Guard, TokenGate, note_route
 from kept.sessions.people import Account, People, read_account
 from kept.sessions.store import SessionStore
@@ -38,13 +38,13 @@ def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, 
     chat = ChatCompletions(front, sessions, clock)
     make = partial(_make_route, people)
     routes = [
-        make("POST", "/v1/messages", endpoints.post, "write"),
+        make("POST", "/v1/messages", endpoints.post, "talk to the agent"),
         make("GET", "/v1/messages/{id}", endpoints.get, "read"),
-        make("DELETE", "/v1/messages/{id}", endpoints.delete, "write"),
-        make("POST", "/v1/chat/completions", chat.complete, "write"),
+        make("DELETE", "/v1/messages/{id}", endpoints.delete, "talk to the agent"),
+        make("POST", "/v1/chat/completions", chat.complete, "talk to the agent"),
         make("GET", "/v1/models", chat.list_models, "read"),
         make("GET", "/v1/models/{name:path}", chat.get_model, "read"),
-        make("POST", "/v1/approvals/{id}", endpoints.decide, "write"),
+        make("POST", "/v1/approvals/{id}", endpoints.decide, "decide about calls of tools"),
     ]
     return Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _wrong_method})
 
@@ -54,8 +54,8 @@ def guard_endpoints(app: App, *, hosts: Iterable[str], gate: TokenGate) -> Guard
     return Guard(app, hosts=hosts, describe=_describe_refusal, gate=gate)
 
 
-def _make_route(people: People, method: str, path: str, endpoint: Endpoint, scope: TokenScope) -> Route:
-    """Return a route that lets a request in if its token has the scope."""
+def _make_route(people: People, method: str, path: str, endpoint: Endpoint, act: Act) -> Route:
+    """Return a route that lets a request in if its token allows the act."""
     from starlette.routing import Route
 
     async def answer(request: Request) -> Response:
@@ -63,14 +63,14 @@ def _make_route(people: People, method: str, path: str, endpoint: Endpoint, scop
         grant = grant_of(request)
         try:
             if grant is not None:
-                grant.require(scope)
+                grant.require(act)
                 _note_person(people, request, grant)
             return await endpoint(request)
         except KeptError as exc:
             return _show_error(request, exc)
 
     route = Route(path, answer, methods=[method])
-    route.name = scope  # shown to the test that lists all routes
+    route.name = act  # shown to the test that lists all routes
     return route
 
 

@@ -61,7 +61,8 @@ class HttpEndpoints:
         inbound = self._read_message(request, body)
         wants_events = "text/event-stream" in request.headers.get("accept", "")
         streams, waits = read_flag(body, "stream", default=wants_events), read_flag(body, "wait", default=True)
-        message = await self._front.accept(self._read_key(request, body, inbound.sender), inbound)
+        key = self._read_key(request, body, inbound.sender)
+        message = await self._front.accept(key, inbound, grant_of(request))
         if streams:
             return StreamingResponse(self._events(message), media_type="text/event-stream", headers=EVENT_HEADERS)
         if not waits:
@@ -91,10 +92,8 @@ class HttpEndpoints:
 
     def _require_own_approval(self, request: Request, approval_id: str) -> None:
         """Raise MessageNotFound if the token of a person or an agent was sent, and the call is not in a session of
-        theirs. Raise ScopeMissing if a token that is for nobody in particular may not review."""
+        theirs."""
         user, grant = request.scope.get(TOKEN_USER), grant_of(request)
-        if user is None and grant is not None:
-            grant.require("review")
         if user is None and (grant is None or grant.agent is None):
             return
         asked = next((asked for asked in self._front.waiting_approvals() if asked.id == approval_id), None)

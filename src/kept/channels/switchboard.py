@@ -11,7 +11,9 @@ from dataclasses import replace
 from kept.agent.events import ApprovalAsked, Inbound
 from kept.config.gateway_settings import RouteSettings
 from kept.errors import AgentNotFound
+from kept.grants import Grant
 from kept.remote_errors import MessageNotFound
+from kept.responder.dispatcher import act_of
 from kept.responder.inbox_records import AcceptedMessage, check_same
 from kept.responder.responder import Responder
 from kept.sessions.people import account_of
@@ -55,8 +57,12 @@ class Switchboard:
         """Return the responder of the agent in a key."""
         return self.responders[key.agent_id]
 
-    async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
-        """Accept a message for the agent of its key. Message ids are unique per channel, across agents."""
+    async def accept(self, key: SessionKey, message: Inbound, grant: Grant | None = None) -> AcceptedMessage:
+        """Accept a message for the agent of its key. Message ids are unique per channel, across agents. Raise
+        ScopeMissing if the token of the sender does not allow what the message does; ``grant`` is None for a sender
+        who needs no token."""
+        if grant is not None:
+            grant.require(act_of(message))
         own = self.responder_for(key)
         for responder in self.responders.values():
             known = responder.inbox.find(key.channel, message.id)

@@ -34,7 +34,7 @@ from kept.tools.forget_tool import FORGET_TOOL, run_forget
 from kept.tools.tool_definitions import TOOLS, Tool
 
 if TYPE_CHECKING:
-    from kept.grants import Grant, TokenScope
+    from kept.grants import Act, Grant
     from kept.live import LiveIndex
     from kept.memory import Memory
     from kept.tools.toolbox import Toolbox, ToolOutcome
@@ -134,7 +134,7 @@ class MemoryServer:
         # A client that lists the tools is about to use them.
         threading.Thread(target=self._warm_up, name="kept-warm-up", daemon=True).start()
         grant = self._grant(ctx)
-        allowed = [tool for tool in TOOLS_BY_NAME.values() if grant is None or grant.allows(scope_of(tool))]
+        allowed = [tool for tool in TOOLS_BY_NAME.values() if grant is None or grant.allows(act_of(tool))]
         return types.ListToolsResult(tools=[_tool(tool) for tool in allowed])
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -270,14 +270,14 @@ def _tool(tool: Tool) -> types.Tool:
     )
 
 
-# what a token allows. What has no scope here, such as notes as resources, needs `read`, which every token has.
+# what a token allows. What names no act here, such as notes as resources, only reads, which every token may.
 
 
-def scope_of(tool: Tool) -> TokenScope:
-    """Return the scope that a token needs for a tool."""
+def act_of(tool: Tool) -> Act:
+    """Return what a tool does."""
     if tool is FORGET_TOOL:
-        return "admin"
-    return "read" if tool.read_only else "write"
+        return "forget"
+    return "read" if tool.read_only else "write notes"
 
 
 def require_tool(grant: Grant | None, name: str) -> None:
@@ -286,7 +286,7 @@ def require_tool(grant: Grant | None, name: str) -> None:
         return
     if name not in TOOLS_BY_NAME:
         raise UsageError(f"There is no tool '{name[:64]}'.", hint=f"There are: {', '.join(TOOLS_BY_NAME)}.")
-    grant.require(scope_of(TOOLS_BY_NAME[name]))
+    grant.require(act_of(TOOLS_BY_NAME[name]))
 
 
 def toolbox_of(toolbox: Toolbox, grant: Grant | None) -> Toolbox:

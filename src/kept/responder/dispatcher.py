@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -16,6 +16,7 @@ from kept.agent.agent import Agent
 from kept.agent.events import AgentEvent, CompactionResult, GroupLine, Inbound, Reply
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.plan import ForgetStore
+from kept.grants import Act
 from kept.indexing.memory_view import ViewerFinder, visible_status
 from kept.limits import clip
 from kept.memory import Memory
@@ -61,6 +62,15 @@ APPROVAL = "approval"
 GREETING = "Hello! Write to me as you would to a person: I remember what we talk about. /help lists the commands."
 """Reply to /start, which Telegram sends when a person opens the chat with a bot."""
 _FIXED_REPLIES = {"help": HELP, "start": GREETING, "stop": "Stopped."}  # the responder cancels what came before /stop
+_TALK: Act = "talk to the agent"
+_ACTS: Mapping[str, Act] = {
+    "remember": "write notes",
+    "share": "write notes",
+    "forget": "forget",
+    "approve": "decide about calls of tools",
+    "deny": "decide about calls of tools",
+}
+"""What commands do. The others are part of talking to the agent."""
 NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
 
 
@@ -88,6 +98,12 @@ def find_command(message: Inbound) -> Command | None:
     if match is None or FORWARDED in (message.metadata or {}):
         return None
     return Command(match[1].lower(), (match[2] or "").strip())
+
+
+def act_of(message: Inbound) -> Act:
+    """Return what a message does: what its command does, or else it talks to the agent."""
+    command = find_command(message)
+    return _ACTS.get(command.name, _TALK) if command else _TALK
 
 
 class Commands:

@@ -9,16 +9,19 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from kept.grants import TokenScope
+from kept.grants import Act, Grant
 from kept.memory import Memory
+from kept.net.serving import GRANT
 from kept.values import frozen
 from kept.web.page_templates import PageTemplates
 from kept.web.site import Site
+from kept.workspace.workspace import is_instruction
 
 NOTICE_COOKIE = "kept-notice"
 THEME_COOKIE = "kept-theme"
 THEMES = ("auto", "light", "dark")
 _MAX_NOTICE = 300
+_NOBODY = Grant("", "", frozenset())
 
 
 class Visit:
@@ -40,12 +43,18 @@ class Visit:
         self.form_token = form_token
         self.query: Mapping[str, str] = request.query_params
         self.path: Mapping[str, str] = request.path_params
+        self.grant: Grant = request.scope.get(GRANT, _NOBODY)
         self._templates = templates
         self._screen = screen
 
     @property
     def memory(self) -> Memory:
         return self.site.memory
+
+    def require_change(self, path: str) -> None:
+        """Raise ScopeMissing if the note at a path instructs agents, and the visitor may not change such a note."""
+        if is_instruction(self.memory.workspace, path):
+            self.grant.require("change instructions")
 
     @property
     def url(self) -> str:
@@ -107,8 +116,8 @@ class Page:
 
     path: str
     handler: Handler
-    scope: TokenScope
-    """Scope that a visitor needs who came with a token."""
+    act: Act
+    """What the visitor does there, for which a token needs a scope."""
     methods: tuple[str, ...] = ("GET",)
 
 

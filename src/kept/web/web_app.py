@@ -85,7 +85,7 @@ class PageRunner:
             visit = self._visit(request, {}, screen)
             note_route(request.scope, page.path)
             try:
-                self._require_scope(request.scope[GRANT], page)
+                self._require(request.scope[GRANT], page)
                 if request.method == "POST":
                     visit = self._visit(request, await self._read_form(request, cookie), screen)
                 return await self._run(page, visit)
@@ -99,10 +99,10 @@ class PageRunner:
 
         return answer
 
-    def _require_scope(self, grant: Grant, page: Page) -> None:
+    def _require(self, grant: Grant, page: Page) -> None:
         grant.require_agent(self._site.config.agent_id)
         grant.require_everybody()
-        grant.require(page.scope)
+        grant.require(page.act)
 
     async def _run(self, page: Page, visit: Visit) -> Response:
         if inspect.iscoroutinefunction(page.handler):

@@ -49,12 +49,27 @@ def is_persons_own(path: str) -> bool:
     return _fold(path.replace("\\", "/").rpartition("/")[2]) in _folded()
 
 
+def is_instruction(workspace: Workspace, path: str) -> bool:
+    """Return whether the note at a path says what agents do, or which repository a project is for, by any name."""
+    absolute = workspace.locate(path)
+    relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
+    return _is_prompt(workspace, absolute, relative) or _is_project_file(relative)
+
+
+def _is_prompt(workspace: Workspace, absolute: str, relative: str) -> bool:
+    return is_persons_own(relative) or _is_linked_to_persons_own(workspace.root, absolute)
+
+
+def _is_project_file(relative: str) -> bool:
+    return bool(project_of_path(relative)) and _fold(relative.rpartition("/")[2]) == "project.md"
+
+
 def require_tool_may_write(workspace: Workspace, absolute: str, shown: str) -> None:
     """Raise PathRefused unless a tool may write the note at ``absolute``."""
     relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
-    if is_persons_own(relative) or _is_linked_to_persons_own(workspace.root, absolute):
+    if _is_prompt(workspace, absolute, relative):
         raise refusal(shown)
-    if project_of_path(relative) and _fold(relative.rpartition("/")[2]) == "project.md":
+    if _is_project_file(relative):
         raise PathRefused(f"{shown}: tools cannot write the file that says which repository a project is for.", hint="")
     if relative in LONG_TERM or relative.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, relative):
         return

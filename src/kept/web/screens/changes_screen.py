@@ -53,7 +53,11 @@ def load_changes(visit: Visit, path: str | None, page: int, **filters: Any) -> t
 
 def undo_change(visit: Visit) -> Response:
     """Take a change back. Later changes of other lines stay."""
-    result = visit.memory.history.undo(visit.form.get("change", ""), author=visit.site.author, why="")
+    history, change = visit.memory.history, visit.form.get("change", "")
+    for step in history.undo(change, dry_run=True).steps:
+        for path in filter(None, (step.path, step.was)):
+            visit.require_change(path)
+    result = history.undo(change, author=visit.site.author, why="")
     paths = ", ".join(dict.fromkeys(step.path for step in result.steps))
     return visit.redirect(visit.back("/changes"), notice=f"Taken back: {paths}")
 
@@ -65,7 +69,7 @@ SCREEN = Screen(
     pages=(
         Page("/changes", show_changes, "read"),
         Page("/changes/{path:path}", show_note_changes, "read"),
-        Page("/undo", undo_change, "write", ("POST",)),
+        Page("/undo", undo_change, "write notes", ("POST",)),
     ),
     key="h",
 )

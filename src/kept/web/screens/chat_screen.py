@@ -9,6 +9,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
 
+from kept.agent.events import Inbound
+from kept.responder.dispatcher import act_of
 from kept.responder.local_conversation import DEFAULT_CONVERSATION, find_conversation
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
@@ -55,7 +57,9 @@ def load_talk(visit: Visit, name: str) -> tuple[SessionRecord | None, list[TalkV
 async def send_message(visit: Visit) -> Response:
     """Answer a message: as a stream of lines for our script, or else on the page once the answer is complete."""
     name = _name(visit)
-    answer = visit.site.chat.ask(visit.form.get("text", "").replace("\r\n", "\n"), name)
+    text = visit.form.get("text", "").replace("\r\n", "\n")
+    visit.grant.require(act_of(Inbound("", text)))
+    answer = visit.site.chat.ask(text, name)
     if STREAM_TYPE in visit.request.headers.get("accept", ""):
         return StreamingResponse(_lines(visit, answer), media_type=STREAM_TYPE)
     problem = [event["text"] async for event in answer.follow(visit.site.is_stopping) if event["type"] == "error"]
@@ -99,10 +103,10 @@ SCREEN = Screen(
     home="/chat",
     pages=(
         Page("/chat", show_chat, "read"),
-        Page("/chat/send", send_message, "write", ("POST",)),
+        Page("/chat/send", send_message, "talk to the agent", ("POST",)),
         Page("/chat/answer", follow_answer, "read"),
-        Page("/chat/stop", stop_answer, "write", ("POST",)),
-        Page("/chat/decide", decide_call, "review", ("POST",)),
+        Page("/chat/stop", stop_answer, "talk to the agent", ("POST",)),
+        Page("/chat/decide", decide_call, "decide about calls of tools", ("POST",)),
     ),
     key="a",
 )

@@ -131,9 +131,9 @@ SCREEN = Screen(
     label="Forget",
     home="/forget",
     pages=(
-        Page("/forget", show_forget, "admin"),
-        Page("/forget/now", forget, "admin", ("POST",)),
-        Page("/forget/receipts/{receipt}", show_receipt, "admin"),
+        Page("/forget", show_forget, "forget"),
+        Page("/forget/now", forget, "forget", ("POST",)),
+        Page("/forget/receipts/{receipt}", show_receipt, "forget"),
     ),
     key="f",
 )

@@ -149,6 +149,7 @@ def list_notes(visit: Visit) -> Response:
 
 
 def edit_note(visit: Visit) -> Response:
+    visit.require_change(visit.path["path"])
     opened = load_note(visit.memory, visit.path["path"])
     replace_text(opened.note.raw, opened.note.text, opened.path)  # refuses a note that cannot be edited exactly
     return _editor(visit, opened, opened.note.text)
@@ -157,6 +158,7 @@ def edit_note(visit: Visit) -> Response:
 def save_note(visit: Visit) -> Response:
     """Save the text of the form; or show it, if only a preview is asked for or the note has changed meanwhile."""
     memory, path = visit.memory, visit.path["path"]
+    visit.require_change(path)
     text = visit.form.get("text", "").replace("\r\n", "\n").replace("\r", "\n")
     if visit.form.get("do") == "preview":
         return _editor(visit, load_note(memory, path), text, digest=visit.form.get("digest", ""), shows_preview=True)
@@ -211,8 +213,8 @@ SCREEN = Screen(
     pages=(
         Page("/notes", list_notes, "read"),
         Page("/note/{path:path}", show_note, "read"),
-        Page("/edit/{path:path}", edit_note, "write"),
-        Page("/edit/{path:path}", save_note, "write", ("POST",)),
+        Page("/edit/{path:path}", edit_note, "write notes"),
+        Page("/edit/{path:path}", save_note, "write notes", ("POST",)),
         Page("/file/{path:path}", show_file, "read"),
     ),
     key="n",

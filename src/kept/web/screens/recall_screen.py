@@ -123,7 +123,7 @@ SCREEN = Screen(
     home="/recall",
     pages=(
         Page("/recall", show_recall, "read"),
-        Page("/recall/run", start_measuring, "admin", ("POST",)),
+        Page("/recall/run", start_measuring, "measure recall", ("POST",)),
     ),
     key="b",
 )

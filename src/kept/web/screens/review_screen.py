@@ -121,10 +121,10 @@ SCREEN = Screen(
     label="Review",
     home="/review",
     pages=(
-        Page("/review", show_review, "review"),
-        Page("/review/{item}", show_edit, "review"),
-        Page("/review/decide", decide, "review", ("POST",)),
-        Page("/review/decide-all", decide_all, "review", ("POST",)),
+        Page("/review", show_review, "review changes"),
+        Page("/review/{item}", show_edit, "review changes"),
+        Page("/review/decide", decide, "review changes", ("POST",)),
+        Page("/review/decide-all", decide_all, "review changes", ("POST",)),
     ),
     key="r",
 )

@@ -193,7 +193,7 @@ SCREEN = Screen(
     name="search",
     label="Search",
     home="/",
-    pages=(Page("/", show_search, "read"), Page("/add", add_entry, "write", ("POST",))),
+    pages=(Page("/", show_search, "read"), Page("/add", add_entry, "write notes", ("POST",))),
     key="s",
 )
 

@@ -161,10 +161,10 @@ SCREEN = Screen(
     label="Settings",
     home="/settings",
     pages=(
-        Page("/settings", show_settings, "admin"),
-        Page("/settings/{name}", show_setting, "admin"),
-        Page("/settings/{name}/preview", preview_change, "admin", ("POST",)),
-        Page("/settings/{name}/change", change_setting, "admin", ("POST",)),
+        Page("/settings", show_settings, "change settings"),
+        Page("/settings/{name}", show_setting, "change settings"),
+        Page("/settings/{name}/preview", preview_change, "change settings", ("POST",)),
+        Page("/settings/{name}/change", change_setting, "change settings", ("POST",)),
     ),
     key="e",
 )
