@@ -6,15 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.files import write_file
-from tests.support.serve_process import LINKED, ServeProcess, create_token
-
-TOKENS = {
-    "reader": ("read",),
-    "writer": ("write",),
-    "reviewer": ("review",),
-    "editor": ("write", "review"),
-    "admin": ("admin",),
-}
+from tests.support.serve_process import LINKED, TOKENS, ServeProcess, create_token
 
 
 @pytest.fixture(scope="session")

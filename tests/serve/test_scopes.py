@@ -24,8 +24,7 @@ from kept.sessions.people import People
 from kept.tools.forget_tool import FORGET_TOOL
 from kept.tools.tool_definitions import TOOLS
 from kept.web.screens import SCREENS
-from tests.serve.conftest import TOKENS
-from tests.support.serve_process import ServeProcess, read_result
+from tests.support.serve_process import TOKENS, ServeProcess, read_result
 from tests.support.waiting import PATIENCE_S
 
 PAGES: dict[Act, set[str]] = {

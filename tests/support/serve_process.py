@@ -32,6 +32,15 @@ agents:
     - id: second
 """
 
+TOKENS = {
+    "reader": ("read",),
+    "writer": ("write",),
+    "reviewer": ("review",),
+    "editor": ("write", "review"),
+    "admin": ("admin",),
+}
+"""Tokens of the server that several tests share, with their scopes."""
+
 
 def create_token(home: Path, name: str, *scopes: str, **options: Any) -> str:
     """Create a token for the home, as `kept token create` does."""
