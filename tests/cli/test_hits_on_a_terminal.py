@@ -46,10 +46,10 @@ def test_a_pipe_gets_whole_lines(kept, terminal):
 
 def test_a_hit_has_one_header_line_and_no_date_twice(kept, terminal):
     header, text, *_ = kept("search", "cafés").out.splitlines()
-    assert re.fullmatch(r"\d\.\d\d  memory/2026-03-02\.md#L1-L5  09:30", header)
+    assert re.fullmatch(r"\d\.\d\d strong  memory/2026-03-02\.md#L1-L5  09:30", header)
     assert text.startswith("      Cafés near the port")
     shown = kept("search", "utrecht").out.splitlines()
-    assert re.fullmatch(r"\d\.\d\d  MEMORY\.md#L1-L4  Memory > Databases  \d{4}-\d\d-\d\d", shown[0])
+    assert re.fullmatch(r"\d\.\d\d strong  MEMORY\.md#L1-L4  Memory > Databases  \d{4}-\d\d-\d\d", shown[0])
     assert shown[1] == f"      {LONG}"
 
 
@@ -68,11 +68,31 @@ def test_a_long_passage_shows_the_lines_around_the_match(kept, terminal, workspa
     assert re.search(r"… \d+ more lines", shown)
 
 
+@pytest.mark.parametrize("query", ["otter20", "otter20 pond", "otter"])
+def test_the_line_that_matched_is_shown_in_a_pipe_and_on_a_terminal(kept, terminal, workspace, query):
+    items = "".join(f"- otter{n} to feed\n" for n in range(1, 20)) + "- an otter, otter20, at the pond\n"
+    write_file(workspace / "memory/inbox.md", f"# Inbox\n\n{items}")
+    piped = kept("search", query, "-n", "1").out
+    assert "otter20, at the pond" in piped
+    shown = without_styles(run_on_terminal(["search", query, "-n", "1"], terminal))
+    assert "otter20, at the pond" in shown
+    assert re.match(r"\d\.\d\d (strong|likely)  memory/inbox", shown)
+    assert re.match(r"\d\.\d\d (strong|likely)  memory/inbox", piped)
+
+
+def test_a_weak_hit_of_one_line_shows_the_line_that_matched(kept, terminal, workspace):
+    write_file(workspace / "memory/health.md", "# Health\n\nGlasses.\n\nTeeth.\n\nAllergic to penicillin.\n\nFeet.\n")
+    write_file(workspace / "memory/vet.md", "# Vet\n\nThe dog is allergic to nuts and pollen in spring.\n")
+    shown = kept("search", "what is the dog allergic to, nuts or pollen").out
+    assert "weak  memory/health.md" in shown
+    assert "Allergic to penicillin." in shown
+
+
 def test_further_passages_of_a_note_take_one_line_each_below_its_hit(kept, terminal, workspace):
     parts = [f"## Part {part}\n\nThe walrus ledger, part {part}. " + f"word{part} " * 60 for part in range(3)]
     write_file(workspace / "memory/walrus.md", "\n\n".join(["# Walrus", *parts]))
     shown = kept("search", "walrus ledger").out
-    assert re.findall(r"^\d\.\d\d  (\S+)#", shown, re.M) == ["memory/walrus.md"]
+    assert re.findall(r"^\d\.\d\d strong  (\S+)#", shown, re.M) == ["memory/walrus.md"]
     further = re.findall(r"^      also (L\d+-L\d+)  \d\.\d\d  (Part \d): The walrus ledger", shown, re.M)
     assert len(further) == 2
     narrow = without_styles(run_on_terminal(["search", "walrus ledger"], terminal, columns=50))

@@ -263,6 +263,17 @@ def test_a_snippet_is_short_and_shows_what_matched(tmp_path):
         assert (hit.start_line, hit.end_line) == (1, 60)
 
 
+def test_a_snippet_has_the_most_of_the_words_and_not_the_most_repetitions_of_one(tmp_path):
+    items = [f"- heron{n} at the pond, the heron of the day" for n in range(30)]
+    items[27] = "- ibis with heron27 at the lake"
+    write_note(tmp_path / "workspace", "memory/list.md", "# List\n\n" + "\n".join(items) + "\n")
+    with open_memory(tmp_path) as memory:
+        for query in ("heron27", "ibis and heron"):
+            (hit,) = memory.search(query)
+            assert len(hit.snippet) <= 700
+            assert items[27] in hit.snippet
+
+
 def test_headings_are_found_and_count_for_what_stands_below_them(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(

@@ -18,7 +18,6 @@ from kept.cli.output import (
     printable,
     progress_bar,
     style,
-    use_colour,
     warn_all,
 )
 from kept.cli.root import Globals
@@ -40,11 +39,12 @@ _LEAD_STYLES: dict[Grade, dict[str, Any]] = {
     "likely": {"fg": "yellow", "bold": True},
     "weak": {"dim": True},
 }
+_WORDS = re.compile(r"\w+").findall
 
 
 def hit_text(hit: Hit, words: Iterable[str], *, max_lines: int = LINES_SHOWN) -> str:
     """Return a hit with the words of the query highlighted."""
-    stems = [*words, *hit.other_words] if use_colour() else []
+    stems = [*words, *hit.other_words]
     lines = [row for line in snippet_lines(hit) for row in wrap(_plain(line), indent=_INDENT)]
     first, shown = _around_match(lines, stems, max_lines)
     more = len(lines) - first - len(shown)
@@ -89,8 +89,7 @@ def _further_line(passage: Hit, stems: list[str]) -> str:
     """Return one line for a further passage of the note: its lines, score, last heading and first line that matches."""
     lines = cite("", passage.start_line, passage.end_line).removeprefix("#")
     rows = [_plain(line).strip() for line in snippet_lines(passage)]
-    matching = (row for row in rows if any(is_match(word, stems) for word in re.findall(r"\w+", row)))
-    text = next(matching, rows[0] if rows else "") if stems else (rows[0] if rows else "")
+    text = rows[_best_line(rows, stems, 1)] if rows else ""
     heading = hit_headings(passage)[-1:]
     about = ": ".join([*(_plain(name) for name in heading), text])
     lead = f"also {lines}  {passage.score:.2f}  "
@@ -131,14 +130,21 @@ def _around_match(lines: list[str], words: list[str], max_lines: int) -> tuple[i
     """Return the lines to show of a long text, and how many are before them."""
     if len(lines) <= max_lines + 1:  # saying that there is one more takes as much room as the line
         return 0, lines
-    matching = (at for at, line in enumerate(lines) if any(is_match(word, words) for word in re.findall(r"\w+", line)))
-    first = max(0, next(matching, 0) - _LINES_BEFORE) if words else 0
+    before = min(_LINES_BEFORE, max_lines // 4)
+    first = max(0, _best_line(lines, words, max_lines - before) - before)
     first = min(first, len(lines) - max_lines)
     return first, lines[first : first + max_lines]
 
 
+def _best_line(lines: list[str], words: list[str], count: int) -> int:
+    """Return the first of ``count`` lines that have the most of the words; of several, the one with most of them."""
+    matches = [{word for word in words if any(is_match(other, [word]) for other in _WORDS(line))} for line in lines]
+    matching = (at for at, in_line in enumerate(matches) if in_line)
+    return max(matching, key=lambda at: (len(set().union(*matches[at : at + count])), len(matches[at]), -at), default=0)
+
+
 def _header(hit: Hit) -> str:
-    lead = time_text(str(hit.timestamp)) if hit.listed else f"{hit.score:.2f}"
+    lead = time_text(str(hit.timestamp)) if hit.listed else f"{hit.score:.2f} {hit.grade}"
     where = _plain(hit.citation)
     about = "  ".join(part for part in (_project(hit), " > ".join(hit_headings(hit)), _when(hit)) if part)
     room = columns() - text_width(lead) - text_width(where) - 4
@@ -283,7 +289,7 @@ def _show_hits(result: SearchResult, query: str, *, explain: bool) -> None:
     """Print the hits, those that are weak after the others."""
     from kept.search.hit_display import query_words
 
-    words = query_words(query) if use_colour() and result.hits and not result.period else []
+    words = query_words(query) if result.hits and not result.period else []
     certain = [hit for hit in result.hits if hit.grade != "weak"]
     weak = [hit for hit in result.hits if hit.grade == "weak"]
     for hit in (*certain, *weak):

@@ -48,6 +48,8 @@ def is_match(word: str, words: Iterable[str]) -> bool:
 def _same_stem(word: str, other: str) -> bool:
     if other.endswith("*"):
         return word.startswith(other[:-1])
+    if any(map(str.isdigit, word + other)):  # otter20 is no form of otter1
+        return False
     stem = other[: max(_MIN_STEM, len(other) - _ENDING + 1)]
     return len(stem) >= _MIN_STEM and word.startswith(stem) and abs(len(word) - len(other)) <= _ENDING
 

@@ -261,22 +261,29 @@ def make_snippet(text: str, words: Iterable[str], *, limit: int = MAX_CHARS) -> 
 
 
 def _densest_window(text: str, words: Iterable[str], limit: int) -> int:
-    """Return the start of the window with the most matches. Words are matched by their start: endings may differ."""
-    stems = {word[: max(4, len(word) - 3)] for phrase in words for word in phrase.split()}
-    starts = _find_any(text, stems)
-    best, best_count = 0, 0
+    """Return the start of the window with the most of the words, then with the most matches. A word is matched by its
+    start, because endings may differ, but as a whole if it has a digit."""
+    starts = _find_any(text, {_match_start(word) for phrase in words for word in phrase.split()})
+    best, best_count = 0, (0, 0)
     end = 0
-    for at, start in enumerate(starts):
+    for at, (start, _) in enumerate(starts):
         end = max(end, at)
-        while end < len(starts) and starts[end] < start + limit * 3 // 4:
+        while end < len(starts) and starts[end][0] < start + limit * 3 // 4:
             end += 1
-        if end - at > best_count:
-            best, best_count = start, end - at
+        count = len({stem for _, stem in starts[at:end]}), end - at
+        if count > best_count:
+            best, best_count = start, count
     return max(0, best - limit // 8)
 
 
-def _find_any(text: str, stems: Iterable[str]) -> list[int]:
-    """Return where any of the stems begins in a text, in order, without those inside another that begins before.
+def _match_start(word: str) -> str:
+    """Return the part of a word that all its forms begin with."""
+    return word if any(map(str.isdigit, word)) else word[: max(4, len(word) - 3)]
+
+
+def _find_any(text: str, stems: Iterable[str]) -> list[tuple[int, str]]:
+    """Return where any of the stems begins in a text, in order, and which, without those inside another that begins
+    before.
 
     Of several that begin at one place, the first in sorted order counts. A pattern of the stems would find the same,
     but compiling it takes longer.
@@ -284,16 +291,16 @@ def _find_any(text: str, stems: Iterable[str]) -> list[int]:
     lower = text.lower()
     if len(lower) != len(text):  # a few letters are two in lower case, and later positions would be wrong
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
-    ends: dict[int, int] = {}
+    stem_at: dict[int, str] = {}
     for stem in map(str.lower, sorted(stems)):
         at = lower.find(stem)
         while at >= 0:
-            ends.setdefault(at, at + len(stem))
+            stem_at.setdefault(at, stem)
             at = lower.find(stem, at + 1)
-    starts: list[int] = []
+    starts: list[tuple[int, str]] = []
     end = 0
-    for at in sorted(ends):
+    for at in sorted(stem_at):
         if at >= end:
-            starts.append(at)
-            end = ends[at]
+            starts.append((at, stem_at[at]))
+            end = at + len(stem_at[at])
     return starts
