@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kept.agent.approvals import UNDECIDED
+from kept.agent.approvals import UNDECIDED, describe_approval
 from kept.agent.events import ApprovalAsked, ApprovalDecided, Inbound, Reply, ToolStarted
 from kept.agent.extra_tools import FunctionTool
 from kept.llm.base import ToolUse
@@ -50,6 +50,45 @@ def decisions(at) -> list[dict]:
 
 def results(at) -> list:
     return [block for message in at.messages() if message.role == "tool" for block in message.content]
+
+
+def question(arguments: dict) -> str:
+    return describe_approval(ApprovalAsked("1", "s", "send_mail", arguments, 300))
+
+
+def test_the_question_shows_every_argument_however_long_the_others_are():
+    polite = "Dear Ann, " + "thank you for the minutes. " * 30
+    assert question({"a": 2, "b": [True, None, 1.5]}) == (
+        'The agent wants to call send_mail with {"a": 2, "b": [true, null, 1.5]}'
+    )
+    shown = question(
+        {
+            "note": polite,
+            "mail": {"text": polite, "to": ["ann@example.com", "evil@example.com"]},
+            "number": int("7" * 900),
+            "k" * 900 + "1": "first",
+            "k" * 900 + "2": "second",
+            "quoted": '"' * 900,
+        }
+    )
+    for part in (
+        '"note": "Dear Ann, ',
+        "evil@example.com",
+        "(820 characters)",
+        '…" (900 characters)',
+        "first",
+        "second",
+    ):
+        assert part in shown
+    assert shown.count("(820 characters)") == 2
+    assert len(shown) < 2_500
+
+
+def test_the_question_spells_out_what_a_person_could_not_see():
+    shown = question({"to": "\u202emoc.elpmaxe@live", "text": "a\nb\u2028c\x1b[2J\u200b"})
+    assert "\\u202emoc.elpmaxe" in shown
+    assert "a\\nb\\u2028c\\u001b[2J\\u200b" in shown
+    assert shown.isprintable()
 
 
 def test_a_call_that_is_allowed_runs_and_the_decision_stands_in_the_transcript(tmp_path):

@@ -7,7 +7,9 @@ import json
 
 import pytest
 
+from kept.agent.events import ApprovalAsked
 from kept.llm.base import ToolOutput
+from kept.responder.channel import Channel
 from kept.testing import ScriptedChat
 from tests.support.http_gateway import serving
 from tests.support.serve_process import bearer, create_token
@@ -140,6 +142,58 @@ async def test_telegram_asks_with_buttons(tmp_path, api, word):
         api.press(allow)
         await wait_until_async(lambda: len(api.pressed) == 3)
         assert "decided already" in api.pressed[2]["text"]
+
+
+def wordy(count: int) -> ScriptedChat:
+    """A model that calls a tool with many arguments, and then says that it is done."""
+    arguments = {f"value{number}": f"{number} " + "x" * 150 for number in range(count)}
+    return ScriptedChat([use("add", **arguments, to="evil@example.com"), "Done."])
+
+
+async def test_telegram_shows_a_question_of_many_arguments_in_several_messages(tmp_path, api):
+    async with bot(tmp_path, api, wordy(60), agent_settings=ASK):
+        api.write("The sum?", user=7)
+        await wait_until_async(lambda: any("reply_markup" in sent for sent in api.sent))
+        assert ["reply_markup" in sent for sent in api.sent] == [False, False, True]
+        shown = " ".join(sent["text"] for sent in api.sent)
+        assert all(f'"value{number}": "{number} x' in shown for number in range(60))
+        assert "evil@example.com" in shown
+        ((_, deny),) = json.loads(api.sent[-1]["reply_markup"])["inline_keyboard"]
+        api.press(deny["callback_data"])
+        await wait_until_async(lambda: bool(api.edits) and len(api.sent) == 4)
+        assert api.edits[0]["text"].endswith("\n\nNot allowed."), "there is room for the decision"
+
+
+async def test_a_call_with_more_arguments_than_anybody_would_read_is_denied(tmp_path, api):
+    model = wordy(600)
+    async with bot(tmp_path, api, model, agent_settings=ASK):
+        api.write("The sum?", user=7)
+        await wait_until_async(lambda: len(api.sent) == 1)
+        assert api.sent[0]["text"] == "Done."
+        assert "nobody can be asked here" in model.requests[1].turns[-1].parts[-1].text
+
+
+class Pages(Channel):
+    """A channel that renders Markdown, and remembers what it sent."""
+
+    limit = 400
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[str] = []
+
+    async def send(self, to, text) -> None:
+        self.sent.append(text)
+
+
+async def test_markdown_in_an_argument_hides_nothing_of_the_question():
+    channel = Pages()
+    text = "||hidden|| [ann@example.com](mailto:evil@example.com)\n```\n||more||"
+    arguments = {"text": text, **{f"value{number}": "x" * 100 for number in range(5)}}
+    await channel.ask({}, ApprovalAsked("1", "s", "mail", arguments, 300))
+    assert len(channel.sent) == 3
+    assert all(part.startswith("```\n") and part.count("```") == 2 for part in channel.sent)
+    assert "/approve allows it" in channel.sent[-1].rpartition("```")[2]
 
 
 async def test_if_the_question_cannot_be_sent_the_call_is_denied(tmp_path, api):

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from kept.agent.events import ApprovalAsked, ApprovalDecided
 from kept.clock import new_id
 from kept.context.view import APPROVAL, ASKED
-from kept.limits import clip, one_line
 from kept.llm.base import ToolUse
 from kept.sessions.entries import StateEntry
 
 NOBODY = "nobody"
 """Author of a decision that was made because nobody could be asked or nobody answered."""
 
-_SHOWN_CHARS = 700
+_SHOWN_CHARS = 200
+"""Characters of a value that a person is shown."""
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^"\[\]{},:\s]+')
+"""Text, number or word in JSON."""
 
 UNDECIDED = "The program ended before anybody had allowed this call. It was not carried out."
 _DENIED: Mapping[str, str] = {
@@ -106,6 +109,17 @@ def approval_json(asked: ApprovalAsked) -> dict[str, Any]:
 
 
 def describe_approval(asked: ApprovalAsked) -> str:
-    """Return the question for a person, on one line."""
-    arguments = json.dumps(dict(asked.arguments), ensure_ascii=False, default=str)
-    return f"The agent wants to call {asked.tool} with {clip(one_line(arguments), _SHOWN_CHARS)}"
+    """Return the question for a person, on one line. It has every argument: only long values are cut, each by itself,
+    so that none can push another out of sight. What cannot be seen, such as a change of direction, is spelled out."""
+    arguments = _TOKEN.sub(_cut, json.dumps(dict(asked.arguments), ensure_ascii=False, default=str))
+    visible = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in arguments)
+    return f"The agent wants to call {asked.tool} with {visible}"
+
+
+def _cut(token: re.Match[str]) -> str:
+    text: str = token[0]
+    if len(text) <= _SHOWN_CHARS:
+        return text
+    value = json.loads(text) if text.startswith('"') else text
+    shown = json.dumps(value[:_SHOWN_CHARS], ensure_ascii=False)[1:-1]
+    return f'"{shown}…" ({len(value):,} characters)'

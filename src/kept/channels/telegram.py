@@ -217,8 +217,10 @@ class TelegramChannel(BotChannel):
                 ]
             ]
         )
-        question = describe_approval(asked)
-        await self._bot.send_message(to["chat"], question, message_thread_id=to.get("thread"), reply_markup=buttons)
+        *first, last = self.split_question(describe_approval(asked))
+        for part in first:
+            await self._bot.send_message(to["chat"], part, message_thread_id=to.get("thread"))
+        await self._bot.send_message(to["chat"], last, message_thread_id=to.get("thread"), reply_markup=buttons)
 
     # previews
 

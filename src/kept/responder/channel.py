@@ -23,6 +23,10 @@ from kept.responder.inbox_records import AnswerRun
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.values import frozen
 
+_MAX_QUESTION_PARTS = 4
+_REMARK_ROOM = 100
+"""Characters that are left free in each part of a question, for the decision that is added to it."""
+
 log = logging.getLogger(__name__)
 
 
@@ -77,7 +81,16 @@ class Channel:
 
     async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
         """Ask a person whether a tool may be called. The answer arrives as `Responder.decide`, or as a command."""
-        await self.send(to, approval_question(asked))
+        for part in self.split_question(approval_question(asked)):
+            await self.send(to, part)
+
+    def split_question(self, question: str) -> list[str]:
+        """Return the parts of a question. Raise DeliveryRefused if nobody would read them all: the call is denied."""
+        limit = None if self.limit is None else self.limit - _REMARK_ROOM
+        parts = split_reply(question, limit, measure=self.measure)
+        if len(parts) > _MAX_QUESTION_PARTS:
+            raise DeliveryRefused("The call has too many arguments to be shown.")
+        return parts
 
     async def show_typing(self, to: Mapping[str, Any]) -> None:
         """Show for a few seconds that an answer is being written. Never raise."""
@@ -102,9 +115,11 @@ class Channel:
 
 
 def approval_question(asked: ApprovalAsked) -> str:
-    """Return the question for channels without buttons."""
+    """Return the question for channels without buttons. Markdown in an argument could hide a part of it, so the
+    arguments are in a code block that they cannot end."""
     minutes = max(1, round(asked.timeout_s / 60))
-    return f"{describe_approval(asked)}\n\n/approve allows it, /deny does not. After {minutes} min it counts as denied."
+    question = describe_approval(asked).replace("`", "\\u0060")
+    return f"```\n{question}\n```\n\n/approve allows it, /deny does not. After {minutes} min it counts as denied."
 
 
 Mark = Callable[..., Awaitable[AnswerRun]]
