@@ -333,7 +333,10 @@ def _repair_last_lines(memory: Memory) -> None:
 
 
 def _embedder(memory: Memory) -> Iterator[Check]:
-    problems, embedder = memory.index_service.embedder_warnings, memory.index_service.embedder
+    service = memory.index_service
+    problems, reductions, embedder = service.embedder_warnings, service.reductions(), service.embedder
+    for reason in reductions[len(problems) :]:
+        yield Check("embedder", True, reason, warning=True)
     if problems:
         yield Check("embedder", False, problems[0], "set memory_search.provider to local or none")
     elif embedder is None:
@@ -341,6 +344,10 @@ def _embedder(memory: Memory) -> Iterator[Check]:
     else:
         embedder.embed(["Does it work?"], role="query")
         yield Check("embedder", True, f"{embedder.identity.provider}, {embedder.identity.model} works")
+        with service.inspecting() as (_, planner):
+            change = planner.size_change()
+        if change:
+            yield Check("freshness", False, f"{change}.", "embed the notes again")
 
 
 # unreadable records

@@ -53,6 +53,12 @@ class EmbeddingFailed(EmbeddingError):
     retryable = True
 
 
+class VectorMisfit(EmbeddingError):
+    """The vectors have another size than the settings say. Sending the texts again would not help."""
+
+    code = "vector_misfit"
+
+
 class RemoteError(KeptError):
     code = "remote"
     exit_code = 7

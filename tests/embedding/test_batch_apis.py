@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kept import Memory
+from kept.doctor import examine
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import RemoteEmbedder
@@ -278,6 +279,10 @@ def test_after_two_failures_batches_are_off_until_a_forced_index_succeeds(place)
     second = place.memory().sync()
     assert "Batch mode is off after 2 failures (the last: expired)" in said(second)
     assert second.pending == 0
+    later = place.memory()
+    assert any("Batch mode is off" in reason for reason in later.status().degraded)
+    assert any("Batch mode is off" in reason for reason in later.search("first").degraded)
+    assert any("Batch mode is off" in check.detail for check in examine(later))
     place.write(word="third")
     third = place.memory().sync()
     assert "kept index --force" in said(third)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept import Memory
+from kept.doctor import examine
 from kept.indexing.index_handle import IndexLimits
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY, says
@@ -62,8 +63,22 @@ def test_vectors_of_two_providers_are_never_compared(workspace, opened, server):
     report = memory.sync()
     assert "multilingual-384 was used instead." in report.failures
     result = memory.search("parrot")
-    assert (result.provider, result.degraded) == ("local", ())
+    assert result.provider == "local"
     assert result.hits[0].vector_score is not None
+
+
+def test_a_fallback_in_use_is_named_with_its_reason_by_search_status_and_doctor(workspace, opened, server):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    server.always = says(500)
+    opened().sync()
+    later = opened()
+    (reason,) = later.search("parrot").degraded
+    assert reason.startswith("Using multilingual-384 instead of text-embedding-3-small: openai: ")
+    assert "answered 500" in reason
+    assert reason in later.status().degraded
+    assert (later.status().provider, later.status().requested_provider) == ("local", "openai")
+    assert not any("will be rebuilt" in line for line in later.status().degraded)
+    assert reason in [check.detail for check in examine(later)]
 
 
 def test_the_preferred_provider_comes_back_with_the_next_sync_that_is_asked_for(workspace, opened, server):

@@ -344,12 +344,21 @@ def test_wrong_dimensions_are_refused(pair):
     assert "gave a vector of 12 dimensions" in error.message
 
 
-def test_dimensions_that_change_on_the_way_are_refused(openai):
-    embedder = openai.embedder(model="my-own")
-    openai.server.dims = 8
-    embedder.embed(["hello"], role="document")
-    openai.server.dims = 9
-    assert "9 dimensions where my-own has 8" in openai.failure(embedder).message
+def test_a_size_that_does_not_fit_names_the_setting_to_change(openai):
+    openai.server.dims = 12
+    assert "set memory_search.dimensions to 12 and run 'kept index'" in openai.failure().message
+
+
+def test_one_answer_has_vectors_of_one_size(openai):
+    def two_sizes(handler, request):
+        openai.server.dims = 8
+        answer = openai.server.answer(request)
+        answer.body["data"][1]["embedding"].append(1.0)
+        handler.reply(answer)
+
+    openai.server.always = two_sizes
+    error = openai.failure(openai.embedder(model="my-own"))
+    assert "gave vectors of 9 and of 8 dimensions" in error.message
 
 
 # what concerns the texts

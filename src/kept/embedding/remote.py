@@ -38,6 +38,7 @@ from kept.remote_errors import (
     QuotaExhausted,
     RemoteError,
     RequestRefused,
+    VectorMisfit,
 )
 from kept.reports import Usage
 from kept.values import frozen
@@ -163,7 +164,7 @@ class RemoteEmbedder(ABC):
 
     @property
     def dims(self) -> int:
-        """Length of this model's vectors, or 0 before the first answer if it is not known beforehand."""
+        """Length of this model's vectors at its last answer, or 0 before the first if it is not known beforehand."""
         return self._answered_dims or self.identity.dims
 
     @property
@@ -173,7 +174,7 @@ class RemoteEmbedder(ABC):
     def pack(self, vector: Any) -> bytes | None:
         """Return a vector that did not come from `embed`, checked like the others, or None if it has no direction.
 
-        Raise BadAnswer or EmbeddingFailed if it cannot be a vector of this model.
+        Raise BadAnswer or VectorMisfit if it cannot be a vector of this model.
         """
         values = self.read_vector(vector)
         self.check_dims(len(values))
@@ -192,15 +193,15 @@ class RemoteEmbedder(ABC):
         return values
 
     def check_dims(self, dims: int) -> None:
-        """Raise EmbeddingFailed if a vector's length is not that of this model's other vectors."""
-        with self._lock:
-            expected = self.identity.dims or self._answered_dims or dims
-            self._answered_dims = expected
-        if dims != expected or not dims:
-            raise EmbeddingFailed(
-                f"{self.origin} gave a vector of {dims} dimensions where {self.model} has {expected}.",
-                hint="If the model was replaced by another, name it in memory_search.model and run 'kept index'.",
+        """Note the length of a vector. Raise VectorMisfit if this model's is known, and another."""
+        if not dims:
+            raise BadAnswer(f"{self.origin} gave a vector of 0 dimensions.")
+        if self.identity.dims not in (0, dims):
+            raise VectorMisfit(
+                f"{self.origin} gave a vector of {dims} dimensions where {self.model} has {self.identity.dims}."
+                f" If its model is another one, set memory_search.dimensions to {dims} and run 'kept index'."
             )
+        self._answered_dims = dims
 
     # usage
 
@@ -323,6 +324,7 @@ class EmbedRun:
         self._lock = threading.Lock()
         self._error: EmbeddingError | None = None
         self._refusals = 0
+        self._dims = 0
         self._vectors: dict[int, list[float]] = {}
         self._gaps: dict[int, Gap] = {}
 
@@ -333,7 +335,7 @@ class EmbedRun:
         self._run(list(iter_batches(batch_texts, max_texts=self._embedder.max_texts)))
         if batch_texts and not self._vectors and self._must_raise():
             raise self._error or EmbeddingFailed(self._describe_failure(batch_texts))
-        dims = self._embedder.dims
+        dims = self._dims or self._embedder.dims
         if texts and not dims:
             raise EmbeddingFailed("There is nothing to embed.")
         return self._matrix(batch_texts, len(texts), dims)
@@ -434,6 +436,10 @@ class EmbedRun:
         vectors = [embedder.read_vector(vector) for vector in answer]
         for vector in vectors:
             embedder.check_dims(len(vector))
+            with self._lock:
+                self._dims = self._dims or len(vector)
+            if len(vector) != self._dims:
+                raise BadAnswer(f"{embedder.origin} gave vectors of {self._dims} and of {len(vector)} dimensions.")
         for text, vector in zip(texts, vectors, strict=True):
             if any(vector):
                 self._vectors[text.row] = vector

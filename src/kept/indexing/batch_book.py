@@ -76,6 +76,15 @@ class BatchBook:
     def failures(self, identity: str) -> int:
         return self.problem.failures if self.problem and self.problem.identity == identity else 0
 
+    def why_off(self, identity: str) -> str:
+        """Return why no further batch of an embedder is submitted, or nothing."""
+        if self.problem is None or self.failures(identity) < MAX_FAILURES:
+            return ""
+        return (
+            f"Batch mode is off after {MAX_FAILURES} failures (the last: {self.problem.reason}); texts are sent in"
+            " ordinary calls. 'kept index --force' tries it again."
+        )
+
     def with_job(self, job: BatchJob) -> BatchBook:
         return replace(self, jobs=(*self.without(job).jobs, job))
 
@@ -92,12 +101,12 @@ class BatchBook:
         return replace(self, jobs=tuple(job for job in self.jobs if now_s - job.created_s < FORGET_AFTER_S))
 
 
-def jobs_under_way(path: str) -> tuple[BatchJob, ...]:
-    """Return the jobs, to show them. Changes nothing, even if the file is damaged."""
+def read_book(path: str) -> BatchBook:
+    """Return what can be read of a book, to show it. Changes nothing, even if the file is damaged."""
     try:
-        return BatchBookFile(path).read().jobs
+        return BatchBookFile(path).read()
     except WriteFailed:
-        return ()
+        return BatchBook()
 
 
 class BatchBookFile(BookFile[BatchBook]):

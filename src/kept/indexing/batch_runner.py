@@ -18,7 +18,6 @@ from kept.embedding.batch_api import CALL_TIMEOUTS, MAX_BYTES, SHORT_TIMEOUTS, B
 from kept.embedding.remote import token_bound
 from kept.errors import WorkspaceError
 from kept.indexing.batch_book import (
-    MAX_FAILURES,
     BatchBook,
     BatchBookFile,
     BatchJob,
@@ -151,8 +150,8 @@ class BatchRunner:
         fresh = {key: text for key, text in run.texts.items() if key not in submitted}
         if len(fresh) < THRESHOLD:
             return
-        if book.failures(self._identity) >= MAX_FAILURES and not self.force:
-            run.problems.append(_switched_off(book))
+        if (off := book.why_off(self._identity)) and not self.force:
+            run.problems.append(off)
             return
         run.queue.extend(plan_groups(fresh.items(), self.api.encode, max_requests=self.job_texts, max_bytes=MAX_BYTES))
 
@@ -317,9 +316,9 @@ class BatchRunner:
         book = self.book.change(lambda book: book.without(job).with_failure(self._identity, cause))
         failure = f"A batch of {len(job.hashes):,} texts failed at {self.api.embedder.provider}: {cause.rstrip('.')}."
         run.problems.append(f"{failure} {detail}".rstrip())
-        if book.failures(self._identity) >= MAX_FAILURES:
+        if off := book.why_off(self._identity):
             run.queue.clear()
-            run.problems.append(_switched_off(book))
+            run.problems.append(off)
 
     def _record(self, job: BatchJob) -> BatchJob:
         self.book.change(lambda book: book.with_job(job))
@@ -339,11 +338,3 @@ class BatchRunner:
 def _is_of_account(exc: RemoteError) -> bool:
     """Return whether the key or the quota is the reason, which ordinary calls need too."""
     return isinstance(exc, QuotaExhausted) or (isinstance(exc, RequestRefused) and exc.status == 401)
-
-
-def _switched_off(book: BatchBook) -> str:
-    reason = book.problem.reason if book.problem else ""
-    return (
-        f"Batch mode is off after {MAX_FAILURES} failures (the last: {reason}); texts are sent in ordinary calls."
-        " 'kept index --force' tries it again."
-    )

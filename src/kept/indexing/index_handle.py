@@ -46,6 +46,9 @@ MAX_CHUNKS_EMBEDDED_BY_SEARCH = 50
 until 'kept index' or a background sync has embedded it."""
 
 
+_META_FALLBACK = "fallback"
+
+
 @frozen
 class IndexLimits:
     """Waiting times and sizes."""
@@ -127,9 +130,32 @@ class IndexHandle:
         instead = f"Using {chain.embedders[0].identity.model}" if chain.embedders else "Searching by word only"
         return tuple(f"{instead}: {problem}" for problem in chain.problems)
 
+    def note_fallback(self, reason: str) -> None:
+        """Record why the index has vectors of the fallback, for processes that did not see it."""
+        index = self.index()
+        with index.writing():
+            index.put_meta(_META_FALLBACK, reason)
+
+    def reductions(self) -> tuple[str, ...]:
+        """Return why vectors are not made as the settings say."""
+        embedder, reasons = self.embedder, [*self.embedder_warnings()]
+        if embedder is None or self.index().stored_identity() != embedder.identity.key:
+            return tuple(reasons)
+        if embedder is not self.chain.embedders[0]:
+            preferred, reason = self.chain.embedders[0].identity.model, self.index().get_meta(_META_FALLBACK) or ""
+            instead = f"Using {embedder.identity.model} instead of {preferred}"
+            reasons.append(f"{instead}: {reason} 'kept index' tries {preferred} again." if reason else f"{instead}.")
+        if (vectors := self.planner().vectors) and vectors.misfit:
+            reasons.append(f"Searching by word only: {vectors.misfit}")
+        if self.settings.remote.batch.enabled:
+            from kept.indexing.batch_book import read_book
+
+            reasons.append(read_book(self.config.paths.batches).why_off(embedder.identity.key))
+        return tuple(filter(None, reasons))
+
     def embedder_for_search(self, settings: QuerySettings) -> tuple[Embedder | None, tuple[str, ...]]:
         """Return the embedder for a query, or None, with the reasons if meaning should count and does not."""
-        embedder, warnings = self.embedder, self.embedder_warnings()
+        embedder, warnings = self.embedder, self.reductions()
         if not settings.hybrid.enabled or not self.chain.embedders:
             return None, warnings
         if embedder is None:
@@ -138,7 +164,8 @@ class IndexHandle:
         if self.index().stored_identity() != embedder.identity.key:
             model = embedder.identity.model
             return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
-        return embedder, warnings
+        vectors = self.planner().vectors
+        return None if vectors and vectors.misfit else embedder, warnings
 
     def share_embedders(self, other: IndexHandle) -> None:
         """Use the embedders of another handle, with the models that it has loaded."""

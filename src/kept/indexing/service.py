@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -131,6 +131,14 @@ class IndexService:
         with self._lock:
             return self._handle.embedder_warnings()
 
+    def reductions(self) -> tuple[str, ...]:
+        """Return why vectors are not made as the settings say: problems, a fallback in use, a size that does not fit,
+        batches that are off. Asks no provider."""
+        with self._lock:
+            with suppress(StoreError):
+                self._handle.use_embedder_of_index()
+            return self._handle.reductions()
+
     @contextmanager
     def inspecting(self) -> Iterator[tuple[Index, SyncPlanner]]:
         """Give the open index and a planner on it, as they are: nothing is synced or repaired. Holds the lock."""
@@ -172,6 +180,8 @@ class IndexService:
         vector, problems = embed_query(embedder, query) if embedder else (None, ())
         with self._lock:
             self._record_usage(usage)
+            if vector:
+                warnings += self._repairing(self._heal_vectors, progress)
             result = self._repairing(self._search_index, query, vector, settings, filters, is_fresh=is_fresh)
             notices = self._take_reasons()
             embedder = self._handle.embedder
@@ -237,6 +247,15 @@ class IndexService:
         if report.rebuilt:
             self._handle.notices.append(f"The index was rebuilt: {report.rebuilt}.")
         return report.failures, True
+
+    def _heal_vectors(self, progress: Progress | None) -> tuple[str, ...]:
+        """Rebuild the index if its embedder, by its last answer, gives vectors of another size now."""
+        if self._handle.planner().size_change() is None:
+            return ()
+        self._freshness.in_step = False
+        warnings, _ = self._sync_for_search(progress)
+        change = self._handle.planner().size_change()
+        return (*warnings, f"Searching by word only: {change}. Run 'kept index'.") if change else warnings
 
     def _search_index(
         self,
@@ -325,6 +344,7 @@ class IndexService:
     ) -> SyncReport:
         """Sync with the preferred embedder. If it fails, sync with its fallback, whose vectors replace the others."""
         failures: list[str] = []
+        reason = ""
         embedders = self._handle.embedders_for_sync()
         for number, embedder in enumerate(embedders):
             self._handle.use(embedder)
@@ -334,7 +354,9 @@ class IndexService:
             if vectors is None or not vectors.failed_recently():
                 if embedder is not None and number > 0:
                     failures.append(f"{embedder.identity.model} was used instead.")
+                    self._handle.note_fallback(reason)
                 break
+            reason = vectors.failure
         return replace(report, failures=tuple(failures))
 
     def _run_sync(
@@ -395,6 +417,7 @@ class IndexService:
         from kept.indexing.status import add_index_status, status_without_index
 
         self.workspace.require()
+        reduced = self.reductions()
         embedder = self.embedder
         identity = embedder.identity if embedder else None
         status = status_without_index(
@@ -403,7 +426,7 @@ class IndexService:
             identity,
             workspace=self.workspace.root,
             index_path=self.path,
-            warnings=(*self.config.notices, *self.embedder_warnings),
+            warnings=(*self.config.notices, *reduced),
         )
         with self._lock:
             self._handle.retry_writable()

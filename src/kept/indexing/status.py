@@ -10,7 +10,7 @@ from kept.clock import Clock
 from kept.config import Config
 from kept.config.schema import ModelPriceSettings
 from kept.embedding.base import Identity
-from kept.indexing.batch_book import jobs_under_way
+from kept.indexing.batch_book import read_book
 from kept.indexing.sources import find_copies
 from kept.indexing.sync import META_SYNCED
 from kept.indexing.sync_planner import SyncPlanner
@@ -107,7 +107,7 @@ def _batches_under_way(config: Config) -> tuple[BatchUnderWay, ...]:
     """Return running batches even if batches were switched off since: they continue, and are paid for."""
     return tuple(
         BatchUnderWay(job.provider, len(job.hashes), _local_time(job.created_s))
-        for job in jobs_under_way(config.paths.batches)
+        for job in read_book(config.paths.batches).jobs
     )
 
 

@@ -47,6 +47,10 @@ class _Tally:
     failures: list[str] = field(default_factory=list)
 
 
+class _SizeChanged(Exception):
+    """The embedder's vectors have another size than those of the live tables."""
+
+
 class SyncRun:
     """One sync of the index that a planner reads. ``run`` is called once. Only one process per index writes at a time.
 
@@ -141,6 +145,15 @@ class SyncRun:
             self._scan_again()
             if self._rebuild(reason):
                 return
+        try:
+            self._update()
+        except _SizeChanged as exc:
+            self.tally.indexed = 0
+            if not self._rebuild(str(exc)):
+                self._update()  # by word: the embedder has failed
+
+    def _update(self) -> None:
+        """Bring the changes since the last sync into the live tables."""
         target = self.planner.plan_update(self.scan)
         if target.removed:
             # A file that was created and indexed by another process after this scan looks removed, too.
@@ -168,6 +181,8 @@ class SyncRun:
     def _rebuild(self, reason: str) -> bool:
         """Build a new generation beside the live one and switch to it. Return False if that failed: the live one
         stays in use."""
+        if self.vectors is not None:
+            self.vectors.learn_dims()
         building = self.index.begin_generation()
         recipe = self.planner.recipe()
         has_old_chunks = self.index.live.count_chunks() > 0
@@ -236,6 +251,8 @@ class SyncRun:
             for reason in {vectors.refused[key] for key in file.embed_texts if key in vectors.refused}:
                 self.tally.problems.append(Problem(file.write.file.path, f"In part found by word only: {reason}"))
         self.vectors.remember(vectors)  # at once, since they are paid for, and the next attempt may need them
+        if target.generation is self.index.live and (change := self.planner.size_change()):
+            raise _SizeChanged(change)
         if vectors.pending_reason and target.needs_vectors:
             raise EmbeddingFailed(vectors.pending_reason)
         if vectors.pending_reason:

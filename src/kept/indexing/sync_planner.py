@@ -223,6 +223,16 @@ class SyncPlanner:
         """Return whether the vectors in the index come from the embedder in use."""
         return self.vectors is not None and self.index.stored_identity() == self.vectors.embedder.identity.key
 
+    def size_change(self) -> str | None:
+        """Return how the vectors of the index differ in size from those that its embedder gives now, or None."""
+        vectors = self.vectors
+        if vectors is None or vectors.embedder.identity.dims or not vectors.dims or not self.vectors_match():
+            return None
+        with self.index.reading():
+            others = self.index.live.vectors.sizes() - {vectors.dims}
+        model = vectors.embedder.identity.model
+        return f"{model} gives vectors of {vectors.dims} dimensions now, not {max(others)}" if others else None
+
     # rebuilding
 
     def recipe(self) -> Recipe:
@@ -243,7 +253,7 @@ class SyncPlanner:
         stored, current = self.index.get_meta(META_RECIPE) or {}, self.recipe().fingerprint()
         changed = self._changed_parts(stored, current)
         if not changed:
-            return None
+            return None if self.vectors is None or self.vectors.pauses() else self.size_change()
         if "identity" in changed:
             return f"the embedder changed from {stored.get('model') or 'none'} to {current['model'] or 'none'}"
         if "tokens" in changed or "overlap" in changed:

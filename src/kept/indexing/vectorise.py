@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock
@@ -12,7 +13,7 @@ from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
 from kept.limits import estimate_tokens
 from kept.redact import redact
-from kept.remote_errors import EmbeddingError
+from kept.remote_errors import EmbeddingError, VectorMisfit
 from kept.reports import Preview, Spending, Usage
 from kept.store.vector_codes import quantise
 from kept.values import frozen
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_REFUSALS = 10_000
 _META_REFUSED = "refused"
+_META_MISFIT = "misfit"
 
 
 @frozen
@@ -60,6 +62,10 @@ class Vectoriser:
         self.clock = clock
         self.rest_s = rest_s
         self.refused = self._stored_refusals()
+        self.misfit = self._stored_misfit()
+        """Reason why no vector of this embedder can be used until the user has asked for a sync."""
+        self.failure = ""
+        """Reason of the last failure."""
         self._rests_until = 0.0
         """Time up to which a failed embedder is not asked again."""
         self._in_batches: frozenset[bytes] = frozenset()
@@ -70,15 +76,29 @@ class Vectoriser:
     # when not to ask
 
     def failed_recently(self) -> bool:
-        return time.monotonic() < self._rests_until
+        return self.misfit is not None or time.monotonic() < self._rests_until
 
     def pauses(self) -> bool:
         """Return whether the embedder should not be asked now: it failed, or its batch was polled, a moment ago."""
-        return time.monotonic() < max(self._rests_until, self._batches_rest_until)
+        return self.failed_recently() or time.monotonic() < self._batches_rest_until
 
     def retry_now(self) -> None:
-        """Forget a recent failure, because the user asked for a sync."""
+        """Forget a recent failure, because the user asked for a sync, and notice vectors of another size."""
         self._rests_until = self._batches_rest_until = 0.0
+        if self.misfit is not None and not self.index.why_read_only:
+            self._store_misfit(None)
+        self.learn_dims()
+
+    @property
+    def dims(self) -> int:
+        """Length of the embedder's vectors, or 0 if only its first answer tells."""
+        return self.embedder.identity.dims or getattr(self.embedder, "dims", 0)
+
+    def learn_dims(self) -> None:
+        """Ask an embedder of unknown size for one vector if older ones may have another size."""
+        if not self.dims and (self.index.cache.exists() or self.index.live.vectors.sizes()):
+            with suppress(EmbeddingError):  # which a text that has to be embedded reports
+                self.embedder.embed(["size"], role="document")
 
     def forget_earlier(self) -> None:
         """Ask again for texts that were refused, and for all texts if the cache is switched off."""
@@ -106,7 +126,9 @@ class Vectoriser:
         try:
             matrix = self.embedder.embed([redact(texts[key]) for key in missing], role="document")
         except EmbeddingError as exc:
-            self._rests_until = time.monotonic() + self.rest_s
+            self._rest(exc.message)
+            if isinstance(exc, VectorMisfit):
+                self._store_misfit(exc.message)
             return Vectors(known, {}, {}, pending_reason=exc.message)
         gaps = {missing[gap.row]: gap for gap in matrix.gaps}
         fresh = {key: quantise(row) for key, row in zip(missing, matrix, strict=True) if key not in gaps}
@@ -115,14 +137,17 @@ class Vectoriser:
             self._store_refusals(refused)
         failure = next((gap.reason for gap in gaps.values() if gap.temporary), None)
         if failure:
-            self._rests_until = time.monotonic() + self.rest_s
+            self._rest(failure)
         return Vectors(known, fresh, refused, pending_reason=failure or batch_reason)
+
+    def _rest(self, failure: str) -> None:
+        self.failure, self._rests_until = failure, time.monotonic() + self.rest_s
 
     def find_cached(self, texts: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the codes that the cache has. A cheap embedder's are not in it: computing them is as quick."""
         if getattr(self.embedder, "is_cheap", False):
             return {}
-        return self.index.cache.find(self.embedder.identity.key, texts, self.embedder.identity.dims)
+        return self.index.cache.find(self.embedder.identity.key, texts, self.dims)
 
     def find_missing(self, texts: Mapping[bytes, str]) -> dict[bytes, str]:
         known = self.find_cached(texts)
@@ -140,6 +165,17 @@ class Vectoriser:
     def _put(self, codes: Mapping[bytes, bytes], *, used: Collection[bytes] = ()) -> None:
         now_s = self.clock.time_ns() // 1_000_000_000
         self.index.cache.put(self.embedder.identity.key, codes, used=used, now_s=now_s)
+
+    def _store_misfit(self, reason: str | None) -> None:
+        self.misfit = reason
+        with self.index.writing():
+            self.index.put_meta(_META_MISFIT, {"identity": self.embedder.identity.key, "reason": reason})
+
+    def _stored_misfit(self) -> str | None:
+        match self.index.get_meta(_META_MISFIT):
+            case {"identity": str(identity), "reason": str(reason)} if identity == self.embedder.identity.key:
+                return reason
+        return None
 
     def _store_refusals(self, refused: Collection[bytes]) -> None:
         self.refused |= set(refused)

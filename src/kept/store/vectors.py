@@ -59,6 +59,11 @@ class VectorTable:
     def count(self) -> int:
         return int(self.db.execute(f"SELECT count(*) FROM {self.prefix}chunks_vec").get)
 
+    def sizes(self) -> set[int]:
+        """Return the dimensions of the oldest and the newest code, which are the same in a sound index."""
+        query = f"SELECT length(code) FROM {self.prefix}chunks_vec ORDER BY row"
+        return {size for end in ("", "DESC") for (size,) in self.db.execute(f"{query} {end} LIMIT 1")}
+
     # the nearest
 
     def nearest(

@@ -15,7 +15,7 @@ from kept.indexing.batch_book import (
     BatchJob,
     BatchProblem,
     dump_book,
-    jobs_under_way,
+    read_book,
 )
 from kept.ledger import Ledger, tokens_of_day
 from kept.reports import ModelSpending, Spending
@@ -107,7 +107,7 @@ def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
         path.write_bytes(json.dumps({**book, "jobs": [good, "@"]}).encode().replace(b'"@"', wrong))
         if b"1e999" in wrong or b"NaN" in wrong or b"Infinity" in wrong:
             continue  # is not JSON, and with it nothing in the file is
-        assert "good" in [one.key for one in jobs_under_way(str(folder / "batches.json"))], wrong
+        assert "good" in [one.key for one in read_book(str(folder / "batches.json")).jobs], wrong
     commands = Commands(home, workspace)
     commands.run("status")
     path.write_bytes(json.dumps({**book, "jobs": [{"key": 1}, good]}).encode())
@@ -122,7 +122,7 @@ def test_a_batch_book_with_a_flipped_bit_never_fails_a_command(folder, workspace
     path = folder / "batches.json"
     for wrong in flipped_bits(dump_book(BatchBook((job("good"),), BatchProblem("i", 1, "x"))), every=19):
         path.write_bytes(wrong)
-        jobs_under_way(str(folder / "batches.json"))
+        read_book(str(folder / "batches.json"))
 
 
 def test_what_is_noted_of_one_file_does_not_hide_the_others():

@@ -180,7 +180,7 @@ def _overview(memory: Memory) -> dict[str, Any]:
         "recent": recent,
         "counts": counts.by_source,
         "model": embedder.identity.model if embedder else None,
-        "warnings": tuple(dict.fromkeys((*recent.degraded, *memory.index_service.embedder_warnings))),
+        "warnings": tuple(dict.fromkeys((*recent.degraded, *memory.index_service.reductions()))),
         "workspace": memory.workspace.root,
         "result": None,
         "problem": None,
