@@ -202,7 +202,7 @@ CASES = (
         "search-json", "cold `kept search --json`, 1,000 notes", kept("search", QUESTION, "--json"), Target(0.25, 100)
     ),
     browse_case("list", "cold `kept list`, 10,000 notes", kept("list"), Target(0.25)),
-    browse_case("recent", "cold `kept recent`, 10,000 notes", kept("list", "--changed"), Target(0.25)),
+    browse_case("list-changed", "cold `kept list --changed`, 10,000 notes", kept("list", "--changed"), Target(0.25)),
     from_nothing_case("index", "index 1,000 notes from nothing", Target(3.0)),
     from_nothing_case("index-keywords", "index 1,000 notes from nothing, keywords only", extra=NO_EMBEDDER),
     command_case("reindex", "`kept index`, nothing changed", kept("index"), Target(0.25)),
