@@ -57,3 +57,41 @@ def test_an_index_without_the_words_of_names_is_built_again(tmp_path, monkeypatc
             memory.sync()
     with open_memory(tmp_path) as memory:
         assert paths(memory.search("seamstress")) == ["memory/People/p07.md"]
+
+
+DIARY = {
+    "a": "I ran along the Vecht.",
+    "b": "She bought a lamp.",
+    "c": "He wrote to the landlord.",
+    "d": "They went to Utrecht.",
+    "e": "The glass broke.",
+    "f": "The mice ate cheese.",
+    "g": "Windows are clean.",
+    "h": "Runners meet at six.",
+}
+
+
+@pytest.mark.parametrize("provider", ["none", "local"])
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("run", "a"),
+        ("running", "a"),
+        ("did she buy a lamp", "b"),
+        ("buying", "b"),
+        ("write", "c"),
+        ("go", "d"),
+        ("break", "e"),
+        ("mouse", "f"),
+        ("eat", "f"),
+        ("met", "h"),
+    ],
+)
+def test_irregular_forms_of_a_word_find_it(tmp_path, provider, query, name):
+    for other, text in DIARY.items():
+        write_note(tmp_path / "workspace", f"memory/{other}.md", f"{text}\n")
+    with open_memory(tmp_path, settings={"memory_search.provider": provider}) as memory:
+        first = memory.search(query).hits[0]
+        assert (first.path, first.grade != "weak") == (f"memory/{name}.md", True)
+        quoted = memory.search(f'"{query}"').hits
+        assert not any(part.name == "words" and "for" in part.detail for hit in quoted for part in hit.parts)

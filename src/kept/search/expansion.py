@@ -1,7 +1,8 @@
 """Expansion of a query: further terms for words that the notes have in another spelling.
 
 A compound stands for its parts ("timezone" for "time zone"), and its parts for a compound that no chunk has. A word has
-equivalents (k8s, Kubernetes). A word that no chunk has may be a typo, or longer or shorter than the word in the notes.
+equivalents (k8s, Kubernetes) and irregular forms (run, ran). A word that no chunk has may be a typo, or longer or
+shorter than the word in the notes.
 
 Typos are compared with the index's own vocabulary. It holds stems, and a typo near the end of a word changes its stem,
 so corrections of the whole word are stemmed and looked up, and the notes are asked for the spelling. All lookups of a
@@ -16,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kept.search.query import Expansion, ParsedQuery, Term
-from kept.search.weights import BEGINNING_SHARE, COMPOUND_SHARE, EQUIVALENT_SHARE, GUESS_SHARE, TYPO_SHARE
+from kept.search.weights import BEGINNING_SHARE, COMPOUND_SHARE, EQUIVALENT_SHARE, FORM_SHARE, GUESS_SHARE, TYPO_SHARE
 from kept.words.equivalents import EQUIVALENTS
 from kept.words.segment import fold, is_unspaced, segment
 from kept.words.stopwords import ENGLISH
@@ -87,9 +88,11 @@ def _compounds(words: WordIndex, query: ParsedQuery, terms: Sequence[Term]) -> I
 def _equivalents(words: WordIndex, terms: Sequence[Term]) -> Iterator[Expansion]:
     present = {fold(term.text).lower() for term in terms}
     for term in terms:
-        others = EQUIVALENTS.get(fold(term.text).lower(), ())
-        for other in _known(words, [other for other in others if other not in present]):
-            yield Expansion(Term(other, "word"), (term.text,), term.text, EQUIVALENT_SHARE)
+        word = fold(term.text).lower()
+        forms = words.irregular_forms.get("".join(words.stems(word)), ()) if term.kind == "word" else ()
+        for others, share in ((EQUIVALENTS.get(word, ()), EQUIVALENT_SHARE), (forms, FORM_SHARE)):
+            for other in _known(words, [other for other in others if other not in present]):
+                yield Expansion(Term(other, "word"), (term.text,), term.text, share)
 
 
 def _parts(words: WordIndex, text: str, word: str) -> list[Expansion]:

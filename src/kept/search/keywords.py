@@ -108,8 +108,12 @@ class KeywordSearch:
         return [(item, term) for item, term in weighted if term is not None and term.rows]
 
     def _has_other_words(self, query: ParsedQuery) -> bool:
-        """Return whether a word of the query has equivalents, or the index has two adjacent words as one."""
+        """Return whether a word of the query has equivalents or irregular forms, or the index has two adjacent words as
+        one."""
         if any(term.term.text.lower() in EQUIVALENTS for term in self.terms):
+            return True
+        forms = self.words.irregular_forms
+        if any(stem in forms for term in self.terms for stem in self.words.stems(term.term.text)):
             return True
         joined = " ".join(map("".join, query.pairs))
         return bool(joined) and bool(self.words.document_frequencies(self.words.stems(joined)))

@@ -93,6 +93,8 @@ COMPOUND_SHARE, EQUIVALENT_SHARE, TYPO_SHARE, BEGINNING_SHARE, GUESS_SHARE = 0.9
 """Weight of a word that stands for one of the query, relative to it: a compound for its parts or the other way round,
 an equivalent, the only correction of a typo, a word with the same beginning, and one of several corrections. The last
 is too little for a hit of one word to be likely."""
+FORM_SHARE = 1.0
+"""Weight of an irregular form, which is the same word."""
 
 # confidence in the hits, see `confidence`
 

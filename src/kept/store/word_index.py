@@ -20,6 +20,7 @@ from kept.sqlite import pack_rows, read_state
 from kept.store.filter_sql import filter_sql
 from kept.store.phrases import AllOf, CountedPhrase, KeywordMatch, Phrase, PhraseSearch, every, quote
 from kept.store.vectors import CHUNK_ORDER
+from kept.words.equivalents import IRREGULAR_FORMS
 
 if TYPE_CHECKING:
     from kept.store.word_lists import ListedPhraseSearch, WordLists
@@ -51,6 +52,11 @@ class WordIndex:
         """Return the words of a text as the index stores them."""
         tokens: Any = self._tokenizer(text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_QUERY, None)
         return [token[2] for token in tokens]
+
+    @cached_property
+    def irregular_forms(self) -> dict[str, tuple[str, ...]]:
+        """The other forms of irregular English words, by stem: running and runs have those of run."""
+        return dict(zip(self.stems(" ".join(IRREGULAR_FORMS)), IRREGULAR_FORMS.values(), strict=True))
 
     def document_frequency(self, stem: str) -> int:
         """Return how many chunks contain a stem."""
