@@ -75,6 +75,15 @@ def test_an_edit_is_shown_with_the_whole_line_that_it_wrote(kept, list_note):
     assert "  edit " in line
 
 
+def test_an_entry_of_a_day_is_shown_with_its_text(kept):
+    kept("init")
+    for text in ("The dentist is Dr. Hahn.", "The gate code is 4711."):
+        kept("add", text)
+    listed = kept("history").out
+    assert "The dentist is Dr. Hahn." in listed
+    assert "The gate code is 4711." in listed
+
+
 def test_a_replaced_fact_is_shown_with_the_new_line(kept, list_note):
     assert kept("add", "--replaces", "memory/list.md#L2", "Zweites").code == 0
     assert "- Zweites (since " in kept("history").out.splitlines()[0]

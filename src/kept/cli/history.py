@@ -26,6 +26,7 @@ from kept.history.note_change import NoteChange
 from kept.history.note_history import NoteHistory
 from kept.history.undo import UndoResult
 from kept.memory import Memory
+from kept.records import ENTRY_RULE
 from kept.wording import plural
 
 SHORT_ID = 8
@@ -92,12 +93,12 @@ def _written_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> dict[
 
 
 def _written_line(diff: str) -> str:
-    """Return a line that a diff adds, or else removes. A line that is only struck through is the last choice."""
+    """Return a line that a diff adds, or else removes. Rules, headings and struck lines are the last choice."""
     lines = [line.rstrip("\r") for line in diff.split("\n") if not line.startswith(("---", "+++"))]
     added = [text for line in lines if line.startswith("+") and (text := line[1:].strip())]
     removed = [f"- {text}" for line in lines if line.startswith("-") and (text := line[1:].strip().removeprefix("- "))]
-    new = [line for line in added if _STRUCK not in line]
-    return next(iter(new or added or removed), "")
+    telling = [line for line in added if _STRUCK not in line and line != ENTRY_RULE and not line.startswith("#")]
+    return next(iter(telling or added or removed), "")
 
 
 def colour_diff(diff: str) -> str:
