@@ -136,19 +136,14 @@ class Memory:
         ``person`` is a name of ``session.identity_links``, an account (``telegram:5054``) or a conversation. Notes that
         are added go to the person's folder in memory/private. Both share the index; close this one.
         """
-        viewer = person if person is None or isinstance(person, Viewer) else self._find_viewer(person)
-        view = Memory(self.config, embedder=self._own_embedder, clock=self.clock, project=self.project, viewer=viewer)
+        if not (person is None or isinstance(person, Viewer)):
+            from kept.sessions.people import People
+
+            require_text(person=person)
+            person = People(self.config).find(person)
+        view = Memory(self.config, embedder=self._own_embedder, clock=self.clock, project=self.project, viewer=person)
         vars(view)["_service"] = self.index_service
         return view
-
-    def _find_viewer(self, person: str) -> Viewer | None:
-        from kept.indexing.memory_view import ViewerFinder
-        from kept.sessions.store import SessionStore
-
-        require_text(person=person)
-        with SessionStore(self.config, clock=self.clock) as sessions:
-            viewers = ViewerFinder(self.config, self.workspace, sessions)
-            return viewers.settle_owner(viewers.people.find(person))
 
     def __enter__(self) -> Memory:
         self._require_open()

@@ -70,15 +70,13 @@ class Viewer:
     folder: str
     """Folder in memory/private that its notes are written to."""
     folders: frozenset[str] = frozenset()
-    """Folders in memory/private that it reads, with its own."""
+    """Folders in memory/private that it reads, with its own. "" are the notes directly there, which are the owner's."""
     keys: tuple[KeyPattern, ...] = ()
     """Conversations that it reads."""
     is_owner: bool = False
     """True if the conversations of the home itself are among them, such as those in the terminal."""
     writes_shared: bool = False
     """True if its notes are the shared ones."""
-    is_alone: bool = False
-    """True for the owner as long as nobody else writes to the agent: then there is nothing to hide."""
 
     def sees_note(self, path: str) -> bool:
         """Return whether a note is shared, or this viewer's."""

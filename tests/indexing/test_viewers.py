@@ -9,6 +9,8 @@ import pytest
 
 from kept import Memory, SessionStore
 from kept.errors import KeptError, NoteNotFound, PathRefused, SessionNotFound
+from kept.grants import Grant
+from kept.mcp.server import toolbox_of
 from kept.sessions.entries import Message
 from kept.tools.toolbox import Toolbox
 from tests.support.workspaces import open_memory, write_note
@@ -236,6 +238,35 @@ def test_a_person_forgets_only_what_they_see(home):
     assert "heliotrope" not in home.texts(None)
     assert "teapot" in home.texts("http:ada")
     assert "teapot" not in home.texts("http:bob")
+
+
+def test_a_token_for_a_person_is_never_the_owners(tmp_path):
+    household = Household(tmp_path, **{"session.owner": "http:ada"})
+    with household.memory as memory, SessionStore(memory.config) as sessions:
+        assert "colours" in household.texts("http:ada")
+        assert "loose" in household.texts("http:ada")
+        grant = Grant("1", "ada", frozenset({"read", "write"}), person="http:ada")
+        toolbox = toolbox_of(Toolbox(memory, sessions), grant)
+        found = toolbox.run("memory_search", {"query": "combination", "maxResults": 50}).text
+        assert "heliotrope" in found
+        assert "colours" not in found
+        assert toolbox.run("memory_get", {"path": "memory/private/loose.md"}).is_error
+        assert toolbox.run("memory_get", {"path": household.transcripts["main"]}).is_error
+        assert toolbox.memory.add("Mine.").path.startswith("memory/private/ada@http/")
+
+
+def test_the_first_who_asks_reads_neither_loose_private_notes_nor_what_was_said_on_the_machine(tmp_path):
+    with open_memory(tmp_path) as memory:
+        with SessionStore(memory.config) as sessions:
+            record = sessions.get_or_create("terminal", "main")
+            sessions.append(record.id, Message.of("user", "The diagnosis is heliotrope fever."))
+        write_note(tmp_path / "workspace", "memory/private/mine.md", "The diagnosis is a giraffe.\n")
+        first = memory.as_person("http:ada")
+        assert not first.search("diagnosis", min_score=0.0).hits
+        with pytest.raises(NoteNotFound):
+            first.read("memory/private/mine.md")
+        with pytest.raises(SessionNotFound):
+            first.read(record.citation)
 
 
 def test_python_opens_a_memory_as_a_person(home):

@@ -104,7 +104,7 @@ def test_remembering_writes_into_long_term_memory_once(harness):
         *["/remember The spare key is under the mat."],
         "/remember",
     )
-    assert first == "Kept in memory/private/ada@http/MEMORY.md#L3."
+    assert first.startswith("Kept in memory/private/ada@http/MEMORY.md#L3. Nobody is the owner")
     assert second == "That is in long-term memory already."
     assert empty == "Say what to remember: /remember TEXT."
     note = Path(harness.memory.workspace.root, "memory/private/ada@http/MEMORY.md")
@@ -166,10 +166,10 @@ def test_what_is_forgotten_leaves_the_note_and_every_other_file(harness):
     """Also the inbox, in which the command and the reply with the passage are."""
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
     reply = say(harness, "/forget bicycle lock opens with kestrel", "/forget yes")[1]
-    assert reply.startswith("Forgotten: 1 passage. Searched ")
-    assert "nothing of it is left" in reply
+    assert reply.startswith("Forgotten: 1 passage. Nothing of it is left in what you see.")
     assert note.read_text() == NOTE.replace("The bicycle lock opens with kestrel.\n", "")
-    assert b"kestrel" not in bytes_below(harness)
+    transcripts = {path.read_bytes() for path in Path(harness.memory.config.paths.sessions).iterdir()}
+    assert b"kestrel" not in bytes_below(harness).replace(*transcripts, b"")  # the proposal is in the person's own
     assert "kestrel" not in " ".join(
         hit.snippet for hit in harness.memory.search("bicycle lock kestrel", source="memory")
     )

@@ -13,6 +13,7 @@ from kept.errors import ConfigError, SessionKeyInvalid, UsageError
 from kept.sessions.people import Account, People, account_of, read_account, thread_id
 from kept.sessions.session_key import SessionKey
 
+ADA = {"ada": ["telegram:5054", "http:ada"]}
 LINKS = {"session.identity_links": {"ada": ["telegram:5054", "http:ada"], "bob": ["http:bob"]}}
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 
@@ -164,22 +165,53 @@ def test_the_owner_sees_conversations_of_the_home_and_none_of_other_people(tmp_p
     assert ada.sees_key(str(key("terminal", "main")))
     assert ada.sees_key(str(key("codex", "x")))
     assert not ada.sees_key(str(key("http", "bob")))
+    assert ada.sees_note("memory/private/loose.md")
     assert not bob.is_owner
     assert not bob.sees_key(str(key("terminal", "main")))
+    assert not bob.sees_note("memory/private/loose.md")
+    assert not everybody.find("ada", may_own=False).is_owner
 
 
-def test_a_person_is_alone_until_somebody_else_has_a_chat_a_folder_or_a_place_on_the_list(tmp_path):
-    everybody = people(tmp_path, **LINKS)
-    ada = everybody.find("ada")
-    own = [str(key("telegram", "5054")), str(key("http", "ada")), str(key("terminal", "main")), ""]
-    assert everybody.is_alone(ada, own, ["ada@http"])
-    assert not everybody.is_alone(ada, [*own, str(key("http", "bob"))], [])
-    assert not everybody.is_alone(ada, [*own, str(key("telegram", "-100", chat_type="group"))], [])
-    assert not everybody.is_alone(ada, own, ["ada", "bob"])
-    listed = people(tmp_path, **{"gateway.telegram.allow_users": ["5054", "6060"]})
-    assert not listed.is_alone(listed.find("telegram:5054"), [], [])
-    none = people(tmp_path, **{"session.owner": "none"})
-    assert not none.is_alone(none.find("telegram:5054"), [], [])
+@pytest.mark.parametrize("owner", ["auto", "none", "http:Ada", "telegram:505", "bob"])
+def test_nobody_is_the_owner_whom_the_settings_do_not_name(tmp_path, owner):
+    first = people(tmp_path, **{"session.owner": owner}).find("http:ada")
+    assert not first.is_owner
+    assert not first.sees_key(str(key("terminal", "main")))
+    assert not first.sees_note("memory/private/loose.md")
+
+
+def test_no_person_is_the_owner_by_being_called_like_a_choice_of_the_setting(tmp_path):
+    for name in ("auto", "none"):
+        everybody = people(tmp_path, **{"session.owner": name, "session.identity_links": {name: ["http:mallory"]}})
+        assert not everybody.find(name).is_owner
+
+
+ONLY_ADA = {"gateway.telegram.allow_users": ["5054"]}
+
+
+def test_one_person_who_is_let_in_may_be_asked_about_as_long_as_nothing_names_another(tmp_path):
+    ada, linked = people(tmp_path, **ONLY_ADA), people(tmp_path, **ONLY_ADA, **{"session.identity_links": ADA})
+    own = [str(key("telegram", "5054")), "telegram:5054"]
+    assert ada.find_only(own, ["5054@telegram"]) == "telegram:5054"
+    assert linked.find_only([*own, "ada", str(key("people", "ada"))], ["ada", "ada@http"]) == "ada"
+    for other in (str(key("http", "bob")), str(key("telegram", "-100", chat_type="group")), "http:bob", "bob", ""):
+        assert ada.find_only([*own, other], []) is None
+    assert ada.find_only(own, ["bob"]) is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        LINKS,
+        {**ONLY_ADA, **LINKS},
+        {"gateway.telegram.allow_users": ["5054", "6060"]},
+        {**ONLY_ADA, "gateway.discord.allow_users": ["7070"]},
+        {"gateway.telegram.allow_users": ["ada_lovelace"]},
+    ],
+)
+def test_without_one_person_who_is_let_in_there_is_nobody_to_ask_about(tmp_path, settings):
+    assert people(tmp_path, **settings).find_only([], []) is None
 
 
 def test_a_conversation_that_lost_its_key_sees_only_what_is_shared(tmp_path):

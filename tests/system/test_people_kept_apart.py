@@ -260,6 +260,27 @@ def test_with_tokens_of_their_own_people_reach_only_their_messages(tmp_path):
     asyncio.run(talk())
 
 
+def test_in_a_chat_a_token_for_a_person_is_refused_where_that_person_is_the_owner(tmp_path):
+    async def talk():
+        token = bearer(create_token(tmp_path / "home", "ada", "write", person="http:ada"))
+        async with serving(tmp_path, Model().chat, agent_settings={"session.owner": "http:ada"}) as gateway:
+            refused = await gateway.client.post("/v1/messages", json={"text": f"/memory {ASKED}"}, headers=token)
+            assert refused.status_code == 403
+            assert "is never the owner's" in refused.text
+
+    asyncio.run(talk())
+
+
+def test_without_an_owner_a_person_is_told_why_a_fact_is_in_a_private_note(tmp_path):
+    async def scenario(gateway, model):
+        kept = await say(gateway, "ada", "/remember I like walnuts.")
+        assert "memory/private/ada@http/MEMORY.md" in kept
+        assert "Nobody is the owner (session.owner)" in kept
+        assert "Nobody is the owner" in await say(gateway, "ada", "/status")
+
+    run(tmp_path, scenario)
+
+
 def test_the_chat_completions_of_another_are_not_repeated_for_bob(tmp_path):
     async def scenario(gateway, model):
         async def complete(user):

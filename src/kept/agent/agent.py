@@ -28,11 +28,11 @@ from kept.agent.turn import REPLY, AgentTurn
 from kept.clock import Clock
 from kept.context.view import ANSWERS
 from kept.errors import KeptError
-from kept.indexing.memory_view import ViewerFinder
 from kept.llm.base import NO_REPLY, ChatModel
 from kept.memory import Memory
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import Message, Text
+from kept.sessions.people import People
 from kept.sessions.store import SessionStore
 from kept.tools.tool_definitions import TOOLS
 from kept.tools.toolbox import Toolbox
@@ -75,7 +75,7 @@ class Agent:
             toolbox=toolbox or Toolbox(memory, sessions),
             clock=clock or memory.clock,
             limits=ModelLimits(model),
-            viewers=ViewerFinder(memory.config, memory.workspace, sessions),
+            people=People(memory.config),
             attachments=AttachmentFolder(memory.config.paths.attachments),
             extra=ExtraTools(
                 tools,

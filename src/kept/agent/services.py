@@ -25,7 +25,6 @@ from kept.context.context import Budget, plan_budget
 from kept.context.view import LoggedMessage
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import KeptError
-from kept.indexing.memory_view import ViewerFinder
 from kept.llm.base import (
     ChatModel,
     ChatRequest,
@@ -36,6 +35,7 @@ from kept.memory import Memory
 from kept.remote_errors import ContextOverflow
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import TokenUsage
+from kept.sessions.people import People
 from kept.sessions.store import SessionStore
 from kept.tools.tool_definitions import get_tool
 from kept.tools.toolbox import Toolbox
@@ -113,7 +113,7 @@ class AgentServices:
     toolbox: Toolbox
     clock: Clock
     limits: ModelLimits
-    viewers: ViewerFinder
+    people: People
     attachments: AttachmentFolder
     extra: ExtraTools | None
     """Tools besides those of the memory. None if neither the program nor the settings add one."""

@@ -107,10 +107,10 @@ class SessionLog:
 
         Everything that its model recalls, reads or writes goes through them.
         """
-        viewer = services.viewers.find(self.key)
+        viewer = services.people.viewer_of(self.key)
         if viewer == services.memory.viewer:
             return services
-        if self._services is None or self._services.memory.viewer is not viewer:
+        if self._services is None or self._services.memory.viewer != viewer:
             view = services.memory.as_person(viewer)
             self._services = replace(services, memory=view, toolbox=services.toolbox.seen_by(view))
         return self._services

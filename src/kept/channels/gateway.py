@@ -30,7 +30,7 @@ from kept.responder.channel import Channel, ResponderTiming
 from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
 from kept.responder.scheduler import OWN_CHANNEL, Scheduler
-from kept.sessions.people import People
+from kept.sessions.people import NO_OWNER, People
 from kept.sessions.session_key import DEFAULT_ACCOUNT
 from kept.sessions.store import SessionStore
 from kept.values import frozen
@@ -188,6 +188,8 @@ class Gateway:
         try:
             if len(self.responders) > 1:
                 self._report(f"Agents: {', '.join(self.responders)}")
+            if any(sessions.config.agent.session.owner == "auto" for sessions in self._sessions.values()):
+                self._report(NO_OWNER)
             for responder in self.responders.values():
                 await responder.start()
             tasks += [asyncio.create_task(scheduler.run()) for scheduler in self._schedulers]

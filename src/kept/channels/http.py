@@ -86,6 +86,11 @@ def _note_person(people: People, request: Request, grant: Grant) -> None:
             f"The person of the token '{grant.name}' has no account on the channel '{channel}'.",
             hint=f"Add {channel}:NAME to the person in session.identity_links.",
         )
+    if people.viewer(Account(channel, user)).is_owner:
+        raise ScopeMissing(
+            f"The token '{grant.name}' is for a person, and in a chat that person is the owner (session.owner).",
+            hint="A token for a person is never the owner's: use one that is for nobody in particular.",
+        )
     request.scope[TOKEN_USER] = user
 
 

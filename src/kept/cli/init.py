@@ -87,6 +87,9 @@ def command(
         from kept.cli.index import show_report
 
         show_report(report)
+    from kept.cli.owner import ask_for_owner
+
+    ask_for_owner(options.load_quietly())
     _show_next(outcome)
 
 

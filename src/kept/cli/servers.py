@@ -10,6 +10,7 @@ import click
 
 from kept.cli.background_service import Action, manage_service, service_options
 from kept.cli.output import echo, log_to_stderr, person_option
+from kept.cli.owner import ask_for_owner
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, run_stdio
@@ -33,6 +34,8 @@ def gateway_command(options: Globals, service: Action | None) -> None:
     log_to_stderr()
     logging.getLogger("kept").setLevel(logging.INFO)
     loaded = options.load_finished()
+    if ask_for_owner(loaded):
+        loaded = options.load_finished()
     preset = gateway_preset(loaded.config)
 
     def show(address: ServerAddress) -> None:

@@ -191,7 +191,7 @@ class SessionSettings:
     identity_links: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Accounts of each person, such as `ada: [telegram:5054, http:ada]`."""
     owner: str = "auto"
-    """Person that the home belongs to: a name, an account, `none`, or `auto` for the only one who writes."""
+    """Person that the home belongs to: a name, an account, `none`, or `auto`: nobody until it has been asked."""
     reset: ResetSettings = ResetSettings()
 
     def after_build(self) -> SessionSettings:

@@ -293,7 +293,7 @@ class MemoryForgetting:
                 sessions,
                 is_visible=view.sees,
                 by_tool=by_tool,
-                viewer=view.viewer if view.has_others else None,
+                viewer=view.viewer,
             )
             return plan_forget(scope, request, allow_all=allow_all)
 

@@ -293,14 +293,14 @@ def _find_person(scope: ForgetScope, name: str) -> tuple[list[SessionRecord], fr
     the person's notes."""
     people = People(scope.config)
     linked = scope.config.agent.session.identity_links
-    folders = {*people.find(name).folders} if name in linked else set()
+    folders = {*people.find(name, may_own=False).folders} if name in linked else set()
     records = []
     for record in scope.sessions.recent():
         account = find_account(record.key)
         names = () if account is None or account.is_group else (account.name, people.name_of(account))
         if name in map(str.casefold, names) and account is not None and scope.is_visible(record.citation):
             records.append(record)
-            folders |= people.viewer(account).folders
+            folders |= people.viewer(account, may_own=False).folders
     return records, frozenset(folders)
 
 

@@ -8,8 +8,8 @@
 Two processes: `sync` writes under a lock on the index. The second process waits for it, and then plans again; a search
 that waits too long answers from the index as it is.
 
-Who sees what: `viewers` finds the person or group of a conversation, and `memory_view` has what they, or a memory that
-is bound to a project, may find and read. Private notes are in memory/private.
+Who sees what: `memory_view` has what a person or a group, or a memory that is bound to a project, may find and read.
+Private notes are in memory/private.
 
 `reference` reads what a path, citation, day or title means. `near_facts` finds lines that a new fact repeats or
 changes. `history_sync` records changes by other programs before they are indexed.

@@ -290,10 +290,13 @@ def require_tool(grant: Grant | None, name: str) -> None:
 
 
 def toolbox_of(toolbox: Toolbox, grant: Grant | None) -> Toolbox:
-    """Return the tools on the memory as the person sees it that a token is for."""
+    """Return the tools on the memory as the person sees it that a token is for. It is never the owner's."""
     if grant is None or grant.person is None:
         return toolbox
-    return toolbox.seen_by(toolbox.memory.as_person(grant.person))
+    from kept.sessions.people import People
+
+    memory = toolbox.memory
+    return toolbox.seen_by(memory.as_person(People(memory.config).find(grant.person, may_own=False)))
 
 
 # lines that the SDK cannot read

@@ -17,19 +17,18 @@ from kept.agent.events import AgentEvent, CompactionResult, GroupLine, Inbound, 
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.plan import ForgetStore
 from kept.grants import Act
-from kept.indexing.memory_view import ViewerFinder, visible_status
+from kept.indexing.memory_view import visible_status
 from kept.limits import clip
 from kept.memory import Memory
 from kept.records import Hit
 from kept.responder import forget_command as forget
 from kept.responder.inbox import Inbox
 from kept.sessions.entries import FORWARDED
-from kept.sessions.people import People
+from kept.sessions.people import NO_OWNER, People
 from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
 from kept.values import frozen
-from kept.visibility import Viewer
 from kept.workspace.change_recorder import Author
 
 log = logging.getLogger(__name__)
@@ -120,7 +119,7 @@ class Commands:
         self._agent = agent
         self._memory = memory
         self._sessions = sessions
-        self._viewers = ViewerFinder(memory.config, memory.workspace, sessions)
+        self._people = People(memory.config)
         self._more_status = more_status
         self._inbox: ForgetStore | None = None
         self._decided: dict[str, str] = {}
@@ -180,7 +179,7 @@ class Commands:
 
     def _memory_of(self, session_id: str) -> Memory:
         """Return the memory as the person or group of a session sees it."""
-        viewer = self._viewers.find(self._sessions.get(session_id).key)
+        viewer = self._people.viewer_of(self._sessions.get(session_id).key)
         return self._memory if viewer is None else self._memory.as_person(viewer)
 
     def _status(self, call: CommandCall) -> str:
@@ -190,7 +189,7 @@ class Commands:
             f"Agent {status.agent}, {self._agent.models.describe(record)}.",
             f"Session {record.id}: {record.messages} messages, {record.tokens_context:,} tokens in context, "
             f"{record.compactions} compactions.",
-            *([f"You are {memory.viewer.name} here."] if memory.viewer and _has_others(memory.viewer) else []),
+            *([f"You are {memory.viewer.name} here.{self._owner_remark(memory)}"] if memory.viewer else []),
             f"Memory: {status.files} files, {status.chunks} passages.",
             *status.degraded,
             *self._more_status(),
@@ -220,7 +219,14 @@ class Commands:
             written = memory.add(call.command.rest, to="memory", author=author)
         except EmptyNote:
             return f"Say what to {call.command.name}: /{call.command.name} TEXT."
-        return f"Kept in {written.citation}." if written.is_new else "That is in long-term memory already."
+        if not written.is_new:
+            return "That is in long-term memory already."
+        return f"Kept in {written.citation}.{self._owner_remark(memory)}"
+
+    def _owner_remark(self, memory: Memory) -> str:
+        """Return why notes of a person do not go to the shared ones, if that has not been decided."""
+        is_open = memory.viewer is not None and memory.config.agent.session.owner == "auto"
+        return f" {NO_OWNER}" if is_open else ""
 
     def _forget(self, call: CommandCall) -> str:
         query = call.command.rest
@@ -247,7 +253,7 @@ class Commands:
                 forget.save_proposal(self._sessions, session_id, plan)
             return f"It has changed since then, and nothing was forgotten.\n\n{forget.describe_plan(plan)}"
         receipt = memory.forgetting.apply(plan, inbox=self._inbox)
-        return forget.describe_receipt(receipt, len(plan.choices), is_private=_has_others(memory.viewer))
+        return forget.describe_receipt(receipt, len(plan.choices), is_private=memory.viewer is not None)
 
     def decide_now(self, call: CommandCall, *, by: str, approval_id: str | None = None) -> None:
         """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer.
@@ -273,10 +279,6 @@ def _describe_hit(number: int, hit: Hit) -> str:
     return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}" + (
         f"\nFurther passages: {further}" if further else ""
     )
-
-
-def _has_others(viewer: Viewer | None) -> bool:
-    return viewer is not None and not viewer.is_alone
 
 
 def _describe_compaction(result: CompactionResult) -> str:

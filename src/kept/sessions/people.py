@@ -42,6 +42,9 @@ PEOPLE_CHANNEL = "people"
 """Channel in the key of a conversation that all accounts of a person share."""
 SHARED_CHANNEL, EVERYBODY = "shared", "everybody"
 """Channel and user in the key of the conversation that everybody shares."""
+NO_OWNER = (
+    "Nobody is the owner (session.owner): what a person says is noted in memory/private/NAME, for that person alone."
+)
 THREAD = "thread"
 """Type of a chat that is one of several with the same person. Its user's id is PERSON:THREAD, see `thread_id`."""
 _GROUPS = (GROUP, "channel")
@@ -106,7 +109,9 @@ class People:
         self.settings: SessionSettings = config.agent.session
         links = self.settings.identity_links.items()
         self._linked = {read_account(account): name for name, listed in links for account in listed}
-        self._allowed = frozenset(_allowed_accounts(config))
+        owner = self.settings.owner
+        self._owner = read_account(owner) if ":" in owner else None if owner in ("auto", "none") else owner.lower()
+        self._allowed = frozenset(map(read_account, _allowed_accounts(config)))
 
     def name_of(self, account: Account) -> str:
         """Return the name of the person behind an account, or else the account."""
@@ -136,8 +141,9 @@ class People:
             return Viewer(_NOBODY, _NOBODY)
         return None if account is None else self.viewer(account)
 
-    def viewer(self, account: Account) -> Viewer:
-        """Return the viewer behind an account, with all other accounts of the same person."""
+    def viewer(self, account: Account, *, may_own: bool = True) -> Viewer:
+        """Return the viewer behind an account, with all other accounts of the same person. It is the owner if the
+        settings say so, unless ``may_own`` is False."""
         name = self.name_of(account)
         others = [read_account(text) for text in self.settings.identity_links.get(name, ())]
         accounts = [account, *others, *([Account(PEOPLE_CHANNEL, name)] if others else [])]
@@ -150,22 +156,23 @@ class People:
             (*(pattern for known in accounts for pattern in self._patterns(known)), self._all_on(SHARED_CHANNEL)),
             writes_shared=is_shared,
         )
-        is_owner = self.settings.owner.lower() in (name.lower(), *(str(known).lower() for known in accounts))
-        return replace(self.as_owner(viewer), writes_shared=True) if is_owner and not account.is_group else viewer
+        is_owner = self._owner == name or self._owner in accounts
+        return self.as_owner(viewer) if is_owner and may_own and not account.is_group else viewer
 
     def as_owner(self, viewer: Viewer) -> Viewer:
-        """Return a viewer that also sees the conversations of the home."""
+        """Return a viewer that also sees the conversations of the home, and whose notes are the shared ones."""
         home = (self._all_on(channel) for channel in sorted(HOME_CHANNELS))
-        return replace(viewer, keys=(*viewer.keys, *home), is_owner=True)
+        keys, folders = (*viewer.keys, *home), viewer.folders | {""}
+        return replace(viewer, keys=keys, folders=folders, is_owner=True, writes_shared=True)
 
-    def find(self, reference: str) -> Viewer:
+    def find(self, reference: str, *, may_own: bool = True) -> Viewer:
         """Return a viewer by the name of a person, an account (telegram:5054) or the full key of a conversation.
 
         A name has no colon, and a key begins with 'agent:', so one is never taken for another.
         """
         if ":" not in reference:
             if accounts := self.settings.identity_links.get(reference.strip().lower()):
-                return self.viewer(read_account(accounts[0]))
+                return self.viewer(read_account(accounts[0]), may_own=may_own)
             names = ", ".join(sorted(self.settings.identity_links))
             raise UsageError(
                 f"There is no person '{reference}' in session.identity_links.",
@@ -177,20 +184,28 @@ class People:
         account = account_of(key)
         if account is None:
             raise UsageError(f"'{reference}' is a conversation of this machine.", hint="Leave the person out.")
-        return self.viewer(account)
+        return self.viewer(account, may_own=may_own)
 
-    def is_alone(self, viewer: Viewer, keys: Iterable[str], folders: Iterable[str]) -> bool:
-        """Return whether nobody else writes to the agent: by the keys of all conversations, the folders in
-        memory/private, and the people that the gateway lets in."""
-        if self.settings.owner != "auto":
-            return False
-        if any(name not in viewer.folders for name in folders):
-            return False
-        if len({self.name_of(read_account(account)) for account in self._allowed}) > 1:
-            return False
-        accounts = {account for key in keys if (account := find_account(key)) is not None}
-        others = (account for account in accounts if account.channel != SHARED_CHANNEL)
-        return all(not account.is_group and self.name_of(account) == viewer.name for account in others)
+    def find_only(self, references: Iterable[str], folders: Iterable[str]) -> str | None:
+        """Return the name of the only person that the gateway lets in, if nothing names another: the settings, the
+        keys of conversations and people of tokens, which are ``references``, and the folders in memory/private."""
+        names = {self.name_of(account) for account in self._allowed}
+        if len(names) != 1 or not all(name in names for name in self.settings.identity_links):
+            return None
+        account = min(self._allowed, key=str)
+        if not account.name.isdigit() and account not in self._linked:  # the name of an account is not in its keys
+            return None
+        viewer = self.viewer(account)
+        named = (self._name_in(reference) for reference in references)
+        is_only = all(name == viewer.name for name in named) and viewer.folders.issuperset(folders)
+        return viewer.name if is_only else None
+
+    def _name_in(self, reference: str) -> str:
+        """Return whom a key, an account or a name is about, or nobody's name if it cannot be read."""
+        try:
+            return self.find(reference).name
+        except (SessionKeyInvalid, UsageError):
+            return _NOBODY
 
     def _patterns(self, account: Account) -> Iterator[KeyPattern]:
         start = f"agent:{escape_part(self.agent_id)}:{escape_part(account.channel)}:"

@@ -105,7 +105,7 @@ def _key_sql(pattern: KeyPattern, key: str) -> Condition:
 def _notes_sql(viewer: Viewer) -> Condition:
     """Return a condition on the path of a note and its values: it is shared, or the viewer's."""
     start = len(PRIVATE_FOLDER) + 2
-    folder = f"substr(lower(c.path), {start}, instr(substr(c.path, {start}), '/') - 1)"
+    folder = f"substr(lower(c.path), {start}, max(0, instr(substr(c.path, {start}), '/') - 1))"
     clause = f"(substr(lower(c.path), 1, {start - 1}) <> '{PRIVATE_FOLDER}/'"
     if viewer.folders:
         clause += f" OR {folder} IN ({', '.join('?' * len(viewer.folders))})"
