@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kept import Memory
 from kept.config import load_config
-from kept.config.edit import find_path, put_entry, remove_value, set_value
+from kept.config.edit import change_setting, find_path, put_entry, remove_value, set_value
 from kept.errors import ConfigError
 from tests.support.commands import KEPT
 from tests.support.files import write_file
@@ -382,3 +382,20 @@ def test_explain_and_get_show_a_branch_by_any_part_of_its_name(kept):
     assert len(ended.err) < 200
     assert "Did you mean 'query'?" in kept("config", "get", "qurey").err
     assert kept("--set", "foo=1", "status").err.startswith("Error: foo: there is no such setting. ")
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "value"),
+    [
+        ("session.identity_links", '{ada: ["telegram:5054"]}', {"ada": ["telegram:5054"]}),
+        ("model.choices", "{fast: {name: x}}", {"fast": {"name": "x"}}),
+        ("session.reset.by_channel", "{telegram: {idle_minutes: 10}}", {"telegram": {"idle_minutes": 10}}),
+    ],
+)
+def test_a_mapping_is_set_as_a_whole(home, key, typed, value):
+    change = change_setting(load_config(home=str(home), environ={}), key, [typed], agent=None)
+    assert change.value == value
+    tree = yaml.safe_load((home / "config.yaml").read_text())["agents"]["defaults"]
+    for step in key.split("."):
+        tree = tree[step]
+    assert tree == value

@@ -47,6 +47,54 @@ def refusal(load, **options: Any) -> ConfigError:
     return caught.value
 
 
+# mappings
+
+
+CHOSEN = [
+    ("model.choices", {"fast": {"name": "x"}}, lambda agent: agent.model.choices["fast"].name == "x"),
+    ("model.choices.fast", {"name": "x"}, lambda agent: agent.model.choices["fast"].name == "x"),
+    ("model.prices", {"x": {"input": 1, "output": 2}}, lambda agent: agent.model.prices["x"].output == 2),
+    (
+        "session.reset.by_channel",
+        {"telegram": {"idleMinutes": 10}},
+        lambda agent: agent.session.reset.by_channel["telegram"].idle_minutes == 10,
+    ),
+    ("session.identity_links", {"ada": ["a:1"]}, lambda agent: agent.session.identity_links == {"ada": ("a:1",)}),
+    ("memory_search.query", {"maxResults": 3}, lambda agent: agent.memory_search.query.max_results == 3),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "is_set"), CHOSEN, ids=[key for key, *_ in CHOSEN])
+@pytest.mark.parametrize("typed", [False, True], ids=["mapping", "text"])
+def test_a_mapping_can_be_given_as_a_whole(load, key, value, is_set, typed):
+    agent = load(settings={key: json.dumps(value) if typed else value}).config.agent
+    assert is_set(agent)
+
+
+def test_a_mapping_is_checked_like_the_same_in_a_file(load):
+    unknown = refusal(load, settings={"model.choices": {"fast": {"nam": "x"}}})
+    assert "Did you mean 'name'?" in unknown.hint
+    assert "expected names and values" in refusal(load, settings={"model.choices": "fast"}).message
+    limited = load(settings={"session.reset.by_channel": {"telegram": {"idle_minutes": 10**9}}})
+    assert "out of range" in limited.config.notices[0]
+
+
+def test_a_path_may_have_the_name_of_the_agent_in_it(load, home):
+    user_file(
+        home,
+        "agents:\n  defaults:\n    workspace: ~/{agentId}-notes\n    memorySearch:\n"
+        "      store: {path: '/indexes/{agentId}.sqlite'}\n      extraPaths: ['/journals/{agentId}']\n"
+        "  list: [{id: research}]\n",
+    )
+    for agent in ("main", "research"):
+        config = load(agent=agent, workspace=None).config
+        assert config.workspace.endswith(f"/{agent}-notes")
+        assert config.memory_search.store.path == f"/indexes/{agent}.sqlite"
+        assert config.memory_search.extra_paths == (f"/journals/{agent}",)
+    settings = {"memory_search.local.model_path": "/models/{agentId}"}
+    assert load(agent="research", settings=settings).config.memory_search.local.model_path == "/models/research"
+
+
 # layers
 
 

@@ -22,6 +22,7 @@ from kept.config.read import (
     nearest,
     normalise,
     range_notices,
+    read_flow,
     snake,
     unknown_key,
 )
@@ -42,6 +43,8 @@ PROJECT_REFUSED = (("memory_search", "query", "rerank", "model_path"),)
 """Exceptions to PROJECT_ALLOWED: a model is read and run, so a repository must not choose one."""
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT", "KEPT_AGENT", "KEPT_CONFIG")
 MAIN_AGENT = "main"
+_PATHS = ("workspace", "path", "extra_paths", "model_path")
+"""Names of the settings of an agent that are paths."""
 FLAGS = "flags"
 """Name of the layer of settings that options of a command set."""
 
@@ -101,6 +104,8 @@ def load_config(
         require_agent(home, user_file.path, agent_id)
     user = user_layers(user_file.path, agent_id)
     overrides = [environment_layer(env), flags_layer(workspace, settings or {})]
+    for layer in overrides:
+        fill_agent_id(layer.agent, agent_id)
     workspace_path = resolve_workspace(home, agent_id, [*user, *overrides])
     project_file = _config_file("project", os.path.join(workspace_path, PROJECT_FILE))
     layers = [*user, project_layer(project_file.path), *overrides]
@@ -188,8 +193,21 @@ def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str) -> list[Layer
     for kind, part, at in (*parts, *((AgentSettings, entry, f"agents.list[{number}]") for number, entry in entries)):
         notices += iter_old_names(kind, part, at=at, snake=snake)
         removed += iter_removed(kind, part, at=at)
+    for part in (defaults, own):
+        fill_agent_id(part, agent_id)
     layer = Layer(name, defaults, gateway, notices + removal_notices(removed))
     return [layer, Layer(f"{name}, agent '{agent_id}'", own)]
+
+
+def fill_agent_id(tree: dict[str, Any], agent_id: str) -> None:
+    """Fill `{agentId}` in, in the paths of an agent's settings."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            fill_agent_id(value, agent_id)
+        elif key in _PATHS and isinstance(value, str):
+            tree[key] = value.replace("{agentId}", agent_id)
+        elif key in _PATHS and isinstance(value, list | tuple):
+            tree[key] = [str(path).replace("{agentId}", agent_id) for path in value]
 
 
 def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:
@@ -289,17 +307,19 @@ def put_setting(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
         if not is_dataclass(kind) and not group_by_name(kind):
             raise ConfigError(f"{at}: '{known}' is a value and has no settings below it.")
         tree = tree.setdefault(known, {})
-    if group := group_by_name(kind):
-        raise _is_a_group(at, keys[-1], group)
-    key = _known_key(kind, keys[-1], at=at)
-    kind = hints(kind)[key]
+    group = group_by_name(kind)
+    key = keys[-1] if group else _known_key(kind, keys[-1], at=at)
+    kind = group or hints(kind)[key]
+    value = read_flow(kind, value, at)
+    if is_dataclass(kind) and not isinstance(value, Mapping):
+        raise ConfigError(f"{at}: '{key}' is a group.", hint=f"Set one of: {', '.join(hints(cast('type', kind)))}.")
+    checked_value = coerce(kind, value, at)
     if is_dataclass(kind):
-        raise _is_a_group(at, key, kind)
-    tree[key] = coerce(kind, value, at)
-
-
-def _is_a_group(at: str, key: str, kind: Any) -> ConfigError:
-    return ConfigError(f"{at}: '{key}' is a group.", hint=f"Set one of: {', '.join(hints(kind))}.")
+        tree[key] = normalise(cast("type", kind), value, at=at)
+    elif group := group_by_name(kind):
+        tree[key] = {name: normalise(group, inner, at=f"{at}.{name}") for name, inner in (value or {}).items()}
+    else:
+        tree[key] = checked_value
 
 
 def _known_key(kind: type, key: str, *, at: str) -> str:

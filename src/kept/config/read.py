@@ -120,6 +120,19 @@ def coerce(kind: Any, value: Any, where: str) -> Any:
     return _scalar(kind, value, where)
 
 
+def read_flow(kind: Any, value: Any, where: str) -> Any:
+    """Return what a text such as `{a: b}` or `[a, b]` says, as people type a mapping or a list; else the value."""
+    fits = typing.get_origin(kind) in (tuple, dict) or dataclasses.is_dataclass(kind)
+    if not fits or not isinstance(value, str) or value[:1] not in ("[", "{"):
+        return value
+    from kept.safe_yaml import YamlRefused, load_yaml
+
+    try:
+        return load_yaml(value)
+    except YamlRefused as exc:
+        raise ConfigError(f"{where}: {exc.problem}.", hint="Nothing was changed.") from exc
+
+
 def _choice(allowed: tuple[Any, ...], value: Any, where: str) -> Any:
     if isinstance(value, str) and snake(value) in allowed:
         return snake(value)

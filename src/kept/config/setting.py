@@ -10,10 +10,9 @@ from typing import Any
 
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import LoadedConfig, settings_of
-from kept.config.read import clamp, coerce, group_by_name, hints, nearest, range_text, snake
+from kept.config.read import clamp, coerce, group_by_name, hints, nearest, range_text, read_flow, snake
 from kept.config.schema import AgentSettings
 from kept.errors import ConfigError, UsageError
-from kept.safe_yaml import YamlRefused, load_yaml
 from kept.values import frozen
 
 SECRET_SHOWN = "(set)"
@@ -75,7 +74,7 @@ def read_value(name: str, values: Sequence[str]) -> Any:
     if clamp(stored, setting.metadata) != stored:
         problem = f"{name}: {stored} is out of range ({range_text(setting.metadata)})."
         raise ConfigError(problem, hint="Nothing was changed.")
-    return value if group_by_name(setting.kind) else list(stored) if isinstance(stored, tuple) else stored
+    return value if group_by_name(setting.kind) else plain_value(stored)
 
 
 def _parse(kind: Any, values: Sequence[str], name: str) -> Any:
@@ -87,12 +86,7 @@ def _parse(kind: Any, values: Sequence[str], name: str) -> Any:
     text = values[0]
     if text == "null" and type(None) in typing.get_args(kind):
         return None
-    if origin in (tuple, dict) and text[:1] in ("[", "{"):
-        try:
-            return load_yaml(text)
-        except YamlRefused as exc:
-            raise ConfigError(f"{name}: {exc.problem}.", hint="Nothing was changed.") from exc
-    return text
+    return read_flow(kind, text, name)
 
 
 def setting_names() -> list[str]:

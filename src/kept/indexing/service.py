@@ -343,8 +343,7 @@ class IndexService:
         self, *, force: bool = False, progress: Progress | None = None, retry: bool = False
     ) -> SyncReport:
         """Sync with the preferred embedder. If it fails, sync with its fallback, whose vectors replace the others."""
-        failures: list[str] = []
-        reason = ""
+        failures, reason = list[str](), ""
         embedders = self._handle.embedders_for_sync()
         for number, embedder in enumerate(embedders):
             self._handle.use(embedder)
@@ -417,8 +416,7 @@ class IndexService:
         from kept.indexing.status import add_index_status, status_without_index
 
         self.workspace.require()
-        reduced = self.reductions()
-        embedder = self.embedder
+        reductions, embedder = self.reductions(), self.embedder
         identity = embedder.identity if embedder else None
         status = status_without_index(
             self.config,
@@ -426,7 +424,7 @@ class IndexService:
             identity,
             workspace=self.workspace.root,
             index_path=self.path,
-            warnings=(*self.config.notices, *reduced),
+            warnings=(*self.config.notices, *reductions),
         )
         with self._lock:
             self._handle.retry_writable()
