@@ -54,6 +54,36 @@ async def test_requests_that_never_end_make_room_for_one_that_does(tmp_path):
             client.close()
 
 
+async def test_half_a_form_for_signing_in_keeps_nobody_out(tmp_path, caplog):
+    headers = bearer(create_token(tmp_path / "home", "program", "write"))
+    pages = {"web.enabled": True}
+    async with serving(tmp_path, headers=headers, limits=ServerLimits(connections=8), **pages) as at:
+        form = f"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: {at.url.rpartition(':')[0]}\r\n"
+        form += "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 4000\r\n\r\ntoken="
+        strangers = [await Client.of(at.url, form.encode()) for _ in range(160)]
+        assert (await at.post(user="ada", text="Hello")).json()["reply"] == "You said: ada: Hello"
+        assert [await client.rest() for client in strangers[:150]] == [b""] * 150
+        for client in strangers:
+            client.close()
+    assert caplog.records == []
+
+
+async def test_half_a_body_with_a_token_is_waited_for(tmp_path):
+    token = bearer(create_token(tmp_path / "home", "program", "write"))
+    body = b'{"user": "ada", "text": "Hello"}'
+    head = HALF + f"Authorization: {token['Authorization']}\r\nConnection: close\r\n".encode()
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    async with serving(tmp_path, headers=token, limits=ServerLimits(connections=8)) as at:
+        slow = await Client.of(at.url, head + body[:5])
+        assert (await at.client.get("/v1/models")).status_code == 200  # it has arrived
+        strangers = [await Client.of(at.url, HALF) for _ in range(40)]
+        assert await strangers[0].rest() == b""
+        slow.writer.write(body[5:])
+        assert (await slow.rest()).startswith(b"HTTP/1.1 200")
+        for client in strangers:
+            client.close()
+
+
 async def test_a_request_has_to_arrive_in_time(tmp_path):
     limits = ServerLimits(head_s=0.1, body_s=0.1)
     async with serving(tmp_path, limits=limits) as at:

@@ -58,7 +58,7 @@ def test_without_a_cookie_nothing_is_shown(tmp_path):
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace/MEMORY.md").write_text("The gate code is 4711.\n")
     with visiting(tmp_path, signed_in=False) as pages:
-        for url in ("/", "/?q=gate", "/note/MEMORY.md", "/file/x.png", "/nowhere"):
+        for url in ("/", "/?q=gate", "/note/MEMORY.md", "/file/x.png", "/nowhere", "/openx", "/hello/notes"):
             answer = pages.get(url)
             assert answer.status_code == 401, url
             assert "4711" not in answer.text

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from kept.net.serving import ServerLimits
+from kept.net.serving import GRANT, ServerLimits
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
@@ -55,8 +55,11 @@ class LimitedProtocol(H11Protocol):
         return True
 
     def _is_waiting(self) -> bool:
-        """Return whether no request is being answered: none has arrived yet, or the last is done."""
-        return self.cycle is None or self.cycle.response_complete
+        """Return whether no request is being answered: none has arrived yet, the last is done, or its body does not
+        end and no token or cookie came with it."""
+        if self.cycle is None or self.cycle.response_complete:
+            return True
+        return self.conn.their_state is h11.SEND_BODY and GRANT not in self.cycle.scope
 
     def _update_deadline(self) -> None:
         """Set a deadline for what the client has to send next. Bytes that trickle in do not extend it."""

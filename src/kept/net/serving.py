@@ -5,7 +5,8 @@ must name a host that we serve, and so must the Origin header if the browser sen
 if one is set.
 
 A connection costs a file handle before any token is checked. So connections are counted and timed: a request has to
-arrive in time, and if all connections are taken, the oldest one without a request is dropped for a new one.
+arrive in time, and if all connections are taken, the oldest one without a whole request or a token is
+dropped for a new one.
 """
 
 from __future__ import annotations
@@ -120,14 +121,19 @@ class Guard:
             return Refusal(403, "origin_refused", "Requests from that Origin are not accepted.")
         if self.gate is None or not self.gate.is_required:
             return None
-        scheme, _, sent = headers.get(b"authorization", "").partition(" ")
-        grant = self.gate.find(sent.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
+        grant = self.gate.find(bearer_token(headers))
         if grant is None:
             return Refusal(401, "token_missing", "Send the token: 'Authorization: Bearer TOKEN'.")
         scope[GRANT] = grant
         if wait_s := self.gate.wait_s(grant):
             return Refusal(429, "rate_limited", f"The token '{grant.name}' is used too often. Try later.", wait_s)
         return None
+
+
+def bearer_token(headers: Mapping[bytes, str]) -> bytes:
+    """Return the token that a request sends, or nothing."""
+    scheme, _, sent = headers.get(b"authorization", "").partition(" ")
+    return sent.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
 
 
 def note_route(scope: Scope, pattern: str) -> None:

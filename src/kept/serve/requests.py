@@ -54,9 +54,18 @@ class RequestFront:
     """ASGI application in front of all others."""
 
     def __init__(
-        self, app: App, limiter: RateLimiter, addresses: ClientAddresses, record: Callable[[RequestRecord], None]
+        self,
+        app: App,
+        limiter: RateLimiter,
+        addresses: ClientAddresses,
+        record: Callable[[RequestRecord], None],
+        *,
+        is_known: Callable[[Scope], bool],
     ) -> None:
+        """``is_known`` returns whether a request has a right token or cookie. Such a request is not limited by its
+        address, or strangers there could keep it out; its token has a limit of its own."""
         self.app = app
+        self._is_known = is_known
         self._limiter = limiter
         self._addresses = addresses
         self._record = record
@@ -82,7 +91,7 @@ class RequestFront:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
         wait_s = 0.0 if scope["path"] in UNLIMITED else self._limiter.take(address)
-        if wait_s:
+        if wait_s and not self._is_known(scope):
             message = "There are too many requests from your address. Try later."
             await refuse(send, 429, describe_refusal(scope["path"], 429, "rate_limited", message), wait_s=wait_s)
         else:

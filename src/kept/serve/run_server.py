@@ -42,6 +42,7 @@ from kept.net.serving import (
     Scope,
     Send,
     ServerLimits,
+    bearer_token,
     describe_refusal,
     refuse,
 )
@@ -374,7 +375,15 @@ class Server:
 
     def _make_front(self) -> RequestFront:
         limiter = RateLimiter(self._config.gateway.serve.address_rate_per_s, ADDRESS_BURST)
-        return RequestFront(self._make_app(), limiter, _client_addresses(self._config), self._count)
+        addresses = _client_addresses(self._config)
+        return RequestFront(self._make_app(), limiter, addresses, self._count, is_known=self._is_known)
+
+    def _is_known(self, scope: Scope) -> bool:
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        return (
+            self._tokens.find(bearer_token(headers)) is not None
+            or self._access.grant_of(self._access.cookie_in(scope)) is not None
+        )
 
     def _count(self, request: RequestRecord) -> None:
         if self._figures is not None:

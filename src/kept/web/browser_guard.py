@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from kept.net.serving import GRANT, App, Receive, Scope, Send, describe_refusal, refuse
 from kept.web.web_access import WebAccess
 
-OPEN_PATHS = ("/open", "/login", "/hello", "/static/")
-"""Paths that need no cookie: the one-time link, the form for the token, the probe of another process, and assets."""
+_OPEN_PATHS = ("/open", "/login", "/hello")
+"""Paths that need no cookie: the one-time link, the form for the token, and the probe of another process."""
+_ASSETS = "/static/"
 FROM_ANYWHERE = ("/open",)
 """Paths that a link on any page may lead to."""
 _HEADERS = {
@@ -43,7 +43,7 @@ class PolicyHeaders:
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 own = {name.decode("latin-1").lower() for name, _ in message.get("headers", ())}
-                caching = "no-cache" if scope["path"].startswith("/static/") else "no-store"
+                caching = "no-cache" if scope["path"].startswith(_ASSETS) else "no-store"
                 added = {**_HEADERS, "cache-control": caching}
                 more = [(name.encode(), value.encode()) for name, value in added.items() if name not in own]
                 message = {**message, "headers": [*message.get("headers", ()), *more]}
@@ -73,7 +73,7 @@ class BrowserGuard:
         if refusal := self._find_fault(scope, headers):
             await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, send)
             return
-        cookie = Request(scope).cookies.get(self.access.cookie_name, "")
+        cookie = self.access.cookie_in(scope)
         grant = self.access.grant_of(cookie) if cookie else None
         scope["kept.cookie"] = cookie if grant else ""
         if grant is not None:
@@ -82,7 +82,7 @@ class BrowserGuard:
                 message = "These pages are asked for too often. Try again in a moment."
                 await refuse(send, 429, describe_refusal(scope["path"], 429, "rate_limited", message), wait_s=wait_s)
                 return
-        if grant is not None or scope["path"].startswith(OPEN_PATHS):
+        if grant is not None or scope["path"] in _OPEN_PATHS or scope["path"].startswith(_ASSETS):
             await self.app(scope, receive, send)
         else:
             await self.sign_in(scope, receive, send)

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -61,10 +61,13 @@ class SignIn:
     async def _log_in(self, request: Request) -> Response:
         note_route(request.scope, "/login")
         body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _MOST_BYTES:
-                return await self._show(request, "wrong")
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > _MOST_BYTES:
+                    return await self._show(request, "wrong")
+        except ClientDisconnect:
+            return Response(status_code=400)  # the browser is gone, or others needed its connection
         fields = parse_qs(body.decode("utf-8", "replace"))
         grant = self._access.find_grant("".join(fields.get("token", [])))
         if grant is None:

@@ -13,7 +13,7 @@ from threading import Lock
 
 from kept.clock import Clock
 from kept.grants import Grant
-from kept.net.serving import TokenGate
+from kept.net.serving import Scope, TokenGate
 
 LINK_MINUTES = 15
 COOKIE_DAYS = 30
@@ -100,6 +100,12 @@ class WebAccess:
         if holder == _BY_LINK:
             return Grant("", "kept web", frozenset({"admin"})) if self.takes_links else None
         return self._gate.find_by_id(holder) if self._gate is not None else None
+
+    def cookie_in(self, scope: Scope) -> str:
+        """Return the cookie of these pages that a request sends, or an empty text."""
+        from starlette.requests import Request
+
+        return Request(scope).cookies.get(self.cookie_name, "")
 
     def wait_s(self, grant: Grant) -> float:
         """Count a request. Return how long its sender has to wait, or 0."""
