@@ -76,6 +76,27 @@ def equals_a_fresh_index(tmp_path, memory) -> bool:
 # finding
 
 
+@pytest.mark.parametrize("step_bytes", [10**9, 500])
+def test_a_conversation_is_found_by_its_title_and_no_longer_by_the_one_before(tmp_path, step_bytes):
+    with open_sessions(tmp_path) as store:
+        other = talk(store, *["The umask decides it.", "Yes."] * 4, user="6")
+        titled = talk(store, *["The umask decides that.", "Sure."] * 8, user="5054")
+        limits = IndexLimits(batch_chars=1_000, step_bytes=step_bytes)
+        with open_memory(tmp_path, limits=limits, settings={"memory_search.provider": "none"}) as memory:
+            memory.sync()
+            assert memory.search("permissions of zebra").hits == ()
+            store.rename(titled.id, "Zebra permissions")
+            assert memory.search("permissions of zebra").hits[0].path == cited(titled)
+            store.rename(titled.id, "Okapi permissions")
+            talk(store, "And the okapi?", "No.", user="6")
+            first, second, *_ = memory.search("okapi permissions").hits
+            assert (first.path, second.path) == (cited(titled), cited(other))
+            assert memory.search("zebra").hits == ()
+            before = dump_index(memory)
+            memory.sync(force=True)
+            assert dump_index(memory) == before
+
+
 def test_markup_of_clients_is_neither_found_nor_shown(tmp_path):
     with open_sessions(tmp_path) as store:
         record = talk(

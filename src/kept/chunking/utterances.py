@@ -20,7 +20,7 @@ from kept.values import frozen
 if TYPE_CHECKING:  # a search needs only the version below
     from kept.sessions.spoken import Utterance
 
-TRANSCRIPT_CHUNKER_VERSION = 5
+TRANSCRIPT_CHUNKER_VERSION = 6
 """Increase it when the same transcript would be read or cut differently, so that existing indexes are rebuilt."""
 
 MAX_CHUNK_CHARS = 1_000

@@ -2,7 +2,7 @@
 
 A transcript only grows, so its chunks are stored once. A `TranscriptCheckpoint` in the row of the file says up to which
 line they are final; the next sync reads from there. A transcript that was changed in any other way is read from its
-beginning.
+beginning, and so is one that got another title, because the words of the title go with its first chunk.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from kept.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
@@ -105,12 +106,12 @@ def read_chunks(
         return
     warning = row.warning if row is not None and start is not _BEGINNING else None
     reader = _ChunkReader(file, transcript, recipe, state, checked_ns, start, warning)
-    step_start = reader.read_end
-    for raw in transcript.iter_raw(start.resume_at, stop=state.st_size):
-        reader.add_line(raw)
-        if reader.read_end - step_start >= step_bytes and reader.read_end < state.st_size:
-            step_start = reader.read_end
-            yield from reader.iter_step(is_last=False)
+    yield from reader.iter_steps(step_bytes)
+    if reader.is_renamed:
+        again = _ChunkReader(file, transcript, recipe, state, checked_ns, _BEGINNING, reader.warning)
+        again.known_end, again.problems, again.final_title = state.st_size, reader.problems, reader.title.given
+        yield from again.iter_steps(step_bytes)
+        reader = again
     yield from reader.iter_step(is_last=True)
 
 
@@ -135,6 +136,10 @@ class _ChunkReader:
         self.key = start.key
         self.heading = start.heading
         self.title = start.title
+        self.first_title = start.title.given
+        """Title whose words the first chunk has."""
+        self.final_title: str | None = None
+        """Title at the end of the transcript, if it is known."""
         self.final_line = start.final_line
         self.resume_at = start.resume_at
         self.resume_hash = start.running_hash
@@ -151,6 +156,20 @@ class _ChunkReader:
         """By line of an utterance: where it starts, and running hash and echo state of the lines before it."""
         self.reader = UtteranceReader(start.echoes)
         self.resume_echoes = start.echoes
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether the first chunk is final and has the words of another title."""
+        return self.final_line > 0 and self.first_title != self.title.given
+
+    def iter_steps(self, step_bytes: int) -> Iterator[PreparedFile | Problem]:
+        """Read to the end. Yield what there is to store on the way, without the last step."""
+        step_start = self.read_end
+        for raw in self.transcript.iter_raw(self.resume_at, stop=self.state.st_size):
+            self.add_line(raw)
+            if self.read_end - step_start >= step_bytes and self.read_end < self.state.st_size:
+                step_start = self.read_end
+                yield from self.iter_step(is_last=False)
 
     def add_line(self, raw: RawLine) -> None:
         line = parse_line(raw)
@@ -190,6 +209,8 @@ class _ChunkReader:
             if settled is None:
                 return
             chunks = [chunk for chunk in chunks if chunk.line <= settled.line]
+        if not after_line:
+            self.first_title = self.title.given if self.final_title is None else self.final_title
         if settled is not None:
             self.resume_at, self.resume_hash, self.resume_echoes = self.starts[settled.resume_line]
             self.final_line = settled.line
@@ -211,10 +232,11 @@ class _ChunkReader:
         row = _make_row(self.file, self.state, self.checked_ns, self.running_hash, checkpoint, self.warning)
         if not is_last:  # a size that differs from the file's makes the next sync read on, if this one ends here
             row = replace(row, size=self.read_end)
-        write = FileWrite(row, tuple(map(self._new_chunk, chunks)), after_line=after_line)
+        titles = chain([] if after_line else [self.first_title], repeat(""))
+        write = FileWrite(row, tuple(map(self._new_chunk, chunks, titles)), after_line=after_line)
         yield PreparedFile(write, {sha256(chunk.embed_text): chunk.embed_text for chunk in chunks})
 
-    def _new_chunk(self, chunk: UtteranceChunk) -> NewChunk:
+    def _new_chunk(self, chunk: UtteranceChunk, title: str) -> NewChunk:
         digest, model = sha256(chunk.text), self.recipe.model or "none"
         key = _parse_key(self.key)
         context = f"{self.heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
@@ -226,7 +248,7 @@ class _ChunkReader:
             embed_hash=sha256(chunk.embed_text),
             heading=self.heading,
             text=chunk.text,
-            words=segment(chunk.embed_text),
+            words=segment(f"{chunk.embed_text} {title}".strip()),
             context_words=segment_context(context, chunk.embed_text),
             timestamp_ms=chunk.timestamp_ms,
             session_key=self.key or None,

@@ -34,7 +34,12 @@ class TitleParts:
 
     @property
     def text(self) -> str:
-        return self.chosen or self.client or self.opening
+        return self.given or self.opening
+
+    @property
+    def given(self) -> str:
+        """The title, unless it is only the first words that the user said."""
+        return self.chosen or self.client
 
     def after(self, content: object) -> TitleParts:
         """Return the candidates after one more line. Reading a line twice changes nothing."""
