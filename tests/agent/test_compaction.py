@@ -6,6 +6,8 @@ import asyncio
 import json
 import multiprocessing
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -460,6 +462,39 @@ def test_a_flush_over_midnight_lands_on_the_day_it_is_written(tmp_path):
     with open_agent(tmp_path, chat(flush=flush)) as at:
         talk(at, 20)
         assert "Ann moved to Oslo." in (at.workspace / "memory" / "2026-03-15.md").read_text()
+
+
+WITHOUT_WRITING = """
+import ctypes, json, os, pathlib, sys
+from kept.agent.events import Notice
+from tests.agent.test_compaction import FILLER, chat, purposes
+from tests.support.agents import open_agent
+if os.geteuid() == 0:  # root without its capabilities is bound by modes like everybody else
+    header, nothing = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert ctypes.CDLL(None).capset(header, nothing) == 0
+folder = pathlib.Path(sys.argv[1])
+with open_agent(folder, chat(flush="- The ferry leaves at nine.")) as at:
+    for part in (at.workspace / "memory", at.workspace):
+        part.chmod(0o500)
+    events = [event for turn in range(12) for event in at.say(f"Message {turn}. {FILLER * 10}")]
+    notices = [event.text for event in events if isinstance(event, Notice)]
+    said = {"purposes": purposes(at), "notices": notices, "status": at.memory.status().degraded, "states": at.flushes()}
+    print(json.dumps(said))
+    for part in (at.workspace, at.workspace / "memory"):
+        part.chmod(0o700)
+"""
+
+
+def test_a_workspace_that_cannot_be_written_costs_no_flush_and_that_is_said(tmp_path):
+    command = [sys.executable, "-c", WITHOUT_WRITING, tmp_path]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+    assert ended.returncode == 0, ended.stderr
+    said = json.loads(ended.stdout)
+    assert {"reply", "summary"} == set(said["purposes"])
+    reason = f"{tmp_path}/workspace cannot be written to: notes are searched, and no facts are noted."
+    assert said["notices"].count(reason) == 1
+    assert reason in said["status"]
+    assert {(state["outcome"], state["reason"]) for state in said["states"]} == {("failed", reason)}
 
 
 def test_flushes_can_be_switched_off(tmp_path):

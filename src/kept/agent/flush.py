@@ -103,6 +103,8 @@ async def flush(
     """Write lasting facts of these messages to today's note. A failure of the model or the disk is an outcome."""
     if not messages:
         return FlushResult("nothing", through_line)
+    if reason := services.memory.workspace.why_read_only():  # known before the model is paid for
+        return FlushResult("failed", through_line, details={"reason": reason})
     reader = _FactReader(services, path)
     failure: str | None = None
     fallback = None

@@ -161,7 +161,9 @@ class AgentTurn:
         if self.services.extra is not None and self.services.model.runs_tools:
             unavailable = await self.services.extra.prepare()
         context = await asyncio.to_thread(self._gather)
-        problems = (*self._material.problems, *map(str, context.cuts), *unavailable)
+        problems = [*self._material.problems, *map(str, context.cuts), *unavailable]
+        if self.services.flushes and (view.compactions or context.tokens >= self.services.budget.flush_at):
+            problems += filter(None, [self.services.memory.workspace.why_read_only()])
         notices = [Notice(problem) for problem in problems if self.log.is_new_notice(problem)]
         if self._is_too_long(context.tokens):
             result = await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))

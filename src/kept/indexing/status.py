@@ -58,7 +58,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
         counts = index.live.counts()
         warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
     pending = counts.chunks - counts.vectors if planner.vectors is not None else 0
-    degraded = [*status.degraded]
+    degraded = [*status.degraded, *filter(None, [planner.workspace.why_read_only()])]
     if index.why_read_only:
         degraded.append(f"The index can be searched, not written: {index.why_read_only.message}")
     if rebuild:

@@ -255,6 +255,13 @@ class Workspace:
                 hint=f"Create it with '{self.init_command}', or name another with --workspace.",
             )
 
+    def why_read_only(self) -> str:
+        """Return why no note can be written, or nothing. memory/ may be writable in a folder that is not."""
+        folders = (self.root, os.path.join(self.root, MEMORY_FOLDER))
+        if not os.path.isdir(self.root) or any(os.access(folder, os.W_OK) for folder in folders):
+            return ""
+        return f"{self.root} cannot be written to: notes are searched, and no facts are noted."
+
     @property
     def init_command(self) -> str:
         """Command that creates the workspace of this agent."""
