@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from kept.errors import NoteNotFound
-from kept.indexing.browse import find_note
+from kept.indexing.browse import find_note, name_nearest
 from kept.indexing.memory_view import MemoryView
 from kept.indexing.service import IndexService
 from kept.listings import BrokenLinks, NoteLinks, TagCount, TagList
@@ -40,9 +40,14 @@ class MemoryNotes:
             name = self._view.workspace.cite(os.path.normpath(name))
         path = find_note(self._service, name, self._view.filter())
         if path is None:
-            raise NoteNotFound(f"There is no note called '{name}'.", hint="Name it by its path, title or alias.")
+            hint = self.name_nearest(name) or "Name it by its path, title or alias."
+            raise NoteNotFound(f"There is no note called '{name}'.", hint=hint)
         links, degraded = self._service.read(lambda live: read_links(live.notes, path), progress=progress)
         return replace(self._view.visible_links(links), degraded=degraded)
+
+    def name_nearest(self, name: str) -> str:
+        """Return a question with the note whose name is closest to a name that no note has, or nothing."""
+        return name_nearest(self._service, name, self._view.filter())
 
     def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
         """Return the links of all notes that lead nowhere, by path and line."""

@@ -113,6 +113,19 @@ def test_what_cannot_be_shown_is_one_clear_line(kept, notes, args, code, message
     assert ended.err.count("\n") == 1
 
 
+def test_a_name_that_is_nearly_right_is_answered_with_the_note(kept, notes):
+    write_file(notes / "memory/Priya Raman.md", "# Priya\n")
+    question = "Did you mean 'memory/Priya Raman.md'?"
+    for name in ("memory/Prija Raman.md", "people/Priya Raman.md", "prya-raman", "Raman"):
+        ended = kept("get", name)
+        assert (ended.code, ended.out) == (3, "")
+        assert question in ended.err, name
+    assert question in kept("get", "--links", "Prija Raman").err
+    assert "Did you mean" not in kept("get", "memory/2026-03-09.md").err
+    off = kept("--set", "memory_search.enabled=false", "get", "memory/Prija Raman.md")
+    assert "there is no such note" in off.err
+
+
 def test_a_channel_or_path_that_nothing_has_is_said(kept, notes):
     assert "No note matches 'nope'." in kept("search", "otter", "--path", "nope").err
     channel = kept("search", "otter", "--channel", "slack")

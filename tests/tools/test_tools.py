@@ -110,6 +110,10 @@ def test_a_note_is_read_by_path_by_citation_and_by_lines(toolbox):
     assert beyond.text == "MEMORY.md has no line 900."
 
 
+def test_a_path_that_is_nearly_right_is_answered_with_the_note(toolbox):
+    assert "Did you mean 'MEMORY.md'?" in toolbox.run("memory_get", {"path": "memory/MEMROY.md"}).text
+
+
 def test_a_daily_log_is_read_by_its_date(toolbox):
     for date in ("2026-03-13", "yesterday"):
         outcome = toolbox.run("memory_get", {"date": date})

@@ -58,7 +58,10 @@ def command(
         _show_links(options, name, person, as_json=as_json)
         return
     with options.memory(person=person) as memory:
-        passage = memory.read(name, start=start or 1, lines=lines)
+        try:
+            passage = memory.read(name, start=start or 1, lines=lines)
+        except NoteNotFound as exc:
+            raise NoteNotFound(exc.message, hint=memory.notes.name_nearest(name) or exc.hint) from exc
     if not passage.lines and passage.start > 1:
         raise NoteNotFound(
             f"{passage.path} has no line {passage.start}.",

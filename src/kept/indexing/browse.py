@@ -8,13 +8,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from kept.errors import NoteNotFound, UsageError
+from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.limits import time_from_ms
 from kept.listings import FileSummary, Listing
 from kept.records import Filter, ListedPeriod, Progress, SearchResult
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
 from kept.workspace.daily import DailyNotes, daily_name, find_daily, get_daily_notes
+from kept.workspace.workspace import show_path
 
 if TYPE_CHECKING:
     from kept.indexing.service import IndexService
@@ -189,6 +190,23 @@ def find_note(service: IndexService, name: str, visible: Filter) -> str | None:
             hint=f"'kept search {day:%Y-%m-%d}' lists everything from that day.",
         )
     return None
+
+
+def name_nearest(service: IndexService, name: str, visible: Filter) -> str:
+    """Return a hint with the visible note whose name is closest to a name that no note has, or nothing."""
+    import difflib
+
+    wanted = _spaced(_plain(name.rpartition("/")[2].removesuffix(".md")))
+    if not any(char.isalpha() for char in wanted):  # another day is not what was meant
+        return ""
+    try:
+        paths, _ = service.read(lambda live: live.lists.note_paths())
+    except KeptError:  # the search is off, or the index cannot be read
+        return ""
+    by_name = {_spaced(_plain(_stem(path))): path for path in paths if visible.sees_note(path)}
+    near = difflib.get_close_matches(wanted, by_name, n=1, cutoff=0.7)
+    near = near or sorted((other for other in by_name if wanted in other), key=len)
+    return f"Did you mean '{show_path(by_name[near[0]])}'?" if near else ""
 
 
 def _find_day(name: str, now: dt.datetime) -> dt.date | None:

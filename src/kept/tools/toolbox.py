@@ -151,7 +151,8 @@ class Toolbox:
         except NoteNotFound as exc:
             if "date" in arguments:
                 raise NoteNotFound(f"There is no log of {arguments['date']}.", hint="Try another day.") from exc
-            raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
+            hint = self.memory.notes.name_nearest(path) or "memory_search shows paths that exist."
+            raise NoteNotFound(exc.message, hint=hint) from exc
         links = f"\n\n{self._links(passage.path)}" if arguments.get("links") else ""
         return ToolOutcome(passage_text(passage) + links, passage)
 
