@@ -29,6 +29,12 @@ def test_hits_come_with_grade_citation_and_marked_words(pages, notes):
     assert page.select_one("input[name=q]")["value"] == "gate code"
 
 
+def test_a_strong_hit_is_called_a_close_match_and_not_an_answer(pages, notes):
+    [tally] = texts(pages.page("/?q=gate+code"), ".tally-line")
+    assert tally.startswith("Close match")
+    assert "nswered" not in tally
+
+
 def test_why_shows_the_parts_that_add_up_to_the_score(pages, notes):
     hit = pages.page("/?q=gate+code").select(".hit")[0]
     values = [float(cell) for cell in texts(hit, ".why tbody .figure")]
