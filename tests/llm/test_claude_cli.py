@@ -16,12 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kept.agent.events import ToolEnded, ToolStarted
 from kept.app import open_model
 from kept.config import load_config
 from kept.llm.base import ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.claude_cli import TOOLS, render_conversation
 from kept.remote_errors import ContextOverflow, ModelFailed, ModelUnavailable
+from kept.sessions.entries import Text, ToolCall, ToolResult
 from kept.tools.tool_definitions import TOOLS as CATALOGUE
+from tests.support.agents import open_agent, reply
 from tests.support.chat_requests import ask, end_of, request, text_of
 from tests.support.chat_server import Call, ModelServer, Says
 from tests.support.repository import NODE_PROGRAMS
@@ -120,6 +123,44 @@ def test_an_answer_is_streamed_with_its_usage(stand_in):
 def test_an_answer_that_comes_whole_is_told_once(stand_in):
     stand_in.says(result("Green."))
     assert text_of(ask(model_of(stand_in.program), "Well?")) == "Green."
+
+
+def message(role: str, *blocks: Any) -> Any:
+    return {"type": role, "message": {"role": role, "content": blocks}, "parent_tool_use_id": None}
+
+
+def test_the_tools_that_it_calls_are_in_the_transcript_and_told_like_those_of_other_models(stand_in, tmp_path):
+    call = {"type": "tool_use", "id": "t1", "name": "mcp__kept__memory_search", "input": {"query": "parrot"}}
+    found = [{"type": "text", "text": "> The parrot"}, {"type": "text", "text": "> is green."}]
+    stand_in.says(
+        start(),
+        message("assistant", call),
+        message("user", {"type": "tool_result", "tool_use_id": "t1", "content": found}),
+        message("assistant", {**call, "id": "t2", "name": "mcp__kept__memory_write", "input": {}}),
+        message("user", {"type": "tool_result", "tool_use_id": "t2", "content": "No text.", "is_error": True}),
+        message("user", {"type": "tool_result", "tool_use_id": "unknown", "content": "x"}, "x"),
+        start(),
+        delta("It is green."),
+        result("It is green."),
+    )
+    with open_agent(tmp_path, model_of(stand_in.program)) as at:
+        events = at.say("What colour is it?")
+        written = [block for message in at.messages() for block in message.content]
+    assert written[1:] == [
+        ToolCall("t1", "memory_search", {"query": "parrot"}),
+        ToolResult("t1", "> The parrot\n> is green.", "memory_search"),
+        ToolCall("t2", "memory_write", {}),
+        ToolResult("t2", "No text.", "memory_write", is_error=True),
+        Text("It is green."),
+    ]
+    told = [event for event in events if isinstance(event, ToolStarted | ToolEnded)]
+    assert told == [
+        ToolStarted("memory_search", {"query": "parrot"}),
+        ToolEnded("memory_search", True),
+        ToolStarted("memory_write", {}),
+        ToolEnded("memory_write", False),
+    ]
+    assert reply(events).text == "It is green."
 
 
 def test_it_is_called_as_a_model_and_nothing_more(stand_in, home, workspace):

@@ -41,7 +41,7 @@ from kept.context.view import ANSWERS, ConversationView
 from kept.errors import KeptError
 from kept.file_lock import claimed
 from kept.limits import estimate_tokens
-from kept.llm.base import ModelUsage, ToolUse
+from kept.llm.base import ModelEvent, ModelUsage, ToolOutput, ToolUse
 from kept.prompts import get_prompt
 from kept.records import SeenTail
 from kept.remote_errors import ContextOverflow, ModelError
@@ -97,6 +97,8 @@ class AgentTurn:
     _requests: int = field(default=0, init=False)
     _steps: int = field(default=0, init=False)
     """Answers with tool calls so far."""
+    _own_calls: dict[str, str] = field(default_factory=dict, init=False)
+    """Names of the tools that the model's own program has called, by the id of the call."""
     _remark: str | None = field(default=None, init=False)
     """What the next request says after everything else."""
     _is_answered: bool = field(default=False, init=False)
@@ -119,20 +121,15 @@ class AgentTurn:
             while not self._is_answered:
                 prepared, self._prepared = self._prepared, None
                 context = prepared if prepared else await asyncio.to_thread(self._build_context, self._remark)
-                self._answer = answer = ModelAnswer()
                 try:
-                    # Tokens go from the model to the caller through this generator alone.
-                    async with aclosing(self.services.model.stream(context.request)) as stream:
-                        async for model_event in stream:
-                            had_shown = answer.was_shown
-                            if text := answer.read(model_event):
-                                # Pieces of a reply in several steps add up to the reply.
-                                yield ReplyDelta(text if had_shown or not self._has_text() else f"\n\n{text}")
+                    async with aclosing(self._read_answer(context)) as events:
+                        async for event in events:
+                            yield event
                 except ModelError as exc:
                     for event in await self._recover(exc, context):
                         yield event
                     continue
-                self._learn(answer, context)
+                self._learn(self._answer, context)
                 async with aclosing(self._use_tools()) as events:
                     async for event in events:
                         yield event
@@ -185,6 +182,19 @@ class AgentTurn:
         return build_turn_context(self.services, self.log, self._material, self._ids, remark)
 
     # calling the model
+
+    async def _read_answer(self, context: Context) -> AsyncGenerator[AgentEvent, None]:
+        """Call the model, and yield its answer as it arrives: in no other way do tokens go to the caller."""
+        self._answer = answer = ModelAnswer()
+        async with aclosing(self.services.model.stream(context.request)) as stream:
+            async for event in stream:
+                if own_call := await self._record_own_call(event):
+                    yield own_call
+                    continue
+                had_shown = answer.was_shown
+                if text := answer.read(event):
+                    # Pieces of a reply in several steps add up to the reply.
+                    yield ReplyDelta(text if had_shown or not self._has_text() else f"\n\n{text}")
 
     async def _recover(self, error: ModelError, context: Context) -> Sequence[AgentEvent]:
         """Prepare to call the model again after an error, and return notices for the person.
@@ -254,6 +264,22 @@ class AgentTurn:
                     yield event
         finally:
             await run_to_end(step.release)
+
+    async def _record_own_call(self, event: ModelEvent) -> AgentEvent | None:
+        """Record a call that the model's own program carries out, or its result. Return None for any other event."""
+        if self.services.model.runs_tools:
+            return None
+        match event:
+            case ToolUse(call_id, name, arguments):
+                self._own_calls[call_id] = name
+                call = ToolCall(call_id, name, dict(arguments))
+                await run_to_end(self.log.add, Message("assistant", (call,), model=self.services.model.name))
+                return ToolStarted(name, arguments)
+            case ToolOutput(call_id, text, is_error) if call_id in self._own_calls:
+                result = ToolResult(call_id, text, self._own_calls[call_id], is_error)
+                await run_to_end(self.log.add, Message("tool", (result,)))
+                return ToolEnded(self._own_calls[call_id], not is_error)
+        return None
 
     # the reply
 

@@ -136,7 +136,8 @@ class Finished:
     usage: ModelUsage
 
 
-ModelEvent = TextDelta | ToolUse | Thought | Finished
+ModelEvent = TextDelta | ToolUse | ToolOutput | Thought | Finished
+"""A ToolOutput comes from a model that runs tools itself, as does the ToolUse before it: they are not to be run."""
 
 
 PICTURES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))

@@ -280,7 +280,11 @@ class ClaudeCli:
             try:
                 async with aclosing(lines):
                     async for line in lines:
-                        yield reader.finish(line) if isinstance(line, ProcessExit) else reader.read_line(line)
+                        if isinstance(line, ProcessExit):
+                            yield reader.finish(line)
+                            break
+                        for event in reader.read_line(line) or (None,):
+                            yield event
             except OSError as exc:
                 raise ModelUnavailable(
                     f"{self._program} could not be started ({exc.strerror}).", hint="Check model.program."
@@ -332,21 +336,25 @@ class ClaudeStreamReader:
         self._texts: list[str] = []
         self._starts_paragraph = False
 
-    def read_line(self, line: bytes) -> TextDelta | None:
-        """Return new text of the answer, if the line has any."""
+    def read_line(self, line: bytes) -> Sequence[ModelEvent]:
+        """Return what the line has of the answer: new text, calls of Kept's tools, or their results."""
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
-            return None
+            return ()
         if not isinstance(event, dict) or event.get("parent_tool_use_id"):
-            return None
+            return ()
         text = ""
         match event.get("type"):
             case "stream_event":
                 text = self._read_piece(as_dict(event.get("event")))
             case "result":
                 text = self._read_result(event)
-        return self._delta(text) if text else None
+            case "assistant" | "user":
+                blocks = as_dict(event.get("message")).get("content")
+                calls = map(_read_call, blocks if isinstance(blocks, list) else ())
+                return [call for call in calls if call is not None]
+        return [self._delta(text)] if text else ()
 
     def finish(self, end: ProcessExit) -> Finished:
         """Return the last event. Raise ModelError if the program failed or wrote no result."""
@@ -384,6 +392,18 @@ class ClaudeStreamReader:
         self._starts_paragraph = False
         self._texts.append(lead + utf8_safe(text))
         return TextDelta(self._texts[-1])
+
+
+def _read_call(block: Any) -> ToolUse | ToolOutput | None:
+    """Return the call or the result of a tool in a message, if the block is one."""
+    match block:
+        case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": dict(arguments)}:
+            return ToolUse(call_id, name.removeprefix("mcp__kept__"), arguments)
+        case {"type": "tool_result", "tool_use_id": str(call_id), "content": content}:
+            parts = content if isinstance(content, list) else [{"text": content}]
+            text = "\n".join(str(as_dict(part).get("text") or "") for part in parts)
+            return ToolOutput(call_id, utf8_safe(text), is_error=block.get("is_error") is True)
+    return None
 
 
 def explain(output: str, *, status: object = None, reason: str = "") -> ModelError:
