@@ -157,7 +157,7 @@ class _Packer:
             if owner == name:
                 owners[name] = config.workspace
                 sources += self._find_notes(config, name)
-            sources += self._find_records(config.paths.folder, name)
+            sources += self._find_records(config.paths.conversations, name)
             self.agents.append(ArchivedAgent(name, owner, config.agent.workspace_layout))
             self.left_out.update(dict.fromkeys(map(utf8_safe, Workspace.of(config).extra_paths)))
         return [source for source in sources if os.path.join(source.folder, *source.parts) != target]

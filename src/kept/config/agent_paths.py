@@ -15,11 +15,25 @@ class AgentPaths:
     """Paths of one agent. ``folder`` is HOME/agents/NAME."""
 
     folder: str
+    apart_for: str = ""
+    """Workspace whose conversations are kept apart from those of the agent's own one."""
+
+    @property
+    def conversations(self) -> str:
+        """Folder of the conversations and the records about them."""
+        if not self.apart_for:
+            return self.folder
+        return os.path.join(self.folder, "workspaces", workspace_key(os.path.realpath(self.apart_for)))
 
     @property
     def sessions(self) -> str:
         """Folder of the transcripts."""
-        return os.path.join(self.folder, "sessions")
+        return os.path.join(self.conversations, "sessions")
+
+    @property
+    def claim(self) -> str:
+        """Names the workspace that the conversations belong to, in a home that has no workspace of its own."""
+        return os.path.join(self.folder, "workspace")
 
     @property
     def attachments(self) -> str:
@@ -28,7 +42,7 @@ class AgentPaths:
 
     @property
     def catalogue(self) -> str:
-        return os.path.join(self.folder, "sessions.sqlite")
+        return os.path.join(self.conversations, "sessions.sqlite")
 
     @property
     def inbox(self) -> str:
@@ -50,7 +64,7 @@ class AgentPaths:
     @property
     def deleted_sessions(self) -> str:
         """Record of the sessions that the user deleted, without their text."""
-        return os.path.join(self.folder, "deleted.jsonl")
+        return os.path.join(self.conversations, "deleted.jsonl")
 
     @property
     def schedules(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from typing import Any, Literal, cast
 
+from kept.config.agent_paths import AgentPaths
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import read_keys
 from kept.config.old_names import iter_old_names
@@ -109,7 +110,8 @@ def load_config(
     workspace_path = resolve_workspace(home, agent_id, [*user, *overrides])
     project_file = _config_file("project", os.path.join(workspace_path, PROJECT_FILE))
     layers = [*user, project_layer(project_file.path), *overrides]
-    is_named = is_same_folder(workspace_path, resolve_workspace(home, agent_id, user))
+    configured = resolve_workspace(home, agent_id, user)
+    is_named = is_same_folder(workspace_path, configured)
     if not is_named:
         for layer in user:  # the layout is that of the workspace which the user's file names
             layer.agent.pop("workspace_layout", None)
@@ -124,6 +126,7 @@ def load_config(
         gateway=build(GatewaySettings, gateway_tree, at="gateway"),
         keys=read_keys(env),
         trusts_workspace=trust_workspace or is_named,
+        conversations="agent" if is_named else _find_conversations(home, agent_id, workspace_path, configured),
         models_folder=os.path.join(home, "models"),
         notices=(
             *range_notices(AgentSettings, agent_tree, origins, at=""),
@@ -132,6 +135,20 @@ def load_config(
         ),
     )
     return LoadedConfig(config, origins, user_file, project_file)
+
+
+def _find_conversations(home: str, agent_id: str, workspace: str, configured: str) -> Literal["claimed", "apart"]:
+    """Return whose conversations a workspace has that only this run names. Those of the agent belong to the configured
+    one, or in a home without it, to the first one that a conversation was held in."""
+    owner = configured
+    if not os.path.isdir(owner):
+        try:
+            with open(AgentPaths(os.path.join(home, "agents", agent_id)).claim, "rb") as file:
+                owner = os.fsdecode(file.read())
+        except OSError:
+            return "claimed"
+    is_gone = "\0" in owner or not os.path.isdir(owner)
+    return "claimed" if is_gone or is_same_folder(workspace, owner) else "apart"
 
 
 def find_user_file(home: str | None, named: str | None, environ: Mapping[str, str] | None = None) -> ConfigFile:

@@ -287,6 +287,9 @@ class Config:
     trusts_workspace: bool = True
     """True if SOUL.md and AGENTS.md of the workspace are instructions. False if only an option or the environment
     names the workspace for this run: it may be a stranger's repository."""
+    conversations: Literal["agent", "claimed", "apart"] = "agent"
+    """Those of the agent if the settings name the workspace, or if it is claimed for them in a home without such a one.
+    Otherwise the workspace is only named for this run, and its conversations are kept apart."""
     notices: tuple[str, ...] = ()
     """Problems of the settings that did not stop loading them, such as a number outside its range."""
     run_settings: tuple[str, ...] = ()
@@ -301,4 +304,5 @@ class Config:
 
     @property
     def paths(self) -> AgentPaths:
-        return AgentPaths(os.path.join(self.home, "agents", self.agent_id))
+        apart_for = self.workspace if self.conversations == "apart" else ""
+        return AgentPaths(os.path.join(self.home, "agents", self.agent_id), apart_for)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
-from kept.durable import make_private_folder
+from kept.durable import make_private_folder, write_atomic
 from kept.errors import (
     SessionAmbiguous,
     SessionDeleted,
@@ -275,6 +275,8 @@ class SessionStore:
         """Hold the lock of the folder, so that no other process starts or ends a session."""
         try:
             make_private_folder(self.folder)
+            if self.config.conversations == "claimed" and not os.path.exists(self.config.paths.claim):
+                write_atomic(self.config.paths.claim, os.fsencode(os.path.realpath(self.config.workspace)))
         except OSError as exc:
             raise TranscriptUnwritable(f"{self.folder}: could not be created ({exc.strerror}).") from exc
         return locked(self.folder, wait_s=LOCK_WAIT_S, purpose="starting or ending a session")
