@@ -58,6 +58,7 @@ from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
 from kept.values import frozen
 from kept.workspace.opened import FolderTrees, decode
+from kept.workspace.workspace import has_control_characters
 
 LOCK_FILE = "restore.lock"
 Action = Literal["new", "same", "newer", "differs", "deleted", "forgotten", "blocked"]
@@ -67,7 +68,7 @@ newer    a record that is here, with more at its end
 differs  it is here with another content
 deleted  a conversation that was deleted here
 forgotten  it has something that was forgotten here
-blocked  something that is not a file is in its place"""
+blocked  something that is not a file is in its place, or it is a note with a name that Kept would not give"""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -313,6 +314,8 @@ def _compare(trees: FolderTrees, folder: str, member: MemberPath, record: FileRe
     try:
         handle = os.open(member.parts[-1], _READ, dir_fd=trees.open(folder, member.parts[:-1]))
     except FileNotFoundError:
+        if member.root == NOTES and has_control_characters("/".join(member.parts)):
+            return "blocked", "its name contains control characters"
         return "new", ""
     except OSError as exc:
         is_link = exc.errno == errno.ELOOP
