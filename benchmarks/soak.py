@@ -147,7 +147,8 @@ def examine(workspace: Path, home: Path, figures: Figures, *, replaced: bool) ->
     figures.rebuilds += generations + replaced
     figures.repairs = sum(repair.times for repair in status.repairs)
     figures.notes, figures.chunks = status.files, status.chunks
-    figures.re_embedded = sum(spent.texts for spent in status.spending) - status.cache_entries
+    if status.cache_entries:  # vectors of the built-in embedder are not cached: it is faster than the cache
+        figures.re_embedded = sum(spent.texts for spent in status.spending) - status.cache_entries
 
 
 def compare(scratch: Path, workspace: Path, home: Path, figures: Figures) -> None:
