@@ -162,10 +162,10 @@ def test_a_config_file_that_was_named_has_to_be_there(load, tmp_path):
 
 def test_camel_case_is_accepted_in_every_layer(load, home, workspace):
     user_file(home, "agents: {defaults: {memorySearch: {maxFileBytes: 5000, cache: {maxEntries: 7}}}}")
-    project_file(workspace, "memorySearch: {query: {maxResults: 4, hybrid: {candidateMultiplier: 3}}}")
+    project_file(workspace, "memorySearch: {query: {maxResults: 8, hybrid: {candidateMultiplier: 5}}}")
     search = load(settings={"memorySearch.sync.onSearch": "false"}).config.memory_search
     assert (search.max_file_bytes, search.cache.max_entries, search.sync.on_search) == (5000, 7, False)
-    assert (search.query.max_results, search.query.hybrid.candidate_multiplier) == (4, 3)
+    assert (search.query.max_results, search.query.hybrid.candidate_multiplier) == (8, 5)
 
 
 def test_the_gateway_is_set_like_everything_else(load, home):
@@ -421,12 +421,10 @@ def test_a_project_has_no_agents_and_no_gateway(load, workspace, text):
 def test_a_project_may_tune_how_search_works(load, workspace):
     project_file(
         workspace,
-        "memory_search: {chunking: {tokens: 200}, query: {max_results: 9}, sync: {on_search: false},"
-        " max_file_bytes: 9000}",
+        "memory_search: {chunking: {tokens: 200}, query: {max_results: 9}, max_file_bytes: 9000000}",
     )
     search = load().config.memory_search
-    assert (search.chunking.tokens, search.query.max_results, search.sync.on_search) == (200, 9, False)
-    assert search.max_file_bytes == 9000
+    assert (search.chunking.tokens, search.query.max_results, search.max_file_bytes) == (200, 9, 9_000_000)
 
 
 def test_a_project_file_that_is_a_link_is_not_followed(load, workspace, tmp_path):
@@ -611,7 +609,7 @@ def test_config_explain_names_the_layer_of_every_setting(kept, home, workspace):
     user = user_file(
         home, "agents: {defaults: {memory_search: {provider: none}}, list: [{id: main, model: {name: m}}]}"
     )
-    project = project_file(workspace, "memory_search: {query: {min_score: 0.2}}")
+    project = project_file(workspace, "memory_search: {query: {max_results: 20}}")
     ended = kept(
         "--set", "memory_search.cache.max_entries=5", "config", "explain", "--json",
         env={"KEPT_MEMORY_SEARCH__SYNC__WATCH": "no"},
@@ -619,7 +617,7 @@ def test_config_explain_names_the_layer_of_every_setting(kept, home, workspace):
     rows = {row["setting"]: (row["value"], row["from"]) for row in ended.json["settings"]}
     assert rows["memory_search.provider"] == ("none", f"user file {user}")
     assert rows["model.name"] == ("m", f"user file {user}, agent 'main'")
-    assert rows["memory_search.query.min_score"] == (0.2, f"project file {project}")
+    assert rows["memory_search.query.max_results"] == (20, f"project file {project}")
     assert rows["memory_search.sync.watch"] == (False, "environment")
     assert rows["memory_search.cache.max_entries"] == (5, "flags")
     assert rows["workspace"] == (str(workspace), "environment")

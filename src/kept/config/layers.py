@@ -1,14 +1,16 @@
 """The layers of settings, folded in rising precedence: defaults → user file → project file → environment → flags.
 
 The project file is in the workspace, which may be a stranger's repository: it may tune search and nothing else. It
-cannot choose an endpoint, a command, a key, a prompt or a path outside.
+cannot hide answers, nor choose an endpoint, a command, a key, a prompt or a path outside.
 """
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
+from functools import reduce
 from typing import Any, Literal, cast
 
 from kept.config.agent_paths import AgentPaths
@@ -42,6 +44,18 @@ PROJECT_ALLOWED = (
 )
 PROJECT_REFUSED = (("memory_search", "query", "rerank", "model_path"),)
 """Exceptions to PROJECT_ALLOWED: a model is read and run, so a repository must not choose one."""
+_always: Callable[[Any, Any], bool] = lambda value, own: True  # noqa: E731
+_SHOWS_AS_MUCH: dict[tuple[str, ...], Callable[[Any, Any], bool]] = {
+    ("memory_search", "query", "min_score"): operator.le,
+    ("memory_search", "query", "max_results"): operator.ge,
+    ("memory_search", "query", "hybrid", "match"): lambda value, own: value in ("any", own),
+    ("memory_search", "query", "hybrid", "enabled"): operator.ge,
+    ("memory_search", "query", "hybrid", "vector_weight"): operator.eq,
+    ("memory_search", "query", "hybrid", "text_weight"): operator.eq,
+    ("memory_search", "query", "hybrid", "candidate_multiplier"): operator.ge,
+    ("memory_search", "max_file_bytes"): operator.ge,
+}
+"""Settings that can hide answers, each with whether a project's value shows as much as the user's own."""
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT", "KEPT_AGENT", "KEPT_CONFIG")
 MAIN_AGENT = "main"
 _PATHS = ("workspace", "path", "extra_paths", "model_path")
@@ -109,7 +123,7 @@ def load_config(
         fill_agent_id(layer.agent, agent_id)
     workspace_path = resolve_workspace(home, agent_id, [*user, *overrides])
     project_file = _config_file("project", os.path.join(workspace_path, PROJECT_FILE))
-    layers = [*user, project_layer(project_file.path), *overrides]
+    layers = [*user, _without_hiding(project_layer(project_file.path), user), *overrides]
     configured = resolve_workspace(home, agent_id, user)
     is_named = is_same_folder(workspace_path, configured)
     if not is_named:
@@ -276,6 +290,22 @@ def project_layer(path: str) -> Layer:
                 "Put the rest into your own config.yaml.",
             )
     return Layer(f"project file {path}", agent, notices=removal_notices([*iter_removed(AgentSettings, tree, at="")]))
+
+
+def _without_hiding(project: Layer, user: list[Layer]) -> Layer:
+    """Return the layer of a project without what shows less than the user's own settings do."""
+    leaves = [keys for keys, _ in _leaves(project.agent)]
+    if not leaves:
+        return project
+    own, chosen = (build(AgentSettings, tree, at="") for tree in (fold_layers(user)[0], project.agent))
+    for keys in leaves:
+        values = (reduce(getattr, keys, settings) for settings in (chosen, own))
+        is_hiding = keys[:2] == ("memory_search", "sync") or not _SHOWS_AS_MUCH.get(keys, _always)(*values)
+        if is_hiding:
+            reduce(dict.__getitem__, keys[:-1], project.agent).pop(keys[-1])
+            name = ".".join(keys)
+            project.notices.append(f"{name}: ignored in the {project.name}, which cannot hide answers.")
+    return project
 
 
 def environment_layer(env: Mapping[str, str]) -> Layer:
