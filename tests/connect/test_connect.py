@@ -233,6 +233,13 @@ def test_a_second_change_keeps_the_copy_of_what_was_there_first(kept, user):
     assert file.read_text() == CURSOR
 
 
+def test_the_plugin_says_that_what_claude_code_reads_is_sent_to_its_provider(kept, user, home):
+    kept("connect", "claude-code")
+    [page] = (home / "claude-code").rglob("README.md")
+    assert "goes to the provider" in page.read_text()
+    assert "nothing leaves" not in page.read_text()
+
+
 def test_scripts_are_told_what_changed(kept, user):
     report = kept("connect", "claude-code", "--json").json
     assert report["client"] == "claude-code"

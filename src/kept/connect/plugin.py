@@ -26,8 +26,10 @@ Written by `kept connect claude-code`; `kept connect claude-code --undo` removes
 
 It starts `kept mcp`, so that Claude can search, read and write your long-term memory. When a session begins, a hook
 adds your recent notes and the end of the last conversation in the same folder to the context, quoted and marked as
-data. When Claude stops, when a session ends and before it is compacted, a hook copies the conversation into Kept. No
-model is called, and nothing leaves this machine.
+data. When Claude stops, when a session ends and before it is compacted, a hook copies the conversation into Kept.
+
+Kept calls no model for this. But whatever Claude Code reads is part of its session, so it goes to the provider of the
+model with the next request: what the hook adds at the beginning of every session, and what the tools return.
 """
 
 
