@@ -245,13 +245,13 @@ class Memory:
         return replace(written, notice=notice) if notice else written
 
     def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
-        """Return the lines of all notes that a text repeats or seems to change, if the index is in use already."""
-        service: IndexService | None = vars(self).get("_service")
-        if service is None or not self.settings.enabled:
+        """Return the lines of all notes that a text repeats or seems to change."""
+        if not self.settings.enabled:
             return ()
         from kept.indexing.near_facts import find_indexed_near
 
-        return find_indexed_near(service, text, self._view().filter(project))
+        limit = self.settings.max_file_bytes
+        return find_indexed_near(self.config.paths, self.workspace, text, self._view().filter(project), max_bytes=limit)
 
     def read(self, path: str | os.PathLike[str], *, start: int | None = None, lines: int | None = None) -> Passage:
         """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``).

@@ -346,7 +346,7 @@ class Passage:
 
 
 FactRelation = Literal["repeats", "changes", "restates"]
-"""How a new fact relates to an old one: it has the same words, another value, or the same words in another order."""
+"""How a new fact relates to an old one: it has the same words, another value, or says the same in other words."""
 
 
 @frozen

@@ -207,6 +207,16 @@ def test_notes_about_other_things_keep_their_order(tmp_path):
     assert all(hit.newer_than == () for hit in hits)
 
 
+def test_a_passage_that_says_nothing_else_about_the_same_is_not_called_newer(tmp_path):
+    note(
+        tmp_path, "memory/2026-03-01.md", "# 2026-03-01\n\n## 09:00\n\nCall with Omar Aziz about Lantern permissions.\n"
+    )
+    note(tmp_path, "memory/2026-03-12.md", "# 2026-03-12\n\n## 09:00\n\nCall with Omar Aziz about lunch.\n")
+    hits = search(tmp_path, "call with Omar Aziz").hits
+    assert len(hits) == 2
+    assert all(hit.newer_than == () for hit in hits)
+
+
 def test_a_time_in_the_query_decides_instead(tmp_path):
     note(tmp_path, "memory/2026-03-01.md", f"# 2026-03-01\n\n## 09:00\n\n{OLD}\n")
     note(tmp_path, "memory/2026-03-12.md", f"# 2026-03-12\n\n## 09:00\n\n{NEW}\n")

@@ -41,6 +41,13 @@ def test_a_changed_fact_is_named_replaced_and_found_as_it_was(toolbox):
     assert [str(hit.validity.until) for hit in then.result] == ["2026-11-03"]
 
 
+def test_a_line_of_any_note_that_a_text_contradicts_is_named_without_an_embedder(toolbox, workspace):
+    write_file(workspace / "memory/infra.md", "# Infra\n\nThe staging database moved again: port 6543\n")
+    toolbox.memory.sync()
+    near = toolbox.run("memory_write", {"text": "The staging database is on port 7000"})
+    assert "Looks like it changes memory/infra.md#L3." in near.text
+
+
 def test_a_repetition_is_not_written_unless_asked(toolbox, workspace):
     text = {"text": "Staging is on port 5433"}
     outcome = toolbox.run("memory_write", text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+from pathlib import Path
 
 import pytest
 
@@ -135,12 +137,40 @@ def test_other_subjects_are_left_alone(notes):
         assert notes.add(text).near == (), text
 
 
-def test_with_an_open_index_every_note_is_compared(notes, workspace):
+def test_every_note_is_compared_by_the_words_of_the_index(memory, notes, workspace):
     write_file(workspace / "memory/infra.md", "# Infra\n\n- The cache is in Frankfurt.\n")
-    notes.search("cache")
-    written = notes.add("The cache is in Paris.")
+    write_file(workspace / "memory/People/Ben Okafor.md", "# Ben Okafor\n\nPhone +31 6 1234 5678\n")
+    notes.sync()
+    other = memory()  # has not opened the index
+    written = other.add("The cache is in Paris.")
     assert [(fact.relation, fact.citation) for fact in written.near] == [("changes", "memory/infra.md#L3")]
-    assert not notes.add("The cache is in Frankfurt").is_new
+    assert not other.add("The cache is in Frankfurt").is_new
+    phone = other.add("Ben's phone is now +31 6 9999 0000")
+    assert [fact.citation for fact in phone.near] == ["memory/People/Ben Okafor.md#L3"]
+    assert "_service" not in vars(other)
+
+
+def test_without_an_index_a_line_is_written(memory, workspace):
+    write_file(workspace / "memory/infra.md", "# Infra\n\n- The cache is in Frankfurt.\n")
+    assert memory().add("The cache is in Paris.").near == ()
+
+
+def test_an_index_that_cannot_be_read_is_no_reason_not_to_write(notes, workspace, memory):
+    notes.sync()
+    path = notes.config.paths.index_of(str(workspace))
+    path = path if os.path.exists(path) else notes.config.paths.index
+    notes.close()
+    write_file(Path(path), "This is not a database. " * 400)
+    assert memory().add("Staging is on port 6000").near[0].citation == "MEMORY.md#L3"
+
+
+def test_no_line_of_a_daily_note_and_no_event_is_proposed_as_replaced(notes, workspace):
+    log = "# 2026-10-01\n\n## 10:00\n\nThe gate code is 4711.\n\nRan 5 km.\n\nAda likes tea.\n"
+    write_file(workspace / "memory/2026-10-01.md", log)
+    write_file(workspace / "memory/bills.md", "- Paid invoice 4711, 120 EUR\n- Ran 8 km along the Vecht\n")
+    notes.sync()
+    for text in ("The gate code is 9999.", "Ran 6 km.", "Ada does not like tea.", "Paid invoice 4712, 130 EUR"):
+        assert notes.add(text).near == (), text
 
 
 @pytest.mark.parametrize(

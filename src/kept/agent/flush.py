@@ -24,7 +24,7 @@ from kept.context.compaction_plan import TranscriptPiece, split_transcript
 from kept.context.fence import make_fence
 from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError
-from kept.indexing.near_facts import match_hits
+from kept.indexing.near_facts import match_notes
 from kept.limits import estimate_tokens
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
 from kept.memory import Memory
@@ -276,7 +276,8 @@ def _is_in_notes(hits: Iterable[Hit], normal: str) -> bool:
 
 def _find_changed(memory: Memory, text: str, hits: Iterable[Hit]) -> str:
     """Return the citation of the line that a fact seems to change, or nothing."""
-    near = match_hits(memory.workspace, text, hits, max_bytes=memory.settings.max_file_bytes)
+    paths = (hit.path for hit in hits if hit.source == "memory")
+    near = match_notes(memory.workspace, text, paths, max_bytes=memory.settings.max_file_bytes)
     return next((fact.citation for fact in near if fact.relation == "changes"), "")
 
 

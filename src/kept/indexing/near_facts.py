@@ -1,85 +1,56 @@
-"""Lines in any note that a new fact repeats or seems to change, found by words and vectors of the index.
+"""Lines in any note that a new fact repeats or seems to change.
 
-For processes that have the index open: opening it takes longer than adding a line. No model is called, and the index is
-used as it is.
+The word index tells which notes share words with the fact; vectors are not read, and no embedder is opened, so that
+adding a line stays quick. The index is used as it is: a note that was written since the last search is not compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.errors import KeptError
-from kept.records import Filter, Hit, NearFact
+from kept.records import Filter, NearFact, is_fact_list
 from kept.workspace.daily import get_daily_notes
-from kept.workspace.fact_match import match_statements, may_be_fact, sort_near
+from kept.workspace.fact_match import find_near_facts, may_be_fact, sort_near
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.statements import read_statements
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.indexing.service import IndexService
-    from kept.search.candidates import QueryVector
+    from kept.config.agent_paths import AgentPaths
 
-_COMPARED_HITS = 8
-_NEAR_FROM = 0.8
-"""Score of the meaning from which two facts are near."""
-_LOCAL_PROVIDERS = ("local",)
-"""Embedders that answer at once and cost nothing."""
+_COMPARED_PASSAGES = 24
 
 
-def find_indexed_near(service: IndexService, text: str, filters: Filter) -> list[NearFact]:
+def find_indexed_near(
+    paths: AgentPaths, workspace: Workspace, text: str, filters: Filter, *, max_bytes: int
+) -> list[NearFact]:
     """Return the lines that a new fact repeats or seems to change. A problem with the index means that there are none:
     it is no reason not to write."""
     if not may_be_fact(text) or not text.strip():
         return []
-    from dataclasses import replace
+    from kept.store.note_words import find_notes
+    from kept.words.stopwords import content_words
 
-    from kept.search.pipeline import embed_query, search_index
-    from kept.search.query import parse_query
-    from kept.workspace.validity import read_line
-
+    filters = replace(filters, sources=("memory",))
     try:
-        query = parse_query(read_line(text).text)
-        settings = replace(service.settings.query, max_results=_COMPARED_HITS, min_score=0.0)
-        embedder = service.embedder
-        vector: QueryVector | None = None
-        if embedder is not None and embedder.identity.provider in _LOCAL_PROVIDERS:
-            vector, _ = embed_query(embedder, query)
-        filters = replace(filters, sources=("memory",))
-        with service.inspecting() as (index, _):
-            if vector and vector.identity != index.stored_identity():
-                vector = None
-            now_ms = service.clock.time_ns() // 1_000_000
-            hits = search_index(index, vector, query, settings, filters, now_ms=now_ms).hits
+        with_words = find_notes(paths, workspace.root, content_words(text), filters, limit=_COMPARED_PASSAGES)
     except KeptError:
         return []
-    passages = [passage for hit in hits for passage in (hit, *hit.further)]
-    return match_hits(service.workspace, text, passages, max_bytes=service.settings.max_file_bytes)
+    return match_notes(workspace, text, with_words, max_bytes=max_bytes)
 
 
-def match_hits(workspace: Workspace, text: str, hits: Iterable[Hit], *, max_bytes: int) -> list[NearFact]:
-    """Return the lines among hits that a fact repeats or seems to change, as their notes read now.
-
-    A daily note tells what was so on its day: the same line on another day is not a repetition.
-    """
+def match_notes(workspace: Workspace, text: str, paths: Iterable[str], *, max_bytes: int) -> list[NearFact]:
+    """Return the lines of some notes that a fact repeats or seems to change, as they read now."""
     daily = get_daily_notes(workspace)
     near: list[NearFact] = []
     with OpenWorkspace(workspace) as opened:
-        for hit in hits:
-            if hit.source != "memory":
-                continue
+        for path in dict.fromkeys(paths):
             try:
-                note = opened.read(workspace.locate(hit.path), max_bytes=max_bytes).text
+                note = opened.read(workspace.locate(path), max_bytes=max_bytes).text
             except KeptError:
                 continue
-            statements = [
-                statement
-                for statement in read_statements(note)
-                if hit.start_line <= statement.first_line and statement.last_line <= hit.end_line
-            ]
-            is_near = (hit.vector_score or 0.0) >= _NEAR_FROM
-            facts = match_statements(text, note, hit.path, statements, is_near=is_near)
-            is_log = daily.find_day(hit.path) is not None
-            near += [fact for fact in facts if not (is_log and fact.relation == "repeats")]
-    return sort_near(list({fact.citation: fact for fact in near}.values()))
+            is_log = daily.find_day(path) is not None
+            near += find_near_facts(text, note, path, is_log=is_log, is_own=is_fact_list(path))
+    return sort_near(near)

@@ -19,7 +19,8 @@ from kept.search.selection import MAX_CHARS, make_snippet
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 from kept.words.stopwords import content_words
-from kept.workspace.fact_match import FactWords, compare_facts
+from kept.workspace.fact_changes import is_about_same
+from kept.workspace.facts import LineFact, read_fact
 from kept.workspace.mark_words import may_be_marked
 from kept.workspace.statements import Statement, read_statements
 from kept.workspace.validity import ValidityState
@@ -69,7 +70,7 @@ class _ChunkFacts:
     statements: tuple[Statement, ...]
     focus: Statement
     state: ValidityState
-    words: FactWords
+    fact: LineFact
 
     def is_older(self, other: _ChunkFacts) -> bool:
         return _order(self.focus) < _order(other.focus)
@@ -117,7 +118,7 @@ def settle_facts(
     past_rows = {row for row, facts in marked.items() if facts.state != "holds"}
     holding = [scored for scored in ranked if scored.candidate.row not in past_rows][:_MAX_COMPARED]
     ended = [scored for scored in ranked if scored.candidate.row in past_rows]
-    words = {scored.candidate.row: _words_of(scored, chunks, marked, query_words) for scored in holding}
+    words = {scored.candidate.row: _facts_of(scored, chunks, marked, query_words) for scored in holding}
     holders = {scored.candidate.row: scored for scored in holding}
     same = {row: [new for new in holders if _is_same(marked[row], words[new], marked.get(new))] for row in past_rows}
     for scored in ended:  # what holds takes the place of what it replaced
@@ -178,7 +179,7 @@ def _read_chunk(chunk: ChunkRow, query_words: frozenset[str], moment: FactMoment
     matching = [statement for statement, share in zip(facts, shares, strict=True) if share >= least]
     ranks = {"holds": 0, "unknown": 1, "ended": 2, "later": 3}
     focus = min(matching, key=lambda statement: (ranks[_state(statement, moment)], -_order(statement)[0].toordinal()))
-    return _ChunkFacts(chunk, tuple(statements), focus, _state(focus, moment), FactWords.of(focus.text))
+    return _ChunkFacts(chunk, tuple(statements), focus, _state(focus, moment), read_fact(focus.text))
 
 
 def _state(statement: Statement, moment: FactMoment) -> ValidityState:
@@ -187,23 +188,23 @@ def _state(statement: Statement, moment: FactMoment) -> ValidityState:
     return statement.validity.state(moment.first, moment.last, is_past=moment.is_past)
 
 
-def _words_of(
+def _facts_of(
     scored: Scored, chunks: Mapping[int, ChunkRow], marked: Mapping[int, _ChunkFacts], query_words: frozenset[str]
-) -> list[FactWords]:
-    """Return the statements of a candidate that holds, by their words."""
+) -> list[LineFact]:
+    """Return what a candidate that holds says."""
     row = scored.candidate.row
     if row in marked:
-        return [marked[row].words]
+        return [marked[row].fact]
     chunk = chunks[row]
     if chunk.source != "memory":
         return []
     texts = (statement.text for statement in read_statements(chunk.text) if statement.kind != "heading")
-    return [words for text in texts if (words := FactWords.of(text)).content & query_words]
+    return [read_fact(text) for text in texts if content_words(text) & query_words]
 
 
-def _is_same(old: _ChunkFacts, candidates: Iterable[FactWords], new: _ChunkFacts | None) -> bool:
+def _is_same(old: _ChunkFacts, candidates: Iterable[LineFact], new: _ChunkFacts | None) -> bool:
     """Return whether a fact that ended is about the same as one that holds."""
-    if any(compare_facts(words, old.words) is not None for words in candidates):
+    if any(is_about_same(fact, old.fact) for fact in candidates):
         return True
     return new is not None and _follows(new.focus, old)
 
@@ -214,7 +215,7 @@ def _follows(new: Statement, old: _ChunkFacts) -> bool:
         return False
     was = content_words(new.validity.was)
     is_next = new.validity.since is not None and new.validity.since == old.focus.validity.until
-    return bool(was) and is_next and was <= old.words.content
+    return bool(was) and is_next and was <= content_words(old.focus.text)
 
 
 def _is_as_relevant(holder: Scored, scored: Scored) -> bool:
@@ -229,7 +230,7 @@ def _lift(holder: Scored, ended: Scored) -> Scored:
 
 
 def _lift_over_looser(
-    row: int, holders: Mapping[int, Scored], words: Mapping[int, list[FactWords]], query_words: frozenset[str]
+    row: int, holders: Mapping[int, Scored], words: Mapping[int, list[LineFact]], query_words: frozenset[str]
 ) -> Scored:
     """Return a fact that replaced another with at least the score of passages that have less of the query in any one
     statement. Each version of a fact makes its words less rare, until any passage with all of them is as good."""
@@ -242,8 +243,8 @@ def _lift_over_looser(
     return holder
 
 
-def _most_shared(statements: Iterable[FactWords], query_words: frozenset[str]) -> int:
-    return max((len(words.content & query_words) for words in statements), default=0)
+def _most_shared(facts: Iterable[LineFact], query_words: frozenset[str]) -> int:
+    return max((len(content_words(fact.text) & query_words) for fact in facts), default=0)
 
 
 def _lower(scored: Scored, better: Sequence[Scored], state: ValidityState) -> Scored:
@@ -276,7 +277,7 @@ def visible_lines(facts: _ChunkFacts, moment: FactMoment) -> str:
         return ""
     lines = enumerate(facts.chunk.text.split("\n"), facts.chunk.start_line)
     shown = "\n".join(line for at, line in lines if at not in hidden).strip("\n")
-    return make_snippet(shown, facts.words.content)
+    return make_snippet(shown, content_words(facts.focus.text))
 
 
 def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValidity | None:
@@ -309,7 +310,7 @@ def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValid
 
 
 def _is_related(facts: _ChunkFacts, statement: Statement) -> bool:
-    return compare_facts(FactWords.of(statement.text), facts.words) is not None or _follows(statement, facts)
+    return is_about_same(read_fact(statement.text), facts.fact) or _follows(statement, facts)
 
 
 def _cite(path: str, statement: Statement) -> str:

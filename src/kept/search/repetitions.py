@@ -21,6 +21,8 @@ from kept.search.scores import Scored
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 from kept.words.stopwords import content_words
+from kept.workspace.fact_changes import differ
+from kept.workspace.facts import read_fact
 
 MAX_COMPARED = 16
 """Best candidates that are compared with each other."""
@@ -280,8 +282,8 @@ class _Statements:
     def __init__(self, chunks: Mapping[int, ChunkRow], query_words: frozenset[str]) -> None:
         self._chunks = chunks
         self._query_words = query_words
-        self._by_row: dict[int, list[frozenset[str]]] = {}
-        self._best: dict[int, frozenset[str]] = {}
+        self._by_row: dict[int, dict[frozenset[str], str]] = {}
+        self._best: dict[int, tuple[frozenset[str], str]] = {}
 
     def age(self, row: int) -> tuple[int, int]:
         chunk = self._chunks[row]
@@ -315,7 +317,7 @@ class _Statements:
         return None
 
     def is_newer(self, row: int, other_row: int) -> bool:
-        """Return whether a passage says something newer about the same: by a person, and with other values."""
+        """Return whether a passage says something newer about the same: by a person, and something else."""
         chunk, other = self._chunks[row], self._chunks[other_row]
         if not _is_later(chunk, other):
             return False
@@ -324,12 +326,12 @@ class _Statements:
             speakers[0] and speakers[1] and speakers[1] not in (speakers[0], "assistant")
         ):
             return False
-        words, other_words = self._statement(row), self._statement(other_row)
+        (words, text), (other_words, other_text) = self._statement(row), self._statement(other_row)
         if words <= other_words or other_words <= words:
             return False  # the same, or one of them in more detail
         if all(speakers) and not (_has_number(words - other_words) and _has_number(other_words - words)):
             return False  # people repeat themselves in talk: only numbers show that it is about the same
-        return self._is_same_subject(words, other_words)
+        return self._is_same_subject(words, other_words) and differ(read_fact(text), read_fact(other_text))
 
     def _is_same_subject(self, words: frozenset[str], other_words: frozenset[str]) -> bool:
         left, right = (frozenset(word for word in side if not word.isdigit()) for side in (words, other_words))
@@ -340,18 +342,21 @@ class _Statements:
         has_all = len(query_words) >= 2 and query_words >= self._query_words
         return len(query_words) > 0 and len(left & right) >= (_SAME_ANSWER if has_all else _SAME_SUBJECT) * shorter
 
-    def _statement(self, row: int) -> frozenset[str]:
-        """Return the statement of a passage with the most words of the query."""
+    def _statement(self, row: int) -> tuple[frozenset[str], str]:
+        """Return the statement of a passage with the most words of the query: its words and its text."""
         if row not in self._best:
-            self._best[row] = max(self._all(row), key=lambda words: len(words & self._query_words), default=frozenset())
+            statements = self._all(row).items()
+            nothing = frozenset[str](), ""
+            self._best[row] = max(statements, key=lambda item: len(item[0] & self._query_words), default=nothing)
         return self._best[row]
 
-    def _all(self, row: int) -> list[frozenset[str]]:
+    def _all(self, row: int) -> dict[frozenset[str], str]:
+        """Return the texts of the statements of a passage by their words."""
         if row not in self._by_row:
             chunk = self._chunks[row]
             text = re.sub(_CITATION, "", spoken_text(chunk) if chunk.source == "sessions" else chunk.text)
             pieces = [piece for piece in re.split(_STATEMENT_ENDS, text) if not piece.lstrip().startswith("#")]
-            self._by_row[row] = [words for piece in pieces if (words := content_words(piece))]
+            self._by_row[row] = {words: piece for piece in pieces if (words := content_words(piece))}
         return self._by_row[row]
 
 

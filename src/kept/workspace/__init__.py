@@ -11,7 +11,8 @@ addition                   a text to add, as a value
 replacement                replaces a fact: the old line is struck through, the new one says what it was
 validity, mark_words, statements
                            when a line holds; the statements of a note
-fact_match                 compares facts by their words
+facts, fact_changes, fact_match
+                           what a line says, and whether it repeats or changes another
 line_edit                  changes of lines, and of a whole note
 common_ends                what two texts share at both ends
 change_recorder            how a writer reports its changes to the history

@@ -151,16 +151,17 @@ def find_near(
 ) -> list[NearFact]:
     """Return the lines of a note, and of long-term memory, that a text repeats or seems to change.
 
-    Other notes are not read: that would need the index, and adding a line is quicker than opening it. ``known`` are
-    those that the caller found.
+    ``known`` are those that the caller found in other notes.
     """
-    near = find_near_facts(text, before, path)
+    daily = get_daily_notes(workspace)
+    near = find_near_facts(text, before, path, is_log=daily.find_day(path) is not None, is_own=True)
     names = [_memory_name(workspace), *([f"{folder}/MEMORY.md"] if folder else [])]
     for name in names:
         absolute = workspace.locate(name)
         try:
             if name != path and opened.find_state(absolute) is not None:
-                near += find_near_facts(text, opened.read_found(absolute, max_bytes=max_bytes).text, name)
+                note = opened.read_found(absolute, max_bytes=max_bytes).text
+                near += find_near_facts(text, note, name, is_log=False, is_own=True)
         except (NoteNotFound, WorkspaceError):
             continue  # a note that cannot be read is no reason not to write another
     near += [fact for fact in known if fact.citation not in {other.citation for other in near}]

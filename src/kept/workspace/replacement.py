@@ -18,7 +18,7 @@ from kept.limits import clip, one_line
 from kept.records import Written, cite
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
-from kept.workspace.fact_match import FactWords
+from kept.workspace.facts import read_fact
 from kept.workspace.line_edit import LineEdit, apply_locked, digest_of_lines, require_editable
 from kept.workspace.notes import LOCK_WAIT_S, NoteWriter
 from kept.workspace.opened import OpenWorkspace, decode
@@ -109,10 +109,10 @@ def _plan_above(note: str, strike: LineEdit, old: Statement, line: str) -> tuple
 
     If the note has the new line already, perhaps since a moment ago, that line gets the marks instead.
     """
-    words = FactWords.of(read_line(line).text).sequence
+    words = read_fact(read_line(line).text).sequence
     for statement in read_statements(note):
         is_other = statement.first_line != old.first_line and statement.kind == old.kind and statement.validity is None
-        if is_other and statement.first_line == statement.last_line and FactWords.of(statement.text).sequence == words:
+        if is_other and statement.first_line == statement.last_line and read_fact(statement.text).sequence == words:
             at = statement.first_line
             raw = note.split("\n")[at - 1]
             text = _above(line, raw, statement).rstrip("\n")

@@ -1,0 +1,131 @@
+"""What a line says, and how two lines relate: by rules, on pairs that somebody wrote who had not seen them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kept.workspace.fact_changes import compare_facts, differ
+from kept.workspace.facts import read_fact
+
+PAIRS = [json.loads(line) for line in (Path(__file__).parent / "data/pairs_of_lines.jsonl").read_text().splitlines()]
+KINDS = {"changes": "change", "repeats": "repetition", "restates": "repetition", None: "none"}
+
+
+def relation(older, newer, **options):
+    return compare_facts(read_fact(newer), read_fact(older), **options)
+
+
+def judge(pair):
+    """Return what is proposed for a pair. A line of a daily note is never proposed as replaced."""
+    return "none" if pair["older_note"] == "daily" else KINDS[relation(pair["older"], pair["newer"])]
+
+
+def count_found(pairs):
+    return Counter((pair["label"], judge(pair)) for pair in pairs)
+
+
+def test_no_event_and_nothing_that_also_holds_is_proposed_as_changed_and_most_changes_are_found():
+    pairs = PAIRS.copy()
+    random.Random(2026).shuffle(pairs)
+    for name, half in (("the half that the rules were written with", pairs[:100]), ("the other half", pairs[100:])):
+        counts = count_found(half)
+        for kind in ("change", "repetition"):
+            found = sum(count for (_, given), count in counts.items() if given == kind)
+            labelled = sum(count for (label, _), count in counts.items() if label == kind)
+            print(f"{name}: {kind}: precision {counts[kind, kind]}/{found}, recall {counts[kind, kind]}/{labelled}")
+    counts = count_found(PAIRS)
+    assert counts["event", "change"] == counts["both_true", "change"] == counts["repetition", "change"] == 0
+    assert counts["change", "change"] >= 0.6 * sum(pair["label"] == "change" for pair in PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "verb", "measures"),
+    [
+        ("- The rent is 1,450 € per month.", ("rent",), "be", {("money", "1450")}),
+        ("Wedding date: 5 June", ("wed", "date"), "be", {("date", "06-05")}),
+        ("Choir meets on Tuesdays at half past seven", ("choir",), "meet", {("weekday", "2"), ("clock", "7:30")}),
+        ("Room 14 has 45 seats", ("room", "14"), "have", {("seat", "45")}),
+        ("Kim is my boss", ("boss",), "be", set()),
+        ("Ben's phone: +31 6 1234 5678", ("ben", "phon"), "be", {("phone", "31612345678")}),
+        ("Der Kurs beginnt um 18 Uhr", ("kur",), "beginnt", {("clock", "6:00")}),
+    ],
+)
+def test_a_line_is_read_as_subject_verb_and_measures(text, subject, verb, measures):
+    fact = read_fact(text)
+    assert (fact.subject, fact.verb, fact.measures) == (subject, verb, measures)
+    assert not fact.is_event
+    assert not fact.is_denied
+
+
+@pytest.mark.parametrize(
+    "text", ["Ran 5 km in 27 minutes", "2024-05-01: the pump failed", "Invoice 4711 paid, 120 EUR"]
+)
+def test_what_happened_is_an_event(text):
+    assert read_fact(text).is_event
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Staging is on port 5433", "Staging is on port 6000"),
+        ("Ada likes tea", "Ada does not like tea"),
+        ("Ada lives in Kiel", "Ada moved to Bonn"),
+        ("The cache is in Frankfurt", "The cache is in Paris"),
+        ("My favourite colour is purple", "My favourite colour is cyan"),
+        ("Ticket 812 is open", "Ticket 812 is closed"),
+        ("Deploys happen on Fridays", "Deploys happen on Tuesdays now"),
+        ("Our lawyer is Mr. Shah", "Our lawyer: Ms. Roth"),
+    ],
+)
+def test_another_value_a_negation_and_an_end_are_changes(older, newer):
+    assert relation(older, newer) == "changes"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Ran 5 km in 27 minutes", "Ran 6 km in 31 minutes"),
+        ("Invoice 4711 paid, 120 EUR", "Invoice 4712 paid, 130 EUR"),
+        ("Meeting with Bob on Monday at 10:00", "Meeting with Bob on Tuesday at 11:00"),
+        ("Interviewed a candidate with Grace", "Interviewed a candidate with Priya"),
+        ("Max plays football", "Max plays handball now, too"),
+        ("Standup is at 9:45", "This week standup is at 11"),
+        ("Julia lives in Kiel", "Julia's brother moved to Hamburg"),
+        ("Ada lives in Kiel", "Ada might move to Berlin"),
+        ("The trip to Rome is in May", "The trip to Oslo was moved to September"),
+        ("The shop opens at 9", "The shop closes at 18"),
+    ],
+)
+def test_events_other_subjects_and_what_is_only_added_change_nothing(older, newer):
+    assert relation(older, newer) is None
+
+
+def test_two_lines_with_the_same_value_repeat_each_other():
+    assert relation("Staging database runs on port 5432", "The staging database listens on 5432") == "restates"
+    assert relation("Staging is on port 5433.", "staging is on port 5433") == "repeats"
+
+
+def test_the_name_of_a_note_says_whose_value_a_line_has():
+    line, name = "Phone +31 6 1234 5678", frozenset(("people", "ben", "okafor"))
+    assert relation(line, "Ben's phone is now +31 6 9999 0000", note=name) == "changes"
+    assert relation(line, "Ada's phone is now +31 6 9999 0000", note=name) is None
+    assert relation("Port: 5173", "Port: 4200", note=frozenset(("frontend",))) is None
+
+
+def test_lines_about_other_things_do_not_differ():
+    port = read_fact("Staging database moved again: port 6543")
+    assert differ(read_fact("The staging database is on port 7000"), port)
+    assert not differ(read_fact("Lunch with Omar Aziz"), read_fact("Call with Omar Aziz about permissions"))
+    assert not differ(read_fact("Call with Elena about the budget"), read_fact("Call with Elena about hiring"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "-", "…", "太郎は猫が好き。", "x" * 5000, "1" * 400, "(((", "a: b: c", "\x00"]
+)
+def test_any_text_can_be_read(text):
+    assert relation(text, "Ada likes tea") is None
