@@ -187,6 +187,7 @@ def test_the_citations_mode_is_part_of_the_prompt(tmp_path, mode, chat_type, wor
         at.say("Hello?", session=session.id)
         system = model.requests[0].system
         assert words in system
+        assert ("Cite what you rely on" in system) == (not words)
         if not words:
             assert "name its citation" not in system
             assert "Do not mention file names" not in system

@@ -67,6 +67,18 @@ def test_every_tool_answers_with_text(client, notes):
     assert "[1] memory/plotter.md#" in text_of(client.call("memory_search", query="was the plotter sold?"))
 
 
+def test_tools_that_the_settings_switch_off_are_not_offered(start, notes):
+    client = start(env={"KEPT_MEMORY_SEARCH__ENABLED": "false"})
+    greeting = client.greet()
+    assert "memory_search" not in greeting["instructions"]
+    assert "memory_write" in greeting["instructions"]
+    offered = {tool["name"] for tool in client.ask("tools/list")["result"]["tools"]}
+    assert offered == {"memory_get", "memory_write", "memory_status", "memory_forget"}
+    calls = {"memory_get": {"path": "MEMORY.md"}, "memory_write": {"text": "Assam again."}, "memory_status": {}}
+    for name, arguments in calls.items():
+        assert not client.call(name, **arguments).get("isError")
+
+
 def test_what_is_wrong_is_a_tool_error_with_a_hint(client):
     result = client.call("memory_search", qeury="x")
     assert result["isError"]

@@ -286,6 +286,33 @@ def test_a_search_takes_tags_and_the_status_lists_them(toolbox, workspace):
     assert "\n> tags: #vip (2), #area (1), " in status.text
 
 
+def test_tags_may_be_a_list(toolbox, workspace):
+    write_file(workspace / "memory/a.md", "---\ntags: [work, tea]\n---\nThe parrot is green.\n")
+    found = [
+        toolbox.run("memory_search", {"query": "parrot", "tags": tags}).result.hits[0].path
+        for tags in (["work", "tea"], "work, tea")
+    ]
+    assert found == ["memory/a.md"] * 2
+
+
+def test_a_heading_that_a_passage_begins_with_is_not_said_twice(toolbox, workspace):
+    write_file(workspace / "memory/a.md", "# Birds\n\n## Log\n\nThe parrot is green.\n")
+    text = toolbox.run("memory_search", {"query": "is the parrot green?"}).text
+    assert "> ## Log" in text
+    assert "under:" not in text
+
+
+def test_a_note_that_tools_may_not_write_names_what_to_do_instead(memory, workspace, home):
+    write_file(workspace / "People/Ben Okafor.md", "- Phone +31 6 1234 5678\n")
+    with SessionStore.open(home=home) as sessions:
+        toolbox = Toolbox(memory(settings={"workspace_layout": "vault"}), sessions)
+        for call in ({"to": "People/Ben Okafor.md"}, {"replaces": "People/Ben Okafor.md#L1"}):
+            outcome = toolbox.run("memory_write", {"text": "Phone +31 6 9999 0000", **call})
+            assert outcome.is_error
+            assert "name this note in it, and tell the user" in outcome.text
+            assert "Markdown file inside the workspace" not in outcome.text
+
+
 def test_a_note_is_read_with_its_links(toolbox, workspace):
     write_file(workspace / "memory/ada.md", "See [[bob]] and [[gone]].\n")
     write_file(workspace / "memory/bob.md", "See [[ada]].\n")

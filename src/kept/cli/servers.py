@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -195,7 +196,9 @@ def mcp_command(
     if address is None:
         from kept.app import open_toolbox
 
-        run_stdio(load_server(lambda: open_toolbox(loaded, project=project, person=person), project=project))
+        searches = loaded.config.memory_search.enabled
+        toolbox = partial(open_toolbox, loaded, project=project, person=person)
+        run_stdio(load_server(toolbox, project=project, searches=searches))
         return
     from kept.app import open_model
     from kept.serve.run_server import Preset, run_server

@@ -46,7 +46,7 @@ def parse_address(text: str) -> Address:
 
 
 def load_server(
-    open_toolbox: Callable[[], Toolbox], *, project: str | None = None, is_shared: bool = False
+    open_toolbox: Callable[[], Toolbox], *, project: str | None = None, is_shared: bool = False, searches: bool = True
 ) -> MemoryServer:
     """Return the server. Importing the SDK creates very many objects that live until the end: searching them for
     garbage takes a sixth of the time, so collection is off during the import, and skips these objects for good."""
@@ -58,7 +58,7 @@ def load_server(
     finally:
         gc.enable()
     gc.freeze()
-    return MemoryServer(open_toolbox, project=project, is_shared=is_shared)
+    return MemoryServer(open_toolbox, project=project, is_shared=is_shared, searches=searches)
 
 
 def run_stdio(server: MemoryServer) -> None:

@@ -295,7 +295,14 @@ class Server:
             return Toolbox(memory, agent.sessions)
 
         return {
-            name: make_mcp_app(load_server(partial(open_toolbox, agent), project=project, is_shared=True))
+            name: make_mcp_app(
+                load_server(
+                    partial(open_toolbox, agent),
+                    project=project,
+                    is_shared=True,
+                    searches=agent.memory.settings.enabled,
+                )
+            )
             for name, agent in self._agents.items()
         }
 

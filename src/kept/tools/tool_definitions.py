@@ -338,6 +338,8 @@ _DAILY = "daily"
 def translate_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with their present names. A name that is given twice keeps the present one."""
     names = _NAMES.get(tool, {})
+    if isinstance(tags := arguments.get("tags"), list):
+        arguments = {**arguments, "tags": ",".join(map(str, tags))}
     present = {name: value for name, value in arguments.items() if name not in names and name != "endLine"}
     for old, name in names.items():
         if old in arguments:

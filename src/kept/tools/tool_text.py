@@ -10,8 +10,9 @@ are quoted. So every word in a line without '> ' is ours:
     Also in sessions/20260314T140926Z_4f1c.jsonl#L4.
 
 A citation says where a passage is, and a tool takes it as a path. A file name may contain anything, even a forged
-result. So a path appears in our own lines only if it consists of letters, digits and a few punctuation characters; any
-other is shown as the URI of its resource, percent-encoded. A tool accepts both.
+result. So a path appears in our own lines only if it consists of letters, digits and a few punctuation characters. With
+spaces and a few more, it is in double quotes; any other is shown as the URI of its resource, percent-encoded. A tool
+accepts all three.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ _MOST_LINKS = 100
 _MOST_OCCURRENCES = 3
 _ERROR_CHARS = 1_000
 _PUNCTUATION = frozenset("./_-")
+_QUOTED = frozenset(" ,'&+")
+"""Characters of a path that is shown in quotes. None of them can end a quotation."""
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 """Characters that are letters or marks by their Unicode category, but are not visible."""
 
@@ -95,7 +98,7 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
     names = {
         "path": None if cited else hit.citation,
-        "under": hit.heading,
+        "under": _heading_above(hit),
         "conversation": hit.title,
         "project": hit.project,
     }
@@ -104,6 +107,12 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
     further = "".join(f"\n{_further(passage, max_chars)}" for passage in hit.further)
     return f"{head}\n{_names(names)}{quote(snippet)}{_validity(hit.validity)}{occurrences}{further}"
+
+
+def _heading_above(hit: Hit) -> str:
+    """Return the headings of a passage without those that it has itself."""
+    own = {line.strip("# ") for line in hit.snippet.splitlines() if line.startswith("#")}
+    return " > ".join(part for part in (hit.heading or "").split(" > ") if part not in own)
 
 
 def _further(passage: Hit, max_chars: int | None) -> str:
@@ -212,9 +221,11 @@ def written_text(written: Written) -> str:
     if written.replaced:
         parts.append(f"Struck through and dated: {_show_cited(written.replaced) or LONG_NAME}.")
     for fact in written.near:
-        line = show_citation(fact.path, fact.start_line, fact.end_line) or LONG_NAME
+        place = fact.path, fact.start_line, fact.end_line
+        line = show_citation(*place) or LONG_NAME
         lead = "Looks like it changes" if fact.relation == "changes" else "Says much the same as"
-        advice = f" To replace that line, give replaces: {line}@{fact.digest}" if fact.relation == "changes" else ""
+        reference = show_citation(*place, fact.digest) if fact.relation == "changes" else None
+        advice = f" To replace that line, give replaces: {reference}" if reference else ""
         parts.append(f"{lead} {line}.{advice}\n{quote(clip(one_line(fact.text), _NAME_CHARS))}")
     return "\n".join(parts)
 
@@ -265,10 +276,13 @@ def _names(names: dict[str, str | None]) -> str:
 # citations
 
 
-def show_path(path: str) -> str | None:
-    """Return the path in a form that is safe in our own lines, or None if that is too long."""
-    shown = path if all(map(_is_plain, path)) else uri_of(path)
-    return shown if len(shown) <= MAX_SHOWN_PATH_CHARS else None
+def show_path(path: str, place: str = "") -> str | None:
+    """Return the path, and a place in it, in a form that is safe in our own lines, or None if that is too long."""
+    unusual = {char for char in path if not _is_plain(char)}
+    shown = path if unusual <= _QUOTED else uri_of(path)
+    if len(shown) > MAX_SHOWN_PATH_CHARS:
+        return None
+    return f'"{shown}{place}"' if unusual and shown == path else f"{shown}{place}"
 
 
 def show_name(name: str) -> str:
@@ -282,9 +296,8 @@ def show_name(name: str) -> str:
     return cut if all(map(_is_plain, cut)) else json.dumps(cut, ensure_ascii=False)
 
 
-def show_citation(path: str, first_line: int, last_line: int) -> str | None:
-    shown = show_path(path)
-    return None if shown is None else cite(shown, first_line, last_line)
+def show_citation(path: str, first_line: int, last_line: int, digest: str = "") -> str | None:
+    return show_path(path, cite("", first_line, last_line) + (f"@{digest}" if digest else ""))
 
 
 def uri_of(path: str) -> str:
@@ -294,13 +307,14 @@ def uri_of(path: str) -> str:
 
 
 def from_uri(path: str) -> str:
-    """Return the path that a URI names; any other path is returned as it is. Decodes once."""
+    """Return the path that a URI names, decoded once, or that is in quotes; any other path is returned as it is."""
+    path = path.strip('"')
     return decode(path.removeprefix(NOTES)) if path.startswith(NOTES) else path
 
 
 def from_citation(path: str, start: int | None, lines: int | None) -> tuple[str, int | None, int | None]:
     """Return path, first line and number of lines. An explicit ``start`` or ``lines`` overrides the citation."""
-    cited = parse_citation(path)
+    cited = parse_citation(path.strip('"'))
     if not cited:
         return from_uri(path), start, lines
     path, first, last = cited

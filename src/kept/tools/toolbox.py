@@ -277,7 +277,7 @@ def _as_path(arguments: dict[str, Any]) -> str | None:
 
 def _from_reference(reference: str) -> str:
     """Return a citation with the path that its URI names."""
-    path, hash_sign, lines = reference.rpartition("#")
+    path, hash_sign, lines = reference.strip('"').rpartition("#")
     return f"{from_uri(path)}#{lines}" if hash_sign else reference
 
 

@@ -74,7 +74,10 @@ def require_tool_may_write(workspace: Workspace, absolute: str, shown: str) -> N
     if relative in LONG_TERM or relative.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, relative):
         return
     daily = ", daily notes" if workspace.layout == "vault" else ""
-    raise PathRefused(f"{shown}: tools write only MEMORY.md{daily} and notes below memory/.")
+    raise PathRefused(
+        f"{shown}: tools write only MEMORY.md{daily} and notes below memory/.",
+        hint="Write it to one of those without 'replaces', name this note in it, and tell the user, who can change it.",
+    )
 
 
 def _is_daily_note(workspace: Workspace, relative: str) -> bool:
