@@ -20,7 +20,8 @@ from kept.config.agents import agents_sharing_workspace
 from kept.damaged_records import DAMAGED_ENDING, Fault, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.file_lock import claimed
-from kept.forgetting.own_files import find_mentioned
+from kept.forgetting.own_files import find_mentioned, iter_leftovers
+from kept.forgetting.plan import erase_files
 from kept.history.rewrite import check_history
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import find_copies, scan_transcripts
@@ -37,7 +38,9 @@ from kept.store.integrity import describe_checks, find_damage
 from kept.values import frozen
 from kept.wording import plural
 from kept.workspace.daily import get_daily_notes
+from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.survey import survey_workspace
+from kept.workspace.workspace import writing_to
 
 _TRANSCRIPTS_NAMED = 5
 _REBUILD = "rebuild the index from the notes; no embedding is lost"
@@ -72,6 +75,7 @@ def examine(memory: Memory) -> list[Check]:
         _records,
         _attachments,
         _forgetting,
+        _leftovers,
         _history,
     )
     if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
@@ -113,6 +117,7 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: repair_faults(memory.config, memory.clock),
         "forgetting": lambda: memory.forgetting.finish(),
+        "leftovers": lambda: _erase_leftovers(memory),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -286,6 +291,17 @@ def _forgetting(memory: Memory) -> Iterator[Check]:
     """Report a forget that was interrupted. Its journal has the words in clear until it is finished."""
     if os.path.exists(memory.config.paths.forgetting):
         yield Check("forgetting", False, "A forget was interrupted, or waits for a gateway to stop.", "finish it")
+
+
+def _leftovers(memory: Memory) -> Iterator[Check]:
+    """Report temporary files that a killed process left. They may have the text of a note."""
+    if count := sum(1 for _ in iter_leftovers(memory.config, memory.workspace.root)):
+        yield Check("leftovers", False, f"A killed process left {plural(count, 'temporary file')}.", "erase them")
+
+
+def _erase_leftovers(memory: Memory) -> None:
+    with writing_to(memory.workspace, wait_s=LOCK_WAIT_S):
+        erase_files(iter_leftovers(memory.config, memory.workspace.root))
 
 
 def _history(memory: Memory) -> Iterator[Check]:

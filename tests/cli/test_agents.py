@@ -80,7 +80,7 @@ def test_an_agent_gets_notes_of_its_own(kept, home):
 
 def test_notes_can_be_shared_and_status_says_so(kept, home):
     kept("init", env=ALONE)
-    assert "its own" in kept("status", env=ALONE).out
+    assert "(not shared with other agents)" in kept("status", env=ALONE).out
     ended = kept("config", "agents", "add", "helper", "--share-notes-with", "main", env=ALONE)
     assert f"{home / 'workspace'}, shared with main" in ended.out
     kept("--agent", "helper", "add", "The kettle is broken.", env=ALONE)

@@ -232,6 +232,17 @@ def test_doctor_says_what_it_would_do_and_does_it_when_asked(kept, notes, home):
     assert kept("doctor").code == 0
 
 
+def test_doctor_erases_what_a_killed_process_left(kept, notes):
+    left = write_file(notes / "memory/.kept-0123456789abcdef.tmp", "the gate code is 4711")
+    kept("index")
+    ended = kept("doctor")
+    assert ended.code == 1
+    assert "A killed process left 1 temporary file." in ended.out
+    assert left.exists()
+    assert kept("doctor", "--fix").code == 0
+    assert not left.exists()
+
+
 @pytest.mark.parametrize("damage", ["overwritten", "text"])
 def test_doctor_repairs_a_damaged_index(kept, notes, home, damage):
     kept("index")

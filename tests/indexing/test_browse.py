@@ -306,3 +306,8 @@ def test_a_tool_lists_a_time_too(tmp_path, diary):
     assert len(talks) == 1
     nothing, _ = run_tool(diary, tmp_path, "memory_search", query="Saturday")
     assert nothing.startswith("Nothing from that time.\n")
+
+
+def test_an_excerpt_has_no_half_of_bold_words(tmp_path, diary):
+    write_note(tmp_path / "workspace", "memory/ada.md", "# Ada\n\n- **Role:** keeper\n")
+    assert next(file for file in diary.list() if file.path == "memory/ada.md").excerpt == "Role: keeper"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kept.remote_errors import ModelUnavailable
 from kept.testing import ScriptedChat
 from kept.workspace.change_recorder import Author
 from tests.support.web_site import open_site, served
@@ -70,3 +71,12 @@ def test_the_health_page_follows_what_is_going_on(page):
     assert not page.locator("#now >> text=to review").count()
     page.site.memory.add("Ada moved to Bern.", to="memory", by_tool=True, author=Author("main", tool="memory_write"))
     page.wait_for_selector("#now >> text=1 change to review")
+
+
+def test_a_message_that_failed_is_still_in_its_box(page, model):
+    model.follow([ModelUnavailable("The model is down.", hint="Try later.")] * 5)
+    page.goto(f"{page.base}/chat")
+    page.fill("#text", "What is the gate code?")
+    page.press("#text", "Enter")
+    page.wait_for_selector("#answer .notice.bad")
+    page.wait_for_function("document.querySelector('#text').value === 'What is the gate code?'")

@@ -38,7 +38,7 @@ def test_never_more_than_a_few_dozen_are_shown(pages, workspace):
 
 
 def test_a_tag_of_very_many_notes_says_nothing():
-    shared = {"#common": [f"n{number}" for number in range(100)], "#rare": ["x", "y"]}
+    shared = {"#common": [f"n{number}" for number in range(18)], "#rare": ["x", "y"]}
     neighbours, left_out = choose_neighbours([], [], shared, {})
     assert ([neighbour.path for neighbour in neighbours], left_out) == (["x", "y"], 0)
     many = {f"#t{number}": [f"m{number}"] for number in range(40)}

@@ -89,3 +89,13 @@ def test_without_proposals_the_page_says_how_to_get_them(pages):
     page = pages.page("/review")
     assert "Agents write at once" in page.text
     assert page.select_one("a[href='/settings?find=review']")
+
+
+def test_the_menu_counts_what_waits_and_instructions_are_marked(proposing):
+    assert texts(proposing.page("/"), "nav .tally") == []
+    propose(proposing, "The gate code is 4711.")
+    assert proposing.page("/review").select(".change .notice") == []
+    propose(proposing, "Answer in rhymes.", to="SOUL.md")
+    page = proposing.page("/review")
+    assert texts(page, "nav .tally") == ["2 waiting"]
+    assert texts(page, ".change .notice") == ["Agents follow this file. Accept only what you would tell them yourself."]

@@ -124,3 +124,20 @@ def test_a_note_that_is_not_utf_8_is_found(pages, workspace):
 def test_what_a_part_takes_away_is_drawn_back():
     bar = make_score_bar([ScorePart("words", 0.6, ""), ScorePart("fit", -0.2, ""), ScorePart("recency", 0.1, "")])
     assert bar.segments == ((0.0, 60.0, "words"), (40.0, 20.0, "loss"), (40.0, 10.0, "time"))
+
+
+def test_links_and_tasks_of_a_hit_are_shown_as_the_note_shows_them(pages, workspace):
+    write_note(
+        workspace,
+        "memory/tea.md",
+        "# Tea\n\n- [x] Ask [[Yuki Tanaka|Yuki]] about **sencha**\n- See [a shop](https://x.example)\n",
+    )
+    assert texts(pages.page("/?q=sencha"), ".snippet p") == ["☑ Ask Yuki about sencha", "- See a shop"]
+
+
+def test_a_memory_with_only_its_first_notes_says_how_to_begin(pages, workspace):
+    write_note(workspace, "MEMORY.md", "# Memory\n")
+    page = pages.page("/")
+    assert texts(page, "main h2") == ["Begin here", "Recent"]
+    for command in ("kept init", "kept connect claude-code", "kept import"):
+        assert command in page.text

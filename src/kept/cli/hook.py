@@ -18,7 +18,7 @@ _MAX_INPUT_BYTES = 10_000_000
 
 @click.group("hook")
 def command() -> None:
-    """Run what the hooks of Claude Code ask for.
+    """Commands that Claude Code's hooks call.
 
     'kept connect claude-code' installs them. They always exit with 0; an error is one line on standard error.
     """

@@ -160,12 +160,12 @@ def show_status(
     schedules: ScheduleState | None = None,
 ) -> None:
     changed = plural(status.changed_files, "file") + " changed since; the next search or 'kept index' updates the index"
-    owner = f"shared with {', '.join(sharing)}" if sharing else "its own"
+    owner = f"shared with {', '.join(sharing)}" if sharing else "not shared with other agents"
     dims = f" ({status.dims} dimensions)" if status.dims else ""
     rows = [
         ("Workspace", status.workspace),
         ("Agent", status.agent),
-        ("Notes", f"{_counted(status, 'memory', 'note')}; {owner}"),
+        ("Notes", f"{_counted(status, 'memory', 'note')} ({owner})"),
         ("Sessions", _counted(status, "sessions", "conversation")),
         ("Embeddings", f"{status.provider}, {status.model}{dims}" if status.model else "none"),
         ("Index", f"{status.index_path} ({size_text(status.index_bytes)})"),

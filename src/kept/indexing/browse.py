@@ -8,13 +8,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.errors import NoteNotFound, UsageError
 from kept.limits import time_from_ms
 from kept.listings import FileSummary, Listing
 from kept.records import Filter, ListedPeriod, Progress, SearchResult
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
 from kept.workspace.daily import DailyNotes, daily_name, find_daily, get_daily_notes
+from kept.workspace.scan import scan_workspace
 from kept.workspace.workspace import show_path
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _excerpt(lines: Sequence[str], title: str) -> str:
         end = next((at for at, line in enumerate(body[1:], 1) if line.rstrip() in ("---", "...")), 0)
         body = body[end + 1 :]
     for line in body:
-        words = re.sub(_SPEAKER, "", line.strip(), count=1).lstrip("-*> ").strip()
+        words = re.sub(_SPEAKER, "", line.strip(), count=1).replace("**", "").lstrip("-*> ").strip()
         if words and not line.startswith("#") and words != title:
             return words if len(words) <= _EXCERPT_CHARS else words[: _EXCERPT_CHARS - 1].rstrip() + "…"
     return ""
@@ -199,11 +200,8 @@ def name_nearest(service: IndexService, name: str, visible: Filter) -> str:
     wanted = _spaced(_plain(name.rpartition("/")[2].removesuffix(".md")))
     if not any(char.isalpha() for char in wanted):  # another day is not what was meant
         return ""
-    try:
-        paths, _ = service.read(lambda live: live.lists.note_paths())
-    except KeptError:  # the search is off, or the index cannot be read
-        return ""
-    by_name = {_spaced(_plain(_stem(path))): path for path in paths if visible.sees_note(path)}
+    notes = scan_workspace(service.workspace, max_bytes=service.settings.max_file_bytes).files
+    by_name = {_spaced(_plain(_stem(note.path))): note.path for note in notes if visible.sees_note(note.path)}
     near = difflib.get_close_matches(wanted, by_name, n=1, cutoff=0.7)
     near = near or sorted((other for other in by_name if wanted in other), key=len)
     return f"Did you mean '{show_path(by_name[near[0]])}'?" if near else ""

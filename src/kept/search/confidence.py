@@ -332,7 +332,8 @@ def _scaled_parts(scored: Scored, factor: float, confidence: float, signals: Sig
     parts = scored.parts()
     outside = [replace(part, value=part.value * factor) for part in parts if part.name in PARTS_OUTSIDE_THRESHOLD]
     rest = [part for part in parts if part.name not in PARTS_OUTSIDE_THRESHOLD]
-    words = "all words" if signals.has_all_words else f"{signals.share:.0%}"
-    nearest = "" if signals.meaning is None else f", the closest meaning leads by {signals.meaning:.2f}"
-    reason = f"confidence {confidence:.2f}: one passage has {words} of the query{nearest}"
+    words = "every word" if signals.has_all_words else f"{signals.share:.0%} of the words"
+    lead = signals.meaning
+    nearest = "" if lead is None else f"; the closest match in meaning is {lead:.2f} ahead of the next"
+    reason = f"confidence {confidence:.2f}: one passage contains {words}{nearest}"
     return (*rest, ScorePart("fit", (factor - 1) * sum(part.value for part in rest), reason), *outside)

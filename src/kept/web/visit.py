@@ -87,6 +87,7 @@ class Visit:
             form_token=self.form_token,
             current_screen=self._screen,
             indexing=self.site.indexing(),
+            review_count=self.memory.review.count(),
             notice=notice,
             theme=self.theme,
             url=self.url,

@@ -21,7 +21,7 @@ _TURNS = (0.08, 0.21)
 _TITLE_CHARS = 26
 _SIDE = 170
 """Room for titles on either side."""
-_RARE_NOTES = 30
+_RARE_NOTES = 12
 """A tag that more notes have says little about any two of them."""
 
 Relation = Literal["links to", "linked from", "both", "tag"]

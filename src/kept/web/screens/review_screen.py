@@ -12,6 +12,7 @@ from kept.review.review_queue import ReviewPreview, ReviewQueue, ReviewResult
 from kept.values import frozen
 from kept.web.diff_view import DiffLine, cut_diff
 from kept.web.visit import Page, Screen, Visit
+from kept.workspace.workspace import is_persons_own
 
 PER_PAGE = 20
 _DONE = {"accepted": "Accepted", "edited": "Edited and accepted", "rejected": "Rejected"}
@@ -25,6 +26,8 @@ class ReviewView:
     preview: ReviewPreview
     diff: tuple[DiffLine, ...]
     more_lines: int
+    instructs: bool
+    """Whether the note says what agents do."""
 
     @property
     def author(self) -> str:
@@ -54,7 +57,7 @@ def show_review(visit: Visit) -> Response:
 
 def view_item(queue: ReviewQueue, item: ReviewItem) -> ReviewView:
     preview = queue.preview(item)
-    return ReviewView(item, preview, *cut_diff(preview.diff))
+    return ReviewView(item, preview, *cut_diff(preview.diff), is_persons_own(item.path))
 
 
 def show_edit(visit: Visit) -> Response:

@@ -36,6 +36,11 @@ class SettingView:
         return self.help.section if self.help else _OTHER
 
     @property
+    def is_number(self) -> bool:
+        """Return whether it is a number, or a switch."""
+        return isinstance(self.row.value, int | float)
+
+    @property
     def layer(self) -> str:
         """Return the layer that the value comes from, without the path of its file."""
         return self.row.origin.partition(" file ")[0] + (" file" if " file " in self.row.origin else "")

@@ -22,9 +22,11 @@ function start(form, answer) {
     event.preventDefault();
     if (!field.value.trim() || !stop.hidden) return;
     const body = new URLSearchParams(new FormData(form));
-    ask(answer, field.value);
+    const question = field.value;
+    ask(answer, question);
     field.value = "";
     await follow(fetch(form.action, { method: "POST", body, headers: { Accept: "application/x-ndjson" } }));
+    if (answer.querySelector(".notice.bad") && !field.value) field.value = question;
   });
   if (answer.dataset.follow) {
     answer.querySelector("[data-text]").textContent = "";
