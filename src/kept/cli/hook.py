@@ -18,7 +18,7 @@ _MAX_INPUT_BYTES = 10_000_000
 
 @click.group("hook")
 def command() -> None:
-    """Commands that Claude Code's hooks call.
+    """Run a command for a hook of Claude Code.
 
     'kept connect claude-code' installs them. They always exit with 0; an error is one line on standard error.
     """
