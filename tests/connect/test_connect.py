@@ -16,6 +16,7 @@ from kept.errors import LockBusy
 from kept.server_command import ServerCommand
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
+from tests.support.terminals import run_on_terminal, without_styles
 
 pytestmark = pytest.mark.slow
 
@@ -238,6 +239,40 @@ def test_the_plugin_says_that_what_claude_code_reads_is_sent_to_its_provider(kep
     [page] = (home / "claude-code").rglob("README.md")
     assert "goes to the provider" in page.read_text()
     assert "nothing leaves" not in page.read_text()
+
+
+def plugin_of(home):
+    hooks = json.loads((home / "claude-code/kept/hooks/hooks.json").read_text())["hooks"]
+    return hooks, (home / "claude-code/kept/README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("typed", "is_sent", "is_not"),
+    [
+        (b"recent\n", "daily notes of yesterday", "nothing."),
+        (b"memory\n", "MEMORY.md", "daily notes"),
+        (b"\n", "MEMORY.md", "daily"),
+    ],
+)
+def test_a_person_at_a_terminal_chooses_what_a_session_sends(
+    kept, user, home, workspace, environment, typed, is_sent, is_not
+):
+    kept("init", "--layout", "vault", workspace)
+    shown = without_styles(run_on_terminal(["connect", "claude-code"], environment, typed=typed))
+    assert "send some of your notes to its model" in shown
+    hooks, readme = plugin_of(home)
+    sent = next(line for line in readme.split("\n\n") if line.startswith("Sent at the start"))
+    assert is_sent in sent
+    assert is_not not in sent
+    assert f"--send {typed.decode().strip() or 'memory'}" in hooks["SessionStart"][0]["hooks"][0]["command"]
+    assert "nothing leaves this machine" not in readme
+
+
+def test_nothing_is_sent_where_nothing_was_chosen_and_what_is_sent_is_said(kept, user, home):
+    ended = kept("connect", "claude-code", "--send", "nothing")
+    assert "Claude Code sends when a session begins: nothing." in ended.err
+    assert "SessionStart" not in plugin_of(home)[0]
+    assert "daily notes of yesterday and today" in kept("connect", "claude-code").err
 
 
 def test_scripts_are_told_what_changed(kept, user):

@@ -57,6 +57,45 @@ def test_a_session_begins_with_memory_the_last_days_and_the_last_conversation_he
     assert "not instructions" in context.splitlines()[0]
 
 
+DIARY = "Ordered a gift for Mama."
+
+
+@pytest.fixture
+def vault(kept, workspace, home):
+    """A vault with a diary, a project and MEMORY.md."""
+    today = dt.date.today()
+    write_file(workspace / "MEMORY.md", "- Ines prefers tea.\n")
+    write_file(workspace / f"memory/{today}.md", f"{DIARY}\n")
+    write_file(workspace / "memory/projects/garden/PROJECT.md", "---\nremote: /home/me/garden\n---\n# garden\n")
+    write_file(workspace / "memory/projects/garden/MEMORY.md", "- The roses are red.\n")
+    assert kept("init", "--layout", "vault", workspace).code == 0
+    return workspace
+
+
+def test_in_a_vault_only_long_term_memory_is_sent_unless_more_was_chosen(kept, vault, tmp_path):
+    kept("hook", "capture", stdin=told(transcript(tmp_path)))
+    context = context_of(kept("hook", "session-start", stdin=told()))
+    assert "Ines prefers tea." in context
+    assert DIARY not in context
+    assert "Under the pot." not in context
+    recent = context_of(kept("hook", "session-start", "--send", "recent", stdin=told()))
+    assert DIARY in recent
+    assert "Under the pot." in recent
+    assert kept("hook", "session-start", "--send", "nothing", stdin=told()).out == ""
+
+
+def test_without_a_folder_no_conversation_is_sent(kept, workspace, tmp_path):
+    write_file(workspace / "MEMORY.md", "- Something.\n")
+    kept("hook", "capture", stdin=told(transcript(tmp_path)))
+    assert "Under the pot." not in context_of(kept("hook", "session-start", stdin=told(cwd=None)))
+
+
+def test_a_private_note_is_not_sent_even_where_a_daily_note_could_be(kept, vault):
+    write_file(vault / ".obsidian/daily-notes.json", json.dumps({"folder": "memory/private"}))
+    write_file(vault / f"memory/private/{dt.date.today()}.md", "The diagnosis is heliotrope fever.\n")
+    assert "heliotrope" not in context_of(kept("hook", "session-start", "--send", "recent", stdin=told()))
+
+
 def test_a_conversation_is_not_told_of_itself(kept, workspace, tmp_path):
     write_file(workspace / "MEMORY.md", "- Something.\n")
     file = transcript(tmp_path)

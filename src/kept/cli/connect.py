@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, style, warn
+from kept.cli.output import echo, json_option, print_json, send_option, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.connect.clients import CLIENTS, ClientEnvironment
+from kept.connect.plugin import SENT, Sent, default_sent
 from kept.server_command import ServerCommand, client_command
 from kept.workspace.projects import NewProject, add_project, plan_project
 from kept.workspace.workspace import Workspace
@@ -34,17 +35,27 @@ if TYPE_CHECKING:
     flag_value=".",
     help="Keep notes for the project in DIR (default: the current folder), as 'kept init --project' does.",
 )
+@send_option
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @click.option("--undo", is_flag=True, help="Remove the entry again.")
 @json_option
 @click.pass_obj
 def command(
-    options: Globals, client: str, scope: str, project: str | None, dry_run: bool, undo: bool, as_json: bool
+    options: Globals,
+    client: str,
+    scope: str,
+    project: str | None,
+    send: Sent | None,
+    dry_run: bool,
+    undo: bool,
+    as_json: bool,
 ) -> None:
     """Connect another program to this memory.
 
     CLIENT is claude-code, claude-desktop, cursor, codex, vscode or openclaw. Adds an entry that starts 'kept mcp' to
     its settings, and changes nothing else in them. 'kept connect print' prints the entry, for other programs.
+
+    Claude Code also gets hooks. One sends notes to its model when a session begins: you are asked which.
     """
     loaded = options.load()
     server = client_command(loaded)
@@ -54,7 +65,10 @@ def command(
     connection = _connection(client, scope, os.path.expanduser(project or "."), loaded.config.home)
     own = _plan_project(loaded, project) if project and not undo else None
     name = own.project.name if own else None
-    changes = connection.plan_undo() if undo else connection.plan(server, project=name)
+    sent = send or default_sent(loaded.config.agent.workspace_layout)
+    if connection.with_plugin and not any((send, undo, as_json)):
+        sent = _ask_sent(connection.client.title, sent)
+    changes = connection.plan_undo() if undo else connection.plan(server, project=name, sent=sent)
     copy = None
     if not dry_run and undo:
         connection.apply_undo(changes)
@@ -66,12 +80,29 @@ def command(
     if as_json:
         print_json({**_shape(connection, changes, copy, dry_run=dry_run, undo=undo), "project": name})
     else:
+        _show_sent(connection, sent, undo=undo)
         _show(connection, changes, copy, dry_run=dry_run, undo=undo)
         if own and not dry_run:
             echo(f"Project {name}: notes for it are in {own.project.folder} of the workspace.", err=True)
         if not undo:
             for problem in _missing(loaded.config.workspace):
                 warn(problem)
+
+
+def _ask_sent(title: str, default: Sent) -> Sent:
+    """Return what the client shall send to its model when a session begins, as the person chooses at a terminal."""
+    if not sys.stdin.isatty():
+        return default
+    echo(f"When a session begins, {title} can send some of your notes to its model:", err=True)
+    for choice, text in SENT.items():
+        echo(f"  {choice}: {text}", err=True)
+    chosen: Sent = click.prompt("Which?", type=click.Choice([*SENT]), default=default, err=True)
+    return chosen
+
+
+def _show_sent(connection: Connection, sent: Sent, *, undo: bool) -> None:
+    if connection.with_plugin and not undo:
+        echo(f"{connection.client.title} sends when a session begins: {SENT[sent]}.", err=True)
 
 
 def _plan_project(loaded: LoadedConfig, folder: str) -> NewProject:

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from kept.cli.output import echo
+from kept.cli.output import echo, send_option
 from kept.cli.root import Globals
+from kept.connect.plugin import Sent, default_sent
 from kept.errors import KeptError
 
 _MAX_INPUT_BYTES = 10_000_000
@@ -25,14 +26,12 @@ def command() -> None:
 
 
 @command.command("session-start")
+@send_option
 @click.pass_obj
-def session_start(options: Globals) -> None:
-    """Print recent context for a new session.
-
-    That is recent notes, and the end of the last conversation in the same folder.
-    """
+def session_start(options: Globals, send: Sent | None) -> None:
+    """Print context for a new session: what 'kept connect' was told to send."""
     try:
-        context = _context(options, _read_event())
+        context = _context(options, _read_event(), send)
         if context:
             shape = {"hookEventName": "SessionStart", "additionalContext": context}
             echo(json.dumps({"hookSpecificOutput": shape}))
@@ -62,7 +61,7 @@ def _read_event() -> dict[str, Any]:
     return event
 
 
-def _context(options: Globals, event: dict[str, Any]) -> str:
+def _context(options: Globals, event: dict[str, Any], send: Sent | None) -> str:
     from kept.app import open_toolbox
     from kept.connect.recent import recent_context
     from kept.workspace.projects import find_project
@@ -75,7 +74,9 @@ def _context(options: Globals, event: dict[str, Any]) -> str:
     project = find_project(Workspace.of(loaded.config), cwd) if cwd else None
     toolbox = open_toolbox(loaded, project=project)
     try:
-        return recent_context(toolbox.memory, toolbox.sessions, cwd=cwd, current=_text(event, "session_id"))
+        sent = send or default_sent(toolbox.memory.workspace.layout)
+        current = _text(event, "session_id")
+        return recent_context(toolbox.memory, toolbox.sessions, cwd=cwd, current=current, sent=sent)
     finally:
         toolbox.close()
 

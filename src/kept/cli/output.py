@@ -214,6 +214,14 @@ def local_time(timestamp: str | dt.datetime) -> str:
     return f"{timestamp.astimezone():%Y-%m-%d %H:%M}"
 
 
+send_option = click.option(
+    "--send",
+    type=click.Choice(["recent", "memory", "nothing"]),
+    help="Notes for the model when a session begins: MEMORY.md and those of the project; recent: daily notes and the "
+    "last conversation in the folder too. Default: memory in a vault, else recent.",
+)
+
+
 def require_consent(question: str) -> None:
     """Ask before something that cannot be undone. Exit with 1 if the answer is no."""
     if not click.confirm(question, default=False, err=True):
@@ -245,6 +253,7 @@ __all__ = [
     "progress_bar",
     "require_consent",
     "safe_json",
+    "send_option",
     "size_text",
     "style",
     "use_colour",

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from kept.clock import Clock, SystemClock
 from kept.config.settings_file import read_settings
 from kept.connect.clients import SERVER, Client, ClientEnvironment, Scope, entry_for, locate
-from kept.connect.plugin import plugin_files, plugin_folder, settings_entries
+from kept.connect.plugin import Sent, plugin_files, plugin_folder, settings_entries
 from kept.connect.settings_editor import remove_json_entry, remove_table, set_json_entry, set_table
 from kept.damaged_records import set_file_aside
 from kept.durable import make_private_folder, sync_folder, write_atomic
@@ -76,27 +76,29 @@ class Connection:
         self.clock = clock or SystemClock()
 
     @property
-    def _with_plugin(self) -> bool:
+    def with_plugin(self) -> bool:
+        """True if the client gets hooks too, which send notes to its model."""
         return self.client.name == "claude-code" and self.scope == "user"
 
     # planning
 
-    def plan(self, command: ServerCommand, *, project: str | None = None) -> list[Change]:
-        """Return the changes that add the server to the client's settings.
+    def plan(self, command: ServerCommand, *, project: str | None = None, sent: Sent = "memory") -> list[Change]:
+        """Return the changes that add the server to the client's settings. ``sent`` is what its hook sends, if it gets
+        one.
 
         ``project`` names the project that the entry in a project's own settings is for. An entry for all of them finds
         it by the folder that the client works in.
         """
         before = _read(self.settings_path)
         text = _decode(self.settings_path, before)
-        if self._with_plugin:
+        if self.with_plugin:
             folder = plugin_folder(self.kept_home)
             edited = text
             for path, entry in settings_entries(folder):
                 edited = set_json_entry(self.settings_path, edited, path, entry)
             files = [
                 Change(os.path.join(folder, name), _read(os.path.join(folder, name)), content)
-                for name, content in plugin_files(command).items()
+                for name, content in plugin_files(command, sent).items()
             ]
         else:
             named = project if self.scope == "project" else None
@@ -112,7 +114,7 @@ class Connection:
     def plan_undo(self) -> list[Change]:
         """Return the changes that remove the server from the client's settings again."""
         before = _read(self.settings_path)
-        files = self._plan_plugin_removal() if self._with_plugin else []
+        files = self._plan_plugin_removal() if self.with_plugin else []
         if before is None:
             return [*files, Change(self.settings_path, None, None)]
         record = self._journal().get(self.settings_path)
@@ -124,13 +126,13 @@ class Connection:
 
     def _plan_plugin_removal(self) -> list[Change]:
         folder = plugin_folder(self.kept_home)
-        paths = [os.path.join(folder, name) for name in plugin_files(ServerCommand("kept", ()))]
+        paths = [os.path.join(folder, name) for name in plugin_files(ServerCommand("kept", ()), "memory")]
         return [Change(path, _read(path), None) for path in paths]
 
     def _without_entry(self, text: str) -> str:
         if self.client.format == "toml":
             return remove_table(self.settings_path, text, (self.client.keys[0], SERVER))
-        paths = [path for path, _ in settings_entries("")] if self._with_plugin else [(*self.client.keys, SERVER)]
+        paths = [path for path, _ in settings_entries("")] if self.with_plugin else [(*self.client.keys, SERVER)]
         for path in paths:
             text = remove_json_entry(self.settings_path, text, path)
         return text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import Any, Literal
 
 from kept import __version__
 from kept.server_command import ServerCommand
@@ -20,20 +20,35 @@ _DESCRIPTION = "Long-term memory: notes, daily logs and past conversations, reca
 _START_TIMEOUT_S = 30
 _CAPTURE_TIMEOUT_S = 60
 
-README = """# Kept for Claude Code
+Sent = Literal["recent", "memory", "nothing"]
+"""What the hook at the start of a session adds to the context, which the client sends to its model."""
+SENT: dict[Sent, str] = {
+    "recent": "MEMORY.md, the notes of the project, the daily notes of yesterday and today, and the end of the last "
+    "conversation in the same folder",
+    "memory": "MEMORY.md and the notes of the project",
+    "nothing": "nothing",
+}
+_README = """# Kept for Claude Code
 
 Written by `kept connect claude-code`; `kept connect claude-code --undo` removes it again.
 
-It starts `kept mcp`, so that Claude can search, read and write your long-term memory. When a session begins, a hook
-adds your recent notes and the end of the last conversation in the same folder to the context, quoted and marked as
-data. When Claude stops, when a session ends and before it is compacted, a hook copies the conversation into Kept.
+It starts `kept mcp`, so that Claude can search, read and write your long-term memory. What a tool returns is part of
+the session: it goes to the provider of the model.
 
-Kept calls no model for this. But whatever Claude Code reads is part of its session, so it goes to the provider of the
-model with the next request: what the hook adds at the beginning of every session, and what the tools return.
+Sent at the start of each session, in every folder: {sent}. It is quoted, marked as data, and at most 8,000 characters
+long. `kept connect claude-code --send recent|memory|nothing` changes that.
+
+When Claude stops, when a session ends and before it is compacted, a hook copies the conversation into Kept, on this
+machine. The hooks themselves call no model.
 """
 
 
-def plugin_files(command: ServerCommand) -> dict[str, bytes]:
+def default_sent(layout: str) -> Sent:
+    """Return what is sent unless the person chooses: a vault may be a diary."""
+    return "memory" if layout == "vault" else "recent"
+
+
+def plugin_files(command: ServerCommand, sent: Sent) -> dict[str, bytes]:
     """Return the content of every file by its path in the plugin's folder."""
     author = {"name": "Kept"}
     entry = {"name": PLUGIN, "source": f"./{PLUGIN}", "description": _DESCRIPTION, "author": author}
@@ -56,15 +71,16 @@ def plugin_files(command: ServerCommand) -> dict[str, bytes]:
         ".claude-plugin/marketplace.json": _json(marketplace),
         f"{PLUGIN}/.claude-plugin/plugin.json": _json(manifest),
         f"{PLUGIN}/.mcp.json": _json(server),
-        f"{PLUGIN}/hooks/hooks.json": _json({"hooks": hooks(command)}),
-        f"{PLUGIN}/README.md": README.encode(),
+        f"{PLUGIN}/hooks/hooks.json": _json({"hooks": hooks(command, sent)}),
+        f"{PLUGIN}/README.md": _README.format(sent=SENT[sent]).encode(),
     }
 
 
-def hooks(command: ServerCommand) -> dict[str, Any]:
+def hooks(command: ServerCommand, sent: Sent) -> dict[str, Any]:
     capture = _hook(command.shell("hook", "capture"), _CAPTURE_TIMEOUT_S)
+    start = _hook(command.shell("hook", "session-start", "--send", sent), _START_TIMEOUT_S)
     return {
-        "SessionStart": _hook(command.shell("hook", "session-start"), _START_TIMEOUT_S),
+        **({} if sent == "nothing" else {"SessionStart": start}),
         "Stop": capture,
         "PreCompact": capture,
         "SessionEnd": capture,

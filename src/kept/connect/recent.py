@@ -11,11 +11,12 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from kept.connect.plugin import Sent
 from kept.context.fence import clean_lines
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.tools.tool_text import quote, show_name
-from kept.visibility import PROJECTS_FOLDER
+from kept.visibility import PROJECTS_FOLDER, private_folder_of
 from kept.workspace.daily import DailyNotes, find_daily
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ _LEAD = (
 )
 
 
-def recent_context(memory: Memory, sessions: SessionStore, *, cwd: str | None, current: str | None) -> str:
+def recent_context(memory: Memory, sessions: SessionStore, *, cwd: str | None, current: str | None, sent: Sent) -> str:
     """Return the context, at most MAX_CHARS long. Empty if there are no notes and no earlier conversation."""
-    parts = [*_notes(memory)]
-    if os.path.isdir(sessions.folder):
+    is_recent = sent == "recent"
+    parts = [] if sent == "nothing" else [*_notes(memory, is_recent=is_recent)]
+    if is_recent and os.path.isdir(sessions.folder):
         parts += _last_conversation(memory, sessions, cwd, current)
     if not parts:
         return ""
@@ -46,24 +48,27 @@ def recent_context(memory: Memory, sessions: SessionStore, *, cwd: str | None, c
     return text if len(text) <= MAX_CHARS else text[:MAX_CHARS].rpartition("\n")[0]
 
 
-def _notes(memory: Memory) -> Iterator[str]:
-    """Yield the long-term memory and the last two days: of the project first, if there is one, then what is shared."""
+def _notes(memory: Memory, *, is_recent: bool) -> Iterator[str]:
+    """Yield the long-term memory and the last two days: of the project first, if there is one, then what is shared, of
+    which the days are only there if they were chosen."""
     if memory.project:
         daily = DailyNotes(f"{PROJECTS_FOLDER}/{memory.project}")
         yield from _notes_in(memory, (f"{daily.folder}/MEMORY.md",), daily)
-    yield from _notes_in(memory, ("MEMORY.md", "memory.md"), None)
+    yield from _notes_in(memory, ("MEMORY.md", "memory.md"), None, with_days=is_recent)
 
 
-def _notes_in(memory: Memory, names: Iterable[str], daily: DailyNotes | None) -> Iterator[str]:
+def _notes_in(
+    memory: Memory, names: Iterable[str], daily: DailyNotes | None, *, with_days: bool = True
+) -> Iterator[str]:
     today = memory.clock.now().date()
     for name in names:
         text = _read(memory, name)
         if text:
             yield f"{name}:\n{_data(_head(text, _MEMORY_CHARS))}"
             break
-    for day in (today - dt.timedelta(days=1), today):
+    for day in (today - dt.timedelta(days=1), today) if with_days else ():
         path = find_daily(memory.workspace, day, daily)
-        text = _read(memory, path, end=True) if path else ""
+        text = _read(memory, path, end=True) if path and private_folder_of(path) is None else ""
         if text:
             yield f"{path} ({'today' if day == today else 'yesterday'}):\n{_data(_tail(text, _DAY_CHARS))}"
 
@@ -84,7 +89,8 @@ def _last_conversation(memory: Memory, sessions: SessionStore, cwd: str | None, 
     clones. `Memory.read` takes the secrets out."""
     scope = memory.visible.scope
     for record in sessions.recent(channel="claude-code", limit=_MAX_SESSIONS_EXAMINED):
-        is_here = not cwd or record.metadata.get("cwd") == cwd or (scope and record.citation in scope.own_transcripts)
+        is_same = cwd is not None and record.metadata.get("cwd") == cwd
+        is_here = is_same or (scope and record.citation in scope.own_transcripts)
         if record.id == current or record.chat_type != "direct" or not is_here:
             continue
         text = _last_messages(memory, sessions, record)
