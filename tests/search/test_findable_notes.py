@@ -95,3 +95,50 @@ def test_irregular_forms_of_a_word_find_it(tmp_path, provider, query, name):
         assert (first.path, first.grade != "weak") == (f"memory/{name}.md", True)
         quoted = memory.search(f'"{query}"').hits
         assert not any(part.name == "words" and "for" in part.detail for hit in quoted for part in hit.parts)
+
+
+# what is no answer
+
+
+def test_a_heading_without_text_is_no_answer(tmp_path):
+    for day in range(1, 6):
+        text = f"## Log\n\n## Landlord\n\nThe landlord called about bill {day}.\n\n## Log again\n"
+        write_note(tmp_path / "workspace", f"memory/2026-11-0{day}.md", text)
+    write_note(tmp_path / "workspace", "memory/milk.md", "# Buy milk\n")
+    with open_memory(tmp_path, settings=LOCAL) as memory:
+        assert all("called" in hit.snippet for hit in memory.search("who owns my flat"))
+        assert {hit.grade for hit in memory.search("log")} == {"weak"}
+        assert memory.search("buy milk").hits[0].path == "memory/milk.md"
+        assert memory.search("buy milk").answered == "yes"
+
+
+@pytest.mark.parametrize("query", ["water the plants", "watering", "x", "Adyen contract"])
+def test_a_task_that_is_done_is_no_answer(tmp_path, query):
+    tasks = "- [x] water the plants\n- [ ] call the landlord about the plants\n* [X] sign the contract of Adyen\n"
+    write_note(tmp_path / "workspace", "memory/tasks.md", f"# Tasks\n\n{tasks}")
+    for path, text in OTHERS.items():
+        write_note(tmp_path / "workspace", f"memory/{path}", text)
+    with open_memory(tmp_path, settings=LOCAL) as memory:
+        assert memory.search("call the landlord").answered == "yes"
+        result = memory.search(query)
+    if query == "water the plants":  # one of its words is in a task that is not done
+        assert result.hits[0].path == "memory/tasks.md"
+    else:
+        assert result.answered == "no"
+
+
+# a few notes
+
+
+def test_in_a_few_notes_the_closest_are_shown_and_called_uncertain(tmp_path):
+    write_note(tmp_path / "workspace", "MEMORY.md", "# Memory\n")
+    write_note(tmp_path / "workspace", "USER.md", "# User\n")
+    line = "We decided to use Postgres for billing because of row locks"
+    write_note(tmp_path / "workspace", "memory/2026-11-18.md", f"# 2026-11-18\n\n## 09:26\n\n{line}\n")
+    with open_memory(tmp_path, settings=LOCAL) as memory:
+        for query in ("what database for invoices", "medication I must avoid", "who is my landlord"):
+            result = memory.search(query)
+            assert [hit.path for hit in result] == ["memory/2026-11-18.md"]
+            assert (result.answered, result.hits[0].grade) == ("no", "weak")
+            assert line in result.hits[0].snippet
+        assert memory.search("qwxz plugh zzyzx").hits == ()

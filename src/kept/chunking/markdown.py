@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kept.chunking.properties import NoteProperties
     from kept.chunking.references import References
 
-CHUNKER_VERSION = 5
+CHUNKER_VERSION = 6
 """Incremented when the same text is cut differently, so that existing indexes are rebuilt."""
 
 HEADING_JOIN = " > "

@@ -32,6 +32,8 @@ CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without 
 DATE_IN_WORDS = "%Y-%m-%d %A %d %B %Y"
 _FIRST_HEADING = r"# +([^\n]{1,200}?)(?: +#+)? *(?:\n|$)"
 _MAX_KEY_CHARS = 400
+_DONE_MARK = r"\[[xX]\](?=\s)"
+"""The mark of a task that is done, which is no word."""
 # 15:09, 9:05 am, 15:09:30; not 15:09 inside a longer number.
 _ENTRY = r"(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])(?:\s?([AaPp])\.?[Mm]\b)?"
 
@@ -104,7 +106,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
                 embed_hash=embed_hash,
                 heading=chunk.heading,
                 text=chunk.text,
-                words=segment(own_words),
+                words=segment(re.sub(_DONE_MARK, "", own_words)),
                 context_words=segment_context(context, chunk.text),
                 timestamp_ms=about.timestamp_ms if entry_ms is None else entry_ms,
             )

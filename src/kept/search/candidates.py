@@ -16,7 +16,9 @@ from kept.config import QuerySettings
 from kept.embedding.base import Calibration
 from kept.records import Filter
 from kept.search.keywords import KeywordHit, KeywordSearch, WeightedTerm, share_of_unknown_words
+from kept.search.no_answers import may_answer
 from kept.search.query import Expansion, ParsedQuery
+from kept.search.weights import CLOSEST_MEANING, SMALL_MEMORY_PASSAGES
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 
@@ -95,12 +97,16 @@ class CandidatePool:
         *,
         terms: Sequence[WeightedTerm] = (),
         passages: int = 0,
+        least_meaning: float = 0.0,
     ) -> None:
         self.chunks = chunks
         self.terms = terms
         self.passages = passages
         self.text = text
-        self.meaning = {row: calibration.score(similarity) for row, similarity in cosine.items()}
+        self.meaning = {
+            row: max(calibration.score(similarity), least_meaning * (1 + similarity) / 2)
+            for row, similarity in cosine.items()
+        }
         utterances = [chunk for chunk in chunks.values() if chunk.source == "sessions"]
         self._utterances = sorted(utterances, key=lambda chunk: (chunk.path, chunk.start_line, chunk.row))
         self._index_of = {chunk.row: at for at, chunk in enumerate(self._utterances)}
@@ -212,6 +218,8 @@ def gather_pool(
     keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
     best = keywords.find_best(limit, filters)
     cosine: dict[int, float] = {}
+    # In a few notes the closest is shown, however far it is.
+    shows_closest = vector is not None and vector.knows_query and keywords.chunk_count <= SMALL_MEMORY_PASSAGES
     if vector:
         if vector.blend:
             vector = vector.blend(share_of_unknown_words(index.words, query.text))
@@ -222,6 +230,15 @@ def gather_pool(
     if vector:
         unmeasured = [row for row in text if row not in cosine]
         cosine.update(vectors.similarities(vector.code, unmeasured))
-    chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine, *exact_rows]))
-    calibration = vector.calibration if vector else Calibration()
-    return CandidatePool(chunks, text, cosine, calibration, terms=keywords.terms, passages=keywords.chunk_count)
+    stored = index.live.get_chunks(dict.fromkeys([*text, *cosine, *exact_rows]))
+    # Headings and tasks that are done say nothing that is near in meaning.
+    chunks = {row: chunk for row, chunk in stored.items() if row in text or may_answer(chunk.text)}
+    return CandidatePool(
+        chunks,
+        text,
+        cosine,
+        vector.calibration if vector else Calibration(),
+        terms=keywords.terms,
+        passages=keywords.chunk_count,
+        least_meaning=CLOSEST_MEANING if shows_closest and not text else 0.0,
+    )

@@ -23,6 +23,7 @@ from kept.remote_errors import EmbeddingError
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.exact import ExactMatch, lift_exact
+from kept.search.no_answers import is_done, may_answer
 from kept.search.query import Expansion, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
 from kept.search.repetitions import (
@@ -34,8 +35,9 @@ from kept.search.repetitions import (
     move_last,
 )
 from kept.search.rerank import WEIGHT, Reranker, rerank
-from kept.search.scores import Scored, fuse_pool, prefer_project, vector_share
+from kept.search.scores import Scored, fuse_pool, prefer_project, rank, vector_share
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
+from kept.search.weights import JUST_WEAK
 from kept.search.whole_notes import judge_whole_notes, lift_neighbours
 from kept.store.rows import ChunkRow
 from kept.store.vector_codes import quantise
@@ -166,7 +168,13 @@ def _rank(
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
+    no_answers = _find_no_answers(index, pool)
+    exact_rows = [row for row in exact_rows if row not in no_answers]
+    weak = [scored for scored in ranked if scored.candidate.row in no_answers]
+    ranked = [scored for scored in ranked if scored.candidate.row not in no_answers]
     ranked, degraded = _judge(ranked, pool, query, settings, vector, reranker)
+    if weak:
+        ranked = rank([*ranked, *_judge(weak, pool, query, settings, vector, None, most=JUST_WEAK)[0]])
     if exact_rows:
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
@@ -185,6 +193,21 @@ def _rank(
     return _Ranking(pool, replace(arrangement, ranked=facts.ranked), left_out, degraded, facts)
 
 
+def _find_no_answers(index: Index, pool: CandidatePool) -> set[int]:
+    """Return the chunks that have the words of the query only in tasks that are done, or in a heading without text,
+    unless that is the title of the note."""
+    rows: set[int] = set()
+    for row, hit in pool.text.items():
+        chunk = pool.chunks[row]
+        if chunk.source != "memory":
+            continue
+        words = (*hit.matched, *_spellings(hit.expansions))
+        is_heading = not may_answer(chunk.text) and chunk.heading != index.live.notes.find_title(chunk.path)
+        if is_heading or ("[x]" in chunk.text.lower() and is_done(chunk.text, words, index.words.stems)):
+            rows.add(row)
+    return rows
+
+
 def _may_be_dated(chunk: ChunkRow) -> bool:
     """Return whether a chunk may have a statement that says when it holds."""
     return chunk.source == "memory" and (may_be_marked(chunk.text) or may_be_marked(chunk.heading))
@@ -197,9 +220,11 @@ def _judge(
     settings: QuerySettings,
     vector: QueryVector | None,
     reranker: Reranker | None,
+    *,
+    most: float = 1.0,
 ) -> tuple[list[Scored], tuple[str, ...]]:
-    """Judge notes as a whole, ask the reranker, and make the scores comparable with those of other queries. Return the
-    ranking, and what did not work."""
+    """Judge notes as a whole, ask the reranker, and make the scores comparable with those of other queries, with
+    ``most`` for the first. Return the ranking, and what did not work."""
     signals = read_signals(
         ranked,
         pool.terms,
@@ -208,7 +233,7 @@ def _judge(
         text_of=partial(_text_of, pool),
         knows_query=vector is not None and vector.knows_query,
     )
-    confidence = estimate_confidence(signals)
+    confidence = min(most, estimate_confidence(signals))
     share = vector_share(settings, vector)
     judged = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share), pool.chunks)
     if reranker is None:

@@ -14,6 +14,7 @@ from itertools import chain
 
 from kept.records import GRADES, DropReason, Filter, grade_of
 from kept.search.scores import Scored
+from kept.search.weights import UNRELATED_BELOW
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 
@@ -25,8 +26,7 @@ DUPLICATE_WORTH = 0.9
 """Share of its own score that a near-duplicate in another note is worth."""
 _TOLERANCE = 1e-9
 """Rounding tolerance: a score equal to min_score passes, in whatever order its parts were added up."""
-_UNRELATED_BELOW = 1e-6
-"""A relevance below this is none: no word in common, and no similarity in meaning."""
+_NOTHING = 1e-6
 _WORD = re.compile(r"\w+")
 _LABEL = r"(\[\d{4}-\d\d-\d\d \d\d:\d\d\] [^:\n]{1,80}: )(?:… )?"
 
@@ -69,9 +69,9 @@ def select_hits(
     the row of the note that a message repeats: if the note is a hit, the message is a further occurrence of it, and
     ``bystanders``, which are found only by such messages, are left out.
     """
-    related = [scored for scored in ranked if scored.relevance >= _UNRELATED_BELOW]
+    related = [scored for scored in ranked if _is_related(scored)]
     choice = _Choice(chunks, windows, max_results)
-    choice.dropped += [(scored, "unrelated") for scored in ranked if scored.relevance < _UNRELATED_BELOW]
+    choice.dropped += [(scored, "unrelated") for scored in ranked if not _is_related(scored)]
     also_in: dict[int, list[int]] = {}
     notes = repeats or {}
     for scored in related:
@@ -85,6 +85,11 @@ def select_hits(
         else:
             choice.consider(scored)
     return choice.finish(also_in)
+
+
+def _is_related(scored: Scored) -> bool:
+    """Return whether a candidate has a word in common with the query, or a similarity in meaning."""
+    return scored.relevance >= (UNRELATED_BELOW if scored.text is None else _NOTHING)
 
 
 class _Choice:

@@ -158,6 +158,11 @@ FIRST_IS_RIGHT = RightModel(-1.39, first=5.69, crowd=1.59)
 NEAR_SHARE = 0.15
 """A candidate whose sum is this share of the first lower counts as a third of a rival, one twice as far as a tenth."""
 SMALL_MEMORY_PASSAGES, LARGE_MEMORY_PASSAGES = 60, 1000
+CLOSEST_MEANING = 0.1
+"""Most that a passage counts for its place alone in a small memory, if none has a word of the query: enough to be
+shown."""
+UNRELATED_BELOW = 0.02
+"""Relevance below which a passage without a word of the query is unrelated."""
 
 UNKNOWN_FROM = 0.6
 """Share of the query's words that no passage has from which on it counts as a query in other words."""
@@ -166,8 +171,8 @@ NEAR_FROM, NEAR_AMONG_PASSAGES, NEAR_BY_DOUBLING = 0.32, 250, 0.03
 doubling of the passages adds. Nine in ten questions about something else are below, in memories of 5 to 21,000."""
 ALL_WORDS_CONFIDENCE = 0.5
 """Least confidence if one passage has every word of the query: a word that is in the notes is found, whatever it is."""
-JUST_LIKELY = 0.59
-"""Most for a hit that is not strong, just below `records.STRONG_FROM`."""
+JUST_LIKELY, JUST_WEAK = 0.59, 0.24
+"""Most for a hit that is not strong, and for one that is no answer: just below the bounds in `records`."""
 LIKELY_SHARE = 0.35
 """Share of the first sum from which a hit is likely, if there is an answer. One in fifty answers is below that; in
 sixty notes, where many are among the first ten by chance, one in ten."""
