@@ -45,7 +45,7 @@ def test_a_vault_is_adopted_as_it_is(kept, vault, home):
         f"Workspace: {vault} (Obsidian)",
         "Notes:     6 notes in 6 folders",
         "Left out:  .obsidian/, .trash/, node_modules/",
-        "Left out:  drafts/ (named by .gitignore or .keptignore)",
+        "Left out:  drafts/ (named by .gitignore, .keptignore or Obsidian's templates)",
         "Daily:     Journal/DD.MM.YYYY.md, as in Obsidian",
     ):
         assert line in ended.out.splitlines()

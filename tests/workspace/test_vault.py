@@ -42,6 +42,23 @@ def names(root, **options) -> list[str]:
 # what is indexed
 
 
+def test_templates_that_obsidian_names_are_left_out(workspace):
+    for name in ("Templates/Meeting.md", "Tools/Templater/x.md", "Journal/Day.md", "Journal/2026-11-18.md", "a.md"):
+        write_file(workspace / name, "---\ndate: {{date}}\n---\n# {{title}}\n")
+    write_file(workspace / ".obsidian/templates.json", json.dumps({"folder": "Templates/"}))
+    write_file(workspace / ".obsidian/daily-notes.json", json.dumps({"template": "Journal/Day"}))
+    plugin = workspace / ".obsidian/plugins/templater-obsidian/data.json"
+    write_file(plugin, json.dumps({"templates_folder": "Tools/Templater"}))
+    assert names(workspace) == ["Journal/2026-11-18.md", "a.md"]
+    opened = Workspace.at(str(workspace), layout="vault")
+    assert not opened.is_indexed(str(workspace / "Templates/Meeting.md"))
+    left_out = survey_workspace(opened, max_bytes=1_000_000).paths("ignored")
+    assert set(left_out) == {"Templates/", "Tools/Templater/", "Journal/Day.md"}
+    for broken in ("[]", '{"folder": 3}', '{"folder": ""}', '{"folder": "/"}', "{"):
+        write_file(workspace / ".obsidian/templates.json", broken)
+        assert "Templates/Meeting.md" in names(workspace)
+
+
 def test_all_markdown_in_all_folders_is_notes_except_what_is_left_out(workspace):
     for name in ("a.md", "Deep/er/b.MD", "README.md", "memory/c.md", "logseq/custom.md", "Ünï/日.md"):
         write_file(workspace / name, "x")

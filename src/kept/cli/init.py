@@ -329,7 +329,7 @@ def left_out_lines(survey: Survey) -> list[str]:
     lines = []
     for names, reason in (
         (survey.paths("hidden", "skipped"), ""),
-        (survey.paths("ignored"), "named by .gitignore or .keptignore"),
+        (survey.paths("ignored"), "named by .gitignore, .keptignore or Obsidian's templates"),
         (survey.paths("link"), "symbolic links, which are not followed"),
         (survey.paths("ending"), "add their endings to memory_search.extensions to search them"),
     ):

@@ -2,7 +2,7 @@
 
 They apply as in git: to the folder that the file is in and to those below it. The last pattern that matches decides,
 one of a deeper folder before one above it, and .keptignore after .gitignore. A note in a folder that is left out cannot
-be brought back.
+be brought back. Templates that Obsidian names are left out too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import lru_cache
 from kept.errors import NoteNotFound, WorkspaceError
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
+from kept.workspace.vault import OBSIDIAN_FOLDER, read_templates
 from kept.workspace.workspace import IGNORE_FILES, Workspace
 
 _MAX_BYTES = 256_000
@@ -65,11 +66,11 @@ def is_ignored(workspace: Workspace, relative: str) -> bool:
     with OpenWorkspace(workspace) as opened:
         rules = IgnoreRules(opened, workspace, report=lambda path, reason: None)
         for part in folders:
-            rules.enter(folder, IGNORE_FILES)
+            rules.enter(folder, (*IGNORE_FILES, OBSIDIAN_FOLDER))
             if rules.is_ignored(folder, part, is_folder=True):
                 return True
             folder = os.path.join(folder, part)
-        rules.enter(folder, IGNORE_FILES)
+        rules.enter(folder, (*IGNORE_FILES, OBSIDIAN_FOLDER))
         return rules.is_ignored(folder, name, is_folder=False)
 
 
@@ -78,13 +79,17 @@ class IgnoreRules:
 
     def __init__(self, opened: OpenWorkspace, workspace: Workspace, *, report: Callable[[str, str], None]) -> None:
         self._opened = opened
+        self._workspace = workspace
         self._root = workspace.root
+        self._templates: frozenset[str] = frozenset()
         self._endings = workspace.endings
         self._report = report
         self._chains: dict[str, _Chain] = {}
 
     def enter(self, folder: str, names: Iterable[str]) -> bool:
         """Read the ignore files of a folder, and return whether patterns apply to it. Parents are entered first."""
+        if folder == self._root and OBSIDIAN_FOLDER in names:
+            self._templates = read_templates(self._workspace)
         chain = () if folder == self._root else self._chains.get(os.path.dirname(folder), ())
         text = "\n".join(
             filter(None, (self._read(os.path.join(folder, name)) for name in IGNORE_FILES if name in names))
@@ -94,14 +99,17 @@ class IgnoreRules:
             chain = (*chain, (len(folder) + 1, patterns))
         if chain:
             self._chains[folder] = chain
-        return bool(chain)
+        return bool(chain or self._templates)
 
     def may_match_notes(self, folder: str) -> bool:
         """Return whether a pattern for this folder can match the name of a note. Most can only match other files."""
-        return any(patterns.for_files for _, patterns in self._chains.get(folder, ()))
+        has_template = any(os.path.dirname(os.path.join(self._root, path)) == folder for path in self._templates)
+        return has_template or any(patterns.for_files for _, patterns in self._chains.get(folder, ()))
 
     def is_ignored(self, folder: str, name: str, *, is_folder: bool) -> bool:
         """Return whether a file or folder is left out. Its parents are not."""
+        if self._templates and self._workspace.cite(f"{folder}{os.sep}{name}") in self._templates:
+            return True
         chain = self._chains.get(folder)
         if not chain:
             return False

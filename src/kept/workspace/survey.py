@@ -11,6 +11,7 @@ from kept.values import frozen
 from kept.workspace.ignored import IgnoreRules
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.scan import scan_workspace
+from kept.workspace.vault import OBSIDIAN_FOLDER, find_program
 from kept.workspace.workspace import IGNORE_FILES, Workspace, is_persons_own, is_skipped_folder, is_visible
 
 Reason = Literal["hidden", "skipped", "ignored", "link", "ending", "layout"]
@@ -57,8 +58,6 @@ def survey_workspace(workspace: Workspace, *, max_bytes: int) -> Survey:
 
 def find_layout(root: str) -> Literal["kept", "vault"]:
     """Return the layout that fits a folder: vault if it has Markdown in other places than Kept's own."""
-    from kept.workspace.vault import find_program
-
     if not os.path.isdir(root):
         return "kept"
     if find_program(root):
@@ -99,7 +98,7 @@ class _Walker:
         except OSError:
             return []
         self.remaining -= len(entries)
-        self.rules.enter(folder, [name for name, _, _ in entries if name in IGNORE_FILES])
+        self.rules.enter(folder, [name for name, _, _ in entries if name in (*IGNORE_FILES, OBSIDIAN_FOLDER)])
         return sorted(entries)
 
     def find_reason(self, relative: str, name: str, *, is_folder: bool, is_link: bool) -> Reason | None:

@@ -20,7 +20,7 @@ from kept.workspace.workspace import Workspace, has_control_characters, is_visib
 
 OBSIDIAN = "Obsidian"
 LOGSEQ = "Logseq"
-_OBSIDIAN_FOLDER = ".obsidian"
+OBSIDIAN_FOLDER = ".obsidian"
 _PERIODIC = "periodic-notes"
 _LOGSEQ_SETTINGS = "logseq/config.edn"
 _LOGSEQ_FOLDER = "journals"
@@ -32,7 +32,7 @@ _MAX_CHARS = 200
 
 def find_program(root: str) -> str:
     """Return the program that manages a vault, or an empty text."""
-    if os.path.isdir(os.path.join(root, _OBSIDIAN_FOLDER)):
+    if os.path.isdir(os.path.join(root, OBSIDIAN_FOLDER)):
         return OBSIDIAN
     has_pages = all(os.path.isdir(os.path.join(root, name)) for name in (_LOGSEQ_FOLDER, "pages"))
     return LOGSEQ if has_pages or os.path.isfile(os.path.join(root, _LOGSEQ_SETTINGS)) else ""
@@ -59,6 +59,21 @@ def _read_obsidian(workspace: Workspace) -> DailyNotes:
     return DailyNotes("", ISO, OBSIDIAN) if _has_daily_notes(workspace.root) else DEFAULT_DAILY_NOTES
 
 
+def read_templates(workspace: Workspace) -> frozenset[str]:
+    """Return the folders and files that Obsidian names as templates, relative to the vault."""
+    settings = [
+        ("templates.json", "folder", ""),
+        ("plugins/templater-obsidian/data.json", "templates_folder", ""),
+        ("daily-notes.json", "template", ".md"),
+    ]
+    paths = set()
+    for name, key, ending in settings:
+        values = _read_json(workspace, name)
+        path = text_or_empty(values.get(key)).strip().strip("/") if isinstance(values, dict) else ""
+        paths.add(f"{path.removesuffix(ending)}{ending}" if path else "")
+    return frozenset(paths - {""})
+
+
 def _periodic(workspace: Workspace) -> dict[str, Any] | None:
     """Return the settings of Periodic Notes for days, in its old or new format, or None if they are off."""
     data = _read_json(workspace, f"plugins/{_PERIODIC}/data.json")
@@ -72,7 +87,7 @@ def _periodic(workspace: Workspace) -> dict[str, Any] | None:
 
 def _read_json(workspace: Workspace, name: str) -> Any:
     try:
-        return json.loads(_read(workspace, f"{_OBSIDIAN_FOLDER}/{name}"))
+        return json.loads(_read(workspace, f"{OBSIDIAN_FOLDER}/{name}"))
     except (ValueError, RecursionError):
         return None
 
