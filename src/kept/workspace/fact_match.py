@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 MAX_FACT_CHARS = 400
 """A longer text is not one fact."""
 _MAX_NEAR = 3
-_MIN_CHARS = 3
-"""Letters of a word that a line has to share with the new one."""
-_MAX_LINES = 20
+_MAX_LINES, _MAX_OTHER_LINES = 20, 3
+"""Lines that are compared, of the note itself or long-term memory, and of any other note."""
+_MANY_WORDS = 4
+"""Words of a text from which on a line of another note, with its name, needs two of them."""
 
 
 def may_be_fact(text: str) -> bool:
@@ -36,7 +37,7 @@ def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bo
     for the note that the fact goes to, and for long-term memory. Of any other note the name counts: "Phone" in a note
     about Ben is Ben's. Most notes have no such line, and are not taken apart: `kept add` should not become slower.
     """
-    numbers = _may_be_near(text, note)
+    numbers = _may_be_near(text, note, path="" if is_own else path)
     if not numbers:
         return []
     from kept.workspace.fact_changes import compare_facts
@@ -73,17 +74,19 @@ def _statements(note: str, lines: Sequence[str], numbers: Sequence[int]) -> list
     ]
 
 
-def _may_be_near(text: str, note: str) -> list[int]:
+def _may_be_near(text: str, note: str, *, path: str) -> list[int]:
     """Return the numbers of those lines of a note that share the most words with a text, the last ones first."""
     from kept.words.stopwords import content_words
 
-    words = [word for word in content_words(text) if len(word) >= _MIN_CHARS]
-    note = note.lower()
-    words = [word for word in words if word in note]
-    if not words:
+    words, note, path = content_words(text), note.lower(), path.lower()
+    least = 2 if path and len(words) >= _MANY_WORDS else 1
+    named = sum(word in path for word in words)
+    known = [word for word in words if len(word) > 1 and word in note]
+    if not known or len(known) + named < least:
         return []
-    shares = [(sum(word in line for word in words), number) for number, line in enumerate(note.split("\n"), 1)]
-    return [number for share, number in sorted(shares, reverse=True)[:_MAX_LINES] if share]
+    shares = [(sum(word in line for word in known), number) for number, line in enumerate(note.split("\n"), 1)]
+    shares = [item for item in shares if item[0] and item[0] + named >= least]
+    return [number for _, number in sorted(shares, reverse=True)[: _MAX_OTHER_LINES if path else _MAX_LINES]]
 
 
 def sort_near(near: Sequence[NearFact]) -> list[NearFact]:
