@@ -31,6 +31,64 @@ def test_hardly_anything_else_is_taken_for_a_secret():
     assert len(false) / len(INNOCUOUS) <= MOST_FALSE, false
 
 
+RANDOM = "aB3dE5fG7hJ9kL2mN4pQ6rS8tU1vW3xY5zA7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x1b[31mghp_{}\x1b[0m",
+        "\x1b[1mpassword\x1b[0m: \x1b[32m{}\x1b[0m",
+        "**Password:** `Tbdv{}`",
+        "os.environ['STRIPE_SECRET'] = '{}'",
+        'std::env::set_var("OPENAI_API_KEY", "{}");',
+        "| user | password |\n|---|---|\n| ada | x1y2z3 |\n| joe | {} |",
+        "password | user\n{} | joe",
+        "user,password\nada,x1y2z3\njoe,{}\n",
+        '"user";"api token"\n"joe";"{}"',
+        "<key>password</key><string>{}</string>",
+        "<key>password</key>\n  <string>{}</string>",
+        "phc_{}",
+        "joe:$apr1$abcdefgh${}",
+        "Enter passphrase for key: {}",
+        "Password for 'https://joe@example.org': {}",
+        "pass\u200bword: {}",
+        "to\u00adken={}",
+        "ｐａｓｓｗｏｒｄ：{}",
+    ],
+)
+def test_a_secret_is_found_as_a_reader_sees_it(text):
+    assert REDACTED in redact(text.format(RANDOM))
+    assert RANDOM not in redact(text.format(RANDOM))
+
+
+def test_a_key_that_was_broken_over_two_lines_is_taken_out_whole():
+    assert redact(f"the key\nghp_{RANDOM[:16]}\n{RANDOM[16:]}\nis old") == f"the key\n{REDACTED}\nis old"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| field | token |\n|---|---|\n| max | 4096-8192 |",
+        "| user | password |\n|---|---|\n| ada | see the vault |\n| joe | 2026-11-18 |",
+        "We need user, password\nand email, 2fa code",
+        'form.setError("password", "at least 8 characters")',
+        '["password", "avatar2x"]',
+        "config['password'] == other",
+        "api_key = os.environ['API_KEY']",
+        "the password for wifi: ask Ann tomorrow",
+        "password: putyourpasswordhere",
+        "api_key: addKeyHere",
+        "\x1b[31mError\x1b[0m: token count: 4096",
+        "test_integration_suite\ntest_another_longer_name_1",
+        "sk-learn-contrib-thing\nanother-package-name12",
+        "ｆｕｌｌ ｗｉｄｔｈ password policy",
+    ],
+)
+def test_what_only_looks_like_it_stays(text):
+    assert redact(text) == text
+
+
 @pytest.mark.parametrize("around", ["{}", "the key is {}, keep it", "KEY={}\n", '{{"k": "{}"}}', "x?key={}&y=1"])
 def test_a_key_is_taken_out_wherever_it_stands(around):
     left = [key for key in KEYS if key in redact(around.format(key)) or REDACTED not in redact(around.format(key))]

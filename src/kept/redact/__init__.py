@@ -7,10 +7,10 @@ which are below. All of them report spans of the original text, so that a text c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
-REDACTION_VERSION = 2
+REDACTION_VERSION = 3
 """Incremented when more is redacted, so that existing indexes are rebuilt without it."""
 
 REDACTED = "[redacted]"
@@ -52,19 +52,58 @@ def redact(text: str, *, limit: int | None = None) -> str:
     return "".join((*parts, text[done:limit])) if parts else text[:limit]
 
 
+_UNSEEN = r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\u00ad\u200b-\u200f\u2060\ufeff]|[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]"
+"""Colours of a terminal, characters without width, and letters and digits of full width."""
+_BREAK = r"\n(?<=[A-Za-z0-9_-]{12}\n)(?=[A-Za-z0-9_-]{12})"
+"""End of a line within what may be one word that a terminal or a mail program broke."""
+
+
 def find_secrets(text: str) -> list[Span]:
-    """Return the spans of the secrets in a text, in order and without overlaps."""
+    """Return the spans of the secrets in a text as a reader sees it, in order and without overlaps."""
+    has_unseen = "\x1b" in text or not text.isascii()
+    spans = _find_seen(text, _UNSEEN, _find_in) if has_unseen else _find_in(text)
+    if compiled(_BREAK).search(text):
+        spans += [span for span in _find_seen(text, _BREAK, _find_keys) if "\n" in text[slice(*span)]]
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _find_seen(text: str, unseen: str, find: Callable[[str], list[Span]]) -> list[Span]:
+    """Find secrets in a text without what a reader does not see, and return their spans in the text itself."""
+    if not compiled(unseen).search(text):
+        return find(text)
+    parts, places, done = list[str](), list[int](), 0
+    for match in compiled(unseen).finditer(text):
+        colour = " " if match[0][0] == "\x1b" else ""
+        plain = chr(ord(match[0]) - 0xFEE0) if "\uff10" <= match[0] < "\ufff0" else colour
+        parts += (text[done : match.start()], plain)
+        places += (*range(done, match.start()), *([match.start()] if plain else []))
+        done = match.end()
+    places += range(done, len(text))
+    return [(places[start], places[end - 1] + 1) for start, end in find("".join((*parts, text[done:])))]
+
+
+def _find_keys(text: str) -> list[Span]:
+    # Keys have no spaces, so only long words are searched: a fraction of the text.
+    words = " ".join([word for word in text.split() if len(word) >= _MIN_KEY_CHARS])
+    if not words and "PRIVATE KEY" not in text:
+        return []
+    from kept.redact.formats import find_keys
+
+    return [*find_keys(text, words)]
+
+
+def _find_in(text: str) -> list[Span]:
     lower = text.lower()
     if len(lower) != len(text):  # some letters become two characters in lower case
         lower = "".join([char.lower() if len(char.lower()) == 1 else char for char in text])
-    spans: list[Span] = []
     # Import a table only if the text can match it: most queries match none, and users wait.
-    # Keys have no spaces, so only long words are searched: a fraction of the text.
-    words = " ".join([word for word in text.split() if len(word) >= _MIN_KEY_CHARS])
-    if words or "PRIVATE KEY" in text:
-        from kept.redact.formats import find_keys
-
-        spans += find_keys(text, words)
+    spans = _find_keys(text)
     if any(keyword in lower for keyword in _SURROUNDINGS):
         from kept.redact.surroundings import find_by_surroundings
 
@@ -73,13 +112,7 @@ def find_secrets(text: str) -> list[Span]:
         from kept.redact.assignments import find_named
 
         spans += find_named(text, lower)
-    merged: list[Span] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
+    return spans
 
 
 class Redactor:

@@ -49,7 +49,8 @@ _REFERENCE = (
 )
 """A variable, a call, a placeholder, a path or an address."""
 _PLACEHOLDER = (
-    r"(?i)(?:your|insert|enter|replace|put|add|change|fake|dummy|sample|example|placeholder|todo|tbd)[_a-z.-]*\Z"
+    r"(?i)(?:your|insert|enter|replace|change|fake|dummy|sample|example|placeholder|(?:put|add|todo|tbd)"
+    r"(?=your|my|the|here|key|token|secret|pass|[_.-]|\Z))[_a-z.-]*\Z"
 )
 _DOTTED = r"[A-Za-z_]+(?:\.[A-Za-z_]+)+\Z"
 _NUMBER = r"[0-9][0-9.,:/TZ+-]*[a-zA-Z%]{0,3}\Z"
@@ -165,13 +166,15 @@ _NAME = (
     rf"(?i)(?:(?P<password>{PASSWORDS})|(?P<short>{SHORT_PASSWORDS})(?![a-z])|(?:{SECRETS})"
     r"|(?P<key>key(?!s|[a-z]{2})))(?P<suffix>[A-Za-z0-9_-]{0,32})"
 )
-_CLOSING = rf"(?:{_SLASHES}[\"'`\]]|\*{{1,3}}|”|»|」)?"
+_CLOSING = rf"(?:{_SLASHES}[\"'`]\]?|\]|\*{{1,3}}|”|»|」)?"
 _SEPARATOR = (
     rf"{_CLOSING}(?:"
     r"(?P<equals>[ \t]{0,8}(?::=|=>|={1,3}|＝))"
-    r"|(?P<colon>[ \t]{0,8}(?:->|→|[:：]))"
+    r"|(?P<colon>(?: for [\w./:~@'\"-]{1,80})?[ \t]{0,8}(?:->|→|[:：]))"
     rf"|(?P<value>[ \t]{{0,4}},?\s{{0,40}}{_SLASHES}[\"']?value{_SLASHES}[\"']?[ \t]{{0,4}}[:=])"
     r"|(?P<cell>[ \t]{0,20}\|)"
+    r"|(?P<element></key>\s{0,40}<string>)"
+    r"|(?P<argument>,[ \t]{0,4}(?=[\"']))"
     r"|(?P<tag>>)"
     r"|(?P<call>\()"
     rf"|(?P<verb>[ \t]{{0,3}}(?:{IS})[ \t]{{0,3}}:?|[ \t]{{1,3}}[–—-][ \t]{{1,3}})"
@@ -186,6 +189,12 @@ _BARE = r"(?:\\(?![nrt\"'`\\])|[^\s\"'`,;<>\\，。；、）]){1,200}+"
 _FLAG = r"(?:\A|[\s\"'`])--?(?:[A-Za-z0-9]{1,20}[_-]){0,3}\Z"
 _PARAMETER = r"[?&][A-Za-z0-9_.-]{0,40}\Z"
 _ACCOUNT = r"(?i)\b(?:login|user(?:name)?|account|e?mail|host|smtp)\b"
+_SETTER = r"(?i)(?:set|put|env)[a-z_]{0,20}\([\"'][\w.-]{0,40}\Z"
+_HEAD = (
+    r"(?im)^(?P<left>[^\n]{0,200}?(?P<mark>[|,;\t])|)[ \t\"']{0,20}(?:[a-z]{1,20}[ _-])?"
+    rf"(?:(?P<password>{PASSWORDS})|token|secret|key)[ \t\"']{{0,20}}(?:(?P<after>[|,;\t])[^\n]{{0,200}})?$"
+)
+"""Line with a cell that is the name of a secret."""
 _LONGEST_KIND = 14
 _REACH = 120
 """Number of characters read before a name and after its value."""
@@ -218,6 +227,26 @@ def find_named(text: str, lower: str) -> Iterator[Span]:
             yield from _find_stem(text, lower, stem)
     for stem in find_others(lower):
         yield from _find_other(text, lower, stem)
+    yield from _find_columns(text)
+
+
+def _find_columns(text: str) -> Iterator[Span]:
+    """Yield the secrets below a name that is the head of a column, in a table or in lines with commas."""
+    for head in compiled(_HEAD).finditer(text):
+        mark = head["mark"] or head["after"]
+        column = head["left"].count(mark) if mark else 0
+        for row in compiled(r"\n([^\n]+)").finditer(text, head.end()) if mark else ():
+            cells = row[1].split(mark)
+            if len(cells) != head[0].count(mark) + 1:
+                break
+            value = cells[column].strip(" \t\r`\"'")
+            if head["password"]:
+                accepted = is_password(value, Certainty.SENTENCE, follows="") and not _matches(_NUMBER, value)
+            else:
+                accepted = is_secret(value, Certainty.SENTENCE, is_setting=False)
+            if accepted and " " not in value:
+                start = text.index(value, row.start(1) + len(mark.join(cells[:column])))
+                yield start, start + len(value)
 
 
 def _iter_positions(lower: str, stem: str) -> Iterator[int]:
@@ -258,11 +287,12 @@ def _find_value(text: str, name: _Name) -> Iterator[Span]:
         kind = "flag"
     in_address = compiled(_PARAMETER).search(name.before[-42:]) is not None
     value = _read_value(text, separator.end() if separator else name.end, in_address=in_address)
-    if value is None or not _belongs(text, name, kind, value):
+    is_item = separator is not None and "]" in separator[0]  # d['password'] = value may be any expression
+    if value is None or (is_item and not value.is_quoted) or not _belongs(text, name, kind, value):
         return
     certainty = _certainty(kind, value)
     if name.for_password:
-        if kind == "equals" and separator and separator[0][0].isspace() and not value.is_quoted:
+        if kind == "equals" and separator and separator[kind][0].isspace() and not value.is_quoted:
             certainty = Certainty.LOOSE  # 'password = is_given or …' is a line of a program
         end = value.start + len(value.text)
         accepted = is_password(value.text, certainty, follows=text[end : end + _REACH].partition("\n")[0])
@@ -303,6 +333,8 @@ def _belongs(text: str, name: _Name, kind: str, value: _Value) -> bool:
             return name.for_password and value.is_quoted
         case "cell":
             return name.for_password
+        case "argument":
+            return " " not in value.text and compiled(_SETTER).search(name.before) is not None
         case "nothing":
             return value.text.isascii()
         case "space":
@@ -328,8 +360,8 @@ def _means_password(text: str, name: _Name, kind: str, value: _Value, *, joined:
 
 
 def _certainty(kind: str, value: _Value) -> Certainty:
-    if value.is_quoted:
+    if value.is_quoted and kind != "argument":
         return Certainty.QUOTED
-    if kind in ("verb", "space", "cell", "nothing") or value.on_next_line:
+    if kind in ("verb", "space", "cell", "nothing", "argument") or value.on_next_line:
         return Certainty.SENTENCE
     return Certainty.LOOSE if kind == "colon" else Certainty.TIGHT

@@ -85,7 +85,9 @@ PREFIXES: dict[str, str] = {
     **_rows(r"(?:production|sandbox)\$[A-Za-z0-9$]{20,}+", "access_token$"),
     **_rows(_UUID, "access-sandbox-", "access-production-", "access-development-"),
     # Work and monitoring
-    **_rows(_LETTERS_AND_DIGITS % 24, "lin_api_", "lin_oauth_", "ntn_", "tfp_", "glsa_", "hcaik_", "phx_", "sntryu_"),
+    **_rows(
+        _LETTERS_AND_DIGITS % 24, "lin_api_", "lin_oauth_", "ntn_", "tfp_", "glsa_", "hcaik_", "phx_", "phc_", "sntryu_"
+    ),
     **_rows(_LETTERS_AND_DIGITS % 32, "secret_"),
     **_rows(r"[A-Za-z0-9+/=_-]{30,}+", "sntrys_", "glc_"),
     **_rows(_WITH_DASHES % 24, "figd_", "CFPAT-", "PMAK-", "NRAK-", "NRAL-", "NRII-"),
@@ -133,7 +135,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape("+ASt", r"\+ASt(?<=[A-Za-z0-9+/]{70}\+ASt)[A-Za-z0-9+/]{4,}+={0,2}", _TOKEN + "+/"),  # Azure storage
     Shape(".atlasv1.", r"\.atlasv1\.[A-Za-z0-9_=-]{50,}+", _TOKEN),
     Shape("-us", r"-us(?<=[0-9a-f]{32}-us)[0-9]{1,2}(?![A-Za-z0-9])", "0123456789abcdef"),  # Mailchimp
-    Shape("$", r"\$(?:1|2[abxy]|5|6|7|y|argon2(?:id|i|d))\$[A-Za-z0-9./$=,+-]{20,}+"),  # hashed passwords
+    Shape("$", r"\$(?:1|2[abxy]|5|6|7|y|apr1|argon2(?:id|i|d))\$[A-Za-z0-9./$=,+-]{20,}+"),  # hashed passwords
 )
 _MAX_CHARS_BEFORE = 120
 _ESCAPE_BEFORE = r"(?:\\[nrtbf]|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2})\Z"
