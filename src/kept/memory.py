@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -302,8 +303,9 @@ class Memory:
         """Removal of something from every file: plan it, then apply the plan."""
         from kept.forgetting.forgetter import MemoryForgetting
 
-        service = self.index_service
-        return MemoryForgetting(self.config, self.workspace, service, self.clock, self._view())
+        service, view = self.index_service, self._view()
+        search = functools.partial(self.search, max_results=5)
+        return MemoryForgetting(self.config, self.workspace, service, self.clock, view, search)
 
     # the index
 

@@ -53,7 +53,7 @@ SHARED = {
         "settingRow",
         "settingChange",
     ),
-    *("syncReport", "error", "agent", "problem", "originSession", "forgetReceipt"),
+    *("syncReport", "error", "agent", "problem", "originSession", "forgetReceipt", "forgetPlace"),
 }
 """Parts of the output of several commands."""
 

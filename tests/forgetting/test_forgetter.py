@@ -106,7 +106,7 @@ def test_words_are_whole_words_in_any_case_over_line_breaks(planted):
     assert len(planted.memory.forgetting.plan("red house").places) == 1
 
 
-def test_a_citation_goes_with_its_copies_and_with_what_was_made_of_it(planted):
+def test_a_citation_goes_with_what_was_made_of_it_and_its_copies_only_if_they_are_chosen(planted):
     planted.say("The vault opens with the number 8813.")
     (record,) = planted.sessions.recent()
     cited = f"{record.citation}#L4"
@@ -118,9 +118,9 @@ def test_a_citation_goes_with_its_copies_and_with_what_was_made_of_it(planted):
     assert [(place.kind, place.citation) for place in plan.places] == [
         ("conversation", cited),
         ("note", "memory/facts.md#L1"),
-        ("note", "memory/copy.md#L1"),
     ]
-    receipt = planted.memory.forgetting.apply(plan)
+    assert [place.citation for place in plan.candidates] == ["memory/copy.md#L1"]
+    receipt = planted.memory.forgetting.apply(plan.choose("1,2,3"))
     assert receipt.request == "citation"
     assert planted.left("8813") == []
     assert (planted.workspace / "memory" / "facts.md").read_text().startswith("- Boats are blue")
@@ -358,7 +358,7 @@ def test_a_receipt_has_no_word_of_what_was_forgotten(planted):
     planted.note("hedgehog.md", "It lives here.\n")
     planted.note("a.md", "- the hedgehog\n")
     receipt = planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
-    assert ("note", "(a name that was forgotten)") in receipt.places
+    assert ("note", "memory/(a name that was forgotten)") in receipt.places
     assert "hedgehog" not in (planted.folder / "forget-receipts.jsonl").read_text()
     assert len(receipt.sha256) == 64
 
@@ -387,8 +387,8 @@ def test_a_note_keeps_its_line_ends_and_everything_else_to_the_byte(codec):
     mark = b"\xfe\xff" if codec == "utf-16-be" else b""
     raw = mark + "# A\r\n\r\nfirst\r\n\r\nsecond\r\nline\r\n\r\nthird".encode(codec)
     kept = mark + "# A\r\n\r\nfirst\r\n\r\nthird".encode(codec)
-    assert remove_lines(raw, [(5, 6)], "n.md") == kept
-    assert remove_lines(b"first\xff\n\nsecond\n", [(3, 3)], "n.md") == b"first\xff\n\n"
+    assert remove_lines(raw, {(5, 6): ""}, "n.md") == kept
+    assert remove_lines(b"first\xff\n\nsecond\n", {(3, 3): ""}, "n.md") == b"first\xff\n\n"
 
 
 def test_an_interrupted_forget_is_not_finished_in_another_workspace(tmp_path):

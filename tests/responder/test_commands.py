@@ -176,6 +176,15 @@ def test_what_is_forgotten_leaves_the_note_and_every_other_file(harness):
     assert [message.inbound.text for message in harness.inbox().messages()] == ["", "/forget yes"]
 
 
+def test_only_the_passages_that_are_named_by_number_go(harness):
+    note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
+    shown = say(harness, "/forget key")[0]
+    assert "2. MEMORY.md#L4\n- The car key" in shown
+    forgotten = say(harness, "/forget 2")[0]
+    assert forgotten.startswith("Forgotten: 1 passage. 1 more were not chosen")
+    assert note.read_text() == NOTE.replace("- The car key hangs by the door.\n", "")
+
+
 def test_a_passage_that_changed_since_is_left_alone(harness):
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
     say(harness, "/forget bicycle lock opens with kestrel")

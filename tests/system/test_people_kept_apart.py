@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,16 @@ from kept.agent.events import Inbound
 from kept.config import load_config
 from kept.llm.base import ChatRequest, ToolUse
 from kept.responder.channel import Channel
+from kept.schedules.schedule_book import Schedule, ScheduleBookFile
+from kept.sessions.importers.import_run import import_sessions
 from kept.testing import ScriptedChat
 from tests.support.agents import shown
+from tests.support.files import write_file
+from tests.support.foreign_transcripts import cc_user, lines
 from tests.support.http_gateway import Service, serving
 from tests.support.responders import RecordingChannel, ResponderHarness, running_responder
 from tests.support.serve_process import bearer, create_token
+from tests.support.workspaces import open_memory
 
 SECRET = "heliotrope"
 SAID = f"Between us: the vault opens with {SECRET}."
@@ -228,6 +234,45 @@ def test_after_ada_has_forgotten_it_bob_learns_nothing_from_the_receipt(tmp_path
         assert "Between us" not in await say(gateway, "bob", f"/memory {ASKED}")
 
     run(tmp_path, scenario)
+
+
+def test_what_bob_forgets_stays_for_everybody_else(tmp_path):
+    """In notes, their history, conversations, the inbox, proposals, schedules, exports and later imports."""
+    word, workspace = "zephyrine", tmp_path / "workspace"
+    private = write_file(workspace / "memory/private/ada@http/x.md", f"- Ada likes {word}.\n")
+    talk = write_file(tmp_path / "home/exports/talk.md", f"On {word}.\n")
+    owner = open_memory(tmp_path)
+    owner.sync()
+    owner.add(f"- Praise {word}.", to="SOUL.md", by_tool=True)
+    book = ScheduleBookFile(owner.config.paths.schedules)
+    due = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    asked = Schedule(
+        "a1", "every day at 09:00", "UTC", f"What is new in {word}?", "agent:main:http:default:direct:ada", due
+    )
+    book.change(lambda empty: empty.with_schedule(asked))
+
+    async def scenario(gateway, model):
+        await say(gateway, "ada", f"I wonder about {word}.")
+        await say(gateway, "bob", f"/remember Learn {word} by May.")
+        shown = await say(gateway, "bob", f"/forget {word}")
+        assert "1. memory/private/bob@http" in shown
+        assert "2. " not in shown
+        await say(gateway, "bob", "/forget yes")
+        assert word in await say(gateway, "ada", f"/memory {word}")
+
+    run(tmp_path, scenario)
+    assert [item.text for item in book.read().schedules] == [asked.text]
+    assert [word in path.read_text() for path in (workspace / ".kept/proposals").glob("*.json")] == [True]
+    assert word in private.read_text()
+    assert word in talk.read_text()
+    inbox = Path(owner.config.paths.inbox).read_text()
+    assert f"I wonder about {word}." in inbox
+    assert f"Learn {word}" not in inbox
+    source = write_file(tmp_path / "claude/s.jsonl", lines(cc_user("a", None, f"More on {word}.")))
+    with SessionStore(owner.config) as sessions:
+        (outcome,) = import_sessions(sessions, "claude-code", source).sessions
+        assert [message.text for message in sessions.load(outcome.id).messages] == [f"More on {word}."]
+    owner.close()
 
 
 def test_with_tokens_of_their_own_people_reach_only_their_messages(tmp_path):

@@ -63,3 +63,40 @@ def test_a_memory_of_a_project_forgets_nothing_of_another(memory, workspace):
     assert (workspace / "memory/projects/heron/notes.md").read_text() == "- The heron has 4711.\n"
     assert (workspace / "memory/projects/otter/notes.md").read_text() == ""
     tools.close()
+
+
+def test_the_second_call_removes_only_the_places_that_the_user_chose(toolbox, workspace):
+    note = write_file(workspace / "MEMORY.md", "- The gate code is 4711.\n- 4711 was the shed.\n")
+    shown = run_forget(toolbox, {"query": "4711"})
+    assert "[2] note" in shown.text
+    done = run_forget(toolbox, {"query": "4711", "places": "2", "confirm": shown.result.token})
+    assert "Not chosen" in done.text
+    assert note.read_text() == "- The gate code is 4711.\n"
+    near = run_forget(toolbox, {"query": "code of a gate"})
+    refused = run_forget(toolbox, {"query": "code of a gate", "confirm": near.result.token})
+    assert refused.is_error
+    assert note.read_text() == "- The gate code is 4711.\n"
+
+
+def test_a_memory_of_a_project_changes_nothing_of_others_in_history_proposals_and_schedules(memory, workspace, kept):
+    for name in ("otter", "heron"):
+        write_file(workspace / f"memory/projects/{name}/PROJECT.md", f"# {name}\n")
+    write_file(workspace / "memory/projects/otter/notes.md", "- The otter has the widget.\n")
+    write_file(workspace / "memory/projects/heron/notes.md", "- Clean.\n")
+    kept("add", "The heron has the widget.", "--to", "memory/projects/heron/notes.md")
+    kept("undo", "--yes")
+    kept("schedule", "add", "every day at 09:00", "How is the widget of heron?")
+    owner = memory()
+    owner.add("- Praise the widget.", to="SOUL.md", by_tool=True)
+    before = [owner.history.diff(change) for change in owner.history.changes("memory/projects/heron/notes.md")]
+    assert any("widget" in text for text in before)
+    bound = memory(project="otter")
+    tools = Toolbox(bound, SessionStore(bound.config))
+    shown = run_forget(tools, {"query": "widget"})
+    assert [place.path for place in shown.result.options] == ["memory/projects/otter/notes.md"]
+    run_forget(tools, {"query": "widget", "confirm": shown.result.token})
+    tools.close()
+    after = [owner.history.diff(change) for change in owner.history.changes("memory/projects/heron/notes.md")]
+    assert after == before
+    assert "How is the widget of heron?" in kept("schedule", "list").out
+    assert "SOUL.md  proposed" in kept("review", "list").out

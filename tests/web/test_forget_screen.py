@@ -18,11 +18,11 @@ def memories(pages, workspace):
     return pages
 
 
-def confirm(pages, url):
+def confirm(pages, url, *more):
     form = pages.page(url).select_one("form[action='/forget/now']")
-    fields = {field["name"]: field["value"] for field in form.select("input[type=hidden]")}
+    fields = {field["name"]: field["value"] for field in form.select("input[type=hidden], input[checked]")}
     fields.pop("form_token")
-    return pages.post("/forget/now", **fields)
+    return pages.post("/forget/now", **{**fields, **dict.fromkeys(more, "1")})
 
 
 def test_every_place_is_shown_and_nothing_happens_before_it_is_confirmed(memories, workspace):
@@ -78,3 +78,18 @@ def test_markup_in_a_place_is_text(pages, workspace):
     page = pages.page("/forget?what=zanzibar")
     assert "<img src=x" in page.select_one(".places .muted").text
     assert not page.select(".places img")
+
+
+def test_only_the_places_that_are_ticked_go_and_what_is_near_is_not_ticked(memories, workspace):
+    write_note(workspace, "memory/ideas.md", "# Ideas\n\nVisit zanzibar.\n")
+    form = memories.page("/forget?what=zanzibar").select_one("form[action='/forget/now']")
+    fields = {field["name"]: field["value"] for field in form.select("input[type=hidden]")}
+    fields.pop("form_token")
+    assert "no place is chosen" in memories.post("/forget/now", **fields).text
+    page = memories.follow(memories.post("/forget/now", **fields, **{"place-1": "1"}))
+    assert "Not chosen" in page.text
+    assert "zanzibar" not in (workspace / "MEMORY.md").read_text()
+    assert "zanzibar" in (workspace / "memory/ideas.md").read_text()
+    near = memories.page("/forget?what=what+ada+likes")
+    assert near.select(".places input[type=checkbox]")
+    assert not near.select(".places input[checked]")

@@ -24,6 +24,7 @@ from kept.context.compaction_plan import TranscriptPiece, split_transcript
 from kept.context.fence import make_fence
 from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError
+from kept.indexing.memory_view import MemoryView
 from kept.indexing.near_facts import match_notes
 from kept.limits import estimate_tokens
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
@@ -247,11 +248,12 @@ def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
     """Return the facts that neither a note nor an earlier fact states and that the user has not forgotten, each with
     the line that it seems to change."""
     forgotten = ForgottenText(memory.config.paths.forgotten_hashes)
+    folder = MemoryView(memory.config, memory.workspace, memory.project, memory.viewer).folder
     seen: set[str] = set()
     new = []
     for fact in facts:
         normal = normalise_fact(fact.text)
-        if forgotten.matches(fact.text):
+        if forgotten.matches(fact.text, folder):
             continue
         hits = _search_notes(memory, fact.text) if normal and normal not in seen else ()
         if normal and normal not in seen and not _is_in_notes(hits, normal):

@@ -281,7 +281,8 @@ def _list(folder: str) -> list[str]:
 def _has(forgotten: ForgottenText, name: str, content: bytes) -> bool:
     """Return whether a file has something that was forgotten, also escaped as in JSON."""
     text = decode(content)[0]
-    if forgotten.matches(f"{name}\n{text}"):
+    path = name.split("/", 2)[-1] if name.startswith(f"{NOTES}/") else ""
+    if forgotten.matches(f"{name}\n{text}", path):
         return True
     if not name.endswith((".json", ".jsonl")):
         return False

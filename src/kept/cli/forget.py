@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, local_time, print_json, require_consent, style, warn
+from kept.cli.output import echo, json_option, local_time, print_json, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
 from kept.limits import clip, one_line
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from kept.memory import Memory
 
 _SHOWN_CHARS = 200
-_SHOWN_PLACES = 200
-_SHOWN_LEFT = 10
+_SHOWN_LEFT = 50
 _TITLES = {
     "note": "Notes",
     "conversation": "Conversations",
@@ -30,6 +28,8 @@ _TITLES = {
     "session": "Whole conversations",
     "history": "Old versions",
     "proposal": "Proposals",
+    "schedule": "Schedules",
+    "inbox": "Messages in the inbox",
     "record": "Other files of Kept",
 }
 
@@ -39,8 +39,9 @@ _TITLES = {
 @click.option("--session", metavar="ID", help="Forget a whole conversation, and the facts that were made of it.")
 @click.option("--person", metavar="NAME", help="Forget what a person said, and every passage that names them.")
 @click.option("--before", metavar="DATE", help="Forget conversations and daily notes from before this time.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--all", "allow_all", is_flag=True, help="Also if it is in more than 100 places, or a very short word.")
+@click.option("--places", metavar="LIST", help="Forget only these places, by their numbers: 1,3. Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Forget all places that have exactly this. Do not ask.")
+@click.option("--all", "allow_all", is_flag=True, help="Allow very short words and more than 100 places.")
 @click.option("--dry-run", is_flag=True, help="Only show the places.")
 @click.option("--receipts", is_flag=True, help="List the receipts of earlier forgets.")
 @json_option
@@ -51,6 +52,7 @@ def command(
     session: str | None,
     person: str | None,
     before: str | None,
+    places: str | None,
     yes: bool,
     allow_all: bool,
     dry_run: bool,
@@ -59,8 +61,9 @@ def command(
 ) -> None:
     """Forget something for good: in notes, conversations, the index and every other file of Kept.
 
-    QUERY is words, a citation (memory/ideas.md#L3-L9) or the path of a note. Every place is shown first. Afterwards all
-    bytes below the home and the workspace are searched for it, and a receipt says what was found.
+    QUERY is words, a citation (memory/ideas.md#L3-L9) or the path of a note. You see every place with a number, and
+    choose. Nothing else changes. Afterwards all bytes below the home and the workspace are searched for it, and a
+    receipt says what was found.
     """
     with options.memory() as memory:
         if receipts:
@@ -72,31 +75,39 @@ def command(
                 "There is nothing to forget.", hint="Name words or a citation: kept forget 'old gate code'"
             )
         plan = memory.forgetting.plan(words, session=session, person=person, before=before, allow_all=allow_all)
-        if dry_run or not plan.places:
+        if dry_run or not plan.options:
             _show_plan(plan, as_json=as_json)
             return
-        _require_consent(plan, yes=yes, as_json=as_json)
-        receipt = memory.forgetting.apply(plan)
+        if not as_json:
+            _show_plan(plan, as_json=False)
+        chosen = _choose(plan, places, yes=yes, as_json=as_json)
+        receipt = memory.forgetting.apply(chosen)
     if as_json:
         from kept.forgetting.receipt import receipt_json
 
         print_json({**plan_json(plan), "receipt": receipt_json(receipt)})
     else:
         _show_receipt(receipt)
-    if receipt.left or not receipt.is_finished:
+    if (receipt.left and not receipt.kept) or not receipt.is_finished:
         raise click.exceptions.Exit(1)
 
 
-def _require_consent(plan: ForgetPlan, *, yes: bool, as_json: bool) -> None:
-    if not as_json:
-        _show_plan(plan, as_json=False)
-    if yes:
-        return
-    if as_json or not sys.stdin.isatty():
+def _choose(plan: ForgetPlan, places: str | None, *, yes: bool, as_json: bool) -> ForgetPlan:
+    """Return the plan for the places that are chosen. Exit if these are none."""
+    if yes and places is None and not plan.places:
+        warn("Nothing was forgotten: no place has exactly this. Choose with --places.")
+        raise click.exceptions.Exit(1)
+    if places is None and not yes and (as_json or not sys.stdin.isatty()):
         raise UsageError(
-            "Nothing was forgotten: there is no terminal to ask on.", hint="Check the places, then add --yes."
+            "Nothing was forgotten: there is no terminal to ask on.",
+            hint="Check the places, then add --yes or --places 1,3.",
         )
-    require_consent(f"Forget {plural(len(plan.places), 'place')} for good? It cannot be undone.")
+    answer = places if places is not None else "all" if yes else click.prompt("Which? 1,3 / all / none", default="none")
+    chosen = plan.choose(answer)
+    if not chosen.places:
+        echo("Nothing was forgotten.")
+        raise click.exceptions.Exit(0 if places is None else 1)
+    return chosen
 
 
 def finish_interrupted(loaded: LoadedConfig) -> None:
@@ -124,18 +135,16 @@ def _show_plan(plan: ForgetPlan, *, as_json: bool) -> None:
     if as_json:
         print_json({**plan_json(plan), "receipt": None})
         return
-    if not plan.places:
+    if not plan.options:
         echo(f"Nothing to forget: {_describe_absence(plan)}.")
-    kind = None
-    places = [place for place in plan.places if place.kind != "history"]
-    for place in places[:_SHOWN_PLACES]:
-        if place.kind != kind:
-            kind = place.kind
-            echo(style(_TITLES[kind], bold=True))
-        echo(f"  {_describe(place)}")
-    if len(places) > _SHOWN_PLACES:
-        echo(f"  and {plural(len(places) - _SHOWN_PLACES, 'more place')}")
-    _show_versions([place.path for place in plan.places if place.kind == "history"])
+    elif not plan.places:
+        echo("No place has exactly this.")
+    title = None
+    for number, place in enumerate(plan.options, 1):
+        own = _TITLES[place.kind] if number <= len(plan.places) else "Perhaps also meant; goes only if you name it"
+        if title != (title := own):
+            echo(style(title, bold=True))
+        echo(f"{number:>3}. {_describe(place)}")
     if plan.unreachable:
         echo(style("Not changed", bold=True))
         for reason in plan.unreachable:
@@ -148,21 +157,10 @@ def _describe_absence(plan: ForgetPlan) -> str:
     return "no note and no conversation has it. Search for it, and forget the lines that a result cites"
 
 
-def _show_versions(paths: list[str]) -> None:
-    """Show how many old versions of each note go: their text is that of the notes."""
-    if not paths:
-        return
-    echo(style(_TITLES["history"], bold=True))
-    counts = Counter(paths)
-    for path, count in list(counts.items())[:_SHOWN_PLACES]:
-        echo(f"  {path}  {style(plural(count, 'old version'), dim=True)}")
-    if len(counts) > _SHOWN_PLACES:
-        echo(f"  and old versions of {plural(len(counts) - _SHOWN_PLACES, 'more note')}")
-
-
 def _describe(place: Place) -> str:
     whole = " (the whole note)" if place.whole and place.kind == "note" else ""
-    return f"{place.citation}{whole}  {style(clip(one_line(place.text), _SHOWN_CHARS), dim=True)}"
+    new = f" → {clip(one_line(place.new), _SHOWN_CHARS)}" if place.new else ""
+    return f"{place.citation}{whole}  {style(clip(one_line(place.text), _SHOWN_CHARS) + new, dim=True)}"
 
 
 def _show_receipt(receipt: ForgetReceipt) -> None:
@@ -173,6 +171,10 @@ def _show_receipt(receipt: ForgetReceipt) -> None:
     echo(f"Searched {plural(receipt.files, 'file')} ({size_text(receipt.size)}): {_describe_left(receipt)}")
     for file in receipt.left[:_SHOWN_LEFT]:
         echo(f"  {file.path} ({file.count})")
+    if len(receipt.left) > _SHOWN_LEFT:
+        echo(f"  and {plural(len(receipt.left) - _SHOWN_LEFT, 'more file')}")
+    for citation in receipt.kept:
+        echo(f"Not chosen, and left as it is: {citation}")
     for citation in receipt.changed:
         echo(f"Changed since it was shown, and left alone: {citation}")
     echo("Not reached:")
@@ -184,7 +186,9 @@ def _show_receipt(receipt: ForgetReceipt) -> None:
 
 
 def _describe_left(receipt: ForgetReceipt) -> str:
-    return f"it is still in {plural(len(receipt.left), 'file')}:" if receipt.left else "nothing of it is left."
+    if receipt.left:
+        return f"it is still in {plural(len(receipt.left), 'file')}:"
+    return "nothing else of it is left." if receipt.kept else "nothing of it is left."
 
 
 def _list_receipts(memory: Memory, *, as_json: bool) -> None:
@@ -196,7 +200,8 @@ def _list_receipts(memory: Memory, *, as_json: bool) -> None:
         return
     for receipt in receipts:
         left = receipt.get("left")
-        outcome = "nothing left" if not left else f"still in {plural(len(left), 'file')}"
+        outcome = "some places kept" if receipt.get("kept") else "nothing left"
+        outcome = f"still in {plural(len(left), 'file')}" if left else outcome
         count = plural(len(receipt.get("places") or ()), "place")
         lead = f"{receipt['id']}  {local_time(str(receipt.get('at')))}"
         echo(f"{lead}  {receipt.get('request')!s:<8}  {count:>10}  {outcome}")
@@ -209,19 +214,23 @@ def _list_receipts(memory: Memory, *, as_json: bool) -> None:
 
 def plan_json(plan: ForgetPlan) -> dict[str, Any]:
     return {
-        "places": [
-            {
-                "kind": place.kind,
-                "citation": place.citation,
-                "path": place.path,
-                "startLine": place.start_line,
-                "lines": place.lines,
-                "whole": place.whole,
-                "text": place.text,
-            }
-            for place in plan.places
-        ],
+        "places": [_place_json(number, place) for number, place in enumerate(plan.places, 1)],
+        "candidates": [_place_json(number, place) for number, place in enumerate(plan.options, 1)][len(plan.places) :],
         "counts": plan.counts(),
         "unreachable": list(plan.unreachable),
         "token": plan.token,
+    }
+
+
+def _place_json(number: int, place: Place) -> dict[str, Any]:
+    return {
+        "number": number,
+        "kind": place.kind,
+        "citation": place.citation,
+        "path": place.path,
+        "startLine": place.start_line,
+        "lines": place.lines,
+        "whole": place.whole,
+        "text": place.text,
+        "new": place.new,
     }

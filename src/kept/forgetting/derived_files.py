@@ -12,7 +12,6 @@ from typing import ClassVar
 from kept.config import Config
 from kept.durable import erase_file
 from kept.errors import KeptError, StoreBusy, StoreError
-from kept.forgetting.needles import Matcher
 from kept.forgetting.plan import ForgetOrder, ScrubResult
 from kept.indexing.service import IndexService
 from kept.sessions.catalogue import Catalogue
@@ -61,10 +60,9 @@ class IndexStore:
             if not is_own and not _shares_workspace(path, self.service.workspace.root):
                 continue
             stale = () if path == own and is_synced else _stale_files(order)
-            matcher = None if path == own and is_synced else Matcher(order.needles)
             try:
                 wait_s = self.service.limits.sync_wait_s
-                scrub_index(path, stale=stale, matches=matcher.matches if matcher else None, wait_s=wait_s)
+                scrub_index(path, stale=stale, wait_s=wait_s)
             except (StoreError, KeptError) as exc:
                 result += ScrubResult(unreachable=(exc.message,), is_complete=False)
                 continue

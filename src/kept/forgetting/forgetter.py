@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
@@ -22,7 +22,14 @@ from kept.file_lock import locked
 from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
 from kept.forgetting.history_places import HistoryStore
 from kept.forgetting.note_places import NoteStore
-from kept.forgetting.own_files import AttachmentStore, InboxStore, LeftoverStore, ProposalStore, RecordStore
+from kept.forgetting.own_files import (
+    AttachmentStore,
+    InboxStore,
+    LeftoverStore,
+    ProposalStore,
+    RecordStore,
+    ScheduleStore,
+)
 from kept.forgetting.plan import (
     EntryCut,
     ForgetOrder,
@@ -30,13 +37,11 @@ from kept.forgetting.plan import (
     ForgetRequest,
     ForgetStore,
     LineCut,
-    Place,
     ScrubResult,
-    digest_of,
     read_journal,
     write_journal,
 )
-from kept.forgetting.planner import ForgetScope, plan_forget
+from kept.forgetting.planner import ForgetScope, Search, find_keys, plan_forget
 from kept.forgetting.receipt import (
     NOT_REACHED,
     ByteScan,
@@ -52,7 +57,7 @@ from kept.indexing.memory_view import MemoryView
 from kept.indexing.service import IndexService
 from kept.records import parse_citation
 from kept.search.query_dates import When, parse_when
-from kept.sessions.forgotten_text import MIN_LINE_CHARS, ForgottenText, normalise_line
+from kept.sessions.forgotten_text import ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
 from kept.values import frozen
 from kept.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
@@ -87,6 +92,7 @@ class Forgetter:
             TranscriptStore(self.sessions),
             RecordStore(self.config),
             ProposalStore(self.workspace),
+            ScheduleStore(self.config),
             self.inbox or InboxStore(self.config),
             AttachmentStore(self.config),
             CatalogueStore(self.config),
@@ -97,15 +103,18 @@ class Forgetter:
             LeftoverStore(self.config, self.workspace),
         )
 
-    def forget(self, plan: ForgetPlan, *, is_scoped: bool = False) -> ForgetReceipt:
-        """Remove every place of a plan, and return the receipt. Finish an interrupted forget first."""
+    def forget(self, plan: ForgetPlan, *, scope: str | None = None) -> ForgetReceipt:
+        """Remove every place of a plan, and return the receipt. Finish an interrupted forget first.
+
+        ``scope`` is the folder of the project or person that it is forgotten for, None for everybody.
+        """
         if not plan.places:
             raise ForgetFailed("There is nothing to forget.", hint="No note and no conversation has it.")
         self.workspace.require()
         make_private_folder(self.config.paths.folder)
         with self._locked():
             self._finish_locked()
-            order = self._make_order(plan, is_scoped=is_scoped)
+            order = self._make_order(plan, scope)
             self.on_step("journal")
             write_journal(self.config.paths.forgetting, order)
             return self._run(order)
@@ -141,36 +150,51 @@ class Forgetter:
     def _locked(self, wait_s: float = _LOCK_WAIT_S) -> AbstractContextManager[int]:
         return locked(f"{self.config.paths.forgetting}.lock", wait_s=wait_s, purpose="forgetting")
 
-    def _make_order(self, plan: ForgetPlan, *, is_scoped: bool) -> ForgetOrder:
+    def _make_order(self, plan: ForgetPlan, scope: str | None) -> ForgetOrder:
         salt = os.urandom(16).hex()
-        whole = [place for place in plan.places if place.whole and place.kind in ("note", "session")]
+        places = (*plan.places, *plan.asked)
+        whole = [place for place in places if place.whole and place.kind in ("note", "session")]
         return ForgetOrder(
             id=new_id(),
             started=self.clock.now().isoformat(timespec="seconds"),
             request=kind_of(plan),
             words=plan.needles.words,
             lines=plan.needles.lines,
-            cuts=(*_line_cuts(plan.places), *_short_lines(whole)),
+            cuts=tuple(
+                LineCut(place.path, place.start_line, place.lines, place.digest, place.copies, place.new)
+                for place in places
+                if place.kind == "note" and not place.whole
+            ),
             entries=tuple(
                 EntryCut(place.path, place.start_line, place.digest, place.whole)
-                for place in plan.places
+                for place in places
                 if place.kind in ("conversation", "import")
             ),
             notes=tuple(place.path for place in whole if place.kind == "note"),
             sessions=tuple(_session_id(self.sessions, place.path) for place in whole if place.kind == "session"),
+            others=tuple(
+                (place.kind, place.path)
+                for place in places
+                if place.kind not in ("note", "conversation", "import", "session")
+            )
+            + tuple(("inbox", key) for key in sorted(find_keys(self.config, plan.places))),
             places=tuple((place.kind, place.citation) for place in plan.places),
             unreachable=(*plan.unreachable, *NOT_REACHED),
             salt=salt,
             sha256=hash_removed(salt, (place.text for place in plan.places)),
             by_tool=plan.by_tool,
-            is_scoped=is_scoped,
+            is_scoped=scope is not None,
+            scope=scope or "",
+            is_partial=plan.is_partial,
+            kept=tuple(place.citation for place in (*plan.kept, *plan.candidates)),
             workspace=self.workspace.root,
         )
 
     def _run(self, order: ForgetOrder) -> ForgetReceipt:
         self.on_step("hashes")
         hashes = ForgottenText(self.config.paths.forgotten_hashes)
-        hashes.add(order.words, map(normalise_line, order.lines), self.clock.now())
+        words = () if order.is_partial else order.words
+        hashes.add(words, map(normalise_line, order.lines), self.clock.now(), scope=order.scope)
         results: dict[str, ScrubResult] = {}
         for store in self.stores():
             if store.name in order.done:
@@ -212,25 +236,6 @@ def _scrub(store: ForgetStore, order: ForgetOrder) -> ScrubResult:
         return ScrubResult(unreachable=(exc.message,), is_complete=False)
 
 
-def _line_cuts(places: Iterable[Place]) -> list[LineCut]:
-    return [
-        LineCut(place.path, place.start_line, place.lines, place.digest)
-        for place in places
-        if place.kind == "note" and not place.whole
-    ]
-
-
-def _short_lines(whole: Iterable[Place]) -> list[LineCut]:
-    """Return the lines of whole notes that are too short to be searched for: their history loses them too."""
-    return [
-        LineCut(place.path, number, 1, digest_of(line))
-        for place in whole
-        if place.kind == "note"
-        for number, line in enumerate(place.text.split("\n"), 1)
-        if line.strip() and len(normalise_line(line)) < MIN_LINE_CHARS
-    ]
-
-
 def _session_id(sessions: SessionStore, citation: str) -> str:
     for record in sessions.recent():
         if record.citation == citation:
@@ -265,6 +270,7 @@ class MemoryForgetting:
     service: IndexService
     clock: Clock
     view: MemoryView
+    search: Search | None = None
 
     def plan(
         self,
@@ -278,7 +284,7 @@ class MemoryForgetting:
     ) -> ForgetPlan:
         """Return every place of something: words or a citation, a session, a person, or all before a time.
 
-        Nothing is changed.
+        Nothing is changed. Words that are nowhere have the best hits of a search as candidates.
         Raise ForgetTooMuch for words that are too short or in more than 100 places, unless ``allow_all`` is set.
         ``by_tool`` leaves out files that only the person may change.
         """
@@ -294,18 +300,22 @@ class MemoryForgetting:
                 is_visible=view.sees,
                 by_tool=by_tool,
                 viewer=view.viewer,
+                is_bound=view.is_bound,
+                search=self.search,
             )
             return plan_forget(scope, request, allow_all=allow_all)
 
     def apply(
         self, plan: ForgetPlan, *, inbox: ForgetStore | None = None, on_step: OnStep | None = None
     ) -> ForgetReceipt:
-        """Remove every place of a plan, and search all bytes for what is left. It cannot be undone.
+        """Remove the places of a plan and nothing else, and search all bytes for what is left. It cannot be undone.
+
+        `ForgetPlan.choose` narrows a plan to some of its places, or adds candidates.
 
         ``on_step`` is called with the name of each step before it begins. ``inbox`` is that of a running gateway.
         """
         with self._opened(inbox, on_step or ignore_step) as forgetter:
-            return forgetter.forget(plan, is_scoped=self.view.is_bound)
+            return forgetter.forget(plan, scope=self.view.folder if self.view.is_bound else None)
 
     def finish(self) -> ForgetReceipt | None:
         """Finish a forget that was interrupted. Return None if there is none."""

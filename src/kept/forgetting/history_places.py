@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from kept.history.note_change import utc_text
 from kept.history.note_history import NoteHistory
 from kept.history.rewrite import Removal, scrub_history
 from kept.values import frozen
+from kept.wording import plural
 from kept.workspace.change_recorder import Author
 from kept.workspace.line_edit import remove_lines
 from kept.workspace.notes import LOCK_WAIT_S
@@ -40,15 +41,22 @@ def iter_versions(history: NoteHistory) -> Iterator[tuple[str, str, bytes]]:
                     yield change.id, change.path, history.versions.read(digest)
 
 
-def find_in_history(history: NoteHistory, matcher: Matcher) -> list[Place]:
-    """Return the changes whose note contained the words."""
-    places: dict[str, Place] = {}
-    for number, (change, path, data) in enumerate(iter_versions(history)):
-        if number >= _MOST_READ and places:
+def find_in_history(history: NoteHistory, matcher: Matcher, known: Iterable[Place]) -> list[Place]:
+    """Return the notes with old versions that match, except for what goes with places of the notes themselves."""
+    whole = {place.path for place in known if place.whole}
+    texts = {(place.path, place.text) for place in known}
+    versions: dict[str, list[bytes]] = {}
+    for number, (_, path, data) in enumerate(iter_versions(history)):
+        if number >= _MOST_READ and versions:
             break
-        if matcher.matches(decode(data)[0]) or matcher.has_words(name_words(path)):
-            places.setdefault(change, Place("history", path, f"{path} ({change})", "an old version", digest_of(data)))
-    return list(places.values())
+        passages = (passage.text for passage in matching_passages(decode(data)[0], matcher))
+        is_named = matcher.has_words(name_words(path))
+        if path not in whole and (is_named or any((path, text) not in texts for text in passages)):
+            versions.setdefault(path, []).append(data)
+    return [
+        Place("history", path, f"{path} (history)", plural(len(found), "old version"), digest_of(b"\0".join(found)))
+        for path, found in versions.items()
+    ]
 
 
 @frozen
@@ -68,14 +76,16 @@ class HistoryStore:
             hunt = NoteHunt(self.workspace, lambda path: True)
             current = {path: digest_bytes(note.raw) for _, path, note in hunt.iter_texts()}
             cuts, whole = _cuts_by_path(self.history, order.cuts), _with_earlier_names(self.history, order.notes)
+            searched = _with_earlier_names(self.history, order.chosen("history"))
 
             def scrub(data: bytes, path: str | None) -> bytes:
                 if path is None:
-                    return _scrub_name(data, matcher)
+                    return _scrub_name(data, matcher, whole | searched)
                 if current.get(path) == digest_bytes(data):
                     return data
-                is_whole = path in whole or matcher.has_words(name_words(path))
-                return b"" if is_whole else _scrub_version(data, matcher, cuts.get(path, ()))
+                if path in whole or (path in searched and matcher.has_words(name_words(path))):
+                    return b""
+                return _scrub_version(data, matcher if path in searched else None, cuts.get(path, ()))
 
             by = Author(agent=self.agent, tool="memory_forget" if order.by_tool else "kept forget")
             since = utc_text(dt.datetime.fromisoformat(order.started))
@@ -84,7 +94,7 @@ class HistoryStore:
             left = [
                 path
                 for _, path, data in iter_versions(self.history)
-                if matcher.matches(decode(data)[0]) and digest_bytes(data) not in present
+                if path in searched and matcher.matches(decode(data)[0]) and digest_bytes(data) not in present
             ]
         if left:
             return ScrubResult(versions, unreachable=("the history of the notes",), is_complete=False)
@@ -102,7 +112,7 @@ def _cuts_by_path(history: NoteHistory, cuts: Sequence[LineCut]) -> dict[str, li
     return by_path
 
 
-def _with_earlier_names(history: NoteHistory, paths: Sequence[str]) -> set[str]:
+def _with_earlier_names(history: NoteHistory, paths: Iterable[str]) -> set[str]:
     """Return the paths of notes, with those that they had before they were renamed."""
     names = set(paths)
     for change in history.log.iter_newest() if names else ():
@@ -111,20 +121,22 @@ def _with_earlier_names(history: NoteHistory, paths: Sequence[str]) -> set[str]:
     return names
 
 
-def _scrub_name(data: bytes, matcher: Matcher) -> bytes:
-    """Return a path, a reason or the name of an author without what is forgotten."""
+def _scrub_name(data: bytes, matcher: Matcher, names: Iterable[str]) -> bytes:
+    """Return the path of a note that goes under another name, or the reason of a change without what is forgotten."""
     text = data.decode("utf-8", "replace")
-    if text.endswith((".md", ".markdown", ".txt")) and "\n" not in text:
+    if text in names:
         return _scrub_path(text, matcher).encode()
-    return b"" if matcher.matches(text) else data
+    is_path = text.endswith((".md", ".markdown", ".txt")) and "\n" not in text
+    return b"" if not is_path and matcher.matches(text) else data
 
 
-def _scrub_version(data: bytes, matcher: Matcher, cuts: Sequence[LineCut]) -> bytes:
+def _scrub_version(data: bytes, matcher: Matcher | None, cuts: Sequence[LineCut]) -> bytes:
     """Return a version without what is forgotten."""
     text = decode(data)[0]
-    ranges, _ = find_cuts(text, cuts)
-    ranges += [(passage.start_line, passage.end_line) for passage in matching_passages(text, matcher)]
-    return remove_lines(data, ranges, "") if ranges else data
+    edits, _ = find_cuts(text, cuts)
+    for passage in matching_passages(text, matcher) if matcher else ():
+        edits.setdefault((passage.start_line, passage.end_line), "")
+    return remove_lines(data, edits, "") if edits else data
 
 
 def _scrub_path(path: str, matcher: Matcher) -> str:

@@ -7,6 +7,7 @@ matches a line with the same text, and any text that contains it if it is one of
 from __future__ import annotations
 
 import json
+import os
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -44,6 +45,18 @@ class Needles:
 def is_too_short(words: str) -> bool:
     """Return whether words are so short that they are probably everywhere."""
     return sum(map(str.isalnum, words)) < _LEAST_ALNUM
+
+
+_OWN_NAMES = frozenset(
+    {"memory", "projects", "private", "sessions", ".kept", "history", "proposals", "workspace", "memory.md"}
+)
+"""Names that Kept gives to files and folders. They say nothing about what is in them."""
+
+
+def words_of(path: str) -> str:
+    """Return the names in a path as they are and as words, each in a line, without those that Kept gives itself."""
+    names = [name for name in path.split("/") if name.lower() not in _OWN_NAMES]
+    return "\n".join([*names, *(re.sub(r"[-_.+%]+", " ", os.path.splitext(name)[0]) for name in names)])
 
 
 class Matcher:

@@ -6,11 +6,14 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import ClassVar
 
+from kept.chunking.properties import read_properties
 from kept.durable import erase_file, replace_erasing
 from kept.errors import KeptError, NoteNotFound, PathRefused
-from kept.forgetting.needles import Matcher
+from kept.forgetting.name_lists import take_out
+from kept.forgetting.needles import Matcher, words_of
 from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
 from kept.records import cite
 from kept.values import frozen
@@ -28,10 +31,11 @@ _CITED_LINES = re.compile(r"(sessions/[^\s()\[\]#]+\.jsonl)(?:#L(\d{1,9})(?:-L?(
 
 @frozen
 class NotePassage:
-    """Paragraph, list item, row of a table or heading of a note."""
+    """Paragraph, list item, row of a table, heading or property of a note."""
 
     start_line: int
     text: str
+    is_property: bool = False
 
     @property
     def end_line(self) -> int:
@@ -39,8 +43,10 @@ class NotePassage:
 
 
 def split_passages(text: str) -> list[NotePassage]:
-    """Return the paragraphs, list items, rows of tables and headings of a text."""
-    passages: list[NotePassage] = []
+    """Return the properties, paragraphs, list items, rows of tables and headings of a text."""
+    lines = text.split("\n")
+    properties = read_properties(lines).lines if lines[0].rstrip() == "---" else 0
+    passages = _split_properties(lines[: properties - 1]) if properties else []
     current: list[str] = []
     start, fenced = 1, False
 
@@ -49,7 +55,7 @@ def split_passages(text: str) -> list[NotePassage]:
             passages.append(NotePassage(start, "\n".join(current)))
             current.clear()
 
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines[properties:], properties + 1):
         is_heading = not fenced and line.startswith("#")
         if not fenced and (not line.strip() or is_heading or line.startswith("|") or _ITEM.match(line)):
             close()
@@ -64,6 +70,13 @@ def split_passages(text: str) -> list[NotePassage]:
         current.append(line)
     close()
     return passages
+
+
+def _split_properties(lines: list[str]) -> list[NotePassage]:
+    """Return each property and each item of a list of front matter, which is without its last line here."""
+    starts = [at for at, line in enumerate(lines) if at and (not line[:1].isspace() or line.lstrip().startswith("- "))]
+    pairs = itertools.pairwise([*starts, len(lines)])
+    return [NotePassage(at + 1, "\n".join(lines[at:end]), True) for at, end in pairs]
 
 
 @frozen
@@ -92,12 +105,16 @@ class NoteHunt:
             return False
         return not (self.by_tool and is_persons_own(path))
 
-    def find(self, matcher: Matcher) -> tuple[list[Place], list[str]]:
-        """Return the places in notes, and those that are not changed: extra paths, and files of the person."""
+    def find(self, matcher: Matcher, *, is_person: bool = False) -> tuple[list[Place], list[str]]:
+        """Return the places in notes, and those that are not changed: extra paths, files of the person, and names of
+        folders."""
         places: list[Place] = []
         others: list[str] = []
         for absolute, path, note in self.iter_texts():
-            matches = find_in_note(path, note.text, matcher)
+            matches = find_in_note(path, note.text, matcher, is_person=is_person)
+            folder = os.path.dirname(path)
+            if matcher.has_words(words_of(folder)) and (reason := f"{folder}: the name of this folder") not in others:
+                others.append(reason)
             if matches and self.is_writable(absolute, path):
                 places += matches
             else:
@@ -105,13 +122,22 @@ class NoteHunt:
         return places, others
 
 
-def find_in_note(path: str, text: str, matcher: Matcher) -> list[Place]:
-    """Return the passages of a note that match, or the whole note if its name does."""
+def find_in_note(path: str, text: str, matcher: Matcher, *, is_person: bool = False) -> list[Place]:
+    """Return the passages of a note that match, or the whole note if its name does.
+
+    A property that lists it among others stays without it; so does a list of names if it is a person.
+    """
     if matcher.has_words(name_words(path)):
         return [whole_note(path, text)]
     if not matcher.matches(text):
         return []
-    return [note_place(path, passage.start_line, passage.text) for passage in matching_passages(text, matcher)]
+    places = []
+    for passage in matching_passages(text, matcher):
+        new = take_out(passage.text, matcher.matches, is_property=passage.is_property)
+        is_list = new is not None and (is_person or passage.is_property)
+        place = note_place(path, passage.start_line, passage.text, text, new if is_list and new else "")
+        places.append(replace(place, is_property=passage.is_property))
+    return places
 
 
 def matching_passages(text: str, matcher: Matcher) -> list[NotePassage]:
@@ -135,13 +161,15 @@ def _passages_between(text: str, matcher: Matcher) -> list[NotePassage]:
 
 def name_words(path: str) -> str:
     """Return the name of a note as words."""
-    return re.sub(r"[-_.+%]+", " ", os.path.splitext(os.path.basename(path))[0]) + f"\n{os.path.basename(path)}"
+    return words_of(os.path.basename(path))
 
 
-def note_place(path: str, start_line: int, text: str) -> Place:
-    lines = text.count("\n") + 1
-    citation = cite(path, start_line, start_line + lines - 1)
-    return Place("note", path, citation, text, digest_of(text), start_line, lines)
+def note_place(path: str, start_line: int, text: str, note: str, new: str = "") -> Place:
+    """Return the place of lines of a note, and how often it has them."""
+    own, lines = text.split("\n"), note.split("\n")
+    copies = sum(lines[at : at + len(own)] == own for at in range(len(lines) - len(own) + 1))
+    citation = cite(path, start_line, start_line + len(own) - 1)
+    return Place("note", path, citation, text, digest_of(text), start_line, len(own), copies=copies, new=new)
 
 
 def whole_note(path: str, text: str) -> Place:
@@ -157,7 +185,7 @@ def find_made_of(text: str, path: str, forgotten: Callable[[str, int, int], bool
             for match in _CITED_LINES.finditer(passage.text)
         ]
         if cited and all(forgotten(*lines) for lines in cited):
-            places.append(note_place(path, passage.start_line, passage.text))
+            places.append(note_place(path, passage.start_line, passage.text, text))
     return places
 
 
@@ -172,22 +200,14 @@ class NoteStore:
     workspace: Workspace
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
-        matcher = Matcher(order.words_only)
-        hunt = NoteHunt(self.workspace, lambda path: True, order.by_tool)
         result = ScrubResult()
         self.workspace.require()
         with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
             for path in order.notes:
                 result += _each(lambda path=path: self._remove_note(path))  # type: ignore[misc]
-            for path in dict.fromkeys(cut.path for cut in order.cuts):
+            for path in dict.fromkeys(cut.path for cut in order.cuts if cut.path not in order.notes):
                 cuts = [cut for cut in order.cuts if cut.path == path]
-                result += _each(lambda path=path, cuts=cuts: self._cut(path, cuts, matcher))  # type: ignore[misc]
-            if order.words:
-                cut_paths = {cut.path for cut in order.cuts}
-                for absolute, path, note in hunt.iter_texts() if not order.is_scoped else ():
-                    if path in cut_paths or not hunt.is_writable(absolute, path) or not matcher.matches(note.text):
-                        continue
-                    result += _each(lambda path=path: self._cut(path, [], matcher))  # type: ignore[misc]
+                result += _each(lambda path=path, cuts=cuts: self._cut(path, cuts))  # type: ignore[misc]
         return result
 
     def _remove_note(self, path: str) -> ScrubResult:
@@ -201,7 +221,7 @@ class NoteStore:
             is_erased = erase_file(absolute, dir_fd=opened.folder_of(absolute))
         return ScrubResult(removed=1, unreachable=() if is_erased else (keeps_link(path),))
 
-    def _cut(self, path: str, cuts: list[LineCut], matcher: Matcher) -> ScrubResult:
+    def _cut(self, path: str, cuts: list[LineCut]) -> ScrubResult:
         absolute = self.workspace.locate(path)
         self.workspace.require_own(absolute, path)
         with OpenWorkspace(self.workspace) as opened:
@@ -209,14 +229,13 @@ class NoteStore:
                 note = opened.read(absolute, max_bytes=_LARGEST_NOTE)
             except NoteNotFound:
                 return ScrubResult()
-            ranges, missing = find_cuts(note.text, cuts)
-            ranges += [(passage.start_line, passage.end_line) for passage in matching_passages(note.text, matcher)]
-            if not ranges:
+            edits, missing = find_cuts(note.text, cuts)
+            if not edits:
                 return ScrubResult(changed=tuple(missing))
-            data = remove_lines(note.raw, ranges, path)
+            data = remove_lines(note.raw, edits, path)
             is_erased = replace_erasing(absolute, data, dir_fd=opened.folder_of(absolute))
         unreachable = () if is_erased else (keeps_link(path),)
-        return ScrubResult(len(set(ranges)), tuple(missing), unreachable)
+        return ScrubResult(len(edits), tuple(missing), unreachable)
 
 
 def _each(scrub: Callable[[], ScrubResult]) -> ScrubResult:
@@ -230,25 +249,39 @@ def _each(scrub: Callable[[], ScrubResult]) -> ScrubResult:
         return ScrubResult(unreachable=(exc.message,), is_complete=False)
 
 
-def find_cuts(text: str, cuts: Iterable[LineCut]) -> tuple[list[tuple[int, int]], list[str]]:
-    """Return the lines to cut, as first and last line, and citations of those whose text is no longer there.
+def find_cuts(text: str, cuts: Iterable[LineCut]) -> tuple[dict[tuple[int, int], str], list[str]]:
+    """Return the lines to cut, as first and last line, each with the text that takes their place, and citations of
+    those whose text is no longer there.
 
-    A text is looked for near the line where it was: lines above it may have been added or removed since.
+    A text is looked for near the line where it was: lines above it may have been added or removed since. As many copies
+    of it stay as were not chosen.
     """
     lines = text.split("\n")
-    ranges: list[tuple[int, int]] = []
+    edits: dict[tuple[int, int], str] = {}
     missing: list[str] = []
+    for alike in _group_alike(cuts):
+        starts = [
+            start
+            for start in range(1, len(lines) - alike[0].lines + 2)
+            if digest_of("\n".join(lines[start - 1 : start - 1 + alike[0].lines])) == alike[0].digest
+        ]
+        surplus = len(starts) - max(0, alike[0].copies - len(alike))
+        for cut in alike:
+            start = min(starts, key=lambda start, cut=cut: abs(start - cut.start_line), default=0)  # type: ignore[misc]
+            if surplus > 0:
+                starts.remove(start)
+                edits[start, start + cut.lines - 1] = cut.new
+                surplus -= 1
+            else:
+                missing.append(cite(cut.path, cut.start_line, cut.start_line + cut.lines - 1))
+    return edits, missing
+
+
+def _group_alike(cuts: Iterable[LineCut]) -> Iterable[list[LineCut]]:
+    groups: dict[tuple[str, int], list[LineCut]] = {}
     for cut in cuts:
-        starts = range(1, len(lines) - cut.lines + 2)
-        by_distance = sorted(starts, key=lambda start, cut=cut: abs(start - cut.start_line))  # type: ignore[misc]
-        for start in by_distance:
-            span = (start, start + cut.lines - 1)
-            if span not in ranges and digest_of("\n".join(lines[start - 1 : span[1]])) == cut.digest:
-                ranges.append(span)
-                break
-        else:
-            missing.append(cite(cut.path, cut.start_line, cut.start_line + cut.lines - 1))
-    return ranges, missing
+        groups.setdefault((cut.digest, cut.lines), []).append(cut)
+    return groups.values()
 
 
 def keeps_link(path: str) -> str:

@@ -1,8 +1,9 @@
-"""Files of Kept's own beside the notes and transcripts: the inbox, records that were set aside, proposals, files that
-came with messages, and temporary files of killed processes.
+"""Files of Kept's own beside the notes and transcripts: the inbox, records that were set aside, proposals, schedules,
+files that came with messages, and temporary files of killed processes.
 
-In the inbox, in receipts and in records that were set aside, a text that matches becomes empty; a line that is no JSON
-is dropped. Other records, such as schedules, are never changed: the receipt names those that still have it.
+They are data: only the fields that have texts of people are looked at, and only in places that were chosen. There a
+text that matches becomes empty, a line that is no JSON is dropped, and a proposal or a schedule goes as a whole.
+Tokens, settings and books of usage are never changed: the receipt names those that still have it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from kept.config import Config
 from kept.config.agent_paths import GATEWAY_LOCK
@@ -20,74 +23,91 @@ from kept.damaged_records import DAMAGED_ENDING, TORN_ENDING
 from kept.durable import is_abandoned, is_temporary, read_if_possible, replace_erasing
 from kept.file_lock import claimed
 from kept.forgetting.needles import Matcher
-from kept.forgetting.plan import ForgetOrder, Kind, Place, ScrubResult, digest_of, erase_files
+from kept.forgetting.note_places import name_words
+from kept.forgetting.plan import ForgetOrder, Place, ScrubResult, digest_of, erase_files
 from kept.forgetting.receipt import iter_all_files
 from kept.forgetting.transcript_places import iter_transcript_files
 from kept.limits import strict_json
 from kept.review.review_item import ReviewFolder
+from kept.schedules.schedule_book import ScheduleBookFile
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.blanking import blank_tree
 from kept.values import frozen
+from kept.visibility import PRIVATE_FOLDER
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.workspace import Workspace, writing_to
 
-_INBOX_TEXTS = ("text", "sender", "metadata", "parts", "details", "error", "reason")
-"""Fields of the inbox that may have text of a message. The others identify it."""
 _INBOX = "inbox.jsonl"
+_TEXTS = {
+    _INBOX: frozenset({"text", "sender", "metadata", "parts", "details", "error", "reason"}),
+    "forget-receipts.jsonl": frozenset({"citation", "path", "unreachable", "changed", "kept"}),
+}
+"""Fields of records that may have text of people. The others identify a record."""
+_PROPOSAL_TEXTS = ("text", "why", "replaces")
+_COMMAND = "/"
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _GRACE_S = 10.0
 """Age below which a file may belong to a message that is about to be accepted."""
 
 
-def _iter_records(config: Config) -> Iterator[str]:
-    """Yield the receipts, and the files in the agent's folder with records that were set aside."""
-    yield config.paths.forget_receipts
+# records
+
+
+def _record_files(config: Config) -> list[str]:
+    """Return the receipts, and the files in the agent's folder with records that were set aside."""
     folder = config.paths.folder
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-        path = os.path.join(folder, name)
-        if name.endswith((DAMAGED_ENDING, TORN_ENDING)) and os.path.isfile(path) and not os.path.islink(path):
-            yield path
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    paths = [os.path.join(folder, name) for name in names if name.endswith((DAMAGED_ENDING, TORN_ENDING))]
+    return [
+        config.paths.forget_receipts,
+        *(path for path in paths if os.path.isfile(path) and not os.path.islink(path)),
+    ]
 
 
-def _scrubbed(data: bytes, matcher: Matcher, name: str) -> bytes:
-    """Return a file without what matches."""
-    lines = (_scrubbed_line(line, matcher, name) for line in data.splitlines(keepends=True))
+def _scrubbed(data: bytes, matcher: Matcher, name: str, is_chosen: Callable[[Any], bool] = lambda tree: True) -> bytes:
+    """Return a file without what matches in its chosen records."""
+    lines = (_scrubbed_line(line, matcher, name, is_chosen) for line in data.splitlines(keepends=True))
     return b"".join(line for line in lines if line is not None)
 
 
-def _scrubbed_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
+def _scrubbed_line(line: bytes, matcher: Matcher, name: str, is_chosen: Callable[[Any], bool]) -> bytes | None:
     if not matcher.may_match_raw(line):
         return line
     try:
         tree = strict_json.decode(line.decode("utf-8"))
     except (ValueError, RecursionError):
-        return None if matcher.matches(line.decode("utf-8", "replace")) else line
-    blanked = blank_tree(tree, matcher.matches)
-    if name == _INBOX and isinstance(tree, dict):
-        blanked = {field: blanked[field] if field in _INBOX_TEXTS else value for field, value in tree.items()}
-    return line if blanked == tree else json.dumps(blanked, separators=(",", ":")).encode() + b"\n"
+        return None if matcher.matches(line.decode("utf-8", "replace")) and is_chosen(None) else line
+    blanked = (
+        _blank_fields(tree, _TEXTS[name], matcher.matches) if name in _TEXTS else blank_tree(tree, matcher.matches)
+    )
+    if blanked == tree or not is_chosen(tree):
+        return line
+    return json.dumps(blanked, separators=(",", ":")).encode() + b"\n"
+
+
+def _blank_fields(tree: Any, names: frozenset[str], matches: Callable[[str], bool]) -> Any:
+    if isinstance(tree, list):
+        return [_blank_fields(item, names, matches) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    return {
+        name: blank_tree(value, matches) if name in names else _blank_fields(value, names, matches)
+        for name, value in tree.items()
+    }
 
 
 def find_in_records(config: Config, matcher: Matcher) -> list[Place]:
-    """Return a place for each record of Kept's own that has something to scrub."""
+    """Return a place for each file of records that has something to scrub."""
     places: list[Place] = []
-    for path in (config.paths.inbox, *_iter_records(config)):
-        places += _find_in_file(path, matcher, "record", os.path.basename(path))
+    for path in _record_files(config):
+        data, name = read_if_possible(path), os.path.basename(path)
+        if _scrubbed(data, matcher, name) != data:
+            places.append(Place("record", name, name, "some of its lines", digest_of(data)))
     return places
 
 
-def _find_in_file(path: str, matcher: Matcher, kind: Kind, shown: str) -> list[Place]:
-    data = read_if_possible(path)
-    if _scrubbed(data, matcher, os.path.basename(path)) == data:
-        return []
-    return [Place(kind, shown, shown, "some of its lines", digest_of(data))]
-
-
-def replace_file(path: str, matcher: Matcher) -> ScrubResult:
-    """Scrub a file that no other process writes now."""
-    data = read_if_possible(path)
-    scrubbed = _scrubbed(data, matcher, os.path.basename(path))
-    if scrubbed == data:
+def _replace_file(path: str, scrubbed: bytes) -> ScrubResult:
+    if scrubbed == read_if_possible(path):
         return ScrubResult()
     replace_erasing(path, scrubbed)
     return ScrubResult(removed=1)
@@ -102,9 +122,45 @@ class RecordStore:
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         matcher, result = Matcher(order.needles), ScrubResult()
-        for path in _iter_records(self.config):
-            result += replace_file(path, matcher)
+        for path in _record_files(self.config):
+            if (name := os.path.basename(path)) in order.chosen("record"):
+                result += _replace_file(path, _scrubbed(read_if_possible(path), matcher, name))
         return result
+
+
+# the inbox: its messages are chosen by their conversation
+
+
+def find_in_inbox(config: Config, matcher: Matcher) -> tuple[list[Place], list[Place]]:
+    """Return a place for each conversation with a message that matches, and for each that only has it in a command."""
+    data = read_if_possible(config.paths.inbox)
+    find_key = _key_finder(data)
+    found: dict[str, bool] = {}
+
+    def note(tree: Any) -> bool:
+        key = find_key(tree)
+        is_said = isinstance(tree, dict) and not str(tree.get("text", _COMMAND)).startswith(_COMMAND)
+        found[key] = found.get(key, False) or is_said
+        return True
+
+    _scrubbed(data, matcher, _INBOX, note)
+    places = [
+        Place("inbox", key, f"{_INBOX} ({key})", "messages that the gateway received", digest_of(key)) for key in found
+    ]
+    return [place for place in places if found[place.path]], [place for place in places if not found[place.path]]
+
+
+def _trees(data: bytes) -> Iterator[dict[str, Any]]:
+    for line in data.splitlines():
+        with suppress(ValueError, RecursionError):
+            if isinstance(tree := strict_json.decode(line.decode("utf-8")), dict):
+                yield tree
+
+
+def _key_finder(data: bytes) -> Callable[[Any], str]:
+    """Return a function that returns the key of a record's conversation, empty for a record that cannot be read."""
+    keys = {tree.get("run"): str(tree["key"]) for tree in _trees(data) if "run" in tree and "key" in tree}
+    return lambda tree: str(tree.get("key") or keys.get(tree.get("run"), "")) if isinstance(tree, dict) else ""
 
 
 @frozen
@@ -115,48 +171,74 @@ class InboxStore:
     config: Config
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
-        matcher, path = Matcher(order.needles), self.config.paths.inbox
-        if not _find_in_file(path, matcher, "record", path):
+        matcher, keys, path = order.inbox_matcher, order.chosen("inbox"), self.config.paths.inbox
+        if not keys or not os.path.exists(path):
             return ScrubResult()
         with claimed(os.path.join(self.config.home, GATEWAY_LOCK)) as is_ours:
             if not is_ours:
                 reason = "the inbox of the gateway that is running; forget it again when the gateway has stopped"
                 return ScrubResult(unreachable=(reason,), is_complete=False)
-            return replace_file(path, matcher)
+            find_key = _key_finder(data := read_if_possible(path))
+            return _replace_file(path, _scrubbed(data, matcher, _INBOX, lambda tree: find_key(tree) in keys))
 
 
-# proposals of agents, and changes that wait for review
+# proposals of agents and changes that wait for review, and schedules
 
 
-def find_in_proposals(workspace: Workspace, matcher: Matcher) -> list[Place]:
-    """Return a place for each item that has something to forget."""
+def find_in_proposals(workspace: Workspace, matcher: Matcher, may_change: Callable[[str], bool]) -> list[Place]:
+    """Return a place for each item that has something to forget, for a note that may be changed."""
     places: list[Place] = []
     for path in ReviewFolder(workspace).paths():
         text = read_if_possible(path).decode("utf-8", "replace")
-        try:
-            tree = strict_json.decode(text)
-        except (ValueError, RecursionError):
-            tree = text
-        if blank_tree(tree, matcher.matches) != tree:
+        fields = next(_trees(text.replace("\n", " ").encode()), {"text": text})
+        private = fields.get("private")
+        notes = [str(fields.get("path", "")), *([f"{PRIVATE_FOLDER}/{private}/x.md"] if private else [])]
+        texts = "\n\n".join(str(fields[name]) for name in _PROPOSAL_TEXTS if fields.get(name))
+        is_match = matcher.matches(texts) or matcher.has_words(name_words(notes[0]))
+        if is_match and all(map(may_change, notes)):
             shown = os.path.relpath(path, workspace.root)
-            places.append(Place("proposal", shown, shown, "the proposal", digest_of(text)))
+            places.append(Place("proposal", shown, shown, texts, digest_of(text)))
     return places
 
 
 @frozen
 class ProposalStore:
-    """Removes items that match: without its text, a proposal is worth nothing."""
+    """Removes items: without its text, a proposal is worth nothing."""
 
     name: ClassVar[str] = "proposals"
     workspace: Workspace
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
-        matcher = Matcher(order.needles)
-        if not find_in_proposals(self.workspace, matcher):
+        if not (chosen := order.chosen("proposal")):
             return ScrubResult()
         with ReviewFolder(self.workspace).locked():
-            places = find_in_proposals(self.workspace, matcher)
-            return erase_files(os.path.join(self.workspace.root, place.path) for place in places)
+            paths = [os.path.join(self.workspace.root, path) for path in chosen]
+            return erase_files(path for path in paths if os.path.exists(path))
+
+
+def find_in_schedules(config: Config, matcher: Matcher, sees_key: Callable[[str], bool]) -> list[Place]:
+    """Return a place for each schedule whose text matches."""
+    return [
+        Place("schedule", item.id, f"schedule {item.id} ({item.when})", item.text, digest_of(item.text))
+        for item in ScheduleBookFile(config.paths.schedules).read().schedules
+        if matcher.matches(item.text) and sees_key(item.to)
+    ]
+
+
+@frozen
+class ScheduleStore:
+    """Removes schedules: one without its text would ask nothing, again and again."""
+
+    name: ClassVar[str] = "schedules"
+    config: Config
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        chosen = order.chosen("schedule")
+        file = ScheduleBookFile(self.config.paths.schedules)
+        count = sum(item.id in chosen for item in file.read().schedules)
+        if count:
+            file.change(lambda book: replace(book, schedules=tuple(i for i in book.schedules if i.id not in chosen)))
+        return ScrubResult(removed=count)
 
 
 # files that came with messages

@@ -8,24 +8,23 @@ because a run that finishes the work after a crash needs them. It is overwritten
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from kept.digest import digest_bytes
 from kept.durable import erase_file, replace_erasing
-from kept.errors import ForgetFailed, WriteFailed
-from kept.forgetting.needles import Needles
-from kept.limits import strict_json
+from kept.errors import ForgetFailed, UsageError, WriteFailed
+from kept.forgetting.needles import Matcher, Needles
+from kept.limits import clip, strict_json
 from kept.values import frozen
 
-Kind = Literal["note", "conversation", "import", "session", "record", "history", "proposal"]
-KINDS: tuple[Kind, ...] = ("note", "conversation", "import", "session", "history", "proposal", "record")
-"""Kinds of places, in the order in which they are shown. An import is a conversation of another program; a record is
-in a file of Kept's own, such as the inbox."""
-CHOSEN: tuple[Kind, ...] = ("note", "conversation", "import", "session")
-"""Kinds that a person can choose from. The others have copies of them."""
+Kind = Literal["note", "conversation", "import", "session", "history", "proposal", "schedule", "inbox", "record"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Kinds of places, in the order in which they are counted. An import is a conversation of another program; a record is
+in another file of Kept's own that was set aside."""
 
 
 @frozen
@@ -45,7 +44,7 @@ class Place:
 
     kind: Kind
     path: str
-    """As a search cites it."""
+    """As a search cites it; for a schedule its id, for messages in the inbox the key of their conversation."""
     citation: str
     text: str
     """Text to show."""
@@ -55,41 +54,85 @@ class Place:
     lines: int = 1
     whole: bool = False
     """The whole file, not some lines of it; for a transcript line, all that it says."""
+    copies: int = 1
+    """How often the note has these lines."""
+    new: str = ""
+    """Text that takes the place of the lines: a list without one of its names."""
+    is_property: bool = False
+    """Lines of the front matter."""
+
+    @property
+    def said(self) -> str:
+        """Return the text that goes, as far as it is known: of a transcript line, without its time and speaker."""
+        if self.new or self.kind in ("session", "history", "inbox", "record"):
+            return ""
+        return self.text.partition(": ")[2] if self.path.startswith("sessions/") else self.text
 
 
 @frozen
 class ForgetPlan:
-    """Every place that a forget would change. Nothing has happened yet."""
+    """Every place that a forget would change, and nothing else changes. Nothing has happened yet."""
 
     request: ForgetRequest
     places: tuple[Place, ...]
+    """Places that have exactly what is to be forgotten."""
     needles: Needles
-    """Texts that no file may have afterwards."""
+    """Texts that no file may have afterwards, except in places that were not chosen."""
     unreachable: tuple[str, ...] = ()
     """Places that name it and that Kept does not change."""
     by_tool: bool = False
+    candidates: tuple[Place, ...] = ()
+    """Places that may be meant too, such as other copies of a cited line. They go only if they are chosen."""
+    asked: tuple[Place, ...] = ()
+    """Records of the request itself, which go if all places do."""
+    kept: tuple[Place, ...] = ()
+    """Places that were shown and not chosen."""
+    is_partial: bool = False
+    """True if the words themselves may stay, because some of their places were not chosen."""
 
     @property
     def token(self) -> str:
         """Confirms exactly this plan: it differs if anything was added or changed since."""
-        fields = [[place.kind, place.citation, place.digest, place.whole] for place in self.places]
+        fields = [[place.kind, place.citation, place.digest, place.whole, place.new] for place in self.options]
         data = json.dumps([self.needles.words, sorted(fields)], ensure_ascii=True)
         return digest_bytes(data.encode())[:24]
 
     @property
-    def choices(self) -> tuple[Place, ...]:
-        """Places that a person can choose from, in the order in which they are shown."""
-        return tuple(place for place in self.places if place.kind in CHOSEN)
+    def options(self) -> tuple[Place, ...]:
+        """Return the places and the candidates, as they are numbered."""
+        return (*self.places, *self.candidates)
 
     def counts(self) -> dict[str, int]:
         """Return the number of places by kind."""
         counts = Counter(place.kind for place in self.places)
         return {kind: counts[kind] for kind in KINDS if counts[kind]}
 
+    def choose(self, answer: str) -> ForgetPlan:
+        """Return the plan for an answer: numbers such as '1,3', 'none', or 'all' for all places, or for all candidates
+        if there are only these. Raise UsageError for anything else."""
+        word, options = answer.strip().lower(), self.options
+        if word == "all":
+            return self.select(self.places or self.candidates)
+        numbers = [] if word == "none" else re.split(r"[\s,]+", word.strip(", "))
+        if not all(number.isdecimal() and 0 < int(number) <= len(options) for number in numbers):
+            hint = f"Answer with numbers from 1 to {len(options)} such as 1,3, with 'all' or with 'none'."
+            raise UsageError(f"'{clip(answer, 40)}' names no places.", hint=hint)
+        return self.select([options[int(number) - 1] for number in numbers])
+
     def select(self, places: Sequence[Place]) -> ForgetPlan:
-        """Return a plan for some of the places. Words are not searched for elsewhere then: the rest may keep them."""
-        lines = Needles.of_texts([place.text for place in places])
-        return replace(self, places=tuple(places), needles=lines)
+        """Return a plan for some of the places and candidates. The others are left as they are."""
+        chosen = tuple(place for place in self.options if place in places)
+        kept = tuple(place for place in self.options if place not in places)
+        if chosen == self.places:
+            return replace(self, candidates=(), kept=kept)
+        is_partial = not self.places or any(place in self.places for place in kept)
+        lines = self.needles.lines if any(place.kind == "session" for place in chosen) else ()
+        words = self.needles.words if self.places else ()
+        needles = Needles.of_texts([*lines, *(place.said for place in chosen)], words)
+        asked = () if is_partial else self.asked
+        return replace(
+            self, places=chosen, needles=needles, candidates=(), asked=asked, kept=kept, is_partial=is_partial
+        )
 
 
 def digest_of(text: str | bytes) -> str:
@@ -104,12 +147,15 @@ _VERSION = 1
 
 @frozen
 class LineCut:
-    """Lines of a note to remove, provided that their text still has this digest."""
+    """Lines of a note to remove or to replace, provided that their text still has this digest."""
 
     path: str
     start_line: int
     lines: int
     digest: str
+    copies: int = 1
+    """How often the note had these lines when they were shown."""
+    new: str = ""
 
 
 @frozen
@@ -136,6 +182,8 @@ class ForgetOrder:
     """Notes that go as a whole."""
     sessions: tuple[str, ...]
     """Ids of sessions that go as a whole."""
+    others: tuple[tuple[str, str], ...]
+    """Kind and path of each place that is neither in a note nor in a conversation."""
     places: tuple[tuple[str, str], ...]
     """Kind and citation of each place, for the receipt."""
     unreachable: tuple[str, ...] = ()
@@ -144,7 +192,12 @@ class ForgetOrder:
     """Salted hash of what is removed."""
     by_tool: bool = False
     is_scoped: bool = False
-    """True if notes outside of a project were not looked at."""
+    """True if only a part of the memory was looked at, that of a project or of a person."""
+    scope: str = ""
+    """Folder of the project or of the person that it is forgotten for; empty for everybody."""
+    is_partial: bool = False
+    kept: tuple[str, ...] = ()
+    """Citations of places that were shown and not chosen."""
     done: tuple[str, ...] = ()
     """Stores that are scrubbed."""
     workspace: str = ""
@@ -155,9 +208,13 @@ class ForgetOrder:
         return Needles(self.words, self.lines)
 
     @property
-    def words_only(self) -> Needles:
-        """Needles for notes and transcripts: copies of removed lines there are places of their own."""
-        return Needles(self.words)
+    def inbox_matcher(self) -> Matcher:
+        """Return what finds copies of chosen messages in the inbox. Others may keep the words if some places do."""
+        return Matcher(Needles((), self.lines) if self.is_partial else self.needles)
+
+    def chosen(self, kind: Kind) -> frozenset[str]:
+        """Return the paths of the places of a kind."""
+        return frozenset(path for other, path in self.others if other == kind)
 
 
 @frozen
@@ -231,12 +288,13 @@ def read_journal(path: str) -> ForgetOrder | None:
 def _parse(tree: dict[str, Any]) -> ForgetOrder:
     if tree.pop("version") != _VERSION:
         raise ValueError
-    names = ("words", "lines", "notes", "sessions", "done")
-    texts: dict[str, Any] = {name: tuple(map(str, tree.pop(name))) for name in names}
+    names = ("words", "lines", "notes", "sessions", "done", "kept")
+    texts: dict[str, Any] = {name: tuple(map(str, tree.pop(name, ()))) for name in names}
     return ForgetOrder(
         **texts,
         cuts=tuple(LineCut(**cut) for cut in tree.pop("cuts")),
         entries=tuple(EntryCut(**entry) for entry in tree.pop("entries")),
+        others=tuple((str(kind), str(path)) for kind, path in tree.pop("others", ())),
         places=tuple((str(kind), str(citation)) for kind, citation in tree.pop("places")),
         unreachable=tuple(map(str, tree.pop("unreachable"))),
         **tree,

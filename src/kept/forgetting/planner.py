@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
+from kept.chunking.properties import read_properties
 from kept.config import Config
-from kept.errors import EmptyQuery, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
+from kept.errors import EmptyQuery, ForgetTooMuch, KeptError, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.forgetting.history_places import find_in_history
 from kept.forgetting.needles import Matcher, Needles, is_too_short
 from kept.forgetting.note_places import (
     NoteHunt,
     find_made_of,
     note_place,
+    split_passages,
     whole_note,
 )
-from kept.forgetting.own_files import find_in_proposals, find_in_records
+from kept.forgetting.own_files import find_in_inbox, find_in_proposals, find_in_records, find_in_schedules
 from kept.forgetting.plan import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.forgetting.transcript_places import (
     Wants,
@@ -27,23 +31,26 @@ from kept.forgetting.transcript_places import (
     spoken_texts,
 )
 from kept.history.note_history import open_history
-from kept.records import parse_citation
+from kept.records import Hit, parse_citation
 from kept.search.periods import to_ms
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
+from kept.sessions.forgotten_text import normalise_words
 from kept.sessions.people import People, find_account
 from kept.sessions.record import SessionRecord
-from kept.sessions.spoken import locate_transcript
+from kept.sessions.spoken import locate_transcript, read_key
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import cite_transcript, is_transcript_citation
 from kept.values import frozen
 from kept.visibility import Viewer, private_folder_of
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import Workspace
+from kept.workspace.workspace import Workspace, is_persons_own
 
 MOST_PLACES = 100
 """More places than this need explicit consent (`--all`)."""
 _LARGEST_NOTE = 1 << 28
+
+Search = Callable[[str], Iterable[Hit]]
 
 
 @frozen
@@ -57,11 +64,24 @@ class ForgetScope:
     """False for notes and conversations of another project, or of somebody else."""
     by_tool: bool = False
     viewer: Viewer | None = None
-    """One of several people, who sees a part. Records are left out: nothing tells whose a text there is."""
+    """One of several people, who sees a part."""
+    is_bound: bool = False
+    """True if only a part is seen. Records are left out then: nothing tells whose a text there is."""
+    search: Search | None = None
+    """Finds passages for words that are nowhere."""
 
     @property
     def notes(self) -> NoteHunt:
         return NoteHunt(self.workspace, self.is_visible, self.by_tool)
+
+    def sees_key(self, key: str) -> bool:
+        if self.viewer is None:
+            return not self.is_bound
+        return self.viewer.sees_key(key) if key else self.viewer.is_owner
+
+    def may_change(self, path: str) -> bool:
+        """Return whether a note, or what is stored of it elsewhere, is visible and not left to the person."""
+        return self.is_visible(path) and not (self.by_tool and is_persons_own(path))
 
     def transcripts(self) -> list[str]:
         return [
@@ -87,8 +107,8 @@ def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool =
         plan = _plan_person(scope, request, request.person, allow_all=allow_all)
     else:
         plan = _plan_query(scope, request, request.query or "", allow_all=allow_all)
-    if len(plan.choices) > MOST_PLACES and not allow_all:
-        raise ForgetTooMuch(f"That is in {len(plan.choices):,} places.")
+    if len(plan.places) > MOST_PLACES and not allow_all:
+        raise ForgetTooMuch(f"That is in {len(plan.places):,} places.")
     return replace(plan, by_tool=scope.by_tool)
 
 
@@ -102,8 +122,44 @@ def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str, *, allow
         return _with_copies(scope, request, cited)
     _require_long_enough(query, allow_all=allow_all)
     needles = Needles((query,))
-    places, others = _find_everywhere(scope, needles)
-    return ForgetPlan(request, places, needles, unreachable=others)
+    places, others = _find_everywhere(scope, Matcher(needles))
+    candidates = () if places or others else tuple(_find_like(scope, query))
+    asked = tuple(_find_requests(scope, Matcher(needles)))
+    return ForgetPlan(request, places, needles, unreachable=others, candidates=candidates, asked=asked)
+
+
+def _find_like(scope: ForgetScope, query: str) -> Iterator[Place]:
+    """Yield the best passage of each of the best hits of a search."""
+    words = set(normalise_words(query))
+
+    def count_common(place: Place) -> int:
+        return len(words & set(normalise_words(place.said)))
+
+    hits: list[Hit] = []
+    with suppress(KeptError):
+        hits += scope.search(query) if scope.search else ()
+    for hit in hits:
+        with suppress(KeptError):
+            if hit.source == "sessions":
+                transcript = locate_transcript(scope.config.paths.sessions, hit.path)
+                places = find_lines(transcript.path, hit.start_line, hit.end_line)
+            else:
+                places = _passages_of(scope, hit)
+            if places:
+                yield max(places, key=count_common)
+
+
+def _passages_of(scope: ForgetScope, hit: Hit) -> list[Place]:
+    absolute = scope.workspace.locate(hit.path)
+    if not scope.notes.is_writable(absolute, hit.path):
+        return []
+    with OpenWorkspace(scope.workspace) as opened:
+        text = opened.read(absolute, max_bytes=_LARGEST_NOTE).text
+    return [
+        note_place(hit.path, passage.start_line, passage.text, text)
+        for passage in split_passages(text)
+        if hit.start_line <= passage.start_line <= hit.end_line and not passage.text.startswith("#")
+    ]
 
 
 def _require_long_enough(words: str, *, allow_all: bool) -> None:
@@ -150,42 +206,58 @@ def _cited_note(scope: ForgetScope, path: str, first: int, last: int, *, is_whol
         return [whole_note(cited, text)]
     lines = text.split("\n")[first - 1 : last]
     body = "\n".join(lines).rstrip("\n") if len(lines) < last - first + 1 else "\n".join(lines)
-    return [note_place(cited, first, body)] if body.strip() else []
+    return [note_place(cited, first, body, text)] if body.strip() else []
 
 
 def _find_everywhere(
-    scope: ForgetScope, needles: Needles, wants: Wants | None = None
+    scope: ForgetScope, matcher: Matcher, wants: Wants | None = None, *, is_person: bool = False
 ) -> tuple[tuple[Place, ...], tuple[str, ...]]:
-    """Return the places of needles in all stores, and those that are not changed."""
-    matcher = Matcher(needles)
-    places, others = scope.notes.find(matcher)
+    """Return the places of something in all stores, and those that are not changed."""
+    places, others = scope.notes.find(matcher, is_person=is_person)
     for path in scope.transcripts():
         places += find_in_transcript(path, matcher, wants)
-    if scope.viewer is None:
-        places += _find_in_files(scope, matcher)
-    return tuple(places), tuple(others)
+    return tuple(places + _find_in_files(scope, matcher, places)), tuple(others)
 
 
-def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:
-    places = [*find_in_records(scope.config, matcher), *find_in_proposals(scope.workspace, matcher)]
+def _find_in_files(scope: ForgetScope, matcher: Matcher, known: Iterable[Place]) -> list[Place]:
+    """Return the places in other files than notes and transcripts, except for what goes with known places."""
     history = open_history(scope.config, scope.workspace, scope.sessions.clock)
-    return places + [place for place in find_in_history(history, matcher) if scope.is_visible(place.path)]
+    places = [place for place in find_in_history(history, matcher, list(known)) if scope.may_change(place.path)]
+    places += find_in_proposals(scope.workspace, matcher, scope.may_change)
+    places += find_in_schedules(scope.config, matcher, scope.sees_key)
+    keys = find_keys(scope.config, known)
+    inbox, _ = find_in_inbox(scope.config, matcher)
+    places += [place for place in inbox if place.path not in keys and scope.sees_key(place.path)]
+    return places if scope.is_bound else places + find_in_records(scope.config, matcher)
+
+
+def find_keys(config: Config, places: Iterable[Place]) -> frozenset[str]:
+    """Return the keys of the conversations in which places are. Their messages in the inbox go with these."""
+    keys: set[str | None] = set()
+    for path in {place.path for place in places if is_transcript_citation(place.path)}:
+        with suppress(SessionNotFound):
+            keys.add(read_key(config.paths.sessions, path))
+    return frozenset(key for key in keys if key)
+
+
+def _find_requests(scope: ForgetScope, matcher: Matcher) -> list[Place]:
+    """Return where Kept noted the request to forget it: in commands in the inbox, and in proposals of /forget."""
+    places = [place for place in find_in_inbox(scope.config, matcher)[1] if scope.sees_key(place.path)]
+    for path in scope.transcripts():
+        places += find_in_transcript(path, matcher, proposals=True)
+    return places
 
 
 def _with_copies(scope: ForgetScope, request: ForgetRequest, places: list[Place]) -> ForgetPlan:
-    """Return a plan for places, for what was made of them, and for other places with the same lines."""
-    needles = Needles.of_texts(map(_plain_text, places))
-    known = {place.citation for place in places}
-    derived = [place for place in _derived_from(scope, places) if place.citation not in known]
-    copies, others = _find_everywhere(scope, needles) if needles else ((), ())
-    copies = tuple(place for place in copies if place.citation not in known | {fact.citation for fact in derived})
-    copies = tuple(place for place in copies if not _overlaps(place, [*places, *derived]))
-    return ForgetPlan(request, (*places, *derived, *copies), needles, unreachable=others)
-
-
-def _plain_text(place: Place) -> str:
-    """Return the text of a place without the label of a transcript line: [time] speaker."""
-    return place.text.partition(": ")[2] if place.path.startswith("sessions/") else place.text
+    """Return a plan for places and for what was made of them. Other places with the same lines are candidates."""
+    needles = Needles.of_texts(place.said for place in places)
+    derived = [place for place in _derived_from(scope, places) if not _overlaps(place, places)]
+    known = (*places, *derived)
+    copies, others = _find_everywhere(scope, Matcher(needles)) if needles else ((), ())
+    citations = {place.citation for place in known}
+    copies = tuple(place for place in copies if place.citation not in citations and not _overlaps(place, known))
+    copies = tuple(place for place in copies if place.kind != "history" or place.path not in {it.path for it in known})
+    return ForgetPlan(request, known, needles, unreachable=others, candidates=copies)
 
 
 def _overlaps(place: Place, others: Iterable[Place]) -> bool:
@@ -253,15 +325,16 @@ def session_place(record: SessionRecord) -> Place:
 
 
 def _plan_whole(scope: ForgetScope, request: ForgetRequest, places: list[Place], paths: Iterable[str]) -> ForgetPlan:
-    """Return a plan for whole sessions and notes, for facts that were made of them, and for copies in other files."""
+    """Return a plan for whole sessions and notes, and for facts that were made of them. Copies in other files are
+    candidates."""
     texts = [text for path in paths for text in spoken_texts(path)]
-    needles = Needles.of_texts([*texts, *(_plain_text(place) for place in places if place.kind != "session")])
+    needles = Needles.of_texts([*texts, *(place.said for place in places)])
     known = {place.citation for place in places}
     derived = [place for place in _derived_from(scope, places) if place.citation not in known]
     derived = [place for place in derived if not _overlaps(place, places)]
-    copies = _find_in_files(scope, Matcher(needles)) if needles else []
+    copies = _find_in_files(scope, Matcher(needles), [*places, *derived]) if needles else []
     copies = [place for place in copies if place.citation not in known]
-    return ForgetPlan(request, (*places, *derived, *copies), needles)
+    return ForgetPlan(request, (*places, *derived), needles, candidates=tuple(copies))
 
 
 def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow_all: bool) -> ForgetPlan:
@@ -275,17 +348,52 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow
         names = (body.sender, body.forwarded_from) if isinstance(body, Message) else ()
         return any(other is not None and other.strip().casefold() == folded for other in names)
 
-    needles = Needles((name.strip(),))
-    places, others = _find_everywhere(scope, needles, is_from)
+    names, doubtful = _names_of(scope, name.strip())
+    matcher = Matcher(Needles(names))
+    found, others = _find_everywhere(scope, matcher, is_from, is_person=True)
     records, folders = _find_person(scope, folded)
     notes = [
         whole_note(path, note.text) for _, path, note in scope.notes.iter_texts() if private_folder_of(path) in folders
     ]
     whole = {place.path for place in (*map(session_place, records), *notes)}
-    rest = [place for place in places if place.path not in whole]
+    unsure = [place for place in found if _is_unsure(place, names)]
+    rest = [place for place in found if place.path not in whole and place not in unsure]
     plan = _plan_whole(scope, request, [*map(session_place, records), *notes, *rest], [])
-    texts = [_plain_text(place) for place in rest if place.whole and place.path.startswith("sessions/")]
-    return replace(plan, needles=Needles.of_texts(texts, needles.words), unreachable=others)
+    texts = [place.said for place in rest if place.whole and place.path.startswith("sessions/")]
+    for word in doubtful:
+        more, _ = _find_everywhere(scope, Matcher(Needles((word,))))
+        unsure += [place for place in more if re.search(rf"\b{re.escape(word)}\b", place.text)]
+    known = {place.citation for place in plan.options}
+    undecided = {place.citation: place for place in unsure if place.citation not in known and place.path not in whole}
+    needles = Needles.of_texts(texts, names)
+    asked = tuple(_find_requests(scope, matcher))
+    return replace(plan, needles=needles, unreachable=others, candidates=tuple(undecided.values()), asked=asked)
+
+
+def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of a person: with title and aliases of a note that has this name, and names that may be somebody
+    else's too: an alias that two notes have, and a first name."""
+    by_note = []
+    for _, path, note in scope.notes.iter_texts():
+        read = read_properties(note.text.split("\n"))
+        title = os.path.splitext(os.path.basename(path))[0]
+        by_note.append({text.casefold(): text for text in (title, read.title, *read.aliases) if text})
+    own = [names for names in by_note if name.casefold() in names]
+    found = {folded: text for names in own for folded, text in names.items() if not is_too_short(text)}
+    shared = {folded for names in by_note if names not in own for folded in names}
+    first = name.split()[0]
+    doubtful = [text for folded, text in found.items() if folded in shared and folded != name.casefold()]
+    if first != name and first.casefold() not in found and not is_too_short(first):
+        doubtful.append(first)
+    return tuple(dict.fromkeys((name, *(text for text in found.values() if text not in doubtful)))), tuple(doubtful)
+
+
+def _is_unsure(place: Place, names: Iterable[str]) -> bool:
+    """Return whether a place may be about more than a person: a note or a property that only names them."""
+    if place.kind == "note" and place.whole:
+        title = os.path.splitext(os.path.basename(place.path))[0].replace("-", " ").replace("_", " ")
+        return title.casefold() not in map(str.casefold, names)
+    return place.is_property and not place.new and not place.text.lstrip().startswith("- ")
 
 
 def _find_person(scope: ForgetScope, name: str) -> tuple[list[SessionRecord], frozenset[str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -19,7 +20,7 @@ import apsw
 from kept.config import Config
 from kept.damaged_records import repair_end
 from kept.durable import append_durably, make_private_folder
-from kept.forgetting.needles import Matcher, Needles, byte_forms
+from kept.forgetting.needles import Matcher, Needles, byte_forms, words_of
 from kept.forgetting.plan import ForgetOrder, ScrubResult
 from kept.limits import strict_json
 from kept.sqlite import checksum_vfs
@@ -28,6 +29,10 @@ from kept.values import frozen
 _BLOCK = 1 << 23
 _DATABASE = b"SQLite format 3\0"
 _GIT = ".git"
+_OWN_COLUMNS = frozenset({"source", "channel", "account_id", "chat_type", "end_reason", "mark", "identity", "k"})
+_OWN_FILES = re.compile(r"(?:agents|\.kept)/|[^/]+\.(?:jsonl?|yaml|sqlite|lock|log)\Z")
+"""Files below a home or workspace that Kept names."""
+_OWN_TABLES = ("meta", "sqlite_sequence")
 _PLAIN_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
 
 
@@ -60,20 +65,23 @@ class _Form:
 
 
 def scan_bytes(roots: Iterable[str], needles: Needles, *, leave_out: Iterable[str] = ()) -> ByteScan:
-    """Search every file below the roots. ``leave_out`` are files and folders that are not searched."""
+    """Search every file below the roots, and their names. ``leave_out`` are files and folders that are not searched."""
     lines = needles.longest_lines
     forms = [form for text in needles.words for form in _forms(text)]
     forms += [_Form(data, False, False) for line in lines for data in byte_forms(line)]
     files = size = 0
     left: list[LeftOver] = []
     unread: list[str] = []
-    for path in iter_all_files(roots, frozenset(leave_out)):
+    matcher, starts = Matcher(needles), [*roots]
+    for path in iter_all_files(starts, frozenset(leave_out)):
+        inside = next(os.path.relpath(path, root) for root in starts if path.startswith(root + os.sep))
         try:
             count, read = _search_file(path, forms, needles)
         except OSError:
             unread.append(path)
             continue
         files, size = files + 1, size + read
+        count += not _OWN_FILES.match(inside) and matcher.has_words(words_of(inside))
         if count:
             left.append(LeftOver(path, count))
     return ByteScan(files, size, tuple(left), tuple(unread), len(lines))
@@ -144,33 +152,44 @@ def _is_letter(byte: int) -> bool:
 
 
 def _is_explained(path: str, needles: Needles) -> bool:
-    """Return whether no stored text has a match, and some of them have the letters inside of other words."""
+    """Return whether no stored text has a match, and the schema or a text have the letters inside of other words."""
     matcher = Matcher(needles)
     inside = [text.casefold() for text in needles.words]
     has_letters = False
-    for text in _stored_texts(path):
-        if matcher.matches(text):
+    for text, is_own in _stored_texts(path):
+        if not is_own and matcher.matches(text):
             return False
         has_letters = has_letters or any(part in text.casefold() for part in inside)
     return has_letters
 
 
-def _stored_texts(path: str) -> Iterator[str]:
-    """Yield every text in the tables of a database. One that cannot be read has none to explain anything."""
+def _stored_texts(path: str) -> Iterator[tuple[str, bool]]:
+    """Yield every text in a database, and whether it is Kept's own, such as the schema. One that cannot be read has
+    none to explain anything."""
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, vfs=checksum_vfs())
     except apsw.Error:
         return
     try:
-        yield from (sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema") if sql)
+        yield from ((sql, True) for (sql,) in db.execute("SELECT sql FROM sqlite_schema") if sql)
         for (table,) in db.execute(_PLAIN_TABLES).fetchall():
+            columns = [row[1] for row in db.execute("SELECT * FROM pragma_table_info(?)", (table,))]
             quoted = str(table).replace('"', '""')
             for row in db.execute(f'SELECT * FROM "{quoted}"'):
-                yield from (value for value in row if isinstance(value, str))
+                for column, value in zip(columns, row, strict=True):
+                    if isinstance(value, str):
+                        yield _words_in(value, column), table in _OWN_TABLES or column in _OWN_COLUMNS
     except apsw.Error:
         return
     finally:
         db.close()
+
+
+def _words_in(value: str, column: str) -> str:
+    """Return the text of a cell: of a path the names that people gave, of a key only who the conversation is with."""
+    if column in ("path", "file"):
+        return words_of(value)
+    return value.rpartition(":")[2] if column in ("key", "session_key") and value.startswith("agent:") else value
 
 
 _HIDDEN = "(a name that was forgotten)"
@@ -206,6 +225,8 @@ class ForgetReceipt:
     unreachable: tuple[str, ...]
     changed: tuple[str, ...] = ()
     """Places that had changed since they were shown, and were left alone."""
+    kept: tuple[str, ...] = ()
+    """Places that were shown and not chosen."""
     is_finished: bool = True
     """False if a part has to be done again; the next command tries."""
 
@@ -227,7 +248,11 @@ def make_receipt_of(
     matcher = Matcher(order.needles)
 
     def hide(text: str) -> str:
-        return _HIDDEN if _names(matcher, text) else text
+        """Return a path or a reason with the parts hidden that name it."""
+        if not _names(matcher, text):
+            return text
+        parts = "/".join(_HIDDEN if _names(matcher, part) else part for part in text.split("/"))
+        return _HIDDEN if _names(matcher, parts) else parts
 
     places = tuple((kind, hide(citation)) for kind, citation in order.places[:_MOST_PLACES])
     left = tuple(LeftOver(hide(file.path), file.count) for file in scan.left)
@@ -247,6 +272,7 @@ def make_receipt_of(
         left,
         tuple(map(hide, dict.fromkeys(unreachable))),
         tuple(hide(citation) for result in results.values() for citation in result.changed),
+        tuple(map(hide, order.kept)),
         all(result.is_complete for result in results.values()),
     )
 
@@ -269,6 +295,7 @@ def receipt_json(receipt: ForgetReceipt) -> dict[str, Any]:
         "left": [{"path": file.path, "count": file.count} for file in receipt.left],
         "unreachable": list(receipt.unreachable),
         "changed": list(receipt.changed),
+        "kept": list(receipt.kept),
         "finished": receipt.is_finished,
     }
 

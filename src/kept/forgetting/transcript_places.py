@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
@@ -30,7 +31,7 @@ Wants = Callable[[AnyEntry], bool]
 """Returns whether an entry is to go as a whole, whatever its words."""
 _DELETED = ".jsonl.deleted-"
 FORGET_STATE = "forget"
-"""State of a session with a proposal of /forget, which has the query. It is scrubbed, but it is not a place."""
+"""State of a session with a proposal of /forget, which has the query. It goes with the places that it names."""
 
 
 def iter_transcript_files(folder: str) -> Iterator[str]:
@@ -46,12 +47,16 @@ def iter_transcript_files(folder: str) -> Iterator[str]:
             yield path
 
 
-def find_in_transcript(path: str, matcher: Matcher, wants: Wants | None = None) -> list[Place]:
-    """Return the lines of a transcript that match or are wanted."""
+def find_in_transcript(
+    path: str, matcher: Matcher, wants: Wants | None = None, *, proposals: bool = False
+) -> list[Place]:
+    """Return the lines of a transcript that match or are wanted, or the ``proposals`` of /forget that match."""
 
     def choose(line: TranscriptLine) -> bool | None:
         content = line.content
-        return None if _is_proposal(content) else wants is not None and isinstance(content, Entry) and wants(content)
+        if _is_proposal(content) != proposals:
+            return None
+        return wants is not None and isinstance(content, Entry) and wants(content)
 
     return _find_places(path, matcher.matches, choose, matcher.may_match_raw if wants is None else None)
 
@@ -103,10 +108,15 @@ def spoken_texts(path: str) -> list[str]:
 
 
 def _iter_raw(path: str) -> Iterator[RawLine]:
-    try:
-        yield from Transcript(path).iter_raw()
-    except SessionNotFound:
-        return
+    """Yield the lines of a transcript, also a last one that has no end."""
+    line = RawLine(0, 0, 0, b"")
+    with suppress(SessionNotFound):
+        for line in Transcript(path).iter_raw():
+            yield line
+        with open(path, "rb") as file:
+            file.seek(line.end)
+            if tail := file.read():
+                yield RawLine(line.number + 1, line.end, line.end + len(tail), tail)
 
 
 def _shown_text(line: TranscriptLine) -> str:
@@ -125,11 +135,9 @@ class TranscriptStore:
         result = ScrubResult()
         for session_id in order.sessions:
             result += self._delete(session_id)
-        matcher = Matcher(order.words_only)
+        matcher = Matcher(Needles(order.words))
         for path in iter_transcript_files(self.sessions.folder):
-            cited = cite_transcript(path)
-            cuts = [entry for entry in order.entries if entry.path == cited]
-            if cuts or (order.words and not order.is_scoped):
+            if cuts := [entry for entry in order.entries if entry.path == cite_transcript(path)]:
                 result += self._blank(path, cuts, matcher)
         return result
 
@@ -141,8 +149,6 @@ class TranscriptStore:
         return ScrubResult(removed=1)
 
     def _blank(self, path: str, cuts: list[EntryCut], matcher: Matcher) -> ScrubResult:
-        if path.endswith(TORN_ENDING):
-            return self._drop_torn(path, matcher)
         if not is_transcript(os.path.basename(path)):
             with locked(path, wait_s=LOCK_WAIT_S, purpose="deleting this session", create=False):
                 return _blank_lines(path, cuts, matcher, lambda lines: replace_erasing(path, b"".join(lines)))
@@ -154,42 +160,24 @@ class TranscriptStore:
         except SessionError as exc:
             return ScrubResult(unreachable=(exc.message,), is_complete=False)
 
-    def _drop_torn(self, path: str, matcher: Matcher) -> ScrubResult:
-        with open(path, "rb") as file:
-            lines = file.read().splitlines(keepends=True)
-        remaining = [line for line in lines if not matcher.matches(line.decode("utf-8", "replace"))]
-        if len(remaining) < len(lines):
-            replace_erasing(path, b"".join(remaining))
-        return ScrubResult(removed=len(lines) - len(remaining))
-
 
 def _blank_lines(
     path: str, cuts: list[EntryCut], matcher: Matcher, write: Callable[[list[bytes]], bool]
 ) -> ScrubResult:
     by_line = {cut.line: cut for cut in cuts}
-    before = list(Transcript(path).iter_raw())
+    before = list(_iter_raw(path))
     after: list[RawLine] = []
     for line in before:
         cut = by_line.get(line.number)
-        is_same = cut is not None and digest_of(line.raw) == cut.digest
-        # A copy of a removed line is a place without words of its own: all of it goes.
-        is_whole = cut is not None and is_same and (cut.whole or not matcher.needles)
-        if is_whole or matcher.may_match_raw(line.raw):
-            after.append(replace(line, raw=blank_line(line.raw, matcher.matches, whole=is_whole)))
+        if cut is not None and digest_of(line.raw) == cut.digest:
+            # A copy of a removed line is a place without words of its own: all of it goes.
+            raw = blank_line(line.raw, matcher.matches, whole=cut.whole or not matcher.needles)
+            after.append(replace(line, raw=raw))
         else:
             after.append(line)
     after = renew_receipts(before, after, cite_transcript(path))
     count = sum(old.raw != new.raw for old, new in zip(before, after, strict=True))
-    if not count and _tail(path, before, Matcher(Needles())) == _tail(path, before, matcher):
+    if not count:
         return ScrubResult()
-    is_erased = write([*(line.raw for line in after), _tail(path, before, matcher)])
-    cited = cite_transcript(path)
-    return ScrubResult(count, unreachable=() if is_erased else (keeps_link(cited),))
-
-
-def _tail(path: str, lines: list[RawLine], matcher: Matcher) -> bytes:
-    """Return the bytes after the last whole line of a deleted transcript, unless they match."""
-    with open(path, "rb") as file:
-        file.seek(lines[-1].end if lines else 0)
-        tail = file.read()
-    return b"" if matcher.matches(tail.decode("utf-8", "replace")) else tail
+    is_erased = write([line.raw for line in after])
+    return ScrubResult(count, unreachable=() if is_erased else (keeps_link(cite_transcript(path)),))

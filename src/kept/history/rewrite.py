@@ -133,19 +133,19 @@ class _Scrubber:
     def _change(self, change: NoteChange) -> NoteChange:
         before = self._digest(change.before, change.was or change.path)
         after = self._digest(change.after, change.path)
+        is_scrubbed = (before, after) != (change.before, change.after)
         new = replace(
             change,
             path=self._text(change.path),
             was=None if change.was is None else self._text(change.was),
-            why=self._text(change.why),
-            by=self._author(change.by),
+            why=self._text(change.why) if is_scrubbed else change.why,
         )
         has_lost_text = new != change
         new = replace(new, before=before, after=after)
         is_emptied = before == after and change.before != change.after
         if is_emptied and self._removal and change.kind == "by_hand" and change.time >= self._removal.since:
             new = replace(new, kind="forget", by=self._removal.by)  # it did nothing but remove the text
-        loss = self._find_loss(change) if (before, after) != (change.before, change.after) else None
+        loss = self._find_loss(change) if is_scrubbed else None
         return replace(new, forgotten=loss or ("part" if has_lost_text else None) or change.forgotten)
 
     def _find_loss(self, change: NoteChange) -> Forgotten | None:
@@ -182,10 +182,6 @@ class _Scrubber:
     def _store_new(self) -> None:
         self._history.versions.put(self._new)
         self._new = []
-
-    def _author(self, by: Author) -> Author:
-        parts = (by.agent, by.session, by.tool, by.person, by.client)
-        return Author(*(None if part is None else self._text(part) for part in parts))
 
     def _text(self, text: str) -> str:
         return self._scrub(text.encode(), None).decode("utf-8", "replace")

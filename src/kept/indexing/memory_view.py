@@ -16,7 +16,7 @@ from kept.records import Filter, SearchResult
 from kept.sessions.spoken import read_key
 from kept.sessions.transcript_paths import cite_transcript, is_transcript_citation
 from kept.values import frozen
-from kept.visibility import ProjectScope, Viewer, private_folder_of, project_of_path
+from kept.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER, ProjectScope, Viewer, private_folder_of, project_of_path
 from kept.workspace.addition import Addition
 from kept.workspace.projects import choose_project, get_project, list_projects
 from kept.workspace.replacement import FactReference
@@ -78,6 +78,13 @@ class MemoryView:
     def is_bound(self) -> bool:
         """True if something may be hidden."""
         return self.bound_to is not None or self.viewer is not None
+
+    @property
+    def folder(self) -> str:
+        """Return the folder of the notes of the person or of the project, empty for all notes."""
+        if self.viewer is not None and not self.viewer.writes_shared:
+            return f"{PRIVATE_FOLDER}/{self.viewer.folder}"
+        return f"{PROJECTS_FOLDER}/{self.bound_to}" if self.bound_to else ""
 
     def choose(self, project: str | None, *, to: str = "") -> str | None:
         """Return the project to write to, or None for the shared notes. ``to`` is where in it, perhaps a path."""

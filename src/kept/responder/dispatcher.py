@@ -11,11 +11,12 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 from kept.agent.agent import Agent
 from kept.agent.events import AgentEvent, CompactionResult, GroupLine, Inbound, Reply
 from kept.errors import EmptyNote, KeptError, SessionNotFound
-from kept.forgetting.plan import ForgetStore
+from kept.forgetting.plan import ForgetPlan, ForgetStore
 from kept.grants import Act
 from kept.indexing.memory_view import visible_status
 from kept.limits import clip
@@ -51,11 +52,13 @@ HELP = """\
 /memory QUERY – search the memory
 /remember TEXT – add it to long-term memory
 /share TEXT – add it to the notes that everybody is answered from
-/forget QUERY – show where notes and conversations have it, and forget it after you confirm
+/forget QUERY – show where notes and conversations have it, and forget what you choose
 /approve – allow what the agent asks for
 /deny – do not allow it
 /stop – stop answering
 /help – this list"""
+_ANSWERS = {"yes": "all", "all": "all", "no": "none", "none": "none"}
+"""Answers to a proposal of /forget, as `ForgetPlan.choose` reads them."""
 APPROVAL = "approval"
 """Metadata of /approve and /deny: id of the question that was meant, if a page has sent it."""
 GREETING = "Hello! Write to me as you would to a person: I remember what we talk about. /help lists the commands."
@@ -232,28 +235,33 @@ class Commands:
         query = call.command.rest
         if not query:
             return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
-        if query.lower() in ("yes", "no"):
-            return self._answer_proposal(call.session_id, is_confirmed=query.lower() == "yes")
+        proposal = forget.find_proposal(self._sessions, call.session_id)
+        if query.lower() in _ANSWERS or (proposal and forget.is_choice(query, proposal)):
+            return self._answer_proposal(call.session_id, proposal, _ANSWERS.get(query.lower(), query))
         plan = forget.plan_in_chat(self._memory_of(call.session_id), query)
-        if plan.choices:
-            forget.save_proposal(self._sessions, call.session_id, plan)
+        return self._propose(call.session_id, plan)
+
+    def _propose(self, session_id: str, plan: ForgetPlan) -> str:
+        if plan.options:
+            forget.save_proposal(self._sessions, session_id, plan)
         return forget.describe_plan(plan)
 
-    def _answer_proposal(self, session_id: str, *, is_confirmed: bool) -> str:
-        proposal = forget.find_proposal(self._sessions, session_id)
+    def _answer_proposal(self, session_id: str, proposal: dict[str, Any] | None, answer: str) -> str:
         if proposal is None:
             return "There is nothing to confirm. Start with /forget QUERY."
-        forget.drop_proposal(self._sessions, session_id)
-        if not is_confirmed:
+        if answer == "none":
+            forget.drop_proposal(self._sessions, session_id)
             return "Nothing was forgotten."
         memory = self._memory_of(session_id)
         plan = forget.plan_in_chat(memory, proposal["query"])
         if not forget.is_as_shown(plan, proposal):
-            if plan.choices:
-                forget.save_proposal(self._sessions, session_id, plan)
-            return f"It has changed since then, and nothing was forgotten.\n\n{forget.describe_plan(plan)}"
-        receipt = memory.forgetting.apply(plan, inbox=self._inbox)
-        return forget.describe_receipt(receipt, len(plan.choices), is_private=memory.viewer is not None)
+            return f"It has changed since then, and nothing was forgotten.\n\n{self._propose(session_id, plan)}"
+        if answer == "all" and not plan.places:
+            return f"Nothing was forgotten: name the numbers.\n\n{forget.describe_plan(plan)}"
+        forget.drop_proposal(self._sessions, session_id)
+        chosen = plan.choose(answer)
+        receipt = memory.forgetting.apply(chosen, inbox=self._inbox)
+        return forget.describe_receipt(receipt, len(chosen.places), is_private=memory.viewer is not None)
 
     def decide_now(self, call: CommandCall, *, by: str, approval_id: str | None = None) -> None:
         """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer.

@@ -1,4 +1,4 @@
-"""/forget: show every place of something, and forget it after a confirmation, as `kept forget` does.
+"""/forget: show every place of something, and forget those that the person chooses, as `kept forget` does.
 
 The proposal is saved in the session as a state: the query, and the hash of each place. So it can be confirmed after a
 restart, and is shown anew if a place has changed since. What is forgotten leaves that state too.
@@ -10,7 +10,6 @@ import datetime as dt
 from typing import Any
 
 from kept.errors import ForgetTooMuch
-from kept.forgetting.needles import Matcher
 from kept.forgetting.plan import ForgetOrder, ForgetPlan, Place, ScrubResult
 from kept.forgetting.receipt import ForgetReceipt
 from kept.forgetting.transcript_places import FORGET_STATE
@@ -27,8 +26,10 @@ _NARROWER = "Name it more exactly, or use 'kept forget --all' on the machine its
 
 
 def plan_in_chat(memory: Memory, query: str) -> ForgetPlan:
+    """Plan as the person of a conversation, who changes files of a system prompt only as the owner."""
+    viewer = memory.viewer
     try:
-        return memory.forgetting.plan(query)
+        return memory.forgetting.plan(query, by_tool=viewer is not None and not viewer.is_owner)
     except ForgetTooMuch as exc:
         raise ForgetTooMuch(exc.message, hint=_NARROWER) from None
 
@@ -53,13 +54,19 @@ def find_proposal(sessions: SessionStore, session_id: str) -> dict[str, Any] | N
         return None  # no proposal, or a damaged one
 
 
+def is_choice(answer: str, proposal: dict[str, Any]) -> bool:
+    """Return whether a text is numbers of places that were shown."""
+    numbers = answer.replace(",", " ").split()
+    return all(number.isdecimal() and 0 < int(number) <= len(proposal["places"]) for number in numbers)
+
+
 def is_as_shown(plan: ForgetPlan, proposal: dict[str, Any]) -> bool:
     """Return whether the places of a plan are those of a proposal, and none has changed."""
     return bool(_places_of(plan) == proposal["places"])
 
 
 def _places_of(plan: ForgetPlan) -> list[list[str]]:
-    return [[place.citation, place.digest] for place in plan.choices]
+    return [[place.citation, place.digest] for place in plan.options]
 
 
 def drop_proposal(sessions: SessionStore, session_id: str) -> None:
@@ -75,26 +82,34 @@ class LiveInboxStore:
         self._inbox = inbox
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
-        matcher = Matcher(order.needles)
-        return ScrubResult(removed=self._inbox.blank(matcher.matches))
+        return ScrubResult(removed=self._inbox.blank(order.inbox_matcher.matches, order.chosen("inbox")))
 
 
 # texts
 
 
 def describe_plan(plan: ForgetPlan) -> str:
-    choices = plan.choices
-    if not choices:
+    if not plan.options:
         return "\n\n".join(["No note and no conversation says that.", *_remarks(plan)])
-    shown = [_describe_place(number, place) for number, place in enumerate(choices[:SHOWN_PLACES], 1)]
-    if len(choices) > SHOWN_PLACES:
-        shown.append(f"and {len(choices) - SHOWN_PLACES} more places.")
-    return "\n\n".join(["This would go:", *shown, "/forget yes removes it; /forget no keeps it.", *_remarks(plan)])
+    shown = [_describe_place(number, place) for number, place in enumerate(plan.options[:SHOWN_PLACES], 1)]
+    if len(plan.options) > SHOWN_PLACES:
+        shown.append(f"and {len(plan.options) - SHOWN_PLACES} more places.")
+    if plan.places:
+        lead, end = "This would go:", "/forget yes removes it, /forget 1 3 only these; /forget no keeps it."
+    else:
+        lead, end = (
+            "Nothing says exactly that. Do you mean one of these?",
+            "/forget 1 removes it; /forget no keeps it.",
+        )
+    if plan.places and plan.candidates:
+        shown.insert(len(plan.places), "These may be meant too, and go only by their number:")
+    return "\n\n".join([lead, *shown, end, *_remarks(plan)])
 
 
 def _describe_place(number: int, place: Place) -> str:
     whole = {"note": " (the whole note)", "session": " (the whole conversation)"}.get(place.kind, "")
-    return f"{number}. {place.citation}{whole if place.whole else ''}\n{clip(place.text, _SHOWN_CHARS)}"
+    new = f"\n→ {clip(place.new, _SHOWN_CHARS)}" if place.new else ""
+    return f"{number}. {place.citation}{whole if place.whole else ''}\n{clip(place.text, _SHOWN_CHARS)}{new}"
 
 
 def _remarks(plan: ForgetPlan) -> list[str]:
@@ -106,7 +121,9 @@ def _remarks(plan: ForgetPlan) -> list[str]:
 def describe_receipt(receipt: ForgetReceipt, count: int, *, is_private: bool = False) -> str:
     """Describe a forget. If ``is_private``, the person sees only part of the memory; the rest is not mentioned."""
     noun = "passage" if count == 1 else "passages"
-    if is_private and not receipt.left:
+    if receipt.kept:
+        search = f"{len(receipt.kept)} more were not chosen, and are as they were."
+    elif is_private and not receipt.left:
         search = "Nothing of it is left in what you see."
     elif receipt.left:
         names = ", ".join(file.path for file in receipt.left[:5])

@@ -174,11 +174,15 @@ class Inbox:
         """Record that the first part that is not settled is 'sending', 'unsent', 'sent', 'unsure' or 'unpreviewed'."""
         return self._change(run, {"type": state, "part": run.settled, **({"reason": reason} if reason else {})})
 
-    def blank(self, matches: Callable[[str], bool]) -> int:
-        """Take texts that match out of messages and replies, also on disk. Return how many there were."""
+    def blank(self, matches: Callable[[str], bool], keys: frozenset[str]) -> int:
+        """Take texts that match out of messages and replies of some conversations, also on disk. Return how many there
+        were."""
         with self._lock:
-            messages = {name: blank_message(message, matches) for name, message in self._messages.items()}
-            runs = {run_id: blank_run(run, matches) for run_id, run in self._runs.items()}
+            messages = {
+                name: blank_message(message, matches) if message.key in keys else message
+                for name, message in self._messages.items()
+            }
+            runs = {run_id: blank_run(run, matches) if run.key in keys else run for run_id, run in self._runs.items()}
             count = sum(messages[name] != message for name, message in self._messages.items())
             count += sum(runs[run_id] != run for run_id, run in self._runs.items())
             if count:

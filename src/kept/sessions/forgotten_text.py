@@ -6,7 +6,8 @@ forget: of the words that were forgotten, with their number of words, and of who
     {"salt":"9f2c…"}
     {"at":"2026-04-01T08:00:00+02:00","words":[[1,"5e1d…"]],"lines":["b07a…"]}
 
-It has no text. Someone who can read it can guess a word and test whether it was forgotten.
+A forget in the memory of a project or of one of several people has its folder as "scope", and counts only there. It
+has no text. Someone who can read it can guess a word and test whether it was forgotten.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ class ForgottenText:
     def __init__(self, path: str) -> None:
         self.path = path
         self._salt = b""
-        self._words: dict[int, set[str]] = {}
-        """Hashes of phrases, by word count."""
-        self._lines: set[str] = set()
+        self._words: dict[tuple[str, int], set[str]] = {}
+        """Hashes of phrases, by scope and word count."""
+        self._lines: dict[str, set[str]] = {}
+        """Hashes of lines, by scope."""
         self._size = -1
         self.refresh()
 
@@ -79,33 +81,37 @@ class ForgottenText:
             self._read()
             self._size = size
 
-    def matches(self, text: str) -> bool:
-        """Return whether a text has words or a line that were forgotten."""
-        if not self:
-            return False
-        if self._lines and any(self._hash(line) in self._lines for line in iter_long_lines(text)):
+    def matches(self, text: str, path: str = "") -> bool:
+        """Return whether a text has words or a line that were forgotten: for everybody, or where its note belongs."""
+        lines = [hashes for scope, hashes in self._lines.items() if _is_in(path, scope)]
+        if lines and any(self._hash(line) in hashes for line in iter_long_lines(text) for hashes in lines):
             return True
-        return bool(self._words) and self._has_words(normalise_words(text))
+        words = [(count, hashes) for (scope, count), hashes in self._words.items() if _is_in(path, scope)]
+        return bool(words) and self._has_words(normalise_words(text), words)
 
-    def _has_words(self, words: list[str]) -> bool:
-        for count, hashes in self._words.items():
+    def _has_words(self, words: list[str], forgotten: Iterable[tuple[int, set[str]]]) -> bool:
+        for count, hashes in forgotten:
             phrases = {" ".join(words[start : start + count]) for start in range(len(words) - count + 1)}
             if any(self._hash(phrase) in hashes for phrase in phrases):
                 return True
         return False
 
-    def without_forgotten(self, data: bytes, own: bytes) -> bytes:
+    def without_forgotten(self, data: bytes, own: bytes, path: str) -> bytes:
         """Return a text without lines that were forgotten, unless they are in ``own``; nothing if only blank ones stay.
 
         Words that were forgotten may also stand on two lines: then nothing is left.
         """
-        if not self.matches(data.decode("utf-8", "replace")):
+
+        def is_forgotten(text: bytes) -> bool:
+            return self.matches(text.decode("utf-8", "replace"), path)
+
+        if not is_forgotten(data):
             return data
         here = {line.rstrip() for line in own.splitlines()}
         lines = data.splitlines(keepends=True)
-        rest = [line for line in lines if line.rstrip() in here or not self.matches(line.decode("utf-8", "replace"))]
+        rest = [line for line in lines if line.rstrip() in here or not is_forgotten(line)]
         new = b"".join(line for line in rest if line.rstrip() not in here)
-        is_left = self.matches(new.decode("utf-8", "replace")) or not b"".join(rest).strip()
+        is_left = is_forgotten(new) or not b"".join(rest).strip()
         return b"" if is_left else b"".join(rest)
 
     def clean(self, entry: AnyEntry) -> AnyEntry:
@@ -116,16 +122,18 @@ class ForgottenText:
         """Return the first line of a session without what was forgotten."""
         return replace(start, metadata=blank_tree(start.metadata, self.matches)) if self else start
 
-    def add(self, phrases: Iterable[str], lines: Iterable[str], now: dt.datetime) -> None:
-        """Add words and normalised lines. What is known already is not added again."""
+    def add(self, phrases: Iterable[str], lines: Iterable[str], now: dt.datetime, *, scope: str = "") -> None:
+        """Add words and normalised lines, for everybody or for notes in a folder. What is known is not added again."""
         if not self._salt:
             self._salt = os.urandom(16)
             append_durably(self.path, json.dumps({"salt": self._salt.hex()}).encode() + b"\n")
         words = [(len(parts), self._hash(" ".join(parts))) for parts in map(normalise_words, phrases) if parts]
-        words = [(count, digest) for count, digest in words if digest not in self._words.get(count, ())]
-        hashes = [digest for digest in dict.fromkeys(map(self._hash, lines)) if digest not in self._lines]
+        words = [(count, digest) for count, digest in words if digest not in self._words.get((scope, count), ())]
+        known = self._lines.get(scope, ())
+        hashes = [digest for digest in dict.fromkeys(map(self._hash, lines)) if digest not in known]
         if words or hashes:
             record = {"at": now.isoformat(timespec="seconds"), "words": words, "lines": hashes}
+            record |= {"scope": scope} if scope else {}
             repair_end(self.path, lambda raw: raw.endswith(b"}"))
             append_durably(self.path, json.dumps(record, separators=(",", ":")).encode() + b"\n")
             self._take(record)
@@ -156,8 +164,15 @@ class ForgottenText:
             case {"salt": str(salt)} if not self._salt and re.fullmatch(r"[0-9a-f]{2,128}", salt):
                 self._salt = bytes.fromhex(salt[: len(salt) // 2 * 2])
             case {"words": [*words], "lines": [*hashes]}:
+                scope = str(record.get("scope") or "")
                 for word in words:
                     match word:
                         case [int(count), str(digest)] if 0 < count < 100:
-                            self._words.setdefault(count, set()).add(digest)
-                self._lines.update(digest for digest in hashes if isinstance(digest, str))
+                            self._words.setdefault((scope, count), set()).add(digest)
+                if hashes:
+                    own = self._lines.setdefault(scope, set())
+                    own.update(digest for digest in hashes if isinstance(digest, str))
+
+
+def _is_in(path: str, scope: str) -> bool:
+    return not scope or f"{path}/".lower().startswith(f"{scope}/".lower())

@@ -7,9 +7,7 @@ embeddings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
-import apsw
+from collections.abc import Iterable
 
 from kept.file_lock import locked
 from kept.sqlite import rewrite_database
@@ -21,11 +19,10 @@ def scrub_index(
     path: str,
     *,
     stale: Iterable[tuple[str, str]] = (),
-    matches: Callable[[str], bool] | None = None,
     wait_s: float = 60.0,
 ) -> None:
     """Rewrite an index without deleted text. ``stale`` are files, by source and path, that leave the index until the
-    next sync reads them again; so do files with a chunk that ``matches``.
+    next sync reads them again.
 
     Raise StoreBusy if another process keeps reading from the log, which then still has old pages.
     """
@@ -33,8 +30,7 @@ def scrub_index(
         index = Index(path)
         try:
             with index.writing():
-                matching = _matching_files(index.db, matches) if matches else ()
-                _drop_unused(index, {*stale, *matching})
+                _drop_unused(index, stale)
                 hashes = {key for (key,) in index.db.execute("SELECT embed_hash FROM chunks")}
             rewrite_database(index.db, path, noun="index")
             index.cache.keep_only(hashes)
@@ -50,11 +46,6 @@ def read_owner(path: str) -> str | None:
     finally:
         index.close()
     return owner if isinstance(owner, str) else None
-
-
-def _matching_files(db: apsw.Connection, matches: Callable[[str], bool]) -> set[tuple[str, str]]:
-    rows = db.execute("SELECT source, path, heading || char(10) || text FROM chunks")
-    return {(source, name) for source, name, text in rows if matches(text)}
 
 
 def _drop_unused(index: Index, stale: Iterable[tuple[str, str]]) -> None:

@@ -295,7 +295,7 @@ class GitSync:
         if not self._forgotten:
             return new
         data, own = self.repository.read(new), self.repository.read(our)
-        rest = self._forgotten.without_forgotten(data, own)
+        rest = self._forgotten.without_forgotten(data, own, path)
         if rest == data:
             return new
         self._report_problem(path, "has text that was forgotten here, which is left out")

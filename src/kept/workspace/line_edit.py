@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from kept.digest import digest_bytes
 from kept.durable import write_atomic
@@ -102,8 +102,9 @@ def _new_lines(edit: LineEdit, last: bytes) -> bytes:
 _LINE = r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z"
 
 
-def remove_lines(raw: bytes, ranges: Iterable[tuple[int, int]], path: str) -> bytes:
-    """Return a note without lines, given as first and last of each range, counted from 1.
+def remove_lines(raw: bytes, ranges: Mapping[tuple[int, int], str], path: str) -> bytes:
+    """Return a note without lines, given as first and last of each range, counted from 1, or with the text of a range
+    in their place.
 
     Of two blank lines that would meet, the second goes too. Raise PathRefused for a note that cannot be read and
     written back unchanged.
@@ -115,8 +116,13 @@ def remove_lines(raw: bytes, ranges: Iterable[tuple[int, int]], path: str) -> by
     except UnicodeError:
         raise PathRefused(f"{path}: cannot be read as {codec}.", hint="Change it with an editor.") from None
     dropped: set[int] = set()
-    for first, last in ranges:
+    for (first, last), new in ranges.items():
         dropped.update(range(first, last + 1))
+        if new:
+            dropped.discard(first)
+            end = re.search(r"[\r\n]*\Z", lines[last - 1])
+            lines[first - 1] = new.replace("\n", end[0] if end and end[0] else "\n") + (end[0] if end else "")
+            continue
         before, after = first - 1, last + 1
         is_blank_before = before < 1 or not lines[before - 1].strip()
         if is_blank_before and after <= len(lines) and not lines[after - 1].strip():

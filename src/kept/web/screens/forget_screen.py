@@ -18,7 +18,6 @@ from kept.values import frozen
 from kept.web.page_templates import reference_url
 from kept.web.visit import Page, Screen, Visit
 
-_MOST_PLACES = 200
 _SHOWN_CHARS = 300
 _RECEIPTS = 20
 TITLES = {
@@ -28,6 +27,8 @@ TITLES = {
     "session": "Whole conversations",
     "history": "Old versions of notes",
     "proposal": "Proposals",
+    "schedule": "Schedules",
+    "inbox": "Messages in the inbox",
     "record": "Other files of Kept",
 }
 KINDS = (
@@ -37,8 +38,8 @@ KINDS = (
     ("before", "All before"),
 )
 
-PlaceView = tuple[str, str, str]
-"""Citation, address and text of a place."""
+PlaceView = tuple[int, str, str, str, bool]
+"""Number, citation, address and text of a place, and whether it has exactly this."""
 
 
 @frozen
@@ -92,11 +93,14 @@ def show_forget(visit: Visit) -> Response:
 
 
 def forget(visit: Visit) -> Response:
-    """Forget the places that were shown. If any has changed since, nothing is forgotten and they are shown again."""
+    """Forget the places that are ticked. If any has changed since, nothing is forgotten and they are shown again."""
     form = ForgetForm.read(visit.form)
     plan = form.plan(visit.memory)
     require_token(plan, visit.form.get("token", ""))
-    receipt = visit.memory.forgetting.apply(plan)
+    numbers = [name.removeprefix("place-") for name in visit.form if name.startswith("place-")]
+    if not numbers:
+        raise UsageError("Nothing was forgotten: no place is chosen.", hint="Go back, and tick the places that go.")
+    receipt = visit.memory.forgetting.apply(plan.choose(",".join(numbers)))
     return visit.redirect(f"/forget/receipts/{receipt.id}")
 
 
@@ -109,21 +113,22 @@ def show_receipt(visit: Visit) -> Response:
     raise UsageError("There is no such receipt.", hint="The page Forget lists the receipts.")
 
 
-def group_places(plan: ForgetPlan) -> list[tuple[str, int, list[PlaceView]]]:
-    """Return the places by kind: a title, how many, and the first of them."""
-    groups = []
-    for kind, places in groupby(plan.places, key=lambda place: place.kind):
-        every = list(places)
-        groups.append((TITLES[kind], len(every), [_view(place) for place in every[:_MOST_PLACES]]))
-    return groups
+def group_places(plan: ForgetPlan) -> list[tuple[str, list[PlaceView]]]:
+    """Return the places by kind, each with a title, and then the candidates."""
+    views = [_view(number, place, plan) for number, place in enumerate(plan.options, 1)]
+    titles = [*(TITLES[place.kind] for place in plan.places), *["Perhaps also meant"] * len(plan.candidates)]
+    pairs = groupby(zip(titles, views, strict=True), key=lambda pair: pair[0])
+    return [(title, [view for _, view in group]) for title, group in pairs]
 
 
-def _view(place: Place) -> PlaceView:
+def _view(number: int, place: Place, plan: ForgetPlan) -> PlaceView:
     is_page = place.kind in ("note", "conversation", "import", "session")
     text = clip(one_line(place.text), _SHOWN_CHARS)
     if place.whole and place.kind == "note":
         text = f"the whole note: {text}"
-    return place.citation, reference_url(place.citation) if is_page else "", text
+    if place.new:
+        text = f"{text} → {clip(one_line(place.new), _SHOWN_CHARS)}"
+    return number, place.citation, reference_url(place.citation) if is_page else "", text, number <= len(plan.places)
 
 
 SCREEN = Screen(
