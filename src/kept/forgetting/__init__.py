@@ -2,6 +2,7 @@
 
 plan               the request, the places, the plan that a person confirms, and the order with its journal
 needles            the texts to look for, and the forms in which they may be stored
+name_lists         takes a name out of a list
 planner            finds the places; reads only
 note_places, transcript_places, history_places, own_files, derived_files
                    the stores to scrub; a new store needs a class with a name and `scrub`

@@ -54,8 +54,8 @@ def find_in_history(history: NoteHistory, matcher: Matcher, known: Iterable[Plac
         if path not in whole and (is_named or any((path, text) not in texts for text in passages)):
             versions.setdefault(path, []).append(data)
     return [
-        Place("history", path, f"{path} (history)", plural(len(found), "old version"), digest_of(b"\0".join(found)))
-        for path, found in versions.items()
+        Place("history", path, f"{path} (history)", plural(len(data), "old version"), digest_of(b"\0".join(data)))
+        for path, data in versions.items()
     ]
 
 

@@ -18,8 +18,8 @@ def take_out(text: str, matches: Callable[[str], bool], *, is_property: bool = F
     A property keeps its key, even if it has no other value.
     """
     lines = [_without(line, matches, is_property) if matches(line) else line for line in text.split("\n")]
-    kept = [line for line in lines if line is not None]
-    return "\n".join(kept) if len(kept) == len(lines) and not matches("\n".join(kept)) else None
+    rest = [line for line in lines if line is not None]
+    return "\n".join(rest) if len(rest) == len(lines) and not matches("\n".join(rest)) else None
 
 
 def _without(line: str, matches: Callable[[str], bool], is_property: bool) -> str | None:

@@ -135,19 +135,19 @@ def find_in_inbox(config: Config, matcher: Matcher) -> tuple[list[Place], list[P
     """Return a place for each conversation with a message that matches, and for each that only has it in a command."""
     data = read_if_possible(config.paths.inbox)
     find_key = _key_finder(data)
-    found: dict[str, bool] = {}
+    by_key: dict[str, bool] = {}
 
     def note(tree: Any) -> bool:
         key = find_key(tree)
         is_said = isinstance(tree, dict) and not str(tree.get("text", _COMMAND)).startswith(_COMMAND)
-        found[key] = found.get(key, False) or is_said
+        by_key[key] = by_key.get(key, False) or is_said
         return True
 
     _scrubbed(data, matcher, _INBOX, note)
     places = [
-        Place("inbox", key, f"{_INBOX} ({key})", "messages that the gateway received", digest_of(key)) for key in found
+        Place("inbox", key, f"{_INBOX} ({key})", "messages that the gateway received", digest_of(key)) for key in by_key
     ]
-    return [place for place in places if found[place.path]], [place for place in places if not found[place.path]]
+    return [place for place in places if by_key[place.path]], [place for place in places if not by_key[place.path]]
 
 
 def _trees(data: bytes) -> Iterator[dict[str, Any]]:

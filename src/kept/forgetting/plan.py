@@ -122,16 +122,16 @@ class ForgetPlan:
     def select(self, places: Sequence[Place]) -> ForgetPlan:
         """Return a plan for some of the places and candidates. The others are left as they are."""
         chosen = tuple(place for place in self.options if place in places)
-        kept = tuple(place for place in self.options if place not in places)
+        others = tuple(place for place in self.options if place not in places)
         if chosen == self.places:
-            return replace(self, candidates=(), kept=kept)
-        is_partial = not self.places or any(place in self.places for place in kept)
+            return replace(self, candidates=(), kept=others)
+        is_partial = not self.places or any(place in self.places for place in others)
         lines = self.needles.lines if any(place.kind == "session" for place in chosen) else ()
         words = self.needles.words if self.places else ()
         needles = Needles.of_texts([*lines, *(place.said for place in chosen)], words)
         asked = () if is_partial else self.asked
         return replace(
-            self, places=chosen, needles=needles, candidates=(), asked=asked, kept=kept, is_partial=is_partial
+            self, places=chosen, needles=needles, candidates=(), asked=asked, kept=others, is_partial=is_partial
         )
 
 

@@ -350,14 +350,14 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow
 
     names, doubtful = _names_of(scope, name.strip())
     matcher = Matcher(Needles(names))
-    found, others = _find_everywhere(scope, matcher, is_from, is_person=True)
+    everywhere, others = _find_everywhere(scope, matcher, is_from, is_person=True)
     records, folders = _find_person(scope, folded)
     notes = [
         whole_note(path, note.text) for _, path, note in scope.notes.iter_texts() if private_folder_of(path) in folders
     ]
     whole = {place.path for place in (*map(session_place, records), *notes)}
-    unsure = [place for place in found if _is_unsure(place, names)]
-    rest = [place for place in found if place.path not in whole and place not in unsure]
+    unsure = [place for place in everywhere if _is_unsure(place, names)]
+    rest = [place for place in everywhere if place.path not in whole and place not in unsure]
     plan = _plan_whole(scope, request, [*map(session_place, records), *notes, *rest], [])
     texts = [place.said for place in rest if place.whole and place.path.startswith("sessions/")]
     for word in doubtful:
@@ -379,13 +379,13 @@ def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str
         title = os.path.splitext(os.path.basename(path))[0]
         by_note.append({text.casefold(): text for text in (title, read.title, *read.aliases) if text})
     own = [names for names in by_note if name.casefold() in names]
-    found = {folded: text for names in own for folded, text in names.items() if not is_too_short(text)}
+    by_folded = {folded: text for names in own for folded, text in names.items() if not is_too_short(text)}
     shared = {folded for names in by_note if names not in own for folded in names}
     first = name.split()[0]
-    doubtful = [text for folded, text in found.items() if folded in shared and folded != name.casefold()]
-    if first != name and first.casefold() not in found and not is_too_short(first):
+    doubtful = [text for folded, text in by_folded.items() if folded in shared and folded != name.casefold()]
+    if first != name and first.casefold() not in by_folded and not is_too_short(first):
         doubtful.append(first)
-    return tuple(dict.fromkeys((name, *(text for text in found.values() if text not in doubtful)))), tuple(doubtful)
+    return tuple(dict.fromkeys((name, *(text for text in by_folded.values() if text not in doubtful)))), tuple(doubtful)
 
 
 def _is_unsure(place: Place, names: Iterable[str]) -> bool:
