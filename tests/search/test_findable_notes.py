@@ -127,6 +127,21 @@ def test_a_task_that_is_done_is_no_answer(tmp_path, query):
         assert result.answered == "no"
 
 
+def test_the_data_of_a_drawing_is_no_answer_and_its_words_are(tmp_path):
+    data = "N4IgLgngDgpiBcIYA8DGBDANgSwCYCd0B3EAGhADcZ8BnbAewDsEAmcm+gV31TkQAswYKDXgB6MQHNsYfpwBGAOlT0AtmIBeNCtlQbs6"
+    write_note(
+        tmp_path / "workspace",
+        "memory/Flow.excalidraw.md",
+        "---\nexcalidraw-plugin: parsed\n---\n\n# Text Elements\nlogin flow ^a1b2c3\n\n%%\n## Drawing\n"
+        f"```compressed-json\n{data}\n\n{data[::-1]} #tag\n```\n%%\n",
+    )
+    with open_memory(tmp_path, settings=LOCAL) as memory:
+        (hit,) = memory.search("login flow").hits
+        assert (hit.start_line, hit.end_line) == (5, 6)
+        found = [memory.search(query).hits for query in (data[:12], data, "xqzvb wqpl")]
+        assert not any("N4Ig" in hit.snippet for hits in found for hit in hits)
+
+
 # a few notes
 
 

@@ -3,7 +3,8 @@
 A note is cut at its headings, a section that is too long at its paragraphs, a paragraph at its lines, and a line that
 is too long by characters. Only there, inside one section, do chunks overlap: so an edit changes the chunks of its
 own section and no others. A section is also cut at the rule that separates entries. Lines are counted exactly; every
-line that is not blank is in a chunk, except those rules and the lines that hold the properties of the note.
+line that is not blank is in a chunk, except those rules, the lines that hold the properties of the note, and the data
+of a drawing.
 
 The block structure is parsed within a budget, and a note that exceeds it is cut by lines alone. Some texts cost the
 parser far more than their length suggests: a line of nineteen nested quotes makes it read every line below it nineteen
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kept.chunking.properties import NoteProperties
     from kept.chunking.references import References
 
-CHUNKER_VERSION = 6
+CHUNKER_VERSION = 7
 """Incremented when the same text is cut differently, so that existing indexes are rebuilt."""
 
 HEADING_JOIN = " > "
@@ -47,6 +48,8 @@ MAX_ATTRIBUTES = 20_000
 """A tag with more attributes is not HTML: the pattern that recognises it would need much memory."""
 MAX_DEFINITION_LINES = 32
 """A longer link definition is a paragraph. The parser's own rule would take quadratic time."""
+_DRAWING = "excalidraw-plugin:"
+"""Property of a note that is a drawing."""
 _LINE_RULES = ["paragraph", "reference", "blockquote", "list"]
 
 
@@ -140,6 +143,9 @@ def cut_note(
     size, budget = size or ChunkSize(), budget or ChunkingBudget()
     lines = text.split("\n")
     properties = read_properties(lines)
+    if _DRAWING in text:
+        _blank_drawing(lines)
+        text = "\n".join(lines)
     note = _Note(lines, properties.lines, properties.is_text, [])
     plain = False
     try:
@@ -151,6 +157,17 @@ def cut_note(
     chunks = chunks or list(_cut_plainly(replace(note, front=0), size))
     tags_after = 0 if properties.is_text else properties.lines
     return CutNote(chunks, properties, find_references(text, note.code, tags_after=tags_after), plain)
+
+
+def _blank_drawing(lines: list[str]) -> None:
+    """Empty the lines in which Excalidraw keeps the data of a drawing. Its words are text elsewhere in the note."""
+    is_data = False
+    for at, line in enumerate(lines):
+        is_end = is_data and line.startswith("```")
+        is_data = is_data or line.rstrip() in ("```compressed-json", "```json")
+        if is_data or line.rstrip() == "%%":
+            lines[at] = ""
+        is_data = is_data and not is_end
 
 
 def _cut_sections(note: _Note, size: ChunkSize, budget: ChunkingBudget, *, fine: bool) -> Iterator[Chunk]:
