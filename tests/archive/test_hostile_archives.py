@@ -181,12 +181,12 @@ def test_a_link_in_the_workspace_is_not_followed(tmp_path):
     assert (tmp_path / "home/workspace/MEMORY.md").exists()
 
 
-@pytest.mark.parametrize("name", ["two\nlines.md", "\x1b]52;c;eA==\x07.md", "folder\u2028/a.md"])
+@pytest.mark.parametrize("name", ["two\nlines.md", "\x1b]52;c;eA==\x07.md", "folder\u2028/a.md", "SOUL\u200b.md"])
 def test_a_note_whose_name_kept_would_not_give_is_left_out_and_named(tmp_path, name):
     home = tmp_path / "home"
     craft(tmp_path / "kept.tar", plain(f"notes/main/memory/{name}", b"text"), plain("notes/main/MEMORY.md", b"text"))
     report = restore_archive(str(tmp_path / "kept.tar"), home=str(home))
-    assert [problem.reason for problem in report.kept] == ["its name contains control characters"]
+    assert [problem.reason.startswith("its name ") for problem in report.kept] == [True]
     assert tree_of(home / "workspace").keys() == {"MEMORY.md"}
     write_file(home / "workspace/memory" / name, "text")
     assert restore_archive(str(tmp_path / "kept.tar"), home=str(home)).kept == ()

@@ -191,6 +191,7 @@ def commit_hostile(remote, folder) -> None:
         "memory/sub.md": ("160000", "1" * 40),
         "memory/bell\x07.md": ("100644", blob),
         "memory/line\nbreak.md": ("100644", blob),
+        "memory/SOUL\u200b.md": ("100644", blob),
         "memory/run.sh": ("100755", blob),
         "memory/large.md": ("100644", large),
         "hooks/post-checkout": ("100755", blob),
@@ -212,7 +213,7 @@ def test_of_a_hostile_commit_only_plain_notes_are_written_and_the_rest_is_named(
     report = desk.connect(remote)
     assert desk.files() == {"memory/good.md": b"evil\n", "memory/own.md": b"Mine.\n"}
     assert not (desk.workspace / ".kept").exists()
-    assert len(report.problems) == 14
+    assert len(report.problems) == 15
     assert all(problem.path.isprintable() for problem in report.problems)
     before = git(remote, "rev-parse", "main")
     assert desk.sync().committed == []  # what was not written is not taken for removed

@@ -227,3 +227,15 @@ def test_an_endless_input_is_not_read_to_its_end(environment, workspace, command
         ended.stderr == "Error: Standard input has more than the limit of 4,000,000 bytes. Pass less text at a time.\n"
     )
     assert tree_of(workspace) == {}
+
+
+@pytest.mark.parametrize("name", ["two\nlines.md", "\x1b]52;c;eA==\x07.md", "SOUL\u200b.md", "deep/agents\u2060.md"])
+def test_a_name_that_kept_add_refuses_is_not_taken_from_another_folder_either(tmp_path, name):
+    write_file(tmp_path / "other/memory" / name, "evil\n")
+    notes = Workspace.at(str(tmp_path / "workspace"))
+    adopted = adopt_notes(notes, str(tmp_path / "other"), max_bytes=1000, instructions=True)
+    assert adopted.copied == ()
+    assert [problem.reason.startswith("its name ") for problem in adopted.problems] == [True]
+    with Memory.open(tmp_path / "workspace", home=tmp_path / "home") as memory, pytest.raises(PathRefused):
+        memory.add("Something.", to=f"memory/{name}")
+    assert not [path for path in (tmp_path / "workspace").rglob("*") if path.is_file()]

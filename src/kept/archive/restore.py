@@ -58,7 +58,7 @@ from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
 from kept.values import frozen
 from kept.workspace.opened import FolderTrees, decode
-from kept.workspace.workspace import has_control_characters
+from kept.workspace.workspace import find_arrival_fault
 
 LOCK_FILE = "restore.lock"
 Action = Literal["new", "same", "newer", "differs", "deleted", "forgotten", "blocked"]
@@ -315,8 +315,9 @@ def _compare(trees: FolderTrees, folder: str, member: MemberPath, record: FileRe
     try:
         handle = os.open(member.parts[-1], _READ, dir_fd=trees.open(folder, member.parts[:-1]))
     except FileNotFoundError:
-        if member.root == NOTES and has_control_characters("/".join(member.parts)):
-            return "blocked", "its name contains control characters"
+        name = "/".join(member.parts)
+        if member.root == NOTES and (fault := find_arrival_fault(os.path.join(folder, name), name)):
+            return "blocked", fault
         return "new", ""
     except OSError as exc:
         is_link = exc.errno == errno.ELOOP

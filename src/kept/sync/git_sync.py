@@ -27,7 +27,7 @@ from kept.durable import erase_file, replacing
 from kept.errors import NoteNotFound, PathRefused, SyncFailed, SyncRefused, WorkspaceError
 from kept.file_lock import locked
 from kept.git_command import Content, Git, Tree, TreeEntry, is_same
-from kept.limits import is_utf8, printable_line
+from kept.limits import printable_line
 from kept.records import Problem
 from kept.sessions.forgotten_text import ForgottenText
 from kept.visibility import private_folder_of
@@ -35,7 +35,7 @@ from kept.workspace.conflict_copies import find_merge_marks, name_copy
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.scan import scan_workspace
-from kept.workspace.workspace import Workspace, has_control_characters, is_too_long, is_visible
+from kept.workspace.workspace import Workspace, find_arrival_fault, is_visible
 
 if TYPE_CHECKING:
     from kept.config import Config
@@ -150,8 +150,8 @@ class GitSync:
     def _find_refusal(self, path: str, entry: Content) -> str:
         """Return why a file is neither sent nor taken, or nothing. Notes travel. Of a vault, whose repository may have
         other files, these are taken as git takes them, and never sent."""
-        if not is_utf8(path) or has_control_characters(path) or is_too_long(self._absolute(path)):
-            return "has a name that is not allowed"
+        if fault := find_arrival_fault(self._absolute(path), path):
+            return f"has a name that is not allowed: {fault}"
         if _never_travels(path) or not all(map(is_visible, path.split("/"))):
             return "is hidden or private"
         if isinstance(entry, TreeEntry) and not entry.mode.startswith("100"):

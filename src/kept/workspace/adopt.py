@@ -22,6 +22,7 @@ from kept.workspace.workspace import (
     MEMORY_FOLDER,
     ROOT_NOTES,
     Workspace,
+    find_arrival_fault,
     is_indexed_name,
     is_markdown,
     is_persons_own,
@@ -75,6 +76,9 @@ def adopt_notes(
         for name in sorted(_iter_markdown(source, root, problems)):
             if not is_indexed_name(name):
                 outcomes["left_out"].append(utf8_path(name))
+                continue
+            if fault := find_arrival_fault(workspace.locate(name), name):
+                problems.append(Problem(utf8_path(os.path.join(folder, name)), fault))
                 continue
             try:
                 outcomes[copying.adopt(name, dry_run=dry_run)].append(utf8_path(name))

@@ -20,8 +20,8 @@ from kept.workspace.opened import OpenWorkspace, decode, require_utf8
 from kept.workspace.workspace import (
     LONG_TERM,
     Workspace,
+    find_arrival_fault,
     find_name_fault,
-    has_control_characters,
     is_note_name,
     is_persons_own,
     refusal,
@@ -187,10 +187,8 @@ def _writable(workspace: Workspace, to: str) -> str:
             hint=f"Put it under memory/, for example memory/{_visible_name(name)}.",
         )
     workspace.require_own(absolute, show_path(to))
-    if has_control_characters(name):
-        raise PathRefused(
-            f"{show_path(to)}: the name contains control characters, so it cannot be cited.", hint=_NAME_HINT
-        )
+    if fault := find_arrival_fault(absolute, name):
+        raise PathRefused(f"{show_path(to)}: {fault}.", hint=_NAME_HINT)
     return name
 
 

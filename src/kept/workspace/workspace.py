@@ -186,6 +186,17 @@ def find_name_fault(absolute: str, cited: str) -> str | None:
     return None
 
 
+def find_arrival_fault(absolute: str, cited: str) -> str | None:
+    """Return why no note comes into a workspace under this name, by whatever way it arrives, or None."""
+    if fault := find_name_fault(absolute, cited):
+        return fault
+    if cited.isprintable():
+        return None
+    if has_control_characters(cited):
+        return "its name contains control characters, so it cannot be cited"
+    return "its name has invisible characters and reads like that of an instruction" if is_persons_own(cited) else None
+
+
 def is_too_long(absolute: str) -> bool:
     return len(absolute) > SURELY_SHORT and len(os.fsencode(absolute)) > MAX_PATH_BYTES
 
