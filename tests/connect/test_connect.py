@@ -281,3 +281,8 @@ def test_scripts_are_told_what_changed(kept, user):
     assert {change["kind"] for change in report["changes"]} == {"created"}
     assert kept("connect", "claude-code", "--json").json["changes"][-1]["kind"] == "unchanged"
     assert kept("connect", "claude-code", "--undo", "--json").json["changes"][-1]["kind"] == "removed"
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex"])
+def test_the_next_step_names_the_import_of_what_was_said_so_far(kept, client):
+    assert f"'kept import {client}' brings in your sessions" in kept("connect", client).err

@@ -186,6 +186,26 @@ def test_a_change_on_disk_is_shown_and_never_overwritten(pages, notes, workspace
     assert digest_bytes(file.read_bytes()) in answer.text, "saving again is about the note as it is now"
 
 
+def test_changes_of_other_lines_on_disk_and_on_the_page_are_put_together(pages, workspace):
+    pages.site.memory.add("One", to="memory/n.md")
+    file = write_file(workspace / "memory/n.md", b"# N\n\n- One\n- Two\n")
+    pages.get("/note/memory/n.md")
+    form = pages.page("/edit/memory/n.md")
+    digest = form.select_one("input[name=digest]")["value"]
+    file.write_bytes(b"# N\n\n- One\n- Two from an editor\n")
+    answer = pages.post("/edit/memory/n.md", text="# N\n\n- One, mine\n- Two\n", digest=digest, do="save")
+    assert answer.status_code == 409
+    assert "The text below has both changes." in answer.text
+    assert "# N\n\n- One, mine\n- Two from an editor\n" in answer.text
+    assert file.read_bytes() == b"# N\n\n- One\n- Two from an editor\n", "nothing is saved yet"
+
+
+def test_a_note_that_links_here_is_shown_with_its_sentence(pages, workspace):
+    write_note(workspace, "memory/ada.md", "# Ada\n")
+    write_note(workspace, "memory/day.md", "# Day\n\n- Lunch with [[ada|Ada]] at the harbour.\n")
+    assert "Lunch with Ada at the harbour." in pages.page("/note/memory/ada.md").select_one("aside").text
+
+
 def test_a_preview_saves_nothing(pages, notes, workspace):
     before = (workspace / "MEMORY.md").read_bytes()
     answer = edit(pages, "MEMORY.md", "# New <script>x</script>\n\n[[ideas]]\n", do="preview")

@@ -68,7 +68,7 @@ _ALL = (
         "json",
         ("mcpServers",),
         lambda environment: os.path.join(environment.folder_from("CLAUDE_CONFIG_DIR", ".claude"), "settings.json"),
-        "Restart Claude Code.",
+        "Restart Claude Code. 'kept import claude-code' brings in your sessions with it so far.",
         project_file=".mcp.json",
         has_type=True,
     ),
@@ -95,7 +95,7 @@ _ALL = (
         "toml",
         ("mcp_servers",),
         lambda environment: os.path.join(environment.folder_from("CODEX_HOME", ".codex"), "config.toml"),
-        "Restart Codex; /mcp shows it.",
+        "Restart Codex; /mcp shows it. 'kept import codex' brings in your sessions with it so far.",
         project_file=os.path.join(".codex", "config.toml"),
     ),
     Client(

@@ -24,6 +24,8 @@ from kept.web.page_templates import note_url, place_url
 _WIKI = re.compile(r"(!?)\[\[([^\[\]\n|#]{0,500})(#[^\[\]\n|]{0,300})?(?:\|([^\[\]\n]{0,300}))?\]\]")
 _TAG = re.compile(r"(?<![^\s(,;])#([^\s#!-,./:-@\[-^`{-~\u2000-\u206f]*[^\W\d][\w/-]{0,100})")
 _TASK = re.compile(r"\[([ xX])\] ")
+_LISTED_TASK = re.compile(r"^(\s*)[-*+] \[([ xX])\] ")
+_LINK = re.compile(r"!?\[\[(?:[^][|]*\|)?([^][|]+)\]\]|!?\[([^][]+)\]\([^()\s]*\)")
 _IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".avif", ".svg", ".bmp", ".ico")
 _TAGS = {
     *("a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "img", "input", "li"),
@@ -53,6 +55,12 @@ class NoteSetting:
     """First and last line to mark."""
     has_anchors: bool = True
     """False for a text whose lines are not those of a note."""
+
+
+def plain_line(line: str) -> str:
+    """Return a line of a note as text, with the words of its links and a box for a task."""
+    task = _LISTED_TASK.sub(lambda box: f"{box[1]}{'☐' if box[2] == ' ' else '☑'} ", line)
+    return _LINK.sub(lambda link: link[1] or link[2], task).replace("**", "")
 
 
 def render_note(text: str, setting: NoteSetting) -> str:

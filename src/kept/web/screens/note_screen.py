@@ -8,21 +8,24 @@ from starlette.responses import Response
 
 from kept.chunking.properties import read_properties
 from kept.errors import KeptError, NoteConflict
-from kept.history.line_changes import diff_versions
+from kept.history.line_changes import LinesOverlap, diff_versions, take_back
 from kept.listings import NoteLink, NoteLinks
 from kept.memory import Memory
 from kept.values import frozen
 from kept.web.diff_view import split_diff
-from kept.web.note_html import NoteSetting, render_note
+from kept.web.note_html import NoteSetting, plain_line, render_note
 from kept.web.page_templates import place_url
 from kept.web.visit import Page, Screen, Visit
 from kept.web.workspace_files import show_file
 from kept.workspace.line_edit import EditableNote, read_whole, replace_text, save_text
+from kept.workspace.opened import decode
 from kept.workspace.workspace import may_be_title
 
 LINES_PER_PAGE = 2_000
 _CHARS_PER_PAGE = 200_000
 NOTES_PER_PAGE = 50
+_LINKS_SHOWN = 50
+_VERSIONS_COMPARED = 100
 
 
 @frozen
@@ -68,6 +71,7 @@ def show_note(visit: Visit) -> Response:
     start = visit.number("from", cited[0] if cited and cited[0] > LINES_PER_PAGE else 1, least=1)
     part = cut_part(lines, max(start, skipped + 1))
     html = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first, cited))
+    backlinks = group_links(context.links.incoming)
     return visit.render(
         "note.html",
         opened=opened,
@@ -76,7 +80,8 @@ def show_note(visit: Visit) -> Response:
         part=part,
         html=html,
         context=context,
-        backlinks=group_links(context.links.incoming),
+        backlinks=backlinks,
+        sentences=[_sentence(visit.memory, path, lines[0]) for path, lines in backlinks[:_LINKS_SHOWN]],
         properties="\n".join(lines[:skipped]) if start <= 1 else "",
         newest=next(iter(visit.memory.history.changes(opened.path, max_results=1)), None),
         can_edit=visit.memory.workspace.is_own_note(visit.memory.workspace.locate(opened.path)),
@@ -102,6 +107,13 @@ def group_links(links: tuple[NoteLink, ...]) -> list[tuple[str, list[int]]]:
     for link in links:
         lines.setdefault(link.path, []).append(link.line)
     return list(lines.items())
+
+
+def _sentence(memory: Memory, path: str, line: int) -> str:
+    try:
+        return plain_line(memory.read(path, start=line, lines=1).text).lstrip("#>-*+ ")
+    except KeptError:  # the note is gone since it was indexed
+        return ""
 
 
 def parse_lines(text: str) -> tuple[int, int] | None:
@@ -172,8 +184,25 @@ def save_note(visit: Visit) -> Response:
             recorder=memory.history.open_recorder(visit.site.author, why=visit.form.get("why", "").strip()),
         )
     except NoteConflict:
-        return _editor(visit, load_note(memory, path), text, status=409)
+        opened = load_note(memory, path)
+        merged = _merge(memory, opened, text, visit.form.get("digest", ""))
+        return _editor(visit, opened, text if merged is None else merged, status=409, is_merged=merged is not None)
     return visit.redirect(place_url("note", path), notice="Saved." if is_new else "Nothing was changed.")
+
+
+def _merge(memory: Memory, opened: EditableNote, text: str, digest: str) -> str | None:
+    """Return the note as it is now with the changes of a text whose editing began at the version with this digest.
+
+    None if both changed the same lines, or the history does not have that version of the note."""
+    load_context(memory, opened.path)  # brings the history up to date
+    changes = memory.history.changes(opened.path, max_results=_VERSIONS_COMPARED)
+    if not any(digest in (change.before, change.after) for change in changes):
+        return None
+    try:
+        original = memory.history.read_version(digest) or b""
+        return decode(take_back(replace_text(original, text, opened.path), original, opened.note.raw))[0]
+    except (LinesOverlap, KeptError):
+        return None
 
 
 def _editor(
@@ -184,8 +213,9 @@ def _editor(
     digest: str | None = None,
     shows_preview: bool = False,
     status: int = 200,
+    is_merged: bool = False,
 ) -> Response:
-    values: dict[str, Any] = {"conflict": None, "preview": None}
+    values: dict[str, Any] = {"conflict": None, "preview": None, "is_merged": is_merged}
     if status == 409:
         mine = replace_text(opened.note.raw, text, opened.path)
         values["conflict"] = split_diff(diff_versions(opened.note.raw, mine, opened.path, opened.path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
@@ -17,6 +16,7 @@ from kept.records import Dropped, Hit, SearchResult
 from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
 from kept.values import frozen
 from kept.web.charts import ScoreBar, make_score_bar
+from kept.web.note_html import plain_line
 from kept.web.page_templates import citation_url, reference_url
 from kept.web.site import Site
 from kept.web.visit import Page, Screen, Visit
@@ -28,8 +28,6 @@ _MOST_DROPPED = 40
 _LINES_SHOWN = 6
 _RECENT = 8
 _FENCES = ("```", "~~~")
-_LINK = re.compile(r"!?\[\[(?:[^][|]*\|)?([^][|]+)\]\]|!?\[([^][]+)\]\([^()\s]*\)")
-_TASK = re.compile(r"^(\s*)[-*+] \[([ xX])\] ")
 _CHOICES_S = 10.0
 """How long the choices of the filters are kept: a search as you type asks for them with every letter."""
 TIMES = (("", "Any time"), ("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"), ("365d", "Last year"))
@@ -144,7 +142,7 @@ def view_hits(result: SearchResult, query: str) -> list[HitView]:
 
 
 def _view(hit: Hit, words: list[str]) -> HitView:
-    lines = [_plain(line) for line in snippet_lines(hit) if not line.lstrip().startswith(_FENCES)]
+    lines = [plain_line(line) for line in snippet_lines(hit) if not line.lstrip().startswith(_FENCES)]
     also = [*words, *(word.lower() for word in hit.other_words)]
     matched = tuple(tuple(split_matches(line, also)) for line in lines[:_LINES_SHOWN])
     return HitView(
@@ -156,12 +154,6 @@ def _view(hit: Hit, words: list[str]) -> HitView:
         make_score_bar(hit.parts),
         tuple(_view(passage, words) for passage in hit.further),
     )
-
-
-def _plain(line: str) -> str:
-    """Return a line with the words of its links, and boxes for tasks, as the note's page shows it."""
-    task = _TASK.sub(lambda box: f"{box[1]}{'☐' if box[2] == ' ' else '☑'} ", line)
-    return _LINK.sub(lambda link: link[1] or link[2], task).replace("**", "")
 
 
 def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, int, list[tuple[Dropped, str]]]]:
