@@ -251,8 +251,9 @@ class Memory:
             return ()
         from kept.indexing.near_facts import find_indexed_near
 
+        filters = self._view().filter(project) if project or self.project or self.viewer else Filter()
         limit = self.settings.max_file_bytes
-        return find_indexed_near(self.config.paths, self.workspace, text, self._view().filter(project), max_bytes=limit)
+        return find_indexed_near(self.config.paths, self.workspace, text, filters, max_bytes=limit)
 
     def read(self, path: str | os.PathLike[str], *, start: int | None = None, lines: int | None = None) -> Passage:
         """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``).

@@ -20,7 +20,7 @@ from kept.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from kept.config.agent_paths import AgentPaths
 
-_COMPARED_PASSAGES = 12
+_COMPARED_PASSAGES = 6
 
 
 def find_indexed_near(

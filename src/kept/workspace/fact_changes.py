@@ -29,6 +29,7 @@ from kept.workspace.facts import (
     content_of,
     get_list,
     has_any,
+    may_have,
     opposites,
     pattern,
     read_fact,
@@ -239,8 +240,12 @@ def _tells_change(new: LineFact, old: LineFact, note: frozenset[str]) -> bool:
     if has_any("instead", old.plain):
         return False
     names = _TURNS[:2] if new.time - old.time and not old.time - new.time else _TURNS
-    matches = ((name, match) for name in names for match in pattern(name).finditer(new.plain))
+    matches = ((name, match) for name in names if _may(name, new.plain) for match in pattern(name).finditer(new.plain))
     return any(_Change.read(new, name, match).is_of(new, old, note) for name, match in matches)
+
+
+def _may(name: str, text: str) -> bool:
+    return name == "shifts" or may_have(name, text)
 
 
 @frozen

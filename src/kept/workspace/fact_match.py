@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_FACT_CHARS = 400
 """A longer text is not one fact."""
 _MAX_NEAR = 3
-_MAX_LINES, _MAX_OTHER_LINES = 20, 3
+_MAX_LINES, _MAX_OTHER_LINES = 10, 2
 """Lines that are compared, of the note itself or long-term memory, and of any other note."""
 _MANY_WORDS = 4
 """Words of a text from which on a line of another note, with its name, needs two of them."""

@@ -111,7 +111,7 @@ class LineFact:
 def read_fact(text: str) -> LineFact:
     """Return what a line or a sentence says."""
     whole = _strip(text)
-    start = pattern("nows").match(whole.lower())
+    start = pattern("nows").match(whole.lower()) if may_have("nows", whole.lower()) else None
     raw = re.sub(
         rf"(?i)\b(?:{get_list('instead')}) [^,;.]*", " ", whole[start.end() :].lstrip(" ,") if start else whole
     )
@@ -137,7 +137,7 @@ def read_fact(text: str) -> LineFact:
         value,
         measures,
         frozenset(stem(word.lower()) for word in words) & stems_of("scopes"),
-        has_any("not", denied),
+        pattern("not").search(denied) is not None,
         _is_event(plain, words, verb),
         verb,
         "name" if first[:1].isupper() else "article" if first in _ARTICLES else "",
@@ -212,8 +212,12 @@ def _verb(tokens: list[re.Match[str]], at: int) -> str:
         # Without its ending it may be a noun: "work phone".
         if base in words_of("holding") and (base != word or before in _BEFORE_VERBS or before.endswith("s")):
             return base
-    is_verb = word in words_of("other holding") or word in words_of("set") or pattern("turns").fullmatch(word)
+    is_verb = word in words_of("other holding") or word in words_of("set") or _is_turn(word)
     return word if is_verb else ""
+
+
+def _is_turn(word: str) -> bool:
+    return may_have("turns", word) and pattern("turns").fullmatch(word) is not None
 
 
 def _is_event(plain: str, words: list[str], verb: str) -> bool:
@@ -302,7 +306,7 @@ def _read_numbers(text: str, subject: tuple[str, ...]) -> set[Measure]:
         elif before and _is_noun(before[-1]) and text[match.start() - 1] == " ":
             kind = stem(before[-1])
         else:
-            nouns = [word for word in before if word not in ENGLISH and not pattern("turns").fullmatch(word)]
+            nouns = [word for word in before if word not in ENGLISH and not _is_turn(word)]
             kind = subject[-1] if subject else stem(nouns[-1]) if nouns else ""
         measures.add((kind, f"{value:g}"))
     return measures
@@ -396,8 +400,29 @@ def pattern(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-])(?:{get_list(name)})(?![\w'-])")
 
 
+@cache
+def _beginnings(name: str) -> tuple[str, ...]:
+    """Return the letters with which each phrase of a list begins, after a space."""
+    phrases, depth = [""], 0
+    for character in re.sub(r"\(\?<![^)]*\)", "", get_list(name)):
+        depth += (character == "(") - (character == ")")
+        if character == "|" and not depth:
+            phrases.append("")
+        else:
+            phrases[-1] += character
+    firsts = [phrase[3 : phrase.index(")")].split("|") if phrase.startswith("(?:") else [phrase] for phrase in phrases]
+    letters = (re.match(r"(?:[a-z' ](?!\?))*", first) for group in firsts for first in group)
+    return tuple({f" {match[0].strip()}" for match in letters if match})
+
+
+def may_have(name: str, text: str) -> bool:
+    """Return whether a text may have a phrase of a list. Compiling the list takes longer than this test."""
+    padded = " " + " ".join(re.findall(r"[\w']+", text))
+    return any(beginning in padded for beginning in _beginnings(name))
+
+
 def has_any(name: str, text: str) -> bool:
-    return pattern(name).search(text) is not None
+    return may_have(name, text) and pattern(name).search(text) is not None
 
 
 @cache
