@@ -25,15 +25,16 @@ from pathlib import Path
 from typing import Any
 
 TRACER = """
-import os, signal, sys, threading
-calls, package, imports = {}, os.sep + "kept" + os.sep, threading.local()
+import importlib.util, os, signal, sys, threading
+calls, imports = {}, threading.local()
+package = os.path.dirname(importlib.util.find_spec("kept").origin) + os.sep
 def profile(frame, event, arg):
     code = frame.f_code
     if code.co_name == "<module>" and event in ("call", "return"):
         imports.depth = getattr(imports, "depth", 0) + (1 if event == "call" else -1)
     elif event == "call" and not getattr(imports, "depth", 0):
-        if package in code.co_filename and not code.co_name.startswith("<"):
-            key = (code.co_filename.rpartition(package)[2], code.co_qualname)
+        if code.co_filename.startswith(package) and not code.co_name.startswith("<"):
+            key = (code.co_filename.removeprefix(package), code.co_qualname)
             calls[key] = calls.get(key, 0) + 1
 def dump(*_):
     with open(os.environ["WALK_FILE"] + ".part", "w") as file:
