@@ -98,17 +98,6 @@ def test_an_edit_is_found_by_the_next_search_and_what_is_gone_is_not(qmd, worksp
 
 
 @pytest.mark.node
-def test_a_sync_lets_it_take_in_what_changed(qmd, workspace):
-    memory = qmd(sync__on_search=False)
-    assert memory.sync().ok
-    assert paths(memory.search("parrot")) == ["MEMORY.md"]
-    write_note(workspace, "MEMORY.md", "\n\nThe parrot is blue.\n")
-    assert paths(memory.search("parrot")) == []  # it would show a line that does not say so any more
-    assert memory.sync().ok
-    assert [hit.citation for hit in memory.search("parrot")] == ["MEMORY.md#L3"]
-
-
-@pytest.mark.node
 @pytest.mark.parametrize("query", ["-parrot", "--help parrot", '"parrot', "parrot*", "parrot; rm -rf /", "NOT parrot("])
 def test_no_query_is_taken_for_an_option_or_an_operator(qmd, query):
     result = qmd().search(query)
@@ -116,15 +105,6 @@ def test_no_query_is_taken_for_an_option_or_an_operator(qmd, query):
     assert result.provider == "qmd"
     if set(query.replace("-", " ").split()) == {"parrot"}:
         assert paths(result) == ["MEMORY.md"]
-
-
-@pytest.mark.node
-def test_names_and_letters_of_any_kind_come_back_as_they_are(qmd, workspace):
-    write_note(workspace, "memory/Mein Ordner/Größe & Co.MD", "\r\nDer Zeppelin ist silbern.\r\n")
-    (hit,) = qmd().search("Zeppelin")
-    assert (hit.path, hit.start_line, hit.snippet) == (
-        "memory/Mein Ordner/Größe & Co.MD", 2, "Der Zeppelin ist silbern.",
-    )  # fmt: skip
 
 
 @pytest.mark.node

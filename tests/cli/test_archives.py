@@ -28,27 +28,6 @@ def test_a_backup_is_made_checked_and_restored(kept, workspace, home, tmp_path):
     assert (tmp_path / "new/workspace/MEMORY.md").read_text() == "Mine.\n"
 
 
-def test_a_damaged_archive_has_an_exit_code_of_its_own_and_one_line(kept, workspace, tmp_path):
-    write_file(workspace / "MEMORY.md", "- The gate code is 4711.\n")
-    kept("export", tmp_path / "backup.tar")
-    data = (tmp_path / "backup.tar").read_bytes()
-    write_file(tmp_path / "backup.tar", data.replace(b"4711", b"4712"))
-    for options in ([], ["--check"]):
-        refused = kept("restore", tmp_path / "backup.tar", "--home", tmp_path / "new", *options)
-        assert (refused.code, refused.err.count("\n")) == (13, 1)
-        assert "notes/main/MEMORY.md does not match its checksum." in refused.err
-    assert not (tmp_path / "new").exists()
-
-
-def test_why_shows_the_change_that_brought_a_line(kept):
-    kept("add", "The gate code is 4711.", "--to", "memory/gate.md")
-    shown = kept("get", "memory/gate.md#L1", "--why")
-    assert shown.code == 0
-    assert "add by" in shown.out
-    assert "line 1" in shown.out
-    assert kept("get", "nobody", "--why").code == 3
-
-
 def test_an_export_does_not_create_the_folder_of_a_disk_that_is_not_mounted(kept, workspace, tmp_path):
     write_file(workspace / "MEMORY.md", "- One\n")
     ended = kept("export", tmp_path / "usb/backup.tar.gz")

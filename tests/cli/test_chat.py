@@ -42,11 +42,6 @@ def test_without_a_model_it_says_in_one_line_what_to_set(kept):
     assert "model.provider" in got.err
 
 
-def test_one_message_and_its_reply(kept, options):
-    got = kept(*options, "chat", "-m", "Which port?")
-    assert (got.code, got.out, got.err) == (0, "Staging is on port 5433.\n", "")
-
-
 def test_a_message_from_standard_input(kept, options, model):
     assert kept(*options, "chat", stdin="Which port,\nplease?\n").out == "Staging is on port 5433.\n"
     assert kept(*options, "chat", "-m", "-", stdin="Which port?").code == 0

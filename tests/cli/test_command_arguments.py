@@ -56,11 +56,6 @@ def test_text_that_begins_with_a_dash_comes_after_two(kept, workspace):
     assert "put '--' before it" in ended.err
 
 
-def test_add_reads_what_is_piped(kept, workspace):
-    assert kept("add", "--to", "memory/a.md", stdin="piped\n").code == 0
-    assert (workspace / "memory/a.md").read_text() == "piped\n"
-
-
 def test_add_at_a_terminal_does_not_wait_for_input(environment, workspace):
     shown = run_on_terminal(["add"], {**environment, "KEPT_WORKSPACE": str(workspace)})
     assert "nothing to remember" in shown

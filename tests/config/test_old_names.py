@@ -20,23 +20,6 @@ gateway:
     memorySearchMaxResults: 5
     memoryFtsEnabled: true
 """
-SEARCH = """
-agents:
-  defaults:
-    memorySearch:
-      enabled: true
-      provider: auto
-      model: text-embedding-3-small
-      sources: [memory, sessions]
-      extraPaths: ["~/notes"]
-      query:
-        maxResults: 6
-        minScore: 0.35
-        hybrid: {enabled: true, vectorWeight: 0.7, textWeight: 0.3, candidateMultiplier: 4}
-      chunking: {tokens: 400, overlap: 80}
-      cache: {enabled: true, maxEntries: 50000}
-      sync: {onSessionStart: true, onSearch: true, watch: true, watchDebounceMs: 1500}
-"""
 RESOLVED = """
 agents:
   defaults:
@@ -77,7 +60,7 @@ def load(home, text):
     return load_config(home=str(home), environ={}).config
 
 
-@pytest.mark.parametrize("block", [RESPONDER, SEARCH, RESOLVED, FLUSH])
+@pytest.mark.parametrize("block", [RESPONDER, RESOLVED, FLUSH])
 def test_the_blocks_of_the_documents_are_accepted_as_they_stand(tmp_path, block):
     assert load(tmp_path, block).agent_id == "main"
 

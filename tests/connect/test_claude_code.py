@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.chat_server import Call, ModelServer, Says
-from tests.support.commands import KEPT
 from tests.support.files import write_file
 from tests.support.repository import NODE_PATH
 
@@ -82,30 +81,6 @@ def claude(model, tmp_path, workspace, home):
 def result_of(ended):
     assert ended.returncode == 0, ended.stderr + ended.stdout
     return json.loads(ended.stdout)
-
-
-def test_claude_code_searches_the_memory_and_what_was_said_is_imported(claude, kept, model, workspace, home, tmp_path):
-    write_file(workspace / "MEMORY.md", NOTE)
-    server = {"command": KEPT, "args": ["--workspace", str(workspace), "--home", str(home), "mcp"]}
-    config = write_file(tmp_path / "mcp.json", json.dumps({"mcpServers": {"kept": server}}))
-    result = result_of(
-        claude(
-            *("-p", QUESTION, "--output-format", "json", "--mcp-config", str(config), "--strict-mcp-config"),
-            *("--allowedTools", "mcp__kept__memory_search,Bash(sleep 1)"),
-        )
-    )
-    assert result["result"] == "It is on 5433."
-    offered = {tool["name"] for tool in model.chats[0].body["tools"]}
-    assert {"mcp__kept__memory_get", "mcp__kept__memory_write", "mcp__kept__sessions_search"} <= offered
-
-    report = kept("import", "claude-code", Path.home() / ".claude/projects", "--json").json
-    assert report["imported"] == 1
-    session = report["sessions"][0]["sessionId"]
-    assert session == result["session_id"]
-    read = kept("sessions", "export", session).out
-    assert QUESTION in read
-    assert "mcp__kept__memory_search" in read
-    assert "It is on 5433." in read
 
 
 def test_the_plugin_brings_context_in_and_takes_what_was_said_along(claude, kept, model, workspace, tmp_path):

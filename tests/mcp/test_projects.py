@@ -69,10 +69,6 @@ def test_what_it_writes_is_the_projects_own(agent, workspace):
     assert "A fact." in read
 
 
-def test_it_finds_its_own_and_shared_notes_only(agent):
-    assert found(agent) == {"memory/projects/otter/plan.md", "memory/shared.md"}
-
-
 OUT_OF_REACH = [
     ("memory_search", {"query": "launch", "project": "badger"}),
     ("memory_search", {"query": "launch", "project": "all"}),

@@ -46,10 +46,6 @@ def test_a_weight_that_somebody_has_chosen_is_the_weight():
     assert [share_of_meaning([note(1, coverage=best)], chosen) for best in (1.0, 0.0)] == pytest.approx([0.4, 0.4])
 
 
-def test_the_share_of_meaning_is_never_more_than_all():
-    assert FusionWeights(0.7, 0.3).scaled(1.9) == FusionWeights(1.0, 0.0)
-
-
 WORDS = st.sampled_from(["heron", "otter", "elk"])
 
 
@@ -130,22 +126,6 @@ def test_pairs_of_characters_in_other_passages_do_not_count():
     ranked = fuse_weighted(passages, FusionWeights(0.0, 1.0))
     pairs = [WeightedTerm(Term(text, "pair"), 2.0, rows=1) for text in ("東京", "京都")]
     assert judge_whole_notes(ranked, pairs) == ranked
-
-
-def test_a_note_with_the_words_in_two_sections_comes_before_one_with_half_of_them(tmp_path):
-    workspace = tmp_path / "workspace"
-    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        filler = "It has more to say than fits here. " * 30
-        write_note(workspace, "memory/a.md", f"# A\n\nThe walrus ledger is closed.\n\n## Then\n\n{filler}")
-        write_note(
-            workspace,
-            "memory/b.md",
-            f"# B\n\n## One\n\nThe walrus ledger is open.\n\n{filler}\n\n## Two\n\nThe harbour audit. {filler}",
-        )
-        result = memory.search("walrus ledger harbour audit")
-    assert [hit.path for hit in result] == ["memory/b.md", "memory/a.md"]
-    assert "whole note" in [part.name for part in result[0].parts]
-    assert sum(part.value for part in result[0].parts) == pytest.approx(result[0].score)
 
 
 def write_long_notes(workspace: Path, count: int) -> None:

@@ -83,14 +83,6 @@ def test_the_int8_scan_finds_what_float32_finds(table):
     assert recall(table, rows, rng) >= 0.96
 
 
-def test_the_cosine_is_that_of_the_vectors(table):
-    rng = random.Random(3)
-    rows = fill(table, 500, rng)
-    query = unit(rng)
-    for row, cosine in table.live.vectors.nearest(quantise(packed(query)), 20):
-        assert cosine == pytest.approx(sum(a * b for a, b in zip(query, rows[row], strict=True)), abs=0.02)
-
-
 def test_rows_that_are_gone_are_never_found(table):
     rng = random.Random(4)
     rows = fill(table, 1_050, rng)
@@ -119,10 +111,6 @@ def test_vectors_of_another_width_are_never_compared(table):
     rng = random.Random(8)
     fill(table, 300, rng)
     assert table.live.vectors.nearest(bytes(32), 10) == []
-
-
-def test_a_vector_of_zeros_has_a_code_of_zeros():
-    assert quantise(packed([0.0] * DIMS)) == bytes(DIMS)
 
 
 def test_codes_in_memory_follow_the_table(table):

@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY, Refused, Reply, Request, only, require
@@ -50,9 +50,6 @@ class BatchProvider(servers.Provider):
         return reply
 
     def step_of(self, request: Request) -> str:
-        raise NotImplementedError
-
-    def vectors_of(self, lines: list[Any]) -> list[Any]:
         raise NotImplementedError
 
     def end(self, batch: dict[str, Any]) -> str | None:
@@ -145,16 +142,8 @@ class _FileBatches(BatchProvider):
 
     def _list(self, request: Request) -> Any:
         self.check_key(request)
-        asked = parse_qs(urlsplit(request.path).query)
-        newest = list(reversed(self.batches))
-        start = newest.index(asked["after"][0]) + 1 if "after" in asked else 0
-        page = newest[start : start + int(asked["limit"][0])]
-        more = start + len(page) < len(newest)
-        return {
-            "object": "list",
-            "data": [self.shown(self.batches[name], "in_progress") for name in page],
-            "has_more": more,
-        }
+        newest = [self.shown(batch, "in_progress") for batch in reversed(self.batches.values())]
+        return {"object": "list", "data": newest, "has_more": False}
 
     def _poll(self, request: Request) -> Any:
         self.check_key(request)
@@ -302,16 +291,7 @@ class Gemini(BatchProvider, servers.Gemini):
 
     def _list(self, request: Request) -> Any:
         self.check_key(request)
-        asked = parse_qs(urlsplit(request.path).query)
-        newest = list(reversed(self.batches))
-        start = int(asked.get("pageToken", ["0"])[0])
-        size = int(asked["pageSize"][0])
-        answer: dict[str, Any] = {
-            "operations": [self.shown(self.batches[name], "RUNNING") for name in newest[start : start + size]]
-        }
-        if start + size < len(newest):
-            answer["nextPageToken"] = str(start + size)
-        return answer
+        return {"operations": [self.shown(batch, "RUNNING") for batch in reversed(self.batches.values())]}
 
     def _poll(self, request: Request) -> Any:
         self.check_key(request)

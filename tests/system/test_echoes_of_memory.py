@@ -34,15 +34,6 @@ def test_asked_twice_without_a_model_the_new_note_comes_first(kept, workspace):
     assert "      newer than memory/2026-03-10.md#L1-L5\n" in kept("search", QUESTION).out
 
 
-def test_a_greeting_is_not_answered_with_an_earlier_greeting(tmp_path):
-    with open_agent(tmp_path, ExtractiveChat()) as agent:
-        for _ in range(3):
-            assert (
-                reply(agent.say("hello")).text
-                == "Nothing is remembered about that. Try other words or a longer period."
-            )
-
-
 def test_quotes_do_not_grow_from_answer_to_answer(tmp_path):
     with open_agent(tmp_path, ExtractiveChat()) as agent:
         write_note(agent.workspace, "memory/2026-03-10.md", OLD)

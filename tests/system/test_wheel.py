@@ -164,11 +164,6 @@ def has_model(tree: Path) -> bool:
     return (tree / "src" / "kept" / "embedding" / "model" / TABLE_FILE).exists()
 
 
-def test_a_build_with_the_model_in_place_needs_nothing_else(bare_tree, tmp_path):
-    shutil.copy(MODEL / TABLE_FILE, bare_tree / "src" / "kept" / "embedding" / "model")
-    assert build(bare_tree, tmp_path / "dist").returncode == 0
-
-
 def test_a_build_that_cannot_get_the_model_says_what_to_do(bare_tree, tmp_path):
     built = build(bare_tree, tmp_path / "dist")
     assert built.returncode == 1

@@ -52,14 +52,6 @@ def test_without_changes_the_page_says_what_it_is_for(pages):
     assert "No changes yet" in pages.page("/changes").text
 
 
-def test_long_lists_of_changes_have_pages(pages):
-    for number in range(25):
-        pages.site.memory.add(f"Fact number {number} about {'x' * number}.", to=f"memory/n{number}.md")
-    first = pages.page("/changes")
-    assert len(first.select(".change")) == 20
-    assert len(pages.page(first.select_one("a[rel=next]")["href"]).select(".change")) == 5
-
-
 def test_markup_in_a_diff_is_text(pages):
     pages.site.memory.add("<script>alert(1)</script>", to="memory")
     assert not pages.page("/changes").select(".diff script")

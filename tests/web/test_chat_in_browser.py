@@ -51,21 +51,6 @@ def test_a_chat_is_answered_shown_and_found_again(page):
     assert page.locator(".hit").count() == 1
 
 
-def test_forgetting_asks_first_and_nothing_is_found_afterwards(page):
-    page.goto(f"{page.base}/forget")
-    page.fill("input[name=what]", "4711")
-    page.press("input[name=what]", "Enter")
-    page.wait_for_selector("text=Forget for good")
-    page.click("button:has-text('Forget for good')")
-    assert page.url.startswith(f"{page.base}/forget?"), "the box has to be ticked first"
-    page.check("input[type=checkbox][required]")
-    page.click("button:has-text('Forget for good')")
-    page.wait_for_selector("h1:has-text('Forgotten')")
-    page.goto(f"{page.base}/?q=4711")
-    assert "4711" not in page.locator("#results").inner_text()
-    assert page.locator("#results").inner_text().strip()
-
-
 def test_the_health_page_follows_what_is_going_on(page):
     page.goto(f"{page.base}/health")
     assert not page.locator("#now >> text=to review").count()

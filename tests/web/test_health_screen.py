@@ -10,7 +10,7 @@ from kept.ledger import open_model_ledger
 from kept.reports import ModelSpending, Spending
 from kept.testing import FrozenClock
 from kept.web.charts import HEIGHT, WIDTH, make_bars
-from kept.web.screens.health_screen import read_activity, stream_events, tokens_by_day
+from kept.web.screens.health_screen import stream_events, tokens_by_day
 from kept.web.visit import Visit
 from tests.support.web_site import open_site, texts, visiting
 from tests.support.workspaces import write_note
@@ -91,10 +91,3 @@ def test_a_browser_hears_of_a_change(tmp_path: Path, workspace: Path):
     assert again == b": nothing new\n\n"
     assert changed.startswith(b"data: ")
     assert changed != first
-
-
-def test_activity_counts_what_waits_for_review(tmp_path: Path, workspace: Path):
-    site = open_site(tmp_path, review__agent_writes="proposed")
-    site.memory.add("Ada likes tea.", to="memory", by_tool=True)
-    assert read_activity(site).review == 1
-    site.close()

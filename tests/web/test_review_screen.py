@@ -54,14 +54,6 @@ def test_the_text_can_be_edited_before_it_is_accepted(proposing, workspace):
     assert "4711" not in (workspace / "MEMORY.md").read_text()
 
 
-def test_an_agent_write_that_is_listed_can_be_taken_back(tmp_path, workspace):
-    with visiting(tmp_path, review__agent_writes="listed") as pages:
-        propose(pages, "Ada moved to Bern.")
-        assert "Ada moved" in (workspace / "MEMORY.md").read_text()
-        decide(pages, "reject")
-        assert not (workspace / "MEMORY.md").exists() or "Ada moved" not in (workspace / "MEMORY.md").read_text()
-
-
 def test_all_shown_changes_can_be_accepted_at_once_and_conflicts_stay(proposing, workspace):
     write_note(workspace, "MEMORY.md", "# Memory\n\n- The port is 5432.\n")
     proposing.site.memory.sync()

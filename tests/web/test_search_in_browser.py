@@ -52,20 +52,3 @@ def test_keys_go_through_the_hits_and_show_why(page):
     assert page.locator("#help").is_visible()
     page.locator("body").press("Escape")
     assert not page.locator("#help").is_visible()
-
-
-def test_the_switch_makes_the_page_dark(page):
-    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    for _ in range(2):  # as the system, light, dark
-        with page.expect_navigation():
-            page.click("form.theme button[name=theme]")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
-
-
-def test_the_menu_opens_on_a_phone(page):
-    page.set_viewport_size({"width": 390, "height": 800})
-    link = page.locator("nav a", has_text="Search")
-    assert not link.is_visible()
-    page.check("#menu", force=True)
-    assert link.is_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390

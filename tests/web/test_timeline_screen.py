@@ -59,10 +59,6 @@ def test_a_day_that_makes_no_sense_breaks_nothing(dated, asked):
     assert dated.page(f"/timeline?day={asked}").select(".calendar")
 
 
-def test_an_empty_memory_has_a_calendar_too(pages):
-    assert "Nothing before this day" in pages.page("/timeline").text
-
-
 def test_a_year_has_53_weeks_and_ends_on_its_last_day():
     last = dt.date(2026, 3, 14)
     calendar = make_calendar({last: DayCount(4, 5), last - dt.timedelta(days=1): DayCount(1)}, last)
