@@ -18,6 +18,7 @@ from kept.ledger import open_embedding_ledger, open_model_ledger, open_repair_le
 from kept.records import Problem
 from kept.reports import BatchUnderWay, ModelSpending, Status
 from kept.store.integrity import check_if_quick
+from kept.wording import plural
 
 
 def status_without_index(
@@ -64,7 +65,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
     if rebuild:
         degraded.append(f"The index will be rebuilt: {rebuild}.")
     elif pending:
-        degraded.append(f"{pending} chunks are found by word, not yet by meaning.")
+        degraded.append(f"Found by word, not yet by meaning: {plural(pending, 'chunk')}.")
     return replace(
         status,
         index_path=index.path,
