@@ -9,6 +9,7 @@ import pytest
 from kept.forgetting.plan import digest_of
 from tests.support.files import write_file
 from tests.support.planted_words import places_of
+from tests.support.terminals import run_on_terminal
 
 
 @pytest.fixture
@@ -152,6 +153,14 @@ def test_only_the_places_that_are_named_go(kept, note, workspace):
     assert "4711" not in note.read_text()
     assert kept("forget", "4711", "--places", "7").code == 2
     assert kept("forget", "4711", "--places", "none").code == 1
+
+
+def test_a_person_at_a_terminal_chooses_by_number(kept, environment, note, workspace):
+    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
+    assert "Nothing was forgotten." in run_on_terminal(["forget", "4711"], env, typed=b"none\n")
+    shown = run_on_terminal(["forget", "the"], env, typed=b"2\n", columns=120)
+    assert "Which? 1,3 / all / none" in shown
+    assert note.read_text() == "# Memory\n\n- The gate code is 4711.\n"
 
 
 def test_yes_takes_exact_places_only_and_changes_nothing_if_there_are_none(kept, workspace):

@@ -119,7 +119,7 @@ def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str, *, allow
     if not query.strip():
         raise EmptyQuery("There is nothing to forget.", hint="Name words or a citation, for example: kept forget 4711")
     if cited := _find_cited(scope, query.strip()):
-        return _with_copies(scope, request, cited)
+        return _plan_whole(scope, request, cited, is_cited=True)
     _require_long_enough(query, allow_all=allow_all)
     needles = Needles((query,))
     places, others = _find_everywhere(scope, Matcher(needles))
@@ -248,16 +248,33 @@ def _find_requests(scope: ForgetScope, matcher: Matcher) -> list[Place]:
     return places
 
 
-def _with_copies(scope: ForgetScope, request: ForgetRequest, places: list[Place]) -> ForgetPlan:
-    """Return a plan for places and for what was made of them. Other places with the same lines are candidates."""
-    needles = Needles.of_texts(place.said for place in places)
-    derived = [place for place in _derived_from(scope, places) if not _overlaps(place, places)]
-    known = (*places, *derived)
-    copies, others = _find_everywhere(scope, Matcher(needles)) if needles else ((), ())
-    citations = {place.citation for place in known}
-    copies = tuple(place for place in copies if place.citation not in citations and not _overlaps(place, known))
-    copies = tuple(place for place in copies if place.kind != "history" or place.path not in {it.path for it in known})
-    return ForgetPlan(request, known, needles, unreachable=others, candidates=copies)
+def _plan_whole(
+    scope: ForgetScope,
+    request: ForgetRequest,
+    places: list[Place],
+    paths: Iterable[str] = (),
+    *,
+    is_cited: bool = False,
+) -> ForgetPlan:
+    """Return a plan for places, for whole transcripts, and for facts that were made of them.
+
+    Copies of their lines in other files are candidates; of lines that are cited, in notes and conversations too.
+    """
+    texts = [text for path in paths for text in spoken_texts(path)]
+    needles = Needles.of_texts([*texts, *(place.said for place in places)])
+    citations = {place.citation for place in places}
+    derived = [place for place in _derived_from(scope, places) if place.citation not in citations]
+    known = (*places, *(place for place in derived if not _overlaps(place, places)))
+    copies: Iterable[Place] = ()
+    others: tuple[str, ...] = ()
+    if needles and is_cited:
+        copies, others = _find_everywhere(scope, Matcher(needles))
+    elif needles:
+        copies = _find_in_files(scope, Matcher(needles), known)
+    citations, changed = {place.citation for place in known}, {place.path for place in known}
+    copies = [place for place in copies if place.citation not in citations and not _overlaps(place, known)]
+    copies = [place for place in copies if place.kind != "history" or place.path not in changed]
+    return ForgetPlan(request, known, needles, unreachable=others, candidates=tuple(copies))
 
 
 def _overlaps(place: Place, others: Iterable[Place]) -> bool:
@@ -324,19 +341,6 @@ def session_place(record: SessionRecord) -> Place:
     )
 
 
-def _plan_whole(scope: ForgetScope, request: ForgetRequest, places: list[Place], paths: Iterable[str]) -> ForgetPlan:
-    """Return a plan for whole sessions and notes, and for facts that were made of them. Copies in other files are
-    candidates."""
-    texts = [text for path in paths for text in spoken_texts(path)]
-    needles = Needles.of_texts([*texts, *(place.said for place in places)])
-    known = {place.citation for place in places}
-    derived = [place for place in _derived_from(scope, places) if place.citation not in known]
-    derived = [place for place in derived if not _overlaps(place, places)]
-    copies = _find_in_files(scope, Matcher(needles), [*places, *derived]) if needles else []
-    copies = [place for place in copies if place.citation not in known]
-    return ForgetPlan(request, (*places, *derived), needles, candidates=tuple(copies))
-
-
 def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow_all: bool) -> ForgetPlan:
     if not name.strip():
         raise EmptyQuery("There is nobody to forget.", hint="Name a person: kept forget --person 'Ada Lovelace'")
@@ -358,7 +362,7 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow
     whole = {place.path for place in (*map(session_place, records), *notes)}
     unsure = [place for place in everywhere if _is_unsure(place, names)]
     rest = [place for place in everywhere if place.path not in whole and place not in unsure]
-    plan = _plan_whole(scope, request, [*map(session_place, records), *notes, *rest], [])
+    plan = _plan_whole(scope, request, [*map(session_place, records), *notes, *rest])
     texts = [place.said for place in rest if place.whole and place.path.startswith("sessions/")]
     for word in doubtful:
         more, _ = _find_everywhere(scope, Matcher(Needles((word,))))
