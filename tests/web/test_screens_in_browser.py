@@ -105,3 +105,17 @@ def violations(page: Page) -> list[str]:
         for entry in found
         if entry["impact"] in ("serious", "critical")
     ]
+
+
+def test_the_menu_keeps_its_place_whichever_entry_is_active(site, signed_in):
+    home = site[0].partition("open?")[0].rstrip("/")
+    signed_in.set_viewport_size({"width": 1280, "height": 900})
+    heights = set()
+    for screen in SCREENS:
+        if screen.label:
+            signed_in.goto(home + screen.home)
+            heights |= {round(link.bounding_box()["height"]) for link in signed_in.query_selector_all(".side li a")}
+    assert len(heights) == 1
+    assert signed_in.evaluate(
+        "document.querySelector('.side').scrollWidth <= document.querySelector('.side').clientWidth"
+    )
