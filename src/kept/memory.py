@@ -164,6 +164,13 @@ class Memory:
         if self._is_closed:
             raise UsedAfterClose("The memory is closed.", hint="Open it again with Memory.open().")
 
+    def _require_unbound(self, what: str) -> None:
+        """Raise UsageError in a memory for a person or a project, which would see the texts of others there."""
+        self._require_open()
+        if self.viewer is not None or self.project is not None:
+            hint = "Open the memory without a person and without a project."
+            raise UsageError(f"{what} has texts of everybody and of every project.", hint=hint)
+
     # notes
 
     def add(
@@ -209,11 +216,11 @@ class Memory:
         if only_propose:
             from kept.review.agent_writes import propose
 
-            written = propose(self.review, addition, near=near, by=by, why=why)
+            written = propose(self._review_queue(), addition, near=near, by=by, why=why)
         elif by_tool:
             from kept.review.agent_writes import write_for_agent
 
-            written = write_for_agent(self.review, addition, near=near, by=by, why=why)
+            written = write_for_agent(self._review_queue(), addition, near=near, by=by, why=why)
         else:
             recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why)
             writer = NoteWriter(self.workspace, self.clock, self.settings.max_file_bytes, recorder=recorder)
@@ -288,15 +295,18 @@ class Memory:
         """History of the notes: who changed what, when and why; `MemoryHistory.undo` takes a change back."""
         from kept.memory_history import MemoryHistory
 
-        self._require_open()
+        self._require_unbound("The history")
         return MemoryHistory(self.config, self.workspace, self.clock)
 
     @property
     def review(self) -> ReviewQueue:
         """Writes of agents that wait for a person."""
+        self._require_unbound("What waits for review")
+        return self._review_queue()
+
+    def _review_queue(self) -> ReviewQueue:
         from kept.review.review_queue import ReviewQueue
 
-        self._require_open()
         return ReviewQueue(self.config, self.workspace, self.clock)
 
     @property

@@ -105,7 +105,8 @@ def _find_changes(memory: Memory, path: str, texts: dict[int, str]) -> tuple[lis
 def _iter_versions(memory: Memory, path: str) -> Iterator[tuple[NoteChange, frozenset[str], frozenset[str]]]:
     """Yield the changes of a note, newest first, with its lines before and after. A renamed note is followed."""
     count = 0
-    history = memory.history  # one for all versions: it keeps those that were read
+    # one for all versions: it keeps those that were read
+    history = NoteHistory(memory.workspace, memory.config.home, memory.clock)
     lines: dict[str | None, frozenset[str]] = {}
     for change in history.iter_changes():
         if change.path != path:

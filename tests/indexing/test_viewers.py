@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kept import Memory, SessionStore
-from kept.errors import KeptError, NoteNotFound, PathRefused, SessionNotFound
+from kept.errors import KeptError, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.grants import Grant
 from kept.mcp.server import toolbox_of
 from kept.sessions.entries import Message
@@ -227,13 +227,13 @@ def test_what_is_private_stays_so_after_a_rebuild_of_the_index(home):
 def test_a_person_forgets_only_what_they_see(home):
     bob, ada = home.memory.as_person("http:bob"), home.memory.as_person("http:ada")
     plan = bob.forgetting.plan("combination")
-    assert {place.path for place in plan.choices} == {"MEMORY.md", "memory/plan.md", home.transcripts["bob"]}
+    assert {place.path for place in plan.places} == {"MEMORY.md", "memory/plan.md", home.transcripts["bob"]}
     note = "memory/private/ada@http/2026-03-14.md"
-    assert not [place for place in bob.forgetting.plan(note).choices if "teapot" in place.text]
+    assert not [place for place in bob.forgetting.plan(note).places if "teapot" in place.text]
     for query in (home.transcripts["ada"], f"{note}#L3", "memory//private/./ada@http/2026-03-14.md#L3"):
         with pytest.raises((SessionNotFound, NoteNotFound)):
             bob.forgetting.plan(query)
-    assert not [place for place in bob.forgetting.plan("heliotrope").choices if "heliotrope" in place.text]
+    assert not [place for place in bob.forgetting.plan("heliotrope").places if "heliotrope" in place.text]
     ada.forgetting.apply(ada.forgetting.plan("heliotrope"))
     assert "heliotrope" not in home.texts(None)
     assert "teapot" in home.texts("http:ada")
@@ -269,6 +269,21 @@ def test_the_first_who_asks_reads_neither_loose_private_notes_nor_what_was_said_
             first.read(record.citation)
 
 
+def test_the_history_and_what_waits_for_review_are_not_open_to_a_person_or_a_project(tmp_path):
+    household = Household(tmp_path, **{"review.agent_writes": "proposed"})
+    write_note(household.workspace, "memory/projects/otter/PROJECT.md", "# Otter\n")
+    with household.memory as memory, Memory.open(household.workspace, home=tmp_path / "home", project="otter") as otter:
+        written = memory.as_person("http:ada").add("My diagnosis is a secret.", by_tool=True)
+        assert written.is_proposed
+        assert [item.id for item in memory.review.list().items] == [written.review]
+        for bound in (memory.as_person("http:bob"), otter):
+            for part in ("history", "review"):
+                with pytest.raises(UsageError, match="texts of everybody"):
+                    getattr(bound, part)
+            assert "diagnosis" not in str(bound.search("diagnosis", min_score=0.0).hits)
+            assert not bound.add("My diagnosis is a secret, too.", to="memory", by_tool=True).near
+
+
 def test_python_opens_a_memory_as_a_person(home):
     with Memory.open(home.workspace, home=home.tmp_path / "home", person="http:bob") as bob:
         assert "heliotrope" not in str(bob.search("vault combination").hits)
@@ -298,7 +313,7 @@ def test_forgetting_a_person_removes_their_private_notes_too(tmp_path):
     with household.memory as memory:
         memory.as_person("ada").add("Mine alone.")
         plan = memory.forgetting.plan(person="ada")
-        paths = {place.path for place in plan.choices}
+        paths = {place.path for place in plan.places}
         assert household.transcripts["ada"] in paths
         assert "memory/private/ada@http/2026-03-14.md" in paths
         assert any(path.startswith("memory/private/ada/") for path in paths)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from kept import Memory
 from kept.clock import SystemClock
 from kept.errors import SyncFailed, SyncRefused
 from kept.git_command import Git
@@ -162,6 +163,18 @@ def test_private_notes_settings_and_other_files_stay(pair):
     report = desk.sync()
     assert report.committed == ["memory/open.md"]
     assert [problem.path for problem in report.problems] == ["memory/merge.md"]
+    assert git(desk.workspace, "ls-tree", "-r", "--name-only", "origin/main") == "memory/open.md"
+
+
+def test_a_private_text_that_waits_for_review_is_not_in_the_repository(pair, tmp_path):
+    desk, _ = pair
+    settings = {"review.agent_writes": "proposed"}
+    with Memory.open(desk.workspace, home=desk.home, settings=settings, person="http:ada") as ada:
+        assert ada.add("Ada is pregnant.", by_tool=True).is_proposed
+    assert list((desk.workspace / ".kept/proposals").glob("*.json"))
+    desk.write("memory/open.md", "Shared.\n")
+    desk.sync()
+    assert git(desk.workspace, "log", "--all", "-S", "pregnant", "--format=%h") == ""
     assert git(desk.workspace, "ls-tree", "-r", "--name-only", "origin/main") == "memory/open.md"
 
 
