@@ -49,9 +49,10 @@ def find_in_history(history: NoteHistory, matcher: Matcher, known: Iterable[Plac
     for number, (_, path, data) in enumerate(iter_versions(history)):
         if number >= _MOST_READ and versions:
             break
-        passages = (passage.text for passage in matching_passages(decode(data)[0], matcher))
+        text = decode(data)[0]
+        passages = (passage.text for passage in (matching_passages(text, matcher) if matcher.matches(text) else ()))
         is_named = matcher.has_words(name_words(path))
-        if path not in whole and (is_named or any((path, text) not in texts for text in passages)):
+        if path not in whole and (is_named or any((path, passage) not in texts for passage in passages)):
             versions.setdefault(path, []).append(data)
     return [
         Place("history", path, f"{path} (history)", plural(len(data), "old version"), digest_of(b"\0".join(data)))
