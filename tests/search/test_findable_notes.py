@@ -156,4 +156,4 @@ def test_in_a_few_notes_the_closest_are_shown_and_called_uncertain(tmp_path):
             assert [hit.path for hit in result] == ["memory/2026-11-18.md"]
             assert (result.answered, result.hits[0].grade) == ("no", "weak")
             assert line in result.hits[0].snippet
-        assert memory.search("qwxz plugh zzyzx").hits == ()
+        assert memory.search("qwxz plugh zzyzx").hits == memory.search("submarine").hits == ()

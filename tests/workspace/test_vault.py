@@ -42,6 +42,33 @@ def names(root, **options) -> list[str]:
 # what is indexed
 
 
+def test_the_text_of_a_canvas_is_found_and_a_canvas_is_never_written(vault, workspace):
+    cards = [
+        {"id": "a1", "type": "text", "text": "# Launch\\n\\nThe otter ships in May.", "x": 0},
+        {"id": "b2", "type": "group", "label": "Heron group"},
+        {"id": "c3", "type": "file", "file": "a.md"},
+    ]
+    lines = ",\n\t\t".join(map(json.dumps, cards)).replace("\\\\n", "\\n")
+    before = f'{{\n\t"nodes":[\n\t\t{lines}\n\t],\n\t"edges":[]\n}}'
+    write_file(workspace / "Map.canvas", before)
+    write_file(workspace / "Broken.canvas", "{")
+    write_file(workspace / "a.md", "x")
+    with vault() as memory:
+        otter, heron = memory.search("otter ships").hits[0], memory.search("heron").hits[0]
+        assert (otter.citation, otter.snippet) == ("Map.canvas#L3", "# Launch\n\nThe otter ships in May.")
+        assert heron.citation == "Map.canvas#L4"
+        assert "Broken.canvas" in str(memory.sync(force=True).problems)
+        with pytest.raises(PathRefused, match="never written"):
+            memory.add("more", to="Map.canvas")
+        plan = memory.forgetting.plan("otter ships")
+        assert {place.kind for place in plan.options} == {"history"}
+        assert plan.unreachable == ("Map.canvas#L1-L8",)
+        with pytest.raises(PathRefused, match="is not changed here"):
+            memory.forgetting.plan("Map.canvas#L3")
+        assert memory.forgetting.plan("Map.canvas").unreachable == ("Map.canvas",)
+    assert (workspace / "Map.canvas").read_text() == before
+
+
 def test_templates_that_obsidian_names_are_left_out(workspace):
     for name in ("Templates/Meeting.md", "Tools/Templater/x.md", "Journal/Day.md", "Journal/2026-11-18.md", "a.md"):
         write_file(workspace / name, "---\ndate: {{date}}\n---\n# {{title}}\n")

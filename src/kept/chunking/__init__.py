@@ -1,5 +1,6 @@
 """Text to chunks. Pure: no file and no database is touched.
 
-`markdown` cuts a note at its headings and paragraphs, `utterances` cuts a conversation into its utterances.
+`markdown` cuts a note at its headings and paragraphs, `canvas` a canvas into
+its cards, `utterances` a conversation into its utterances.
 `properties` reads the front matter of a note, `references` its tags and links.
 """

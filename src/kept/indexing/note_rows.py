@@ -27,6 +27,7 @@ from kept.visibility import PROJECT_MARKER, project_of_path
 from kept.words.segment import SEGMENTER_VERSION, name_key, segment, segment_context, tag_key, tag_levels
 from kept.workspace.daily import DEFAULT_DAILY_NOTES, DailyNotes
 from kept.workspace.opened import NoteText
+from kept.workspace.workspace import CANVAS
 
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
 DATE_IN_WORDS = "%Y-%m-%d %A %d %B %Y"
@@ -76,7 +77,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     model = recipe.model or "none"
     chunks: list[NewChunk] = []
     embed_texts: dict[bytes, str] = {}
-    cut = cut_note(note.text, name=file.path, size=recipe.size)
+    cut = _cut(file.path, note.text, recipe.size)
     properties = cut.properties
     excess = TOO_MANY if cut.references.is_cut else None
     warning = note.warning or (CUT_PLAINLY if cut.plain else properties.warning or excess)
@@ -113,6 +114,14 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
         )
     shared_ms = None if about.is_dated else about.timestamp_ms
     return PreparedFile(FileWrite(row, tuple(chunks), shared_ms, note=about), embed_texts)
+
+
+def _cut(path: str, text: str, size: ChunkSize) -> CutNote:
+    if path.lower().endswith(CANVAS):
+        from kept.chunking.canvas import cut_canvas
+
+        return cut_canvas(text, size)
+    return cut_note(text, name=path, size=size)
 
 
 def _first_words(text: str, titles: Iterable[str | None], properties: str) -> str:

@@ -218,8 +218,9 @@ def gather_pool(
     keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
     best = keywords.find_best(limit, filters)
     cosine: dict[int, float] = {}
-    # In a few notes the closest is shown, however far it is.
-    shows_closest = vector is not None and vector.knows_query and keywords.chunk_count <= SMALL_MEMORY_PASSAGES
+    # In a few notes a question gets the closest, however far it is. A word that is nowhere gets nothing.
+    knows_query = vector is not None and vector.knows_query
+    is_small = len(query.text.split()) > 1 and keywords.chunk_count <= SMALL_MEMORY_PASSAGES
     if vector:
         if vector.blend:
             vector = vector.blend(share_of_unknown_words(index.words, query.text))
@@ -240,5 +241,5 @@ def gather_pool(
         vector.calibration if vector else Calibration(),
         terms=keywords.terms,
         passages=keywords.chunk_count,
-        least_meaning=CLOSEST_MEANING if shows_closest and not text else 0.0,
+        least_meaning=CLOSEST_MEANING if is_small and knows_query and not text else 0.0,
     )

@@ -141,6 +141,8 @@ SURELY_SHORT = MAX_PATH_BYTES // 4
 _SHOWN_CHARS = 300
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _LONGEST_TITLE = 200
+CANVAS = ".canvas"
+"""Ending of Obsidian's canvases, which are notes in a vault."""
 IGNORE_FILES = (".gitignore", ".keptignore")
 _SKIPPED_NAMES = ("node_modules",)
 _SKIPPED_PATHS = ("logseq/bak", "logseq/version-files")
@@ -248,7 +250,8 @@ class Workspace:
         """Return the workspace of a folder. Relative extra paths are relative to it."""
         root = os.path.abspath(root)
         extras = (os.path.abspath(os.path.join(root, os.path.expanduser(extra))) for extra in extra_paths)
-        return cls(root, tuple(dict.fromkeys(extras)), layout, (".md", *extensions), agent_id)
+        endings = (".md", *extensions, *((CANVAS,) if layout == "vault" else ()))
+        return cls(root, tuple(dict.fromkeys(extras)), layout, endings, agent_id)
 
     @classmethod
     def of(cls, config: Config) -> Workspace:
@@ -320,8 +323,14 @@ class Workspace:
 
         return not is_ignored(self, cited)
 
+    def may_write(self, absolute: str) -> bool:
+        """Return whether a note may be written, as far as its place and kind tell."""
+        return self.is_own_note(absolute) and not absolute.lower().endswith(CANVAS)
+
     def require_own(self, absolute: str, shown: str) -> None:
-        """Raise PathRefused if a note is in an extra path only: those are searched, never written."""
+        """Raise PathRefused if a note is a canvas, or in an extra path only: those are searched, never written."""
+        if absolute.lower().endswith(CANVAS):
+            raise PathRefused(f"{shown}: a canvas is searched, never written.", hint="Change it in Obsidian.")
         if not self.is_own_note(absolute) and self._is_extra(absolute):
             raise PathRefused(f"{shown}: extra paths are searched, never written.", hint=_NOT_WRITTEN)
 

@@ -84,7 +84,7 @@ def show_note(visit: Visit) -> Response:
         sentences=[_sentence(visit.memory, path, lines[0]) for path, lines in backlinks[:_LINKS_SHOWN]],
         properties="\n".join(lines[:skipped]) if start <= 1 else "",
         newest=next(iter(visit.memory.history.changes(opened.path, max_results=1)), None),
-        can_edit=visit.memory.workspace.is_own_note(visit.memory.workspace.locate(opened.path)),
+        can_edit=visit.memory.workspace.may_write(visit.memory.workspace.locate(opened.path)),
     )
 
 
