@@ -219,7 +219,7 @@ def gather_pool(
     best = keywords.find_best(limit, filters)
     cosine: dict[int, float] = {}
     # In a few notes a question gets the closest, however far it is. A word that is nowhere gets nothing.
-    knows_query = vector is not None and vector.knows_query
+    knows_query = vector is not None and vector.blend is not None and vector.knows_query  # others cannot tell nonsense
     is_small = len(query.text.split()) > 1 and keywords.chunk_count <= SMALL_MEMORY_PASSAGES
     if vector:
         if vector.blend:
