@@ -1,17 +1,16 @@
 """Checks of one agent's memory, and repair of everything that can be derived again.
 
 Notes are never changed. In a transcript only an incomplete last line is repaired, as its next writer would do. In the
-inbox, the ledgers and the batch book, unreadable records are found and set aside.
+inbox and the books of batches and schedules, unreadable records are found and set aside.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from kept.clock import Clock
 from kept.config import Config, LoadedConfig
@@ -25,7 +24,7 @@ from kept.forgetting.plan import erase_files
 from kept.history.rewrite import check_history
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import find_copies, scan_transcripts
-from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
+from kept.ledger import open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
 from kept.responder.inbox import Inbox
@@ -260,7 +259,10 @@ def _faults_of(transcript: Transcript) -> Check | None:
 
 
 def _records(memory: Memory) -> Iterator[Check]:
-    """Read the inbox, the ledgers and the batch book. They cannot be rebuilt, but a bad record can be set aside."""
+    """Read the inbox and the books: they cannot be rebuilt, but a bad record can be set aside. Ledgers skip theirs."""
+    for ledger in (open_embedding_ledger(memory.config, memory.clock), open_model_ledger(memory.config, memory.clock)):
+        for fault in _read(ledger.path, ledger.faults)[:_RECORDS_NAMED]:
+            yield Check("records", True, f"{fault}. The other records are fine.", warning=True)
     faults = find_faults(memory.config, memory.clock)
     for fault in faults[:_RECORDS_NAMED]:
         yield Check("records", False, f"{fault}. The other records are fine.", _DAMAGED)
@@ -269,7 +271,7 @@ def _records(memory: Memory) -> Iterator[Check]:
     if not faults:
         counts = count_files_set_aside(memory.config)
         set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in counts.items())
-        yield Check("records", True, set_aside or "inbox, ledgers, batches and schedules, all readable")
+        yield Check("records", True, set_aside or "inbox, batches and schedules, all readable")
 
 
 def _attachments(memory: Memory) -> Iterator[Check]:
@@ -373,8 +375,6 @@ def find_faults(config: Config, clock: Clock) -> list[Fault]:
     """Return the records that cannot be read. Change nothing."""
     faults: list[Fault] = []
     faults += _read(config.paths.inbox, lambda: _inbox_faults(config, clock))
-    for ledger in _ledgers(config, clock):
-        faults += _read(ledger.path, ledger.faults)
     book = BatchBookFile(config.paths.batches)
     faults += _read(book.path, lambda: _book_faults(book))
     schedules = ScheduleBookFile(config.paths.schedules)
@@ -384,8 +384,6 @@ def find_faults(config: Config, clock: Clock) -> list[Fault]:
 
 def repair_faults(config: Config, clock: Clock) -> None:
     """Set unreadable records aside. A record that cannot be moved now is found again the next time."""
-    for ledger in _ledgers(config, clock):
-        _try(ledger.repair)
     for book in (BatchBookFile(config.paths.batches), ScheduleBookFile(config.paths.schedules)):
         _try(partial(_repair_book, book))
     _try(lambda: _repair_inbox(config, clock))
@@ -399,10 +397,6 @@ def count_files_set_aside(config: Config) -> dict[str, int]:
     )
     paths = [os.path.join(folder, name) for name in names]
     return {path: count_set_aside(path.removesuffix(DAMAGED_ENDING)) for path in paths if os.path.isfile(path)}
-
-
-def _ledgers(config: Config, clock: Clock) -> Sequence[Ledger[Any]]:
-    return open_embedding_ledger(config, clock), open_model_ledger(config, clock)
 
 
 def _inbox_faults(config: Config, clock: Clock) -> list[Fault]:

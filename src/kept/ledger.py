@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from kept.clock import Clock
 from kept.config import Config
-from kept.damaged_records import Fault, repair_end, set_aside
+from kept.damaged_records import Fault, repair_end
 from kept.durable import append_durably, make_private_folder, write_atomic
 from kept.errors import KeptError, WorkspaceError
 from kept.file_lock import locked
@@ -70,7 +70,6 @@ class Ledger(Generic[LedgerEntry]):
         repair_end(self.path, lambda raw: self._parse(raw) is not None)
         append_durably(self.path, _to_line(entry if entry.day else replace(entry, day=self.today())))
         if os.path.getsize(self.path) > self._compact_above_bytes:
-            set_aside(self.path, self._damaged())
             write_atomic(self.path, b"".join(map(_to_line, self.by_day())))
 
     def by_day(self) -> list[LedgerEntry]:
@@ -87,17 +86,6 @@ class Ledger(Generic[LedgerEntry]):
         """Return the lines that are not counted. Change nothing."""
         lines = enumerate(self._raw_lines(), 1)
         return [Fault(self.path, number, _NOT_AN_ENTRY) for number, raw in lines if self._parse(raw) is None]
-
-    def repair(self) -> None:
-        """Set aside the lines that are not counted."""
-        if not self._damaged():
-            return
-        with self.locked():
-            set_aside(self.path, self._damaged())
-            write_atomic(self.path, b"".join(raw + b"\n" for raw in self._raw_lines() if self._parse(raw)))
-
-    def _damaged(self) -> list[bytes]:
-        return [raw for raw in self._raw_lines() if self._parse(raw) is None]
 
     def _raw_lines(self) -> Sequence[bytes]:
         try:

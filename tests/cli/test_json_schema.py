@@ -140,7 +140,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("token revoke", ["token", "revoke", "ci"]),
         ("schedule add", ["schedule", "add", "every weekday 8:00", "What is due today?"]),
         ("schedule list", ["schedule", "list"]),
-        *((f"schedule {name}", ["schedule", name, SCHEDULE]) for name in ("pause", "resume", "run", "remove")),
+        *((f"schedule {name}", ["schedule", name, SCHEDULE]) for name in ("pause", "resume", "remove")),
         ("schedule add", ["schedule", "add", "tomorrow 9:00", "Call Ada.", "--to", "telegram:5054"]),
         ("status", ["status"]),
         ("doctor", ["doctor"]),

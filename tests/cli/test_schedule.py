@@ -27,13 +27,6 @@ def test_a_schedule_is_added_listed_paused_resumed_and_removed(kept, home):
     assert kept("schedule", "list").out.startswith("There are no schedules.")
 
 
-def test_a_run_out_of_turn_waits_for_a_gateway(kept):
-    item = kept(*ADD, "--json").json["schedule"]
-    ran = kept("schedule", "run", item["id"])
-    assert "is asked when one starts" in ran.out
-    assert kept("schedule", "list", "--json").json["schedules"][0]["askedFor"]
-
-
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
@@ -42,7 +35,7 @@ def test_a_run_out_of_turn_waits_for_a_gateway(kept):
         (("add", "every weekday 8:00", "x", "--to", "telegram"), 2, "is not the key of a session"),
         (("add", "every weekday 8:00", "x", "--timezone", "Mars"), 2, "There is no time zone 'Mars'."),
         (("remove", "abc"), 3, "No schedule has the id 'abc'."),
-        (("run", "abc"), 3, "No schedule has the id 'abc'."),
+        (("pause", "abc"), 3, "No schedule has the id 'abc'."),
     ],
 )
 def test_what_makes_no_sense_is_one_line_and_changes_nothing(kept, home, args, code, words):

@@ -161,18 +161,6 @@ async def test_a_schedule_for_nobody_has_a_session_of_its_own(make):
     assert [message.text for message in at.harness.said("3f2a91", channel=OWN_CHANNEL)][-1] == "Noted."
 
 
-async def test_a_run_that_a_person_asks_for_happens_once_and_leaves_the_times_alone(make):
-    at = make(ScriptedChat(lambda request: "Now."))
-    at.clock.move(hours=-1)
-    at.add(asked_for=MORNING - dt.timedelta(hours=1))
-    async with at.running() as (responder, scheduler):
-        await scheduler.tick()
-        await scheduler.tick()
-        await reply_to(responder, "schedule-3f2a91-20260316T070000Z", "telegram")
-    assert at.channel.texts == ["Now."]
-    assert (at.book.read().schedules[0].asked_for, at.book.read().schedules[0].last_due) == (None, None)
-
-
 async def test_a_schedule_for_a_channel_that_is_not_served_says_so_and_is_not_tried_for_ever(make):
     at = make()
     at.add(to="discord:7")

@@ -62,10 +62,8 @@ def test_times_before_a_schedule_was_made_are_not_caught_up():
     assert due_at("2026-03-10T12:01", schedule()) == []
 
 
-def test_a_paused_schedule_is_not_due_unless_it_is_asked_for():
-    asked = dt.datetime(2026, 3, 11, 9, 30, tzinfo=dt.UTC)
+def test_a_paused_schedule_is_not_due():
     assert due_at("2026-03-11T10:00", schedule(paused=True)) == []
-    assert due_at("2026-03-11T10:00", schedule(paused=True, asked_for=asked)) == ["11 09:30"]
 
 
 def test_a_single_time_is_run_once_and_then_over():

@@ -48,7 +48,6 @@ def test_the_list_gives_key_compactions_and_overrides(home, source, sessions):
         "compactionCount": 3,
         "memoryFlushAt": 1767607260000,
         "modelOverride": "m-7",
-        "thinkingLevel": "low",
         "authProfileOverride": "a secret of no use here",
     }
     write_file(sessions / "sessions.json", json.dumps({"agent:main:telegram:dm:5054": entry, "odd": 1}))
@@ -58,7 +57,7 @@ def test_the_list_gives_key_compactions_and_overrides(home, source, sessions):
     record = record_of(home, "telegram:5054")
     assert (record.id, record.compactions, record.flushes) == ("oc-1", 3, 1)
     assert record.flushed == dt.datetime.fromtimestamp(1767607260, dt.UTC)
-    assert (record.model_override, record.thinking_override) == ("m-7", "low")
+    assert record.model_override == "m-7"
     assert "secret" not in json.dumps(record.metadata)
     assert bring_in(home, "openclaw", source).count("unchanged") == 1
 

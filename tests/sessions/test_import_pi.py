@@ -165,8 +165,7 @@ def test_compactions_states_and_records_of_other_kinds_have_their_place(home, so
             *WALK,
             pi_entry("compaction", "c1", "a2", summary="Spades.", firstKeptEntryId="a2", tokensBefore=900),
             pi_entry("model_change", "m1", "c1", provider="p", modelId="m-9"),
-            pi_entry("thinking_level_change", "t1", "m1", thinkingLevel="high"),
-            pi_entry("session_info", "n1", "t1", name="Garden"),
+            pi_entry("session_info", "n1", "m1", name="Garden"),
             pi_entry("branch_summary", "b1", "n1", fromId="a2", summary="We looked left."),
             pi_entry("custom_message", "k1", "b1", customType="weather", content="Rain.", display=True),
             pi_entry("label", "l1", "k1", targetId="a1", label="here"),
@@ -182,9 +181,8 @@ def test_compactions_states_and_records_of_other_kinds_have_their_place(home, so
     bring_in(home, "pi", source)
     entries = {one.id: one for one in entries_of(home, "walk-1")}
     assert entries["c1"].body == CompactionEntry("Spades.", "a2", 900, source="model")
-    assert [entries[one].body for one in ("m1", "t1", "n1")] == [
+    assert [entries[one].body for one in ("m1", "n1")] == [
         StateEntry("model", "p/m-9"),
-        StateEntry("thinking", "high"),
         StateEntry("title", "Garden"),
     ]
     assert entries["s1"].body.text == "$ ls\nshed"

@@ -26,7 +26,6 @@ from kept.sessions.catalogue import Catalogue
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
-    THINKING,
     CompactionEntry,
     Entry,
     Message,
@@ -94,12 +93,11 @@ def test_everything_is_counted(tmp_path):
         store.append(session.id, StateEntry(FLUSH, {"path": "memory/2026-03-14.md"}))
         store.append(session.id, CompactionEntry("They said hello.", tokens_before=160, tokens_after=40))
         store.append(session.id, StateEntry(MODEL, "opus"))
-        store.append(session.id, StateEntry(THINKING, "high"))
         record = store.get(session.id)
         assert (record.messages, record.compactions, record.flushes) == (3, 1, 1)
         assert (record.tokens_in, record.tokens_out, record.tokens_total) == (230, 50, 280)
         assert record.tokens_context == 40
-        assert (record.model_override, record.thinking_override) == ("opus", "high")
+        assert record.model_override == "opus"
         assert (record.flushed, record.flush_compactions) == (clock.now(), 0)
         assert (record.created, record.updated) == (NOW, clock.now())
         assert record.metadata == {"topic": "keys"}
@@ -111,7 +109,7 @@ def test_everything_is_counted(tmp_path):
     delete_catalogue(tmp_path)
     with open_sessions(tmp_path) as store:
         rebuilt = store.get(session.id)
-        assert (rebuilt.tokens_total, rebuilt.flushes, rebuilt.thinking_override) == (280, 1, "high")
+        assert (rebuilt.tokens_total, rebuilt.flushes) == (280, 1)
 
 
 def test_entries_are_chained_and_loaded_in_order(tmp_path):
@@ -474,7 +472,7 @@ def test_a_transcript_of_the_first_version_is_read_by_every_later_one(tmp_path):
         assert (record.channel, record.chat_type, record.user_id) == ("telegram", "group", "-100:7")
         assert (record.messages, record.compactions, record.flushes, record.flush_compactions) == (5, 3, 1, 2)
         assert (record.tokens_in, record.tokens_out, record.tokens_context) == (2500, 92, 200)
-        assert (record.model_override, record.thinking_override) == ("opus", "high")
+        assert record.model_override == "opus"
         assert (record.predecessor, record.successor) == ("5a0e1c2b3d4f5061", "77aa0011223344ff")
         assert (record.end_reason, record.damaged_lines, record.end.lines) == ("command", 0, 11)
         loaded = store.load(record.id)

@@ -1,4 +1,4 @@
-"""kept schedule add | list | remove | pause | resume | run"""
+"""kept schedule add | list | remove | pause | resume"""
 
 from __future__ import annotations
 
@@ -131,17 +131,6 @@ def resume(options: Globals, schedule_id: str, as_json: bool) -> None:
     """Resume the schedule ID, which was paused. What it missed meanwhile is not caught up."""
     schedule = _change(options, schedule_id, paused=False, last_due=utc_now(SystemClock(), to_the_second=True))
     _report(schedule, f"Resumed {schedule.id}: {_next_text(schedule)}.", as_json=as_json)
-
-
-@command_with_id("run")
-def run(options: Globals, schedule_id: str, as_json: bool) -> None:
-    """Run the schedule ID now, out of turn: within some seconds, or when a gateway starts."""
-    schedule = _change(options, schedule_id, asked_for=utc_now(SystemClock(), to_the_second=True))
-    if is_gateway_running(options.load().config):
-        text = f"{schedule.id} is asked within some seconds."
-    else:
-        text = f"No gateway is running. {schedule.id} is asked when one starts: kept gateway"
-    _report(schedule, text, as_json=as_json)
 
 
 def _book(config: Config) -> ScheduleBookFile:

@@ -294,7 +294,6 @@ def record_json(record: SessionRecord) -> dict[str, Any]:
         "memoryFlushAt": format_time(record.flushed) if record.flushed else None,
         "memoryFlushCompactionCount": record.flush_compactions,
         "modelOverride": record.model_override,
-        "thinkingLevel": record.thinking_override,
         "predecessor": record.predecessor,
         "successor": record.successor,
         "endedAt": format_time(record.ended) if record.ended else None,

@@ -177,6 +177,4 @@ def _with_run(book: ScheduleBook, *, run: DueRun, problem: str) -> ScheduleBook:
     known = [schedule for schedule in book.schedules if schedule.id == run.schedule.id]
     if not known:  # removed meanwhile
         return book
-    if run.is_asked_for:
-        return book.with_schedule(replace(known[0], asked_for=None, problem=problem))
     return book.with_schedule(replace(known[0], last_due=run.due, problem=problem))

@@ -45,8 +45,6 @@ class Schedule:
     paused: bool = False
     last_due: dt.datetime | None = None
     """Time of the last run, as the rule names it."""
-    asked_for: dt.datetime | None = None
-    """Time at which a person asked for a run out of turn that has not begun."""
     problem: str = ""
     """Reason why the last run did not begin."""
 
@@ -110,7 +108,6 @@ def schedule_fields(schedule: Schedule) -> dict[str, Any]:
         "created": format_moment(schedule.created),
         "paused": schedule.paused,
         "lastDue": format_moment(schedule.last_due),
-        "askedFor": format_moment(schedule.asked_for),
         "problem": schedule.problem or None,
     }
 
@@ -154,7 +151,6 @@ def _parse_schedule(fields: dict[str, Any]) -> Schedule:
         created=created,
         paused=fields.get("paused") is True,
         last_due=parse_moment(fields.get("lastDue")),
-        asked_for=parse_moment(fields.get("askedFor")),
         problem=_parse_text(fields.get("problem") or ""),
     )
     if not schedule.id.isalnum():
@@ -224,7 +220,6 @@ class DueRun:
 
     schedule: Schedule
     due: dt.datetime
-    is_asked_for: bool = False
 
     @property
     def message_id(self) -> str:
@@ -233,11 +228,9 @@ class DueRun:
 
 
 def plan_due(schedules: Sequence[Schedule], now: dt.datetime, *, catch_up: dt.timedelta) -> list[DueRun]:
-    """Return what to run now: what a person asked for, and the last time of each schedule that was not run."""
+    """Return what to run now: the last time of each schedule that was not run."""
     runs = []
     for schedule in schedules:
-        if schedule.asked_for is not None:
-            runs.append(DueRun(schedule, schedule.asked_for, is_asked_for=True))
         if schedule.paused:
             continue
         last = schedule.rule.find_last(now)

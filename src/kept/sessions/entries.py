@@ -29,7 +29,7 @@ _MAX_DEPTH = 200
 Role = Literal["user", "assistant", "tool", "system"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "tool", "system")
 
-MODEL, THINKING, FLUSH = "model", "thinking", "flush"
+MODEL, FLUSH = "model", "flush"
 TITLE, USER_TITLE = "title", "userTitle"
 """Names of states that are counted or shown. Others are only kept. ``title`` is the title that an imported conversation
 had in the other program; ``userTitle`` is the one that the user gave it here, which wins."""

@@ -20,7 +20,6 @@ from kept.limits import is_time, time_from_ms
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
-    THINKING,
     TITLE,
     USER_TITLE,
     VERSION,
@@ -99,11 +98,6 @@ class SessionRecord:
     def model_override(self) -> str | None:
         model = self.state.get(MODEL)
         return None if model is None else str(model)
-
-    @property
-    def thinking_override(self) -> str | None:
-        thinking = self.state.get(THINKING)
-        return None if thinking is None else str(thinking)
 
     @property
     def is_new(self) -> bool:

@@ -30,7 +30,6 @@ from kept.sessions.catalogue import Catalogue
 from kept.sessions.deleted import DeletedSession, DeletedSessions, original_path, rename_restored
 from kept.sessions.entries import (
     MODEL,
-    THINKING,
     USER_TITLE,
     VERSION,
     AnyEntry,
@@ -55,8 +54,6 @@ from kept.sessions.transcript import LOCK_WAIT_S, Damage, Position, Transcript, 
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name, transcript_name
 from kept.visibility import Viewer
 
-_CARRIED_OVER = (MODEL, THINKING)
-"""States that a person has chosen for a conversation. They outlive a reset."""
 _SHOWN_CANDIDATES = 4
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -257,7 +254,7 @@ class SessionStore:
             self.append(old.id, ResetEntry(reason, successor))
         elif old.successor and _ID.fullmatch(old.successor) and not self._was_created(old.successor):
             successor = old.successor
-        carried = {name: old.state[name] for name in _CARRIED_OVER if name in old.state}
+        carried = {MODEL: old.state[MODEL]} if MODEL in old.state else {}
         start = SessionStart(
             old.key,
             predecessor=old.id,

@@ -19,7 +19,7 @@ import apsw
 from kept.errors import SessionKeyInvalid
 from kept.limits import as_dict, utf8_path
 from kept.records import Problem
-from kept.sessions.entries import FLUSH, MODEL, THINKING, Entry, StateEntry
+from kept.sessions.entries import FLUSH, MODEL, Entry, StateEntry
 from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
@@ -85,13 +85,10 @@ def _read_list(path: str, state: FileState | None) -> tuple[Listed, str | None]:
 def _finish(builder: DraftBuilder, listed: Listed, agent_id: str) -> Draft:
     key, entry = listed.get(builder.original_id, ("", {}))
     builder.title = builder.title or _title(entry)
-    state = {
-        MODEL: as_text(entry.get("modelOverride")),
-        THINKING: as_text(entry.get("thinkingLevel")),
-    }
+    model = as_text(entry.get("modelOverride"))
     return builder.finish(
         to_key(key, agent_id) if key else key_for(agent_id, FORMAT, builder.id),
-        state={name: value for name, value in state.items() if value},
+        state={MODEL: model} if model else {},
         compactions=as_count(entry.get("compactionCount")),
         metadata={FORMAT: {"sessionKey": key}} if key else None,
         added=_flush(builder, entry),

@@ -13,7 +13,6 @@ from typing import Any
 from kept.limits import as_dict
 from kept.sessions.entries import (
     MODEL,
-    THINKING,
     TITLE,
     Body,
     CompactionEntry,
@@ -72,9 +71,8 @@ def _begin(source: Source, record: Record, format_name: str) -> DraftBuilder:
     builder.metadata = present_fields(tree, "cwd", "parentSession", "branchedFrom")
     if not tree:
         source.report("has no header; the session is named after the file", line=record.line)
-    for name, value in ((MODEL, tree.get("modelId")), (THINKING, tree.get("thinkingLevel"))):
-        if isinstance(value, str):
-            builder.metadata[name] = value
+    if isinstance(tree.get("modelId"), str):
+        builder.metadata[MODEL] = tree["modelId"]
     return builder
 
 
@@ -113,8 +111,6 @@ def _body(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> Body | 
         case "model_change" if isinstance(tree.get("modelId"), str):
             provider = short_text(tree.get("provider"))
             return StateEntry(MODEL, f"{provider}/{tree['modelId']}" if provider else tree["modelId"])
-        case "thinking_level_change" if isinstance(tree.get("thinkingLevel"), str):
-            return StateEntry(THINKING, tree["thinkingLevel"])
         case "session_info" if isinstance(tree.get("name"), str):
             return StateEntry(TITLE, tree["name"])
         case _:
