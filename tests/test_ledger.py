@@ -57,16 +57,6 @@ def test_retries_are_counted(workspace, home, embedder, server):
     assert (spent.calls, spent.retries, spent.texts) == (2, 1, 1)
 
 
-def test_the_ledger_outlives_the_index(workspace, home, embedder):
-    write_file(workspace / "memory/a.md", "The parrot is green.\n")
-    with Memory.open(workspace, home=home, embedder=embedder) as memory:
-        memory.sync()
-    for file in home.rglob("*.sqlite*"):
-        file.unlink()
-    with Memory.open(workspace, home=home, embedder=embedder) as memory:
-        assert memory.status().spending[0].texts == 1
-
-
 def test_neither_a_key_nor_a_text_is_in_the_ledger(workspace, home, embedder):
     write_file(workspace / "memory/a.md", "The parrot is green.\n")
     with Memory.open(workspace, home=home, embedder=embedder) as memory:

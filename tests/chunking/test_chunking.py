@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import pairwise
 
 import pytest
@@ -172,11 +171,6 @@ def test_front_matter_that_cannot_be_read_is_a_passage(front):
     assert second.heading == "Top"
 
 
-def test_lines_are_counted_over_front_matter_code_and_blank_lines():
-    note = "---\na: b\n---\n\n\n\n# A\n\n```\n\n\n# x\n```\n\n\n# B\nend"
-    assert [(chunk.start_line, chunk.end_line) for chunk in chunk_markdown(note)] == [(7, 13), (16, 17)]
-
-
 @pytest.mark.parametrize("name", ["MEMORY.md", "memory.md", "USER.md", "notes/MEMORY.md"])
 def test_long_term_memory_is_cut_by_the_item(name):
     note = "# Memory\n\n- Ada likes tea.\n- Bob:\n  - coffee\n  - no sugar\n\n1. first\n2. second\n\nA paragraph.\n"
@@ -230,11 +224,6 @@ def test_pieces_of_a_line_part_between_words():
     assert all(piece.endswith(" ") for piece in pieces[:-1])
 
 
-def test_a_chunk_of_dense_script_holds_a_quarter_of_the_characters():
-    for script in ("漢", "ก"):
-        assert max(map(len, texts(f"{script * 60}\n" * 40))) <= 400
-
-
 # edits
 
 
@@ -270,13 +259,6 @@ def test_editing_one_section_changes_what_is_embedded_of_that_section_only(bodie
 def test_a_line_inserted_at_the_top_changes_nothing_that_was_embedded(line, name):
     note = "\n".join(SECTIONS)
     assert embedded(note, name=name) <= embedded(f"{line}\n{note}", name=name)
-
-
-def test_moving_a_section_changes_nothing_that_was_embedded():
-    shuffled = SECTIONS[:]
-    random.Random(7).shuffle(shuffled)
-    assert shuffled != SECTIONS
-    assert embedded("\n".join(shuffled)) == embedded("\n".join(SECTIONS))
 
 
 # hostile notes

@@ -41,11 +41,6 @@ def session(home):
         return made
 
 
-def test_without_sessions_a_list_says_so(kept):
-    assert kept("sessions", "list").out == "No sessions yet.\n"
-    assert kept("sessions", "list", "--json").json == {"sessions": []}
-
-
 def test_show_is_readable_by_a_person(kept, session):
     shown = kept("sessions", "show", session.id[:6])
     assert shown.code == 0
@@ -131,13 +126,6 @@ def test_a_channel_that_no_session_is_on_is_answered_with_those_there_are(kept, 
     for option in ("-n", "--limit", "--max-results"):
         assert len(kept("sessions", "list", option, "1", "--json").json["sessions"]) == 1
         assert len(kept("search", "key", option, "1", "--json").json["results"]) == 1
-
-
-def test_show_takes_the_key_of_a_conversation_and_a_tail(kept, session):
-    shown = kept("sessions", "show", "telegram:5054", "--tail", "1", "--json").json
-    assert shown["session"]["sessionId"] == session.id
-    assert [(entry["line"], entry["type"]) for entry in shown["entries"]] == [(5, "message"), (6, "state")]
-    assert shown["damage"] == []
 
 
 def test_damage_is_shown_where_it_is(kept, session):

@@ -118,15 +118,6 @@ def test_a_rename_is_taken_back_as_a_rename(tmp_path):
         assert read(tmp_path, "memory/b.md") == "One.\n\n* * *\n\nTwo.\n"
 
 
-def test_an_undo_is_no_edit_by_hand_for_the_next_sync(tmp_path):
-    with open_memory(tmp_path) as memory:
-        memory.add("- First", to="memory/list.md")
-        memory.sync()
-        undo(memory)
-        memory.sync()
-        assert [change.kind for change in changes_of(memory)] == ["add", "undo"]
-
-
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n"]), max_size=6).map(b"".join)
 
 

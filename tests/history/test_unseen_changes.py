@@ -36,19 +36,6 @@ def test_new_renamed_and_removed_notes_are_recorded(tmp_path):
         assert memory.history.read_version(removed.before) == b"Text.\n"
 
 
-def test_an_index_from_before_the_history_gets_a_baseline(tmp_path):
-    workspace = tmp_path / "workspace"
-    write_note(workspace, "memory/a.md", "Before.\n")
-    with open_memory(tmp_path, settings={"history.enabled": False}) as memory:
-        memory.sync()
-    with open_memory(tmp_path) as memory:
-        memory.search("Before")
-        write_note(workspace, "memory/a.md", "After.\n")
-        memory.sync()
-        (change,) = changes_of(memory)
-        assert memory.history.read_version(change.before) == b"Before.\n"
-
-
 def test_edits_while_the_history_could_not_be_written_are_recorded_later(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/a.md", "Before.\n")

@@ -185,17 +185,6 @@ def test_without_a_provider_the_vectors_that_are_there_stay(tmp_path):
         assert (report.rebuilt, report.embedded) == (None, 1)
 
 
-def test_force_builds_anew_from_the_cache(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", SECTIONS)
-    embedder = FakeEmbedder()
-    with open_memory(tmp_path, embedder=embedder) as memory:
-        memory.sync()
-        before = memory.search("lions dusk").hits
-        report = memory.sync(force=True)
-        assert (report.rebuilt, report.indexed, report.embedded) == ("it was asked for", 1, 0)
-        assert [hit.citation for hit in memory.search("lions dusk").hits] == [hit.citation for hit in before]
-
-
 def test_the_cache_forgets_what_was_used_longest_ago(tmp_path):
     workspace = tmp_path / "workspace"
     for number in range(6):

@@ -76,12 +76,6 @@ def search_until(search, words, expected):
     wait_until(lambda: search(words)[: max(1, len(expected))] == expected, f"{words} is found in {expected}")
 
 
-def test_what_is_there_at_the_start_is_taken_in(live, search):
-    state = live().state()
-    assert (state.role, state.watching, state.files, state.chunks) == ("leader", "kernel", 1, 1)
-    assert search("parrot") == ["memory/a.md"]
-
-
 def test_an_edit_a_new_note_and_a_removal_are_taken_in(live, search, workspace):
     live()
     write_note(workspace, "memory/a.md", "The zeppelin is silver.\n")
@@ -90,14 +84,6 @@ def test_an_edit_a_new_note_and_a_removal_are_taken_in(live, search, workspace):
     search_until(search, "walrus", ["MEMORY.md"])
     (workspace / "memory/a.md").unlink()
     search_until(search, "zeppelin", [])
-
-
-def test_a_folder_that_is_added_is_watched_from_then_on(live, search, workspace):
-    live()
-    write_note(workspace, "memory/deep/er/b.md", "The zeppelin is silver.\n")
-    search_until(search, "zeppelin", ["memory/deep/er/b.md"])
-    write_note(workspace, "memory/deep/er/c.md", "The walrus is grey.\n")
-    search_until(search, "walrus", ["memory/deep/er/c.md"])
 
 
 def test_a_workspace_that_is_deleted_and_made_again_is_taken_in(live, search, workspace):
@@ -109,16 +95,6 @@ def test_a_workspace_that_is_deleted_and_made_again_is_taken_in(live, search, wo
     write_note(workspace, "memory/b.md", "The walrus is grey.\n")
     search_until(search, "walrus", ["memory/b.md"])
     assert index.state().problem is None
-
-
-def test_a_workspace_that_is_replaced_in_one_go_is_taken_in(live, search, workspace, tmp_path):
-    live()
-    write_note(tmp_path / "other", "memory/b.md", "The zeppelin is silver.\n")
-    workspace.rename(tmp_path / "before")
-    (tmp_path / "other").rename(workspace)
-    search_until(search, "zeppelin", ["memory/b.md"])
-    write_note(workspace, "memory/b.md", "The walrus is grey.\n")
-    search_until(search, "walrus", ["memory/b.md"])
 
 
 def test_a_workspace_behind_a_link_is_watched_wherever_the_link_leads(live, search, workspace, tmp_path):
@@ -197,16 +173,6 @@ def test_a_link_inside_the_workspace_leads_the_watcher_nowhere(live, workspace, 
     write_note(workspace, "memory/c.md", "The octopus is blue.\n")
     wait_until(lambda: index.state().files == 2, "the note that is inside")
     assert index.state().last_change == "memory/c.md"
-
-
-def test_an_index_that_is_deleted_is_made_again_with_the_next_change(live, workspace, tmp_path):
-    index = live()
-    for file in (tmp_path / "home/agents/main").glob("index.sqlite*"):
-        file.unlink()
-    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-    wait_until(lambda: index.state().files == 2, "both notes")
-    with open_memory(tmp_path, settings={"memory_search.sync.on_search": False}) as reader:
-        assert paths(reader.search("parrot")) == ["memory/a.md"]
 
 
 # conversations
