@@ -95,13 +95,6 @@ def test_a_pulled_model_is_used_without_any_setting(run, in_catalogue, home, tmp
     assert "tiny was here already" in run("models", "pull", "tiny")
 
 
-def test_provider_local_stays_with_the_built_in_model(run, tiny):
-    tiny()
-    listed = run("--set", "memory_search.provider=local", "models", "--json")
-    assert state_of(listed, "multilingual")["inUse"]
-    assert run("--set", "memory_search.provider=local", "search", "cat", "--json")["model"] == "multilingual-384"
-
-
 def test_an_unknown_model_is_refused_with_the_nearest_name(run):
     with pytest.raises(KeptError, match="no model 'bge-smal'") as caught:
         run("models", "pull", "bge-smal")

@@ -15,12 +15,6 @@ import kept
 from kept import Memory, records
 
 
-def test_each_public_name_can_be_imported():
-    assert len(set(kept.__all__)) == len(kept.__all__)
-    for name in kept.__all__:
-        assert getattr(kept, name) is not None
-
-
 def test_public_names_are_all_there_is_to_be_had():
     from_types = {
         alias.asname or alias.name

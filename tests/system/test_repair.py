@@ -252,18 +252,6 @@ def test_a_cache_that_was_deleted_is_filled_again(indexed):
         assert memory.sync(force=True).embedded == 0
 
 
-def test_a_search_of_an_index_that_is_up_to_date_does_not_open_the_cache(indexed):
-    with open_memory(indexed) as memory:
-        assert paths(memory.search("parrot7"))[0] == "memory/07.md"
-        assert not os.path.exists(f"{cache_path(indexed)}-wal")
-
-
-def test_without_a_cache_a_forced_rebuild_embeds_everything_again(indexed):
-    with open_memory(indexed, settings={"memory_search.cache.enabled": False}) as memory:
-        assert memory.sync(force=True).embedded == NOTES
-        assert memory.status().cache_entries == 0
-
-
 # how it is replaced
 
 
