@@ -128,6 +128,12 @@ def test_a_date_without_notes_is_looked_for_in_the_text(diary):
     assert result.period is None
 
 
+def test_a_date_that_nothing_is_from_and_nothing_mentions_tells_how_it_was_read(diary):
+    for query in ("next week", "1 March 2019"):
+        result = diary.search(query)
+        assert (result.hits, result.period is not None) == ((), True)
+
+
 def test_without_a_query_the_filter_is_listed(diary):
     result = diary.search(since="yesterday")
     assert paths(result) == ["memory/2026-11-15.md", "memory/2026-11-16.md"]
