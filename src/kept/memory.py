@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kept.clock import Clock, SystemClock
@@ -16,7 +15,7 @@ from kept.memory_search import MemorySearch, require_number, require_text
 from kept.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Written
 from kept.timings import timed
 from kept.visibility import Viewer
-from kept.workspace.workspace import LONG_TERM, Workspace
+from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.backends.qmd import QmdWithFallback
@@ -225,7 +224,7 @@ class Memory:
             recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why)
             writer = NoteWriter(self.workspace, self.clock, self.settings.max_file_bytes, recorder=recorder)
             written = write_addition(writer, addition, near)
-        return self._with_notice(written)
+        return written
 
     def _make_addition(
         self, text: str, to: str | os.PathLike[str] | None, replaces: str | None, again: bool, project: str | None
@@ -242,15 +241,6 @@ class Memory:
             self._view().require_visible(FactReference.parse(replaces).path)
         addition = Addition(text, None if to is None else target, replaces, again, name)
         return addition if self.viewer is None else self._view().make_private(addition)
-
-    def _with_notice(self, written: Written) -> Written:
-        """Return a result that tells if MEMORY.md has outgrown its share of the prompt with it."""
-        if written.path not in LONG_TERM or not written.is_new or written.is_proposed:
-            return written
-        from kept.workspace.notes import find_overgrowth
-
-        notice = find_overgrowth(self.workspace, limit_tokens=self.config.agent.prompt_file_tokens)
-        return replace(written, notice=notice) if notice else written
 
     def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
         """Return the lines of all notes that a text repeats or seems to change."""

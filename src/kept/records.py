@@ -390,8 +390,6 @@ class Written:
     """Id of the change in the review, if a person reviews it."""
     is_proposed: bool = False
     """True if nothing was written yet, because a person has to accept it first. There are no lines then."""
-    notice: str = ""
-    """What the writer should know, such as that MEMORY.md has outgrown the prompt."""
 
     @property
     def citation(self) -> str:

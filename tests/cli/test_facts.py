@@ -69,15 +69,3 @@ def test_a_struck_line_is_grey_on_a_terminal(environment, workspace):
     write_file(workspace / "MEMORY.md", STAGING)
     shown = run_on_terminal(["search", "staging port"], {**environment, "KEPT_WORKSPACE": str(workspace)})
     assert "\x1b[2mMemory: - ~~Staging is on port 5433~~ (until 2026-01-03)\x1b[0m" in shown
-
-
-def test_a_long_term_memory_that_outgrows_the_prompt_says_so_at_the_write_and_in_status(kept, workspace):
-    small = ("--set", "model.context_window=1000")
-    assert kept(*small, "add", "The heron left.", "--to", "memory").err == ""
-    assert kept(*small, "status", "--json").json["overgrowth"] is None
-    for number in range(20):
-        grown = kept(*small, "add", f"Shelf {number} holds the jar number {number}.", "--to", "memory")
-    assert "The first 93 are in every prompt" in grown.err
-    assert "MEMORY.md has about" in kept(*small, "status", "--json").json["overgrowth"]
-    assert "MEMORY.md has about" in kept(*small, "status").err
-    assert kept("add", "Back to the default.", "--to", "memory").err == ""

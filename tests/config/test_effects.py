@@ -107,3 +107,14 @@ def test_tools_can_be_kept_from_the_program(tmp_path):
         settings = config_with(tmp_path, model__program=sys.executable, model__tools=tools).agent.model
         model = ClaudeCli.from_settings(settings, ProviderKeys(), kept_server=KeptServer(("kept",), {}))
         assert (model._kept is not None) is tools
+
+
+def test_the_window_of_a_model_can_be_set(home, workspace):
+    def window(**settings: object) -> int:
+        return open_model(
+            load_config(workspace=str(workspace), home=str(home), environ={}, settings=settings)
+        ).context_window
+
+    chosen = {"model.provider": "openai", "model.name": "gpt", "model.api_key": "k"}
+    assert window(**chosen, **{"model.context_window": 9_000}) == 9_000
+    assert window(**chosen) != 9_000

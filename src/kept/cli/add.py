@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from kept.cli.output import echo, json_option, person_option, print_json, printable, style, warn, warn_all
+from kept.cli.output import echo, json_option, person_option, print_json, printable, style, warn_all
 from kept.cli.root import Globals, command_author
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
@@ -90,8 +90,6 @@ def _show_written(written: Written, folder: str) -> None:
         return
     warn_all(written.degraded)
     echo(f"Kept in {citation} (folder {folder}).")
-    if written.notice:
-        warn(written.notice)
     if written.replaced:
         echo(f"Struck through: {style(printable(written.replaced), fg='cyan')}.")
     for fact in written.near:

@@ -9,6 +9,7 @@ import click
 
 from kept.cli.output import echo, json_option, local_time, print_json, style, warn
 from kept.cli.root import Globals
+from kept.tools.record_json import to_json
 from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def export_command(options: Globals, path: str, overwrite: bool, as_json: bool) 
 
     report = export_archive(options.load_finished(), path, overwrite=overwrite)
     if as_json:
-        print_json(_report_json(report))
+        print_json(to_json(report))
     else:
         _print_report(report)
     if report.problems:
@@ -53,19 +54,6 @@ def _print_report(report: ExportReport) -> None:
         warn(f"{problem.path}: {problem.reason}.")
     if len(report.problems) > _PROBLEMS_SHOWN:
         warn(f"{len(report.problems) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
-
-
-def _report_json(report: ExportReport) -> dict[str, Any]:
-    return {
-        "path": report.path,
-        "agents": list(report.agents),
-        "files": report.files,
-        "contentBytes": report.content_bytes,
-        "archiveBytes": report.archive_bytes,
-        "removedSettings": list(report.removed_settings),
-        "leftOut": list(report.left_out),
-        "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
-    }
 
 
 @click.command("restore")
@@ -136,13 +124,7 @@ def _print_settings(report: RestoreReport) -> None:
 
 
 def _restored_json(report: RestoreReport) -> dict[str, Any]:
-    return {
-        "created": report.created,
-        "check": report.is_check,
-        "agents": [{"name": agent.name, "workspace": report.workspaces[agent.name]} for agent in report.agents],
-        "counts": report.counts,
-        "kept": [{"path": problem.path, "reason": problem.reason} for problem in report.kept],
-        "settings": report.settings,
-        "settingsProblem": report.settings_problem,
-        "removedSettings": list(report.removed_settings),
-    }
+    shape: dict[str, Any] = to_json(report)
+    workspaces = shape.pop("workspaces")
+    agents = [{"name": agent.name, "workspace": workspaces[agent.name]} for agent in report.agents]
+    return {"check": shape.pop("isCheck"), **shape, "agents": agents}

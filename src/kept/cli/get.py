@@ -9,7 +9,7 @@ import click
 from kept.cli.output import echo, echo_exactly, json_option, local_time, person_option, print_json, style
 from kept.cli.root import Globals
 from kept.errors import NoteNotFound, UsageError
-from kept.tools.record_json import passage_json
+from kept.tools.record_json import passage_json, to_json
 from kept.tools.tool_text import from_citation
 from kept.wording import plural
 
@@ -162,7 +162,7 @@ def _lines_text(lines: tuple[int, ...]) -> str:
 
 
 def _origin_json(origin: PassageOrigin) -> dict[str, Any]:
-    from kept.tools.record_json import change_json, passage_json
+    from kept.tools.record_json import change_json
 
     return {
         "passage": passage_json(origin.passage),
@@ -173,11 +173,5 @@ def _origin_json(origin: PassageOrigin) -> dict[str, Any]:
 
 
 def _session_json(session: OriginSession) -> dict[str, Any]:
-    return {
-        "sessionId": session.id,
-        "title": session.title,
-        "citation": session.citation,
-        "text": session.text,
-        "importedFrom": session.imported_from,
-        "missing": session.is_missing,
-    }
+    shape: dict[str, Any] = to_json(session)
+    return {"sessionId": shape.pop("id"), "missing": shape.pop("isMissing"), **shape}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from kept.cli.output import echo, print_json, style, warn
 from kept.errors import UsageError
 from kept.records import Problem
+from kept.tools.record_json import to_json
 from kept.wording import plural
 
 if TYPE_CHECKING:
-    from kept.sessions.importers.draft_writer import ImportReport, SessionOutcome
+    from kept.sessions.importers.draft_writer import ImportReport
     from kept.workspace.adopt import NotesAdopted
 
 _PROBLEMS_SHOWN = 50
@@ -95,42 +96,18 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, Any]:
+    from kept.sessions.importers.draft_writer import Outcome
+
+    outcomes: tuple[Outcome, ...] = get_args(Outcome)
+    problems = (*report.problems, *(problem for adopted in notes for problem in adopted.problems))
     tree: dict[str, Any] = {
-        "format": report.format,
-        "dryRun": report.dry_run,
-        "files": report.files,
-        "imported": report.count("imported"),
-        "updated": report.count("updated"),
-        "unchanged": report.count("unchanged"),
-        "deleted": report.count("deleted"),
-        "failed": report.count("failed"),
+        **to_json(report),
+        **{outcome: report.count(outcome) for outcome in outcomes},
         "messages": report.messages,
-        "sessions": [_session_json(session) for session in report.sessions],
-        "ignored": _problems_json(report.ignored),
-        "looksLike": report.looks_like,
-        "problems": _problems_json((*report.problems, *(problem for adopted in notes for problem in adopted.problems))),
+        "problems": to_json(problems),
     }
+    for session in tree["sessions"]:
+        session["sessionId"] = session.pop("id")
     for adopted in notes:
-        tree["notes"] = {
-            "copied": list(adopted.copied),
-            "same": list(adopted.same),
-            "conflicts": list(adopted.conflicts),
-            "leftOut": list(adopted.left_out),
-            "heldBack": list(adopted.held_back),
-        }
+        tree["notes"] = {name: value for name, value in to_json(adopted).items() if name != "problems"}
     return tree
-
-
-def _session_json(session: SessionOutcome) -> dict[str, Any]:
-    return {
-        "sessionId": session.id,
-        "source": session.source,
-        "outcome": session.outcome,
-        "messages": session.messages,
-        "added": session.added,
-        "reason": session.reason,
-    }
-
-
-def _problems_json(problems: tuple[Problem, ...]) -> list[dict[str, str]]:
-    return [{"path": problem.path, "reason": problem.reason} for problem in problems]

@@ -27,7 +27,7 @@ from kept.errors import UsageError
 from kept.limits import one_line
 from kept.listings import NoteLink, TagCount
 from kept.records import SOURCES
-from kept.tools.record_json import broken_links_json, listing_json, tags_json
+from kept.tools.record_json import links_json, listing_json, to_json
 from kept.wording import plural
 
 _DEFAULT_RESULTS = 50
@@ -110,7 +110,7 @@ def _list_tags(options: Globals, *, as_json: bool) -> None:
     with options.memory() as memory, progress_bar("Indexing") as progress:
         tags = memory.notes.tags(progress=progress)
     if as_json:
-        print_json(tags_json(tags))
+        print_json(to_json(tags))
         return
     warn_all(tags.degraded)
     width = max((len(f"{count.notes:,}") for count in tags), default=0)
@@ -133,7 +133,7 @@ def _list_broken_links(options: Globals, *, as_json: bool) -> None:
     with options.memory() as memory, progress_bar("Indexing") as progress:
         links = memory.notes.broken_links(progress=progress)
     if as_json:
-        print_json(broken_links_json(links))
+        print_json(links_json(links))
         return
     warn_all(links.degraded)
     for link in links:

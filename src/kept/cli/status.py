@@ -16,7 +16,6 @@ from kept.cli.output import (
     printable,
     progress_bar,
     style,
-    warn,
     was_printed,
 )
 from kept.cli.root import Globals
@@ -45,7 +44,6 @@ def command(options: Globals, as_json: bool) -> None:
     from kept.live import find_watcher
     from kept.responder.inbox import find_inbox_state
     from kept.schedules.schedule_book import find_schedule_state
-    from kept.workspace.notes import find_overgrowth
 
     loaded = options.load()
     sharing = agents_sharing_workspace(loaded)
@@ -55,16 +53,11 @@ def command(options: Globals, as_json: bool) -> None:
         inbox = find_inbox_state(memory.config)
         waiting = memory.review.count()
         schedules = find_schedule_state(memory.config, memory.clock)
-        overgrowth = find_overgrowth(memory.workspace, limit_tokens=memory.config.agent.prompt_file_tokens)
     if as_json:
         shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
-        print_json(
-            {**shape, "review": {"waiting": waiting}, "schedules": to_json(schedules), "overgrowth": overgrowth or None}
-        )
+        print_json({**shape, "review": {"waiting": waiting}, "schedules": to_json(schedules)})
     else:
         show_status(status, watcher, inbox, sharing=sharing, waiting=waiting, schedules=schedules)
-        if overgrowth:
-            warn(overgrowth)
 
 
 def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
@@ -225,21 +218,10 @@ def doctor_command(ctx: click.Context, fix: bool, as_json: bool) -> None:
             checks = repair(memory, checks, progress=progress)
     checks += examine_agents(loaded)
     if as_json:
-        print_json({"ok": all(check.ok for check in checks), "checks": [check_json(check) for check in checks]})
+        print_json({"ok": all(check.ok for check in checks), "checks": to_json(checks)})
     else:
         show_checks(checks, fixed=fix)
     ctx.exit(0 if all(check.ok for check in checks) else 1)
-
-
-def check_json(check: Check) -> dict[str, object]:
-    return {
-        "name": check.name,
-        "ok": check.ok,
-        "detail": check.detail,
-        "remedy": check.remedy,
-        "fixed": check.fixed,
-        "warning": check.warning,
-    }
 
 
 def show_checks(checks: list[Check], *, fixed: bool) -> None:

@@ -12,7 +12,7 @@ from kept.redact import redact
 if TYPE_CHECKING:
     from kept.history.note_change import NoteChange
     from kept.history.undo import UndoResult
-    from kept.listings import BrokenLinks, Listing, NoteLink, NoteLinks, TagList
+    from kept.listings import BrokenLinks, Listing, NoteLink, NoteLinks
     from kept.reports import Status
     from kept.review.review_item import ReviewItem
     from kept.review.review_queue import ReviewPreview, ReviewResult
@@ -72,36 +72,19 @@ def further_json(passage: Hit, *, explain: bool = False) -> dict[str, Any]:
     return {name: value for name, value in shape.items() if name not in _OF_THE_NOTE}
 
 
-def tags_json(tags: TagList) -> dict[str, Any]:
-    return {"tags": [{"tag": count.tag, "notes": count.notes} for count in tags], "degraded": list(tags.degraded)}
-
-
-def links_json(links: NoteLinks) -> dict[str, Any]:
-    return {
-        "path": links.path,
-        "title": links.title,
-        "outgoing": [link_json(link) for link in links.outgoing],
-        "incoming": [link_json(link) for link in links.incoming],
-        "degraded": list(links.degraded),
-    }
-
-
-def broken_links_json(links: BrokenLinks) -> dict[str, Any]:
-    return {"links": [link_json(link) for link in links], "degraded": list(links.degraded)}
+def links_json(links: NoteLinks | BrokenLinks) -> dict[str, Any]:
+    """Return the links of a note, or the broken ones of all notes."""
+    shape: dict[str, Any] = to_json(links)
+    for name in ("outgoing", "incoming", "links"):
+        if name in shape:
+            shape[name] = [link_json(link) for link in getattr(links, name)]
+    return shape
 
 
 def link_json(link: NoteLink) -> dict[str, Any]:
-    return {
-        "path": link.path,
-        "line": link.line,
-        "citation": link.citation,
-        "target": link.target,
-        "resolved": link.resolved,
-        "heading": link.heading or None,
-        "label": link.label or None,
-        "embed": link.is_embed,
-        "broken": link.is_broken,
-    }
+    shape: dict[str, Any] = to_json(link)
+    names = {"heading": link.heading or None, "label": link.label or None, "embed": shape.pop("isEmbed")}
+    return {**shape, **names, "citation": link.citation, "broken": link.is_broken}
 
 
 def listing_json(listing: Listing) -> dict[str, Any]:
@@ -110,14 +93,8 @@ def listing_json(listing: Listing) -> dict[str, Any]:
 
 
 def passage_json(passage: Passage) -> dict[str, Any]:
-    return {
-        "path": passage.path,
-        "from": passage.start,
-        "lines": passage.lines,
-        "text": passage.text,
-        "truncated": passage.truncated,
-        "nextFrom": passage.next_from,
-    }
+    shape: dict[str, Any] = to_json(passage)
+    return {"from": shape.pop("start"), **shape}
 
 
 def written_json(written: Written) -> dict[str, Any]:

@@ -215,7 +215,7 @@ def written_text(written: Written) -> str:
             f"Proposed for {name}, not written yet: a person has to accept it first (review {written.review}). "
             "No search finds it until then. Do not write it again."
         )
-    parts = [f"Written to {cited}.", *([written.notice] if written.notice else [])]
+    parts = [f"Written to {cited}."]
     if written.review:
         parts.append(f"It is listed for review by a person (review {written.review}).")
     if written.replaced:

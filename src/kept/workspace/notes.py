@@ -10,7 +10,6 @@ from functools import partial
 from kept.clock import Clock
 from kept.durable import append_durably, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
-from kept.limits import CHARS_PER_TOKEN, estimate_tokens
 from kept.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
@@ -18,7 +17,6 @@ from kept.workspace.daily import DailyNotes, find_daily, get_daily_notes
 from kept.workspace.fact_match import find_near_facts, may_be_fact, sort_near
 from kept.workspace.opened import OpenWorkspace, decode, require_utf8
 from kept.workspace.workspace import (
-    LONG_TERM,
     Workspace,
     find_arrival_fault,
     find_name_fault,
@@ -324,28 +322,3 @@ def blank_lines(before: str, entry: NoteEntry, *, ends_line: bool) -> str:
     if not entry.tight and not (ends_line and before.endswith("\n\n")):
         lead += "\n"
     return f"{lead}{ENTRY_RULE}\n\n" if entry.rule else lead
-
-
-# the size of long-term memory
-
-_LEAST_BYTES_PER_TOKEN = 3
-"""A character of a dense script is a token and has three bytes."""
-
-
-def find_overgrowth(workspace: Workspace, *, limit_tokens: int) -> str:
-    """Return what to tell about a MEMORY.md that does not fit into a prompt, or an empty text."""
-    for name in LONG_TERM:
-        path = os.path.join(workspace.root, name)
-        try:
-            if os.path.getsize(path) <= limit_tokens * min(_LEAST_BYTES_PER_TOKEN, CHARS_PER_TOKEN):
-                continue
-            with open(path, encoding="utf-8", errors="replace") as file:
-                tokens = estimate_tokens(file.read().strip("\n"))
-        except OSError:
-            continue  # missing, or reported by the code that reads it
-        if tokens > limit_tokens:
-            return (
-                f"{name} has about {tokens:,} tokens. The first {limit_tokens:,} are in every prompt of the agent; the "
-                "rest is recalled where it fits. Move details into notes below memory/."
-            )
-    return ""
