@@ -140,7 +140,7 @@ def read_query(memory: Memory, text: str) -> Signals:
         passages=pool.passages,
         query_text=text,
         text_of=lambda row: f"{pool.chunks[row].text}\n{pool.chunks[row].heading}",
-        knows_query=vector is not None and vector.knows_query,
+        most_by_meaning=vector.most_by_meaning if vector else 0.0,
     )
 
 

@@ -73,6 +73,7 @@ class AsyncNotes(_InThreads[MemoryNotes]):
 
     tags = _in_thread(MemoryNotes.tags)
     links = _in_thread(MemoryNotes.links)
+    name_nearest = _in_thread(MemoryNotes.name_nearest)
     broken_links = _in_thread(MemoryNotes.broken_links)
     find_project = _in_thread(MemoryNotes.find_project)
 

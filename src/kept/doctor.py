@@ -352,7 +352,9 @@ def _repair_last_lines(memory: Memory) -> None:
 
 def _embedder(memory: Memory) -> Iterator[Check]:
     service = memory.index_service
-    problems, reductions, embedder = service.embedder_warnings, service.reductions(), service.embedder
+    problems, embedder = service.embedder_warnings, service.embedder
+    has_workspace = os.path.isdir(memory.workspace.root)  # an index that is missing too is not created for it
+    reductions = service.reductions() if has_workspace else ()
     for reason in reductions[len(problems) :]:
         yield Check("embedder", True, reason, warning=True)
     if problems:
@@ -362,10 +364,11 @@ def _embedder(memory: Memory) -> Iterator[Check]:
     else:
         embedder.embed(["Does it work?"], role="query")
         yield Check("embedder", True, f"{embedder.identity.provider}, {embedder.identity.model} works")
-        with service.inspecting() as (_, planner):
-            change = planner.size_change()
-        if change:
-            yield Check("freshness", False, f"{change}.", "embed the notes again")
+        if has_workspace:
+            with service.inspecting() as (_, planner):
+                change = planner.size_change()
+            if change:
+                yield Check("freshness", False, f"{change}.", "embed the notes again")
 
 
 # unreadable records

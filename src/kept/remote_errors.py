@@ -4,7 +4,8 @@ KeptError
 ├── EmbeddingError
 │   ├── EmbedderUnavailable the provider cannot be used as configured
 │   │   └── AccessRefused   the provider needs a key or rejected the one it got
-│   └── EmbeddingFailed     the provider was called and did not deliver
+│   ├── EmbeddingFailed     the provider was called and did not deliver
+│   └── VectorMisfit        its vectors have another size than the settings say
 ├── RemoteError             a network service; callers translate it into what it means for the user
 │   ├── EndpointDown        unreachable, or no answer in time
 │   ├── Overloaded          temporarily refuses requests

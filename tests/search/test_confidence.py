@@ -99,11 +99,13 @@ def test_a_passage_that_has_every_word_is_likely(meaning):
 
 
 def test_a_question_in_another_language_is_answered_by_what_is_near_among_as_many_passages():
-    few, many = (signals(0.0, 0, 0.1, passages, nearest=0.4, query_words=6) for passages in (200, 20_000))
+    few, many = (
+        signals(0.0, 0, 0.1, passages, nearest=0.4, most_by_meaning=0.59, query_words=6) for passages in (200, 20_000)
+    )
     assert estimate_confidence(many) < LIKELY_FROM <= estimate_confidence(few) < STRONG_FROM
-    far = signals(0.0, 0, 0.3, 200, nearest=0.2, query_words=6)
+    far = signals(0.0, 0, 0.3, 200, nearest=0.2, most_by_meaning=0.59, query_words=6)
     assert estimate_confidence(far) < LIKELY_FROM
-    in_the_notes = signals(0.2, 1, 0.1, 200, nearest=0.4, query_words=6, unknown_words=1)
+    in_the_notes = signals(0.2, 1, 0.1, 200, nearest=0.4, most_by_meaning=0.59, query_words=6, unknown_words=1)
     assert estimate_confidence(in_the_notes) < LIKELY_FROM
 
 

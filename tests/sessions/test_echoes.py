@@ -148,7 +148,7 @@ def test_the_blocks_of_a_request_are_taken_out_and_the_message_stays():
 def test_the_context_that_a_hook_adds_is_taken_out(tmp_path):
     write_note(tmp_path / "workspace", "MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n")
     with SessionStore.open(home=tmp_path / "home") as sessions, open_memory(tmp_path) as memory:
-        context = recent_context(memory, sessions, cwd=None, current=None)
+        context = recent_context(memory, sessions, cwd=None, current=None, sent="recent")
     assert "5433" in context
     assert strip_echoes(f"Hello.\n\n{context}\n\nWhat now?").split() == ["Hello.", "What", "now?"]
     assert strip_echoes(f"<system-reminder>\n{context}\n</system-reminder>Go on.") == "Go on."

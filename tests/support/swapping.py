@@ -122,7 +122,7 @@ def index(place: Place, memory: Memory) -> str:
 def remove(place: Place, memory: Memory) -> str:
     cut = LineCut(NOTE, 2, 1, digest_of("- keeper"))
     order = ForgetOrder(
-        "1", "", "citation", words=(), lines=(), cuts=(cut,), entries=(), notes=(), sessions=(), places=()
+        "1", "", "citation", words=(), lines=(), cuts=(cut,), entries=(), notes=(), sessions=(), places=(), others=()
     )
     return str(NoteStore(memory.workspace).scrub(order))
 

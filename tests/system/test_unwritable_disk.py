@@ -108,7 +108,7 @@ def test_an_index_that_is_up_to_date_answers_every_question_without_a_write(home
         assert len(run("sessions", "list", "--json").json["sessions"]) == 1
         status = run("status", "--json").json
         assert (status["dirty"], status["files"]) == (False, 3)
-        assert "can be searched, not written" in status["degraded"][0]
+        assert any("can be searched, not written" in reason for reason in status["degraded"])
         assert run("index").code == 0
     assert state(home) == before
 

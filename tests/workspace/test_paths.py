@@ -154,7 +154,7 @@ def test_a_note_with_the_longest_name_there_is_can_be_forgotten_in_and_adopted(w
     assert adopt_notes(notes, str(tmp_path / "other"), max_bytes=1000).copied == (name,)
     cut = LineCut(name, 1, 1, digest_of("one"))
     order = ForgetOrder(
-        "1", "", "citation", words=(), lines=(), cuts=(cut,), entries=(), notes=(), sessions=(), places=()
+        "1", "", "citation", words=(), lines=(), cuts=(cut,), entries=(), notes=(), sessions=(), places=(), others=()
     )
     assert NoteStore(notes).scrub(order).removed == 1
     assert (workspace / name).read_text() == "two\n"

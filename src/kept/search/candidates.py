@@ -18,7 +18,7 @@ from kept.records import Filter
 from kept.search.keywords import KeywordHit, KeywordSearch, WeightedTerm, share_of_unknown_words
 from kept.search.no_answers import may_answer
 from kept.search.query import Expansion, ParsedQuery
-from kept.search.weights import CLOSEST_MEANING, SMALL_MEMORY_PASSAGES
+from kept.search.weights import CLOSEST_MEANING, JUST_WEAK, SMALL_MEMORY_PASSAGES
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 
@@ -194,8 +194,8 @@ class QueryVector:
     calibration: Calibration
     blend: Callable[[float], QueryVector] | None = None
     """Returns the vector for a share of words that no chunk has, if the embedder weighs its parts by that."""
-    knows_query: bool = True
-    """Whether the embedder knows the words of the query, so that a passage without any of them may be its answer."""
+    most_by_meaning: float = JUST_WEAK
+    """Highest confidence in a passage that is near in meaning but has no word of the query."""
 
 
 def gather_pool(
@@ -219,7 +219,7 @@ def gather_pool(
     best = keywords.find_best(limit, filters)
     cosine: dict[int, float] = {}
     # In a few notes a question gets the closest, however far it is. A word that is nowhere gets nothing.
-    knows_query = vector is not None and vector.blend is not None and vector.knows_query  # others cannot tell nonsense
+    knows_query = vector is not None and vector.most_by_meaning > JUST_WEAK  # others cannot tell nonsense
     is_small = len(query.text.split()) > 1 and keywords.chunk_count <= SMALL_MEMORY_PASSAGES
     if vector:
         if vector.blend:

@@ -73,7 +73,9 @@ class Signals:
     meaning: float | None = None
     """Lead in meaning of the nearest passage over the next ones; None if no vectors were compared."""
     nearest: float = 0.0
-    """Similarity of the nearest passage, from 0 to 1; 0 if the embedder does not know the words of the query."""
+    """Similarity of the nearest passage, from 0 to 1."""
+    most_by_meaning: float = 0.0
+    """Highest confidence by similarity alone. It depends on the embedder, and on whether it knows the query."""
     first: float = 0.0
     """Sum of the first candidate."""
     rivals: float = 0.0
@@ -129,12 +131,12 @@ def read_signals(
     passages: int,
     query_text: str = "",
     text_of: Callable[[int], str] | None = None,
-    knows_query: bool = False,
+    most_by_meaning: float = 0.0,
 ) -> Signals:
     """Return the signals of the ranked candidates of a query.
 
     ``passages`` is the number of passages in the index. ``text_of`` returns the text of a row; it is called for queries
-    in an unspaced script only. With ``knows_query``, a passage without a word of the query may be its answer.
+    in an unspaced script only. ``most_by_meaning`` is the highest confidence by similarity alone.
     """
     texts = {weighted.term.text for weighted in terms}
     # A compound, such as an identifier, whose parts are terms as well, does not count.
@@ -149,7 +151,8 @@ def read_signals(
         share=max((item.candidate.evidence.reach for item in near), default=0.0),
         together=max((_count_words(item.candidate, counts) for item in near), default=0.0),
         meaning=_meaning_lead(ranked),
-        nearest=max((item.candidate.evidence.meaning for item in ranked), default=0.0) if knows_query else 0.0,
+        nearest=max((item.candidate.evidence.meaning for item in ranked), default=0.0),
+        most_by_meaning=most_by_meaning,
         first=ranked[0].relevance if ranked else 0.0,
         rivals=_count_rivals(ranked),
         passages=passages,
@@ -262,7 +265,7 @@ def _chance_in_other_words(signals: Signals) -> float:
     if not signals.is_in_other_words:
         return 0.0
     doublings = math.log2(max(1.0, signals.passages / NEAR_AMONG_PASSAGES))
-    return min(JUST_LIKELY, LIKELY_FROM * signals.nearest / (NEAR_FROM + NEAR_BY_DOUBLING * doublings))
+    return min(signals.most_by_meaning, LIKELY_FROM * signals.nearest / (NEAR_FROM + NEAR_BY_DOUBLING * doublings))
 
 
 def _logit(model: AnsweredModel, signals: Signals) -> float:

@@ -37,7 +37,7 @@ from kept.search.repetitions import (
 from kept.search.rerank import WEIGHT, Reranker, rerank
 from kept.search.scores import Scored, fuse_pool, prefer_project, rank, vector_share
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
-from kept.search.weights import JUST_WEAK
+from kept.search.weights import JUST_LIKELY, JUST_WEAK
 from kept.search.whole_notes import judge_whole_notes, lift_neighbours
 from kept.store.rows import ChunkRow
 from kept.store.vector_codes import quantise
@@ -81,7 +81,9 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     if not isinstance(embedder, BlendingEmbedder):
         return QueryVector(code, identity, calibration), ()
     blend = partial(_blend, embedder, matrix.data, identity)
-    return QueryVector(code, identity, calibration, blend, knows_query=embedder.knows(text)), ()
+    return QueryVector(
+        code, identity, calibration, blend, most_by_meaning=JUST_LIKELY if embedder.knows(text) else 0.0
+    ), ()
 
 
 def _blend(embedder: BlendingEmbedder, row: bytes, identity: str, unknown: float) -> QueryVector:
@@ -231,7 +233,7 @@ def _judge(
         passages=pool.passages,
         query_text=query.text,
         text_of=partial(_text_of, pool),
-        knows_query=vector is not None and vector.knows_query,
+        most_by_meaning=vector.most_by_meaning if vector else 0.0,
     )
     confidence = min(most, estimate_confidence(signals))
     share = vector_share(settings, vector)
