@@ -127,6 +127,7 @@ def test_a_server_that_cannot_start_is_reported_once_and_the_turn_goes_on(tmp_pa
     conversation = talk(tmp_path, ["Hello.", "Again."], "Hello?", "Again?", **toy("--fail"))
     (notice,) = conversation.notices
     assert notice.startswith("The MCP server 'toy' cannot be used:")
+    assert "cannot read the licence file" in notice
     assert not any(spec.name.startswith("toy__") for spec in conversation.requests[0].tools)
     missing = talk(tmp_path / "2", ["Hello."], "Hello?", **{"mcp_servers.toy.command": "no-such-program"})
     assert "no-such-program" in missing.notices[0]

@@ -12,9 +12,10 @@ import json
 import logging
 import os
 import re
+import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kept.agent.extra_tools import Permission, ToolAnswer
 from kept.clock import Clock
@@ -36,6 +37,7 @@ _MAX_PAGES = 20
 _DESCRIPTION_CHARS = 2_000
 _MAX_SCHEMA_CHARS = 20_000
 _MAX_SCHEMA_DEPTH = 30
+_STDERR_CHARS = 2_000
 _MAX_NAME = 64
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _STOP_TIMEOUT_S = 15.0
@@ -287,9 +289,17 @@ async def _stdio_transport(settings: McpServerSettings) -> AsyncGenerator[Any, N
         cwd=os.path.expanduser(settings.cwd) if settings.cwd else None,
         encoding_error_handler="replace",
     )
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        async with stdio_client(parameters, errlog=nowhere) as streams:
+    errors = StderrTail()
+    try:
+        async with stdio_client(parameters, errlog=errors.file) as streams:
             yield streams
+    except Exception as exc:
+        last = errors.last_line()
+        if last:
+            raise ServerGone(f"{explain(exc)} It wrote: {last}") from exc
+        raise
+    finally:
+        errors.close()
 
 
 @asynccontextmanager
@@ -305,6 +315,30 @@ async def _http_transport(settings: McpServerSettings) -> AsyncGenerator[Any, No
         streamable_http_client(settings.url, http_client=client) as streams,
     ):
         yield streams
+
+
+class StderrTail:
+    """The end of what a program writes to standard error. ``file`` is where it writes."""
+
+    def __init__(self) -> None:
+        source, target = os.pipe()
+        self.file: TextIO = os.fdopen(target, "w", encoding="utf-8")
+        self._text = ""
+        self._thread = threading.Thread(target=self._read, args=(source,), name="kept-mcp-stderr", daemon=True)
+        self._thread.start()
+
+    def _read(self, source: int) -> None:
+        with os.fdopen(source, "rb", buffering=0) as file:
+            while piece := file.read(4_096):
+                self._text = (self._text + piece.decode("utf-8", "replace"))[-_STDERR_CHARS:]
+
+    def last_line(self) -> str:
+        """Return the last line so far, without secrets."""
+        lines = [line for line in self._text.splitlines() if line.strip()]
+        return clip(printable_line(redact(lines[-1])), 300) if lines else ""
+
+    def close(self) -> None:
+        self.file.close()
 
 
 def explain(error: BaseException) -> str:
