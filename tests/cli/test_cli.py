@@ -89,7 +89,6 @@ def test_add_reads_standard_input(kept, workspace):
         "isNew": True,
         "replaced": None,
         "near": [],
-        "notice": "",
         "workspaceDir": str(workspace),
     }
     assert (workspace / "memory/x.md").read_text() == "first\nsecond\n"
