@@ -67,7 +67,7 @@ DIARY = {
     "e": "The glass broke.",
     "f": "The mice ate cheese.",
     "g": "Windows are clean.",
-    "h": "Runners meet at six.",
+    "h": "Runners meet by six.",
 }
 
 
