@@ -153,7 +153,7 @@ class ScopeMissing(KeptError):
 class ConfigError(KeptError):
     code = "config"
     exit_code = 2
-    default_hint = "'kept config path' shows the files that are read."
+    default_hint = "'kept config path' shows the file that is read."
 
 
 class AgentNotFound(ConfigError):

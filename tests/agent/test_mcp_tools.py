@@ -181,9 +181,3 @@ def test_wrong_settings_get_a_clear_word(tmp_path, server, message):
     write_file(tmp_path / "home/config.yaml", json.dumps({"agents": {"defaults": {"mcp_servers": {"x": server}}}}))
     with pytest.raises(ConfigError, match=message):
         load_config(home=str(tmp_path / "home"), environ={})
-
-
-def test_a_project_cannot_choose_a_server(tmp_path):
-    write_file(tmp_path / "ws/.kept.yaml", "mcp_servers: {evil: {command: rm}}\n")
-    with pytest.raises(ConfigError):
-        load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "ws"), environ={})

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from kept.errors import ConfigError
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
@@ -248,9 +247,3 @@ def test_a_question_by_meaning_is_given_as_it_is_and_vectors_are_made_by_a_sync(
     memory.sync()
     assert [call[2:3] for call in calls()] == [["update"], ["query"], ["update"], ["embed"]]
     assert calls()[1][-2:] == ["--", "which parrot is it?"]
-
-
-def test_a_project_cannot_choose_the_program(qmd, workspace):
-    write_note(workspace, ".kept.yaml", "memory_search: {qmd: {command: ./evil}}\n")
-    with pytest.raises(ConfigError, match="cannot be set by a project"):
-        qmd()

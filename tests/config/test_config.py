@@ -33,10 +33,6 @@ def user_file(home: Path, text: str) -> Path:
     return write_file(home / "config.yaml", text)
 
 
-def project_file(workspace: Path, text: str) -> Path:
-    return write_file(workspace / ".kept.yaml", text)
-
-
 def with_results(count: int) -> str:
     return f"agents: {{defaults: {{memory_search: {{query: {{max_results: {count}}}}}}}}}"
 
@@ -105,10 +101,9 @@ def test_without_files_every_setting_has_its_default(load):
     assert loaded.config.agent.compaction.reserve_tokens == 20_000
     assert loaded.config.gateway.auto_responder.max_concurrent == 3
     assert not loaded.user_file.exists
-    assert not loaded.project_file.exists
 
 
-def test_each_layer_overrides_the_one_before(load, home, workspace):
+def test_each_layer_overrides_the_one_before(load, home):
     def shown(**options: Any) -> tuple[int, str]:
         loaded = load(**options)
         return loaded.config.memory_search.query.max_results, loaded.origins.get(RESULTS, "default")
@@ -123,13 +118,11 @@ def test_each_layer_overrides_the_one_before(load, home, workspace):
         "  list: [{id: main, memory_search: {query: {max_results: 12}}}]",
     )
     assert shown() == (12, f"user file {path}, agent 'main'")
-    project = project_file(workspace, "memory_search: {query: {max_results: 13}}")
-    assert shown() == (13, f"project file {project}")
     assert shown(env=env) == (14, "environment")
     assert shown(env=env, settings={RESULTS: "15"}) == (15, "flags")
 
 
-def test_the_workspace_may_come_from_every_layer_but_the_project(home, tmp_path):
+def test_the_workspace_may_come_from_every_layer(home, tmp_path):
     def workspace_of(env: dict[str, str] | None = None, **options: Any) -> str:
         return load_config(home=str(home), environ=env or {}, **options).config.workspace
 
@@ -160,12 +153,10 @@ def test_a_config_file_that_was_named_has_to_be_there(load, tmp_path):
     assert "--config" in error.hint
 
 
-def test_camel_case_is_accepted_in_every_layer(load, home, workspace):
+def test_camel_case_is_accepted_in_every_layer(load, home):
     user_file(home, "agents: {defaults: {memorySearch: {maxFileBytes: 5000, cache: {maxEntries: 7}}}}")
-    project_file(workspace, "memorySearch: {query: {maxResults: 8, hybrid: {candidateMultiplier: 5}}}")
     search = load(settings={"memorySearch.sync.onSearch": "false"}).config.memory_search
     assert (search.max_file_bytes, search.cache.max_entries, search.sync.on_search) == (5000, 7, False)
-    assert (search.query.max_results, search.query.hybrid.candidate_multiplier) == (8, 5)
 
 
 def test_the_gateway_is_set_like_everything_else(load, home):
@@ -299,15 +290,12 @@ def test_a_value_of_the_wrong_kind_is_refused_where_it_stands(load, home, settin
     assert expected in error.message
 
 
-def test_a_wrong_value_names_the_place_it_was_given_in(load, home, workspace):
+def test_a_wrong_value_names_the_place_it_was_given_in(load, home):
     user_file(home, "agents: {list: [{id: ada, memory_search: {query: {max_results: x}}}]}")
     assert "config.yaml: agents.list[0].memory_search.query.max_results:" in refusal(load, agent="ada").message
     user_file(home, "gateway: {auto_responder: {max_concurrent: x}}")
     assert "config.yaml: gateway.auto_responder.max_concurrent:" in refusal(load).message
     user_file(home, "")
-    project = project_file(workspace, "memory_search: {query: {max_results: x}}")
-    assert refusal(load).message.startswith(f"{project}: memory_search.query.max_results:")
-    project.unlink()
     assert (
         "KEPT_MEMORY_SEARCH__QUERY__MAX_RESULTS"
         in refusal(load, env={"KEPT_MEMORY_SEARCH__QUERY__MAX_RESULTS": "x"}).message
@@ -382,71 +370,14 @@ def test_headers_of_an_agent_replace_those_of_all_agents(load, home):
     assert (remote.base_url, remote.headers) == ("http://localhost:1/v1", {"e": "f"})
 
 
-# the project file
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "workspace: /etc",
-        "memory_search: {provider: openai}",
-        "memory_search: {model: x}",
-        "memory_search: {extra_paths: [/etc]}",
-        "memory_search: {enabled: false}",
-        "memory_search: {remote: {base_url: 'https://evil.example'}}",
-        "memory_search: {remote: {api_key: x}}",
-        "memory_search: {remote: {headers: {a: b}}}",
-        "memory_search: {local: {model_path: /tmp/x}}",
-        "memory_search: {store: {path: /tmp/x}}",
-        "memory_search: {backend: qmd}",
-        "model: {provider: claude_cli}",
-        "compaction: {reserve_tokens: 1}",
-        "session: {reset: {mode: none}}",
-    ],
-)
-def test_a_project_cannot_choose_what_is_not_its_to_choose(load, workspace, text):
-    path = project_file(workspace, text)
-    error = refusal(load)
-    assert error.message.startswith(f"{path}: ")
-    assert "cannot be set by a project" in error.message
-    assert "config.yaml" in error.hint
-
-
-@pytest.mark.parametrize("text", ["agents: {defaults: {workspace: /etc}}", "gateway: {}"])
-def test_a_project_has_no_agents_and_no_gateway(load, workspace, text):
-    project_file(workspace, text)
-    assert "there is no such setting" in refusal(load).message
-
-
-def test_a_project_may_tune_how_search_works(load, workspace):
-    project_file(
-        workspace,
-        "memory_search: {chunking: {tokens: 200}, query: {max_results: 9}, max_file_bytes: 9000000}",
-    )
-    search = load().config.memory_search
-    assert (search.chunking.tokens, search.query.max_results, search.max_file_bytes) == (200, 9, 9_000_000)
-
-
-def test_a_project_file_that_is_a_link_is_not_followed(load, workspace, tmp_path):
-    outside = write_file(tmp_path / "outside.yaml", "memory_search: {query: {max_results: 9}}")
-    (workspace / ".kept.yaml").symlink_to(outside)
-    assert "symbolic link" in refusal(load).message
-    (workspace / ".kept.yaml").unlink()
-    (workspace / ".kept.yaml").symlink_to("/dev/zero")
-    assert "symbolic link" in refusal(load).message
-
-
 # the files as files
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n", "null\n", "\ufeff", "agents:\n", "agents: {}\n"])
-def test_a_file_that_says_nothing_sets_nothing(load, home, workspace, text):
+def test_a_file_that_says_nothing_sets_nothing(load, home, text):
     before = load().config
     user_file(home, text)
     assert load().config == before
-    if "agents" not in text:
-        project_file(workspace, text)
-        assert load().config == before
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "42"])
@@ -464,15 +395,12 @@ def test_a_group_that_is_not_a_group_is_refused(load, home, text):
     assert refusal(load).message.startswith(f"{path}: ")
 
 
-def test_bad_yaml_says_the_file_and_the_line(load, home, workspace):
+def test_bad_yaml_says_the_file_and_the_line(load, home):
     path = user_file(home, "agents:\n  defaults:\n    workspace: [unclosed\n")
     error = refusal(load)
     assert error.message.startswith(f"{path}, line ")
     user_file(home, "agents:\n\tdefaults: {}\n")
     assert refusal(load).message.startswith(f"{path}, line 2: ")
-    path.unlink()
-    project = project_file(workspace, "a: b: c\n")
-    assert refusal(load).message.startswith(f"{project}, line 1: ")
 
 
 @pytest.mark.parametrize(
@@ -500,8 +428,8 @@ def test_a_file_that_is_not_text_is_refused(load, home, raw):
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "- " * 50_000, "{a: " * 50_000])
-def test_yaml_nested_without_end_is_refused_and_does_not_take_the_process_down(kept, workspace, text):
-    project_file(workspace, text)
+def test_yaml_nested_without_end_is_refused_and_does_not_take_the_process_down(kept, home, text):
+    user_file(home, text)
     ended = kept("config", "path")
     assert ended.code == 2
     assert "nested too deeply" in ended.err
@@ -514,9 +442,8 @@ def laughs(levels: int) -> str:
     return "\n".join(lines) + f"\nmemory_search: {{remote: {{headers: {{a: *a{levels - 1}}}}}}}\n"
 
 
-@pytest.mark.parametrize("kind", ["project", "user"])
-def test_yaml_that_stands_for_more_than_it_says_is_refused_before_it_is_built(load, home, workspace, kind):
-    path = project_file(workspace, laughs(10)) if kind == "project" else user_file(home, laughs(10))
+def test_yaml_that_stands_for_more_than_it_says_is_refused_before_it_is_built(load, home):
+    path = user_file(home, laughs(10))
     error = refusal(load)
     assert error.message == f"{path}, line 1: anchors (&a0) and aliases (*a0) are not allowed."
     assert "Write the value out" in error.hint
@@ -528,26 +455,24 @@ def test_signs_of_anchors_inside_of_texts_are_nothing_special(load, home):
 
 
 @pytest.mark.parametrize("number", ["1" + ":0" * 100_000, "!!int '1" + ":59" * 60_000 + "'", "0x" + "f" * 200_000])
-def test_a_number_without_end_is_refused_before_it_is_added_up(load, workspace, number):
-    project_file(workspace, f"memory_search:\n  max_file_bytes: {number}\n")
+def test_a_number_without_end_is_refused_before_it_is_added_up(load, home, number):
+    user_file(home, f"gateway:\n  stream: {number}\n")
     assert "line 2: a number of more than 1,000 digits" in refusal(load).message
 
 
-def test_a_number_that_overflows_is_an_error_of_the_file(load, workspace):
-    path = project_file(workspace, f"memory_search: {{max_file_bytes: 1{':1' * 200}.5}}\n")
+def test_a_number_that_overflows_is_an_error_of_the_file(load, home):
+    path = user_file(home, f"gateway: {{stream: 1{':1' * 200}.5}}\n")
     assert refusal(load).message.startswith(str(path))
 
 
-def test_a_file_that_is_too_long_for_settings_is_refused(load, workspace):
-    path = project_file(workspace, "# a comment\n" * 50_000)
+def test_a_file_that_is_too_long_for_settings_is_refused(load, home):
+    path = user_file(home, "# a comment\n" * 50_000)
     assert refusal(load).message == f"{path}: has more than 256,000 bytes, too many for settings."
 
 
-@pytest.mark.parametrize("kind", ["project", "user"])
-def test_a_pipe_in_the_place_of_the_file_is_refused_at_once(kept, home, workspace, kind):
-    folder = workspace if kind == "project" else home
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (".kept.yaml" if kind == "project" else "config.yaml")
+def test_a_pipe_in_the_place_of_the_file_is_refused_at_once(kept, home, workspace):
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / "config.yaml"
     os.mkfifo(path)
     before = tree_of(workspace)
     ended = kept("search", "anything")
@@ -609,7 +534,6 @@ def test_config_explain_names_the_layer_of_every_setting(kept, home, workspace):
     user = user_file(
         home, "agents: {defaults: {memory_search: {provider: none}}, list: [{id: main, model: {name: m}}]}"
     )
-    project = project_file(workspace, "memory_search: {query: {max_results: 20}}")
     ended = kept(
         "--set", "memory_search.cache.max_entries=5", "config", "explain", "--json",
         env={"KEPT_MEMORY_SEARCH__SYNC__WATCH": "no"},
@@ -617,7 +541,6 @@ def test_config_explain_names_the_layer_of_every_setting(kept, home, workspace):
     rows = {row["setting"]: (row["value"], row["from"]) for row in ended.json["settings"]}
     assert rows["memory_search.provider"] == ("none", f"user file {user}")
     assert rows["model.name"] == ("m", f"user file {user}, agent 'main'")
-    assert rows["memory_search.query.max_results"] == (20, f"project file {project}")
     assert rows["memory_search.sync.watch"] == (False, "environment")
     assert rows["memory_search.cache.max_entries"] == (5, "flags")
     assert rows["workspace"] == (str(workspace), "environment")
@@ -645,10 +568,3 @@ def test_routes_and_links_are_shown_as_they_are_written(kept, home):
     for name in ("gateway.routes", "session.identity_links"):
         assert kept("config", "explain", name).code == 0
         assert kept("config", "explain", name, "--json").code == 0
-
-
-def test_config_path_says_which_files_are_there(kept, home, workspace):
-    user_file(home, "")
-    shown = kept("config", "path", "--json").json
-    assert shown["user"] == {"path": str(home / "config.yaml"), "exists": True}
-    assert shown["project"] == {"path": str(workspace / ".kept.yaml"), "exists": False}

@@ -75,9 +75,9 @@ def test_a_setting_without_an_effect_says_so(tmp_path):
     assert [notice.partition(":")[0].rpartition(".")[2] for notice in notices] == [
         "experimental",
         "model_cache_dir",
+        "driver",
         "extension_path",
         "top_k",
-        "driver",
     ]
 
 

@@ -8,8 +8,6 @@ from itertools import count
 
 import pytest
 
-from kept.config import load_config
-from kept.errors import ConfigError
 from kept.records import ScorePart
 from kept.remote_errors import EmbeddingFailed
 from kept.search.candidates import Candidate, Evidence
@@ -175,13 +173,6 @@ def test_a_missing_folder_and_a_missing_package_are_said(kitchen, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with open_memory(kitchen, settings=settings_for(write_judge(kitchen / "reranker"))) as memory:
         assert "onnxruntime, which is not installed" in memory.search("king river").degraded[0]
-
-
-def test_a_project_may_not_choose_the_model(tmp_path):
-    project = "memory_search: {query: {rerank: {model_path: /somewhere}}}\n"
-    write_note(tmp_path / "workspace", ".kept.yaml", project)
-    with pytest.raises(ConfigError, match=r"query\.rerank\.model_path cannot be set by a project"):
-        load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"))
 
 
 def test_without_a_model_nothing_of_it_is_loaded(kitchen):

@@ -172,7 +172,6 @@ class _Packer:
         self.problems += scan.problems
         paths = {file.path for file in scan.files}
         own = [os.path.join(folder, ".keptignore") for folder in scan.folders]
-        own += [os.path.join(workspace.root, ".kept.yaml")]
         own += [os.path.join(workspace.root, name) for name in PERSONS_OWN if workspace.layout == "kept"]
         paths |= {workspace.cite(path) for path in own if _is_plain_file(path)}
         paths |= {"/".join((KEPT_FOLDER, *parts)) for parts in self._walk(os.path.join(workspace.root, KEPT_FOLDER))}

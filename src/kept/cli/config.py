@@ -14,6 +14,7 @@ from kept.config import LoadedConfig
 from kept.config.read import nearest, snake
 from kept.config.setting import SettingRow, list_settings, plain_value, value_text
 from kept.errors import UsageError
+from kept.tools.record_json import to_json
 
 
 @click.group("config")
@@ -111,14 +112,12 @@ def unset(options: Globals, key: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def path(options: Globals, as_json: bool) -> None:
-    """List the files that settings are read from."""
-    loaded = options.load()
-    files = (loaded.user_file, loaded.project_file)
+    """Print the path of the file that settings are read from."""
+    file = options.load().user_file
     if as_json:
-        print_json({file.kind: {"path": file.path, "exists": file.exists} for file in files})
-        return
-    for file in files:
-        echo(f"{file.kind:<8} {file.path}  {style('found' if file.exists else 'does not exist', dim=True)}")
+        print_json(to_json(file))
+    else:
+        echo(file.path if file.exists else f"{file.path}  {style('does not exist', dim=True)}")
 
 
 # changing

@@ -1,22 +1,15 @@
-"""The layers of settings, folded in rising precedence: defaults → user file → project file → environment → flags.
-
-The project file is in the workspace, which may be a stranger's repository: it may tune search and nothing else. It
-cannot hide answers, nor choose an endpoint, a command, a key, a prompt or a path outside.
-"""
+"""The layers of settings, folded in rising precedence: defaults → user file → environment → flags."""
 
 from __future__ import annotations
 
-import operator
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
-from functools import reduce
 from typing import Any, Literal, cast
 
 from kept.config.agent_paths import AgentPaths
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import read_keys
-from kept.config.old_names import iter_old_names
 from kept.config.read import (
     build,
     coerce,
@@ -24,38 +17,17 @@ from kept.config.read import (
     hints,
     nearest,
     normalise,
-    range_notices,
+    normalise_value,
     read_flow,
     snake,
     unknown_key,
 )
-from kept.config.removed import is_removed, iter_removed, removal_notices
+from kept.config.removed import is_removed, removal_notice
 from kept.config.schema import AgentSettings, Config
 from kept.config.settings_file import read_yaml
 from kept.errors import ConfigError
 from kept.values import frozen
 
-PROJECT_FILE = ".kept.yaml"
-PROJECT_ALLOWED = (
-    ("memory_search", "chunking"),
-    ("memory_search", "query"),
-    ("memory_search", "sync"),
-    ("memory_search", "max_file_bytes"),
-)
-PROJECT_REFUSED = (("memory_search", "query", "rerank", "model_path"),)
-"""Exceptions to PROJECT_ALLOWED: a model is read and run, so a repository must not choose one."""
-_always: Callable[[Any, Any], bool] = lambda value, own: True  # noqa: E731
-_SHOWS_AS_MUCH: dict[tuple[str, ...], Callable[[Any, Any], bool]] = {
-    ("memory_search", "query", "min_score"): operator.le,
-    ("memory_search", "query", "max_results"): operator.ge,
-    ("memory_search", "query", "hybrid", "match"): lambda value, own: value in ("any", own),
-    ("memory_search", "query", "hybrid", "enabled"): operator.ge,
-    ("memory_search", "query", "hybrid", "vector_weight"): operator.eq,
-    ("memory_search", "query", "hybrid", "text_weight"): operator.eq,
-    ("memory_search", "query", "hybrid", "candidate_multiplier"): operator.ge,
-    ("memory_search", "max_file_bytes"): operator.ge,
-}
-"""Settings that can hide answers, each with whether a project's value shows as much as the user's own."""
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT", "KEPT_AGENT", "KEPT_CONFIG")
 MAIN_AGENT = "main"
 _PATHS = ("workspace", "path", "extra_paths", "model_path")
@@ -79,7 +51,6 @@ class Layer:
 class ConfigFile:
     """A file that settings are read from, if it exists."""
 
-    kind: Literal["user", "project"]
     path: str
     exists: bool
 
@@ -90,7 +61,6 @@ class LoadedConfig:
     origins: dict[str, str]
     """Layer that each setting came from; a setting without an entry has its default."""
     user_file: ConfigFile
-    project_file: ConfigFile
 
 
 def load_config(
@@ -122,8 +92,7 @@ def load_config(
     for layer in overrides:
         fill_agent_id(layer.agent, agent_id)
     workspace_path = resolve_workspace(home, agent_id, [*user, *overrides])
-    project_file = _config_file("project", os.path.join(workspace_path, PROJECT_FILE))
-    layers = [*user, _without_hiding(project_layer(project_file.path), user), *overrides]
+    layers = [*user, *overrides]
     configured = resolve_workspace(home, agent_id, user)
     is_named = is_same_folder(workspace_path, configured)
     if not is_named:
@@ -132,23 +101,20 @@ def load_config(
 
     agent_tree, gateway_tree, origins = fold_layers(layers)
     agent_tree["workspace"] = workspace_path
+    notices: list[str] = []
     config = Config(
         home=home,
         workspace=workspace_path,
         agent_id=agent_id,
-        agent=build(AgentSettings, agent_tree, at="agents.defaults"),
-        gateway=build(GatewaySettings, gateway_tree, at="gateway"),
+        agent=build(AgentSettings, agent_tree, at="", notices=notices),
+        gateway=build(GatewaySettings, gateway_tree, at="gateway", notices=notices),
         keys=read_keys(env),
         trusts_workspace=trust_workspace or is_named,
         conversations="agent" if is_named else _find_conversations(home, agent_id, workspace_path, configured),
         models_folder=os.path.join(home, "models"),
-        notices=(
-            *range_notices(AgentSettings, agent_tree, origins, at=""),
-            *range_notices(GatewaySettings, gateway_tree, origins, at="gateway"),
-            *(notice for layer in layers for notice in layer.notices),
-        ),
+        notices=(*notices, *(notice for layer in layers for notice in layer.notices)),
     )
-    return LoadedConfig(config, origins, user_file, project_file)
+    return LoadedConfig(config, origins, user_file)
 
 
 def _find_conversations(home: str, agent_id: str, workspace: str, configured: str) -> Literal["claimed", "apart"]:
@@ -170,14 +136,11 @@ def find_user_file(home: str | None, named: str | None, environ: Mapping[str, st
     env = os.environ if environ is None else environ
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
     named = named or env.get("KEPT_CONFIG")
-    file = _config_file("user", expand(named) if named else os.path.join(home, "config.yaml"))
+    path = expand(named) if named else os.path.join(home, "config.yaml")
+    file = ConfigFile(path, os.path.isfile(path))
     if named and not file.exists:
         raise ConfigError(f"{file.path}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
     return file
-
-
-def _config_file(kind: Literal["user", "project"], path: str) -> ConfigFile:
-    return ConfigFile(kind, path, os.path.isfile(path))
 
 
 def expand(path: str) -> str:
@@ -202,32 +165,22 @@ def user_layers(path: str, agent_id: str) -> list[Layer]:
 
 def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str) -> list[Layer]:
     """Return the layers of a user file from its content. ``path`` is for messages."""
+    notices: list[str] = []
     try:
         _refuse_unknown(tree, ("agents", "gateway"), at="")
         agents = {} if tree.get("agents") is None else tree["agents"]
         if not isinstance(agents, dict):
             raise ConfigError("agents: expected 'defaults' and 'list'.")
         _refuse_unknown(agents, ("defaults", "list"), at="agents.")
-        gateway = checked(GatewaySettings, tree.get("gateway"), at="gateway")
-        defaults = checked(AgentSettings, agents.get("defaults"), at="agents.defaults")
-        own = _agent_override(agents.get("list"), agent_id)
+        gateway = checked(GatewaySettings, tree.get("gateway"), at="gateway", notices=notices)
+        defaults = checked(AgentSettings, agents.get("defaults"), at="agents.defaults", notices=notices)
+        own = _agent_override(agents.get("list"), agent_id, notices)
     except ConfigError as exc:
         raise _in_file(path, exc) from None
     name = f"user file {path}"
-    notices: list[str] = []
-    removed: list[str] = []
-    entries = enumerate(agents.get("list") or ())
-    parts = [
-        (AgentSettings, agents.get("defaults"), "agents.defaults"),
-        (GatewaySettings, tree.get("gateway"), "gateway"),
-    ]
-    for kind, part, at in (*parts, *((AgentSettings, entry, f"agents.list[{number}]") for number, entry in entries)):
-        notices += iter_old_names(kind, part, at=at, snake=snake)
-        removed += iter_removed(kind, part, at=at)
     for part in (defaults, own):
         fill_agent_id(part, agent_id)
-    layer = Layer(name, defaults, gateway, notices + removal_notices(removed))
-    return [layer, Layer(f"{name}, agent '{agent_id}'", own)]
+    return [Layer(name, defaults, gateway, notices), Layer(f"{name}, agent '{agent_id}'", own)]
 
 
 def fill_agent_id(tree: dict[str, Any], agent_id: str) -> None:
@@ -249,14 +202,14 @@ def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) ->
             raise unknown_key(f"{at}{key}", str(key), list(known))
 
 
-def checked(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
+def checked(kind: type, tree: Any, *, at: str, notices: list[str]) -> dict[str, Any]:
     """Return a normalised tree. Build it once on the way, so that a ConfigError names this file and not the result."""
-    normalised = normalise(kind, tree, at=at)
+    normalised = normalise(kind, tree, at=at, notices=notices)
     build(kind, normalised, at=at)
     return normalised
 
 
-def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
+def _agent_override(listed: Any, agent_id: str, notices: list[str]) -> dict[str, Any]:
     if listed is None:
         return {}
     if not isinstance(listed, list):
@@ -266,52 +219,15 @@ def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
         where = f"agents.list[{at}]"
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int) or entry["id"] == "":
             raise ConfigError(f"{where}: every agent needs an 'id'.")
-        own = checked(AgentSettings, {k: v for k, v in entry.items() if k != "id"}, at=where)
+        own = checked(AgentSettings, {k: v for k, v in entry.items() if k != "id"}, at=where, notices=notices)
         if str(entry["id"]) == agent_id:
             override = own
     return override
 
 
-def project_layer(path: str) -> Layer:
-    """Return the layer of a project file. Raise ConfigError if it sets more than a project may."""
-    if os.path.islink(path):
-        raise ConfigError(f"{path}: a project's settings cannot be a symbolic link.", hint="Put the file itself there.")
-    tree = read_yaml(path, follow_links=False)
-    try:
-        agent = checked(AgentSettings, tree, at="")
-    except ConfigError as exc:
-        raise _in_file(path, exc) from None
-    for keys, _ in _leaves(agent):
-        allowed = any(keys[: len(group)] == group for group in PROJECT_ALLOWED)
-        if not allowed or keys in PROJECT_REFUSED:
-            raise ConfigError(
-                f"{path}: {'.'.join(keys)} cannot be set by a project.",
-                hint=f"A project may set: {', '.join('.'.join(a) for a in PROJECT_ALLOWED)}. "
-                "Put the rest into your own config.yaml.",
-            )
-    return Layer(f"project file {path}", agent, notices=removal_notices([*iter_removed(AgentSettings, tree, at="")]))
-
-
-def _without_hiding(project: Layer, user: list[Layer]) -> Layer:
-    """Return the layer of a project without what shows less than the user's own settings do."""
-    leaves = [keys for keys, _ in _leaves(project.agent)]
-    if not leaves:
-        return project
-    own, chosen = (build(AgentSettings, tree, at="") for tree in (fold_layers(user)[0], project.agent))
-    for keys in leaves:
-        values = (reduce(getattr, keys, settings) for settings in (chosen, own))
-        is_hiding = keys[:2] == ("memory_search", "sync") or not _SHOWS_AS_MUCH.get(keys, _always)(*values)
-        if is_hiding:
-            reduce(dict.__getitem__, keys[:-1], project.agent).pop(keys[-1])
-            name = ".".join(keys)
-            project.notices.append(f"{name}: ignored in the {project.name}, which cannot hide answers.")
-    return project
-
-
 def environment_layer(env: Mapping[str, str]) -> Layer:
     """Return the layer of KEPT_WORKSPACE and of settings such as KEPT_MEMORY_SEARCH__PROVIDER=none."""
     layer = Layer("environment")
-    removed: list[str] = []
     for name in sorted(env):
         if not name.startswith("KEPT_") or name in ENV_NAMES:
             continue
@@ -323,8 +239,7 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
         except ConfigError:
             if not is_removed(".".join(keys)):
                 raise
-            removed.append(name)
-    layer.notices.extend(removal_notices(removed))
+            layer.notices.append(removal_notice(name))
     if env.get("KEPT_WORKSPACE"):
         layer.agent["workspace"] = env["KEPT_WORKSPACE"]
     if env.get("KEPT_WORKSPACE_LAYOUT"):
@@ -360,13 +275,8 @@ def put_setting(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
     value = read_flow(kind, value, at)
     if is_dataclass(kind) and not isinstance(value, Mapping):
         raise ConfigError(f"{at}: '{key}' is a group.", hint=f"Set one of: {', '.join(hints(cast('type', kind)))}.")
-    checked_value = coerce(kind, value, at)
-    if is_dataclass(kind):
-        tree[key] = normalise(cast("type", kind), value, at=at)
-    elif group := group_by_name(kind):
-        tree[key] = {name: normalise(group, inner, at=f"{at}.{name}") for name, inner in (value or {}).items()}
-    else:
-        tree[key] = checked_value
+    coerce(kind, value, at)
+    tree[key] = normalise_value(kind, value, at=at, notices=layer.notices)
 
 
 def _known_key(kind: type, key: str, *, at: str) -> str:
@@ -381,6 +291,8 @@ def resolve_workspace(home: str, agent_id: str, layers: list[Layer]) -> str:
     chosen = None
     for layer in layers:
         chosen = layer.agent.get("workspace") or chosen
+    if "\0" in str(chosen):
+        raise ConfigError("workspace: it is not a path, since it contains a NUL.")
     return expand(str(chosen)) if chosen else default_workspace(home, agent_id)
 
 
@@ -417,14 +329,6 @@ def _merge(
         else:
             into[key] = value
             origins[where] = name
-
-
-def _leaves(tree: dict[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, (*at, key))
-        else:
-            yield (*at, key), value
 
 
 def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:

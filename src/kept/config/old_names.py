@@ -5,8 +5,7 @@ Files that contain them are accepted as they are. A notice says what each of the
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from kept.config.gateway_settings import ResponderSettings
@@ -49,19 +48,3 @@ OLD_NAMES: dict[type, dict[str, OldName]] = {
 
 def find_old_name(kind: type, key: str) -> OldName | None:
     return OLD_NAMES.get(kind, {}).get(key)
-
-
-def iter_old_names(kind: type, tree: Any, *, at: str, snake: Callable[[str], str]) -> Iterator[str]:
-    """Yield a notice for each old name in a tree that was accepted."""
-    from kept.config.read import hints
-
-    if not isinstance(tree, dict):
-        return
-    for raw_key, value in tree.items():
-        key = snake(str(raw_key))
-        where = f"{at}.{key}" if at else key
-        inner = hints(kind).get(key)
-        if old := find_old_name(kind, key):
-            yield f"{where}: {old.notice}"
-        elif inner is not None and dataclasses.is_dataclass(inner):
-            yield from iter_old_names(inner, value, at=where, snake=snake)  # type: ignore[arg-type]

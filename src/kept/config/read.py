@@ -7,12 +7,12 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast
 
 from kept.config.old_names import OldName, find_old_name
-from kept.config.removed import is_removed
+from kept.config.removed import is_removed, removal_notice
 from kept.errors import ConfigError
 
 T = TypeVar("T")
@@ -29,8 +29,12 @@ def hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-def normalise(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
-    """Return a tree with snake_case keys. Raise ConfigError for a key that the schema does not have."""
+def normalise(kind: type, tree: Any, *, at: str, notices: list[str] | None = None) -> dict[str, Any]:
+    """Return a tree with snake_case keys. Raise ConfigError for a key that the schema does not have.
+
+    What becomes of the names that Kept does not have, or no longer, is added to ``notices``.
+    """
+    notices = [] if notices is None else notices
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -44,17 +48,28 @@ def normalise(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
         if key not in known:
             if old := find_old_name(kind, key):
                 old_names.append((old, value))
+                notices.append(f"{where}: {old.notice}")
                 continue
             if is_removed(where):
+                notices.append(removal_notice(where))
                 continue
             raise unknown_key(where, str(raw_key), list(known))
         if key in out:
             raise ConfigError(f"{where}: given twice, once in camelCase.")
-        inner = known[key]
-        out[key] = normalise(inner, value, at=where) if dataclasses.is_dataclass(inner) else value  # type: ignore[arg-type]
+        out[key] = normalise_value(known[key], value, at=where, notices=notices)
     for old, value in old_names:
         old.translate(out, value)
     return out
+
+
+def normalise_value(kind: Any, value: Any, *, at: str, notices: list[str]) -> Any:
+    """Return the value of a setting, with snake_case keys if it is a group of settings or several by name."""
+    if dataclasses.is_dataclass(kind):
+        return normalise(cast("type", kind), value, at=at, notices=notices)
+    group = group_by_name(kind)
+    if group is None or not isinstance(value, dict):
+        return value
+    return {str(name): normalise(group, inner, at=f"{at}.{name}", notices=notices) for name, inner in value.items()}
 
 
 def unknown_key(where: str, key: str, known: list[str]) -> ConfigError:
@@ -75,22 +90,31 @@ def nearest(name: str, known: list[str]) -> str:
     return f"Known here: {', '.join(sorted(known))}."
 
 
-def build(kind: type[T], tree: dict[str, Any], *, at: str) -> T:
-    """Return an instance of a schema class from a normalised tree. Clamp numbers; raise ConfigError for other misfits.
+def build(kind: type[T], tree: dict[str, Any], *, at: str, notices: list[str] | None = None) -> T:
+    """Return an instance of a schema class from a normalised tree. Clamp numbers, and say so in ``notices``; raise
+    ConfigError for other misfits.
 
     A class may adjust its instances in a method ``after_build``.
     """
+    notices = [] if notices is None else notices
     values: dict[str, Any] = {}
     known = hints(cast("type", kind))
     for spec in dataclasses.fields(kind):  # type: ignore[arg-type]
         if spec.name not in tree:
             continue
         where = f"{at}.{spec.name}" if at else spec.name
-        kind_of_value = known[spec.name]
+        kind_of_value, value = known[spec.name], tree[spec.name]
         if dataclasses.is_dataclass(kind_of_value):
-            values[spec.name] = build(kind_of_value, tree[spec.name], at=where)  # type: ignore[arg-type]
+            values[spec.name] = build(cast("type", kind_of_value), value, at=where, notices=notices)
+        elif (group := group_by_name(kind_of_value)) and isinstance(value, dict):
+            values[spec.name] = {
+                str(name): _group(group, inner, f"{where}.{name}", notices) for name, inner in value.items()
+            }
         else:
-            values[spec.name] = clamp(coerce(kind_of_value, tree[spec.name], where), spec.metadata)
+            number = coerce(kind_of_value, value, where)
+            values[spec.name] = used = clamp(number, spec.metadata)
+            if used != number:
+                notices.append(f"{where}: {value} is out of range ({range_text(spec.metadata)}); {used} is used.")
     settings = kind(**values)
     after_build: Any = getattr(settings, "after_build", None)
     return cast("T", after_build()) if after_build else settings
@@ -183,13 +207,15 @@ def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:
     return {str(key): _group(item, group, f"{where}.{key}") for key, group in value.items()}
 
 
-def _group(kind: Any, value: Any, where: str) -> Any:
+def _group(kind: Any, value: Any, where: str, notices: list[str] | None = None) -> Any:
     """Return a group of settings. Raise ConfigError if one without a default is missing."""
     if isinstance(value, dict):
         missing = [name for name in _required(kind) if name not in map(snake, map(str, value))]
         if missing:
             raise ConfigError(f"{where}: '{missing[0]}' is missing.")
-    return value if isinstance(value, kind) else build(kind, normalise(kind, value, at=where), at=where)
+    if isinstance(value, kind):
+        return value
+    return build(kind, normalise(kind, value, at=where), at=where, notices=notices)
 
 
 def _required(kind: Any) -> list[str]:
@@ -235,25 +261,6 @@ def clamp(value: Any, bounds: Any) -> Any:
 
 def range_text(bounds: Mapping[str, Any]) -> str:
     return f"{bounds['low']:,} to {bounds['high']:,}"
-
-
-def range_notices(kind: Any, tree: Mapping[str, Any], origins: Mapping[str, str], *, at: str) -> Iterator[str]:
-    """Yield a notice for each number of a checked tree that is outside its range, which is clamped."""
-    for spec in dataclasses.fields(kind):
-        if spec.name not in tree:
-            continue
-        name = f"{at}.{spec.name}" if at else spec.name
-        inner, value = hints(kind)[spec.name], tree[spec.name]
-        if dataclasses.is_dataclass(inner):
-            yield from range_notices(inner, value, origins, at=name)
-        elif group := group_by_name(inner):
-            for key, settings in (value or {}).items():
-                yield from range_notices(group, settings, origins, at=f"{name}.{key}")
-        elif "low" in spec.metadata and (number := coerce(inner, value, name)) != (
-            used := clamp(number, spec.metadata)
-        ):
-            origin = f" ({origins[name]})" if name in origins else ""
-            yield f"{name}: {value} is out of range ({range_text(spec.metadata)}); {used} is used{origin}."
 
 
 def describe(value: Any, *, hide: bool = False) -> str:

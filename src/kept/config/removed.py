@@ -1,11 +1,8 @@
-"""Settings that Kept no longer has. A file that names them still opens: they are ignored, and one notice names them."""
+"""Settings that Kept no longer has. A file that names one still opens: it is ignored, and a notice names it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import is_dataclass
-from typing import Any
 
 REMOVED = frozenset(
     {
@@ -71,26 +68,8 @@ def is_removed(name: str) -> bool:
     return any(_matches(parts, removed.split(".")) for removed in REMOVED)
 
 
-def removal_notices(names: list[str]) -> list[str]:
-    """Return one notice about removed settings that a file or the environment has, or none."""
-    if not names:
-        return []
-    what = "this setting; it is" if len(names) == 1 else "these settings; they are"
-    return [f"{', '.join(names)}: Kept no longer has {what} ignored."]
-
-
-def iter_removed(kind: Any, tree: Any, *, at: str) -> Iterator[str]:
-    """Yield the name of each removed setting in a tree that was accepted."""
-    from kept.config.read import group_by_name, hints, snake
-
-    for raw_key, value in tree.items() if isinstance(tree, dict) else ():
-        key = str(raw_key) if group_by_name(kind) else snake(str(raw_key))
-        where = f"{at}.{key}" if at else key
-        inner = group_by_name(kind) or hints(kind).get(key)
-        if inner is None and is_removed(where):
-            yield where
-        elif is_dataclass(inner) or group_by_name(inner):
-            yield from iter_removed(inner, value, at=where)
+def removal_notice(name: str) -> str:
+    return f"{name}: Kept no longer has this setting; it is ignored."
 
 
 def _matches(parts: list[str], removed: list[str]) -> bool:

@@ -270,11 +270,6 @@ class AgentSettings:
     review: ReviewSettings = ReviewSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
 
-    @property
-    def prompt_file_tokens(self) -> int:
-        """Tokens of each workspace file that a prompt has room for."""
-        return min(FILE_TOKENS, usable_tokens(self.model.context_window, self.compaction) // 8)
-
 
 @frozen
 class Config:

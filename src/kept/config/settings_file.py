@@ -1,8 +1,5 @@
-"""Reads a file of settings that may come from a stranger.
-
-A project's settings come with its repository, so nothing about them is trusted: a pipe in place of the file would
-block every command, and a YAML text of 400 bytes can expand to gigabytes.
-"""
+"""Reads a file of settings, and trusts nothing about it: a pipe in its place would block every command, and a YAML text
+of 400 bytes can expand to gigabytes."""
 
 from __future__ import annotations
 
@@ -17,11 +14,10 @@ _UNCHANGED = "Nothing was changed."
 _FIX_YAML = "Fix the YAML; nothing was changed."
 
 
-def read_settings(path: str, *, max_bytes: int = MAX_BYTES, follow_links: bool = True) -> bytes | None:
+def read_settings(path: str, *, max_bytes: int = MAX_BYTES) -> bytes | None:
     """Return the bytes of a settings file, or None if there is none. Never wait for a pipe or a device."""
-    extra = os.O_NONBLOCK if follow_links else os.O_NONBLOCK | os.O_NOFOLLOW
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | extra)) as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ConfigError(f"{path}: is not a file.", hint=_UNCHANGED)
             raw = file.read(max_bytes + 1)
@@ -35,8 +31,8 @@ def read_settings(path: str, *, max_bytes: int = MAX_BYTES, follow_links: bool =
     return raw
 
 
-def read_yaml(path: str, *, follow_links: bool = True) -> dict[str, Any]:
-    return parse_settings(path, read_settings(path, follow_links=follow_links) or b"")
+def read_yaml(path: str) -> dict[str, Any]:
+    return parse_settings(path, read_settings(path) or b"")
 
 
 def parse_settings(path: str, raw: bytes) -> dict[str, Any]:
