@@ -116,7 +116,7 @@ def _foreign(bench: BenchSet, others: Sequence[BenchSet]) -> list[str]:
 
 
 def _ask(runner: QueryRunner, group: BenchGroup, name: str, kind: str, query: BenchQuery, wanted: frozenset) -> Asked:
-    hits = runner.ask(query, max_results=10).hits
+    hits = runner.ask(query, max_results=10)
     documents = [hit.documents.union(*(further.documents for further in hit.further)) for hit in hits]
     rights = [hit for hit, inside in zip(hits, documents, strict=True) if inside & wanted]
     is_sure = bool(hits) and hits[0].grade != "weak"

@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ranking import AGAINST, NAMES, TEXT, TOP, VECTOR, Asked, gather, learn, to_mix
+from benchmarks.variants import with_variant
 from kept.bench.dataset import BenchQuery, BenchSet, read_set
 from kept.bench.layout import lay_out
 from kept.bench.measurement import sample
 from kept.bench.metrics import evaluate
-from kept.bench.query_runner import QueryRunner, hits_to_ask_for, with_variant
+from kept.bench.query_runner import QueryRunner, hits_to_ask_for
 from kept.config import load_config
 from kept.limits import estimate_tokens
 from kept.search import scores
@@ -157,7 +158,7 @@ def search(each: PreparedSet, weights: Mapping[str, Weights]) -> dict[str, list[
                     most = _hits(bench, memory.status().chunks * len(groups))
                     for at, query in asked:
                         with patched(weights[each.fold_of(at)] if title == "held out" else {}):
-                            hits = runner.ask(query, max_results=most).hits
+                            hits = runner.ask(query, max_results=most)
                         values = evaluate(hits, bench.relevant[query.id])
                         figures[title].append((values["recall@10"], values["recall@5"]))
     return figures

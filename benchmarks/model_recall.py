@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from kept.bench.dataset import read_set
-from kept.bench.measurement import MeasurePlan, measure_set
+from kept.bench.measurement import measure_set
 from kept.config import LocalModelSettings, load_config
 from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, open_pulled
 from kept.embedding.static import StaticEmbedder
@@ -80,10 +80,9 @@ def measure_fused(embedder, dataset, most_queries: int, settings: dict[str, str]
     values = {"memory_search.query.min_score": 0, **settings}
     with tempfile.TemporaryDirectory() as home:
         config = load_config(home=home, settings=values, environ={}).config
-        plan = MeasurePlan(baselines=(), sample=most_queries)
         started = time.process_time()
-        measured = measure_set(dataset, config, plan, embedder=embedder)
-    figures = measured.summaries["kept"].figures
+        measured = measure_set(dataset, config, most_queries=most_queries, embedder=embedder)
+    figures = measured.summary.figures
     return {
         "recall": figures["recall@10"],
         "mrr": figures["mrr@10"],

@@ -46,7 +46,7 @@ def measure(bench: BenchSet, limit: int | None) -> dict[str, Recalls]:
                 for query in (query for query in queries if query.group == name):
                     for share in SHARES:
                         pipeline.lift_neighbours = partial(lift_neighbours, share=share)
-                        figures = evaluate(runner.ask(query, max_results=HITS).hits, bench.relevant[query.id])
+                        figures = evaluate(runner.ask(query, max_results=HITS), bench.relevant[query.id])
                         recalls[share].append(tuple(figures[column] for column in COLUMNS))
     return by_file
 

@@ -171,9 +171,9 @@ def ask_probes(bench: BenchSet, foreign: Sequence[str], config: Config, folder: 
     for group in groups.values():
         with Memory(group.config) as memory:
             memory.sync()
-    answers = ask_all(groups, bench.queries, max_results=ASKED_FOR, min_score=0.0).answers
+    answers = ask_all(groups, bench.queries, max_results=ASKED_FOR, min_score=0.0).hits
     relevant = bench.relevant
-    probes = {query.id: Probe(answers[query.id].hits, relevant.get(query.id, {})) for query in bench.queries}
+    probes = {query.id: Probe(answers[query.id], relevant.get(query.id, {})) for query in bench.queries}
     names = [*groups]
     foreign_texts: dict[str, list[str]] = {}
     for number, text in enumerate(foreign):
@@ -194,8 +194,8 @@ def _ask_nonsense(groups: Mapping[str, BenchGroup], texts: Mapping[str, Sequence
         for group, group_texts in texts.items()
         for number, text in enumerate(group_texts)
     ]
-    answers = ask_all(groups, queries, max_results=ASKED_FOR, min_score=0.0).answers
-    return tuple(Probe(answer.hits, {}) for answer in answers.values())
+    answers = ask_all(groups, queries, max_results=ASKED_FOR, min_score=0.0).hits
+    return tuple(Probe(answer, {}) for answer in answers.values())
 
 
 def main() -> None:

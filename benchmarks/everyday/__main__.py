@@ -17,16 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.everyday.halves import FOLDER, HALVES, SETS, read_halves, write_halves
+from benchmarks.variants import with_variant
 from kept.bench.dataset import BenchQuery, BenchSet, read_set
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.measurement import FigureSummary, by_category, summarise
-from kept.bench.metrics import evaluate
-from kept.bench.query_runner import BenchAnswer, ask_all, hits_to_ask_for, with_variant
+from kept.bench.metrics import ReturnedHit, evaluate
+from kept.bench.query_runner import ask_all, hits_to_ask_for
 from kept.config import load_config
 from kept.limits import estimate_tokens
 from kept.memory import Memory
 
-Answers = dict[str, BenchAnswer]
+Answers = dict[str, tuple[ReturnedHit, ...]]
 COLUMNS = ("recall@5", "recall@10", "mrr@10")
 DEFAULT, UNTHRESHOLDED, WORDS = "default", "no threshold", "words alone"
 
@@ -76,9 +77,9 @@ def ask_set(name: str) -> AskedSet:
         max_results = hits_to_ask_for(*index(bench, groups))
         words = {name: replace(group, config=with_variant(group.config, "keyword")) for name, group in groups.items()}
         variants = {
-            DEFAULT: ask_all(groups, bench.queries, max_results=max_results).answers,
-            UNTHRESHOLDED: ask_all(groups, bench.queries, max_results=max_results, min_score=0.0).answers,
-            WORDS: ask_all(words, bench.queries, max_results=max_results).answers,
+            DEFAULT: ask_all(groups, bench.queries, max_results=max_results).hits,
+            UNTHRESHOLDED: ask_all(groups, bench.queries, max_results=max_results, min_score=0.0).hits,
+            WORDS: ask_all(words, bench.queries, max_results=max_results).hits,
         }
     return AskedSet(bench, variants, read_halves(name))
 
@@ -125,7 +126,7 @@ def print_misses(asked: AskedSet) -> None:
     print(f"\n{asked.bench.name}, not among the first five:")
     for query in asked.queries("tune"):
         relevant = asked.bench.relevant.get(query.id, {})
-        if relevant and not evaluate(asked.variants[UNTHRESHOLDED][query.id].hits, relevant)["recall@5"]:
+        if relevant and not evaluate(asked.variants[UNTHRESHOLDED][query.id], relevant)["recall@5"]:
             print(f"  {query.category}: {query.text}  ({', '.join(relevant)})")
 
 

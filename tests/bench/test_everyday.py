@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.everyday.halves import FOLDER, HALVES, SETS, assign_halves, read_halves, read_rows, write_halves
 from benchmarks.threshold import FOREIGN, ask_probes, measure_curve
+from benchmarks.variants import with_variant
 from kept.bench.dataset import CORPUS, QUERIES, read_set
-from kept.bench.measurement import MeasurePlan, measure_set
+from kept.bench.measurement import measure_set
 from kept.config import load_config
 from kept.records import LIKELY_FROM
 
@@ -78,15 +79,15 @@ def test_each_half_can_be_written_as_a_set_of_its_own(tmp_path):
 def test_grades_mean_what_they_say_and_nothing_is_hidden(name, tmp_path, capsys):
     bench = read_set(str(FOLDER / name))
     config = load_config(home=str(tmp_path), environ={}).config
-    measured = measure_set(bench, config, MeasurePlan(baselines=("keyword",)))
+    measured = measure_set(bench, config)
     with capsys.disabled():
         shares = ", ".join(f"{grade} {figures.right}/{figures.hits}" for grade, figures in measured.grades.items())
         print(f"\n{name}: first hits that are right, by grade: {shares}")
     strong, weak = measured.grades["strong"], measured.grades["weak"]
     assert strong.right >= 0.9 * strong.hits
     assert weak.right < 0.45 * weak.hits
-    ours, words = measured.summaries["kept"].figures, measured.summaries["keyword"].figures
-    assert ours["recall@10"] >= words["recall@10"]
+    words = measure_set(bench, with_variant(config, "keyword")).summary.figures
+    assert measured.summary.figures["recall@10"] >= words["recall@10"]
     [current] = measure_curve(ask_probes(bench, FOREIGN, config, str(tmp_path / "probes")), [LIKELY_FROM])
     with capsys.disabled():
         print(f"{name}: {current}")

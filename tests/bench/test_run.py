@@ -22,12 +22,12 @@ DATA = Path(__file__).parent / "data"
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """Both sets, measured once for all that is asked of the outcome."""
-    from kept.bench.measurement import MeasurePlan, measure_set, read_sets, set_json
+    from kept.bench.measurement import measure_set, read_sets, set_json
     from kept.config import load_config
 
     config = load_config(home=str(tmp_path_factory.mktemp("home")), environ={}).config
     sets = read_sets([str(DATA / "chat"), str(DATA / "shop")])
-    shapes = [set_json(measure_set(bench, config, MeasurePlan())) for bench in sets]
+    shapes = [set_json(measure_set(bench, config)) for bench in sets]
     return {measurement["set"]: measurement for measurement in json.loads(json.dumps(shapes))}
 
 
@@ -39,8 +39,6 @@ def test_recall_on_our_own_sets_does_not_fall(measured):
     assert chat["kept"]["mrr@10"] >= 0.85
     assert shop["kept"]["recall@5"] == 1.0
     assert shop["kept"]["mrr@10"] >= 0.9
-    for measurement in measured.values():
-        assert measurement["kept"]["recall@10"] >= measurement["keyword"]["recall@10"]
 
 
 def test_what_cannot_be_answered_counts_for_abstaining_and_not_for_recall(measured):
@@ -65,10 +63,8 @@ def test_the_command_prints_the_same_as_json_and_leaves_nothing_behind(kept, tmp
     assert done.err == ""
     assert [measurement["set"] for measurement in done.json["sets"]] == ["chat", "shop"]
     for measurement in done.json["sets"]:
-        for variant in ("kept", "keyword", "vector"):
-            assert {name: measurement[variant][name] for name in FIGURES} == {
-                name: measured[measurement["set"]][variant][name] for name in FIGURES
-            }
+        expected = measured[measurement["set"]]["kept"]
+        assert {name: measurement["kept"][name] for name in FIGURES} == {name: expected[name] for name in FIGURES}
     assert list(room.iterdir()) == []
     assert not (tmp_path / "home").exists()
 
@@ -95,16 +91,16 @@ def test_the_folder_is_gone_when_the_command_is_stopped(tmp_path, environment):
     assert not [*temporary.iterdir()]
 
 
-def test_tables_show_sets_categories_and_baselines(kept):
+def test_tables_show_sets_and_categories(kept):
     done = kept("bench", DATA / "chat", "--sample", "8")
     assert done.code == 0, done.err
     rows = [line.split()[:2] for line in done.out.splitlines() if line.strip()]
-    for row in (["chat", "8"], ["·", "single"], ["keyword", "8"]):
+    for row in (["chat", "8"], ["·", "single"]):
         assert row in rows
 
 
 def test_two_settings_are_compared(kept):
-    options = ("--set", "memory_search.provider=none", "--no-baselines")
+    options = ("--set", "memory_search.provider=none")
     against = ("--against", "memory_search.query.max_results=3", "--against", "memory_search.query.min_score=0.99")
     [measurement] = kept("bench", DATA / "shop", *options, *against, "--json").json["sets"]
     assert (measurement["kept"]["recall@10"], measurement["against"]["recall@10"]) == (1.0, 0.0)
@@ -118,7 +114,6 @@ def test_settings_and_provider_of_the_run_are_used(kept):
     options = ("--provider", "none", "--set", "memory_search.query.min_score=0.99", "--json")
     measurement = kept("bench", DATA / "shop", *options).json["sets"][0]
     assert measurement["index"]["provider"] == "none"
-    assert "vector" not in measurement
     assert measurement["min_score"] == 0.99
     assert measurement["kept"]["abstained_wrongly"] == 1.0
 
@@ -132,7 +127,7 @@ def test_a_name_in_a_set_is_never_taken_for_a_style_or_a_command_of_the_terminal
     ]
     write_file(folder / "queries.jsonl", "".join(json.dumps(query) + "\n" for query in queries))
     write_file(folder / "qrels.tsv", "query-id\tcorpus-id\trel\n1\td\t1\n2\te\t1\n")
-    done = kept("bench", folder, "--no-baselines")
+    done = kept("bench", folder)
     assert done.code == 0, done.err
     assert "[bold]odd" in done.out
     assert "[red]\\x1b" in done.out
@@ -180,7 +175,7 @@ def test_a_starter_set_is_made_of_the_users_notes_and_can_be_measured(kept, note
     assert created.json["documents"] == 5
     assert (tmp_path / "mine" / "README.md").exists()
     assert oct((tmp_path / "mine").stat().st_mode & 0o777) == "0o700"
-    measured = kept("bench", tmp_path / "mine", "--json", "--no-baselines")
+    measured = kept("bench", tmp_path / "mine", "--json")
     assert measured.code == 0, measured.err
     measurement = measured.json["sets"][0]
     assert set(measurement["categories"]) == {"heading", "words", "adversarial"}

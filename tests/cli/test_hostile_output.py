@@ -127,7 +127,7 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         **{("import", kind): [[str(tmp / "imported")]] for kind in ("openclaw", "claude-code", "codex", "pi")},
         ("connect",): [["print"], ["cursor", "--scope", "project", "--project", str(tmp / "project"), "--dry-run"]],
         ("chat",): [["-m", "hello"], ["-m", "hello", "--json"], ["-m", "x", "--session", HOSTILE]],
-        ("bench",): [[str(tmp / "set"), "--no-baselines"], [HOSTILE]],
+        ("bench",): [[str(tmp / "set")], [HOSTILE]],
         ("models", "test"): [[], [HOSTILE]],
         ("config", "explain"): [[], ["--json"], [HOSTILE]],
         ("config", "get"): [["model.name"], [HOSTILE]],

@@ -174,7 +174,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("import chatgpt", ["import", "chatgpt", str(tmp / "user/Downloads/gpt.zip")]),
         ("import", ["import", "--yes"]),
         ("connect", ["connect", "cursor", "--scope", "project", "--project", str(tmp), "--dry-run"]),
-        ("bench", ["bench", str(tmp / "set"), "--no-baselines"]),
+        ("bench", ["bench", str(tmp / "set")]),
         ("bench --init", ["bench", "--init", str(tmp / "starter")]),
         ("chat", ["--set", "model.provider=extractive", "chat", "-m", "where is the lighthouse?"]),
         ("sessions show", ["sessions", "show", "terminal:main", "--context"]),

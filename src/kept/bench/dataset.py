@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -73,8 +73,8 @@ def read_set(folder: str) -> BenchSet:
     for name in (CORPUS, QUERIES, QRELS):
         if not os.path.isfile(os.path.join(folder, name)):
             raise BenchSetInvalid(f"{folder}: not a set of documents and queries: it has no {name}.")
-    documents = _unique(_read_documents(os.path.join(folder, CORPUS)), os.path.join(folder, CORPUS))
-    queries = _unique(_read_queries(os.path.join(folder, QUERIES)), os.path.join(folder, QUERIES))
+    documents = _read_rows(os.path.join(folder, CORPUS), _make_document)
+    queries = _read_rows(os.path.join(folder, QUERIES), _make_query)
     _check_groups(folder, documents, queries)
     files = _read_long_files(folder, queries)
     query_ids = {query.id for query in queries}
@@ -92,47 +92,46 @@ def read_set(folder: str) -> BenchSet:
 # documents and queries
 
 
-def _read_documents(path: str) -> Iterator[tuple[int, BenchDocument]]:
-    for number, row in _rows(path):
-        where = f"{path}, line {number}"
-        yield (
-            number,
-            BenchDocument(
-                id=_text(row, "id", where),
-                text=_text(row, "text", where, may_be_empty=True),
-                group=_optional(row, "group", where) or "",
-                session=_optional(row, "session", where),
-                speaker=_optional(row, "speaker", where),
-                timestamp=_time(row, "timestamp", where),
-            ),
-        )
-
-
-def _read_queries(path: str) -> Iterator[tuple[int, BenchQuery]]:
-    for number, row in _rows(path):
-        where = f"{path}, line {number}"
-        yield (
-            number,
-            BenchQuery(
-                id=_text(row, "id", where),
-                text=_text(row, "text", where),
-                category=_optional(row, "category", where) or "",
-                group=_optional(row, "group", where) or "",
-                date=_time(row, "date", where),
-                spans=_spans(row.get("spans") or [], where),
-            ),
-        )
-
-
-def _rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_rows(path: str, make: Callable[[dict[str, Any]], Row]) -> tuple[Row, ...]:
+    by_id: dict[str, Row] = {}
     for number, line in _lines(path):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as exc:
+            tree = json.loads(line)
+            if not isinstance(tree, dict):
+                raise ValueError("not an object with 'id' and 'text'")
+            row = make(tree)
+            if row.id in by_id:
+                raise ValueError(f"the id '{row.id}' is used twice")
+        except json.JSONDecodeError as exc:
             raise BenchSetInvalid(f"{path}, line {number}: not JSON ({exc}).") from None
-        if not isinstance(row, dict):
-            raise BenchSetInvalid(f"{path}, line {number}: not an object with 'id' and 'text'.")
-        yield number, row
+        except (ValueError, RecursionError) as exc:
+            raise BenchSetInvalid(f"{path}, line {number}: {exc}.") from None
+        by_id[row.id] = row
+    if not by_id:
+        raise BenchSetInvalid(f"{path}: empty.")
+    return tuple(by_id.values())
+
+
+def _make_document(tree: dict[str, Any]) -> BenchDocument:
+    return BenchDocument(
+        id=_text(tree, "id"),
+        text=_text(tree, "text", may_be_empty=True),
+        group=_optional(tree, "group") or "",
+        session=_optional(tree, "session"),
+        speaker=_optional(tree, "speaker"),
+        timestamp=_time(tree, "timestamp"),
+    )
+
+
+def _make_query(tree: dict[str, Any]) -> BenchQuery:
+    return BenchQuery(
+        id=_text(tree, "id"),
+        text=_text(tree, "text"),
+        category=_optional(tree, "category") or "",
+        group=_optional(tree, "group") or "",
+        date=_time(tree, "date"),
+        spans=_spans(tree.get("spans") or []),
+    )
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
@@ -148,52 +147,36 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
         raise BenchSetInvalid(f"{path}: cannot be read ({exc.strerror}).") from None
 
 
-def _text(row: Mapping[str, Any], name: str, where: str, *, may_be_empty: bool = False) -> str:
-    value = row.get(name)
-    if name == "id" and isinstance(value, int):
-        value = str(value)
-    if not isinstance(value, str) or not (may_be_empty or value.strip()):
-        raise BenchSetInvalid(f"{where}: '{name}' is missing or not a text.")
-    return value
+def _text(tree: Mapping[str, Any], name: str, *, may_be_empty: bool = False) -> str:
+    text = _optional(tree, name)
+    if text is None and not (may_be_empty and tree.get(name) == ""):
+        raise ValueError(f"'{name}' is missing or not a text")
+    return text or ""
 
 
-def _optional(row: Mapping[str, Any], name: str, where: str) -> str | None:
-    value = row.get(name)
+def _optional(tree: Mapping[str, Any], name: str) -> str | None:
+    value = tree.get(name)
     if value is not None and not isinstance(value, str | int):
-        raise BenchSetInvalid(f"{where}: '{name}' is not a text.")
-    return None if value is None or value == "" else str(value)
+        raise ValueError(f"'{name}' is not a text")
+    return None if value is None or not str(value).strip() else str(value)
 
 
-def _time(row: Mapping[str, Any], name: str, where: str) -> dt.datetime | None:
-    value = _optional(row, name, where)
-    if value is None:
-        return None
+def _time(tree: Mapping[str, Any], name: str) -> dt.datetime | None:
+    value = _optional(tree, name)
     try:
-        time = dt.datetime.fromisoformat(value)
-        return time if time.tzinfo else time.astimezone()
+        return None if value is None else dt.datetime.fromisoformat(value).astimezone()
     except (ValueError, OverflowError):
-        raise BenchSetInvalid(f"{where}: '{name}' is not a time such as 2026-03-14T15:09:00.") from None
+        raise ValueError(f"'{name}' is not a time such as 2026-03-14T15:09:00") from None
 
 
-def _spans(value: Any, where: str) -> tuple[tuple[int, int], ...]:
+def _spans(value: Any) -> tuple[tuple[int, int], ...]:
     try:
         spans = tuple((int(start), int(end)) for start, end in value)
     except (TypeError, ValueError):
-        raise BenchSetInvalid(f"{where}: 'spans' is not a list of [start, end].") from None
+        raise ValueError("'spans' is not a list of [start, end]") from None
     if any(start < 0 or end <= start for start, end in spans):
-        raise BenchSetInvalid(f"{where}: a span ends before it begins.")
+        raise ValueError("a span ends before it begins")
     return spans
-
-
-def _unique(rows: Iterator[tuple[int, Row]], path: str) -> tuple[Row, ...]:
-    by_id: dict[str, Row] = {}
-    for number, row in rows:
-        if row.id in by_id:
-            raise BenchSetInvalid(f"{path}, line {number}: the id '{row.id}' is used twice.")
-        by_id[row.id] = row
-    if not by_id:
-        raise BenchSetInvalid(f"{path}: empty.")
-    return tuple(by_id.values())
 
 
 def _check_groups(folder: str, documents: tuple[BenchDocument, ...], queries: tuple[BenchQuery, ...]) -> None:

@@ -1,36 +1,27 @@
-"""Asks the queries of a set through `Memory.search`, in the variants that are compared over one index.
-
-The variants are the user's settings (`KEPT`) and the baselines.
-"""
+"""Asks the queries of a set through `Memory.search`, as a user with the same settings would."""
 
 from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
 from kept.bench.dataset import BenchQuery
 from kept.bench.layout import BenchGroup
 from kept.bench.metrics import BUDGET_TOKENS, ReturnedHit
 from kept.clock import SystemClock
-from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder
 from kept.memory import Memory
 from kept.search.selection import MAX_CHARS
 from kept.values import frozen
 
-KEPT = "kept"
 _FEWEST, _MOST = 12, 50
 
 Tick = Callable[[], None]
 
 
-# variants
-
-
 def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int) -> int:
-    """Return the number of hits to request for every query and variant of a set.
+    """Return the number of hits to request for every query of a set.
 
     A user asks for six. This is enough for ten documents and for 2,000 tokens of snippets.
     """
@@ -39,41 +30,13 @@ def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int) -> int:
     return min(_MOST, max(_FEWEST, round(1.25 * BUDGET_TOKENS / snippet_tokens)))
 
 
-def _keyword(query: QuerySettings) -> QuerySettings:
-    return replace(query, min_score=0.0, hybrid=replace(query.hybrid, enabled=False))
-
-
-def _vector(query: QuerySettings) -> QuerySettings:
-    return replace(query, min_score=0.0, hybrid=replace(query.hybrid, vector_weight=1.0, text_weight=0.0))
-
-
-BASELINES: dict[str, Callable[[QuerySettings], QuerySettings]] = {"keyword": _keyword, "vector": _vector}
-"""Words alone and vectors alone have no threshold: theirs would have to be another one, and without one they are harder
-to beat."""
-
-
-def with_variant(config: Config, name: str) -> Config:
-    if name == KEPT:
-        return config
-    search = replace(config.memory_search, query=BASELINES[name](config.memory_search.query))
-    return replace(config, agent=replace(config.agent, memory_search=search))
-
-
-# asking
-
-
 @frozen
-class BenchAnswer:
-    hits: tuple[ReturnedHit, ...]
+class SetAnswers:
+    """Hits of each query by its id."""
 
-
-@frozen
-class VariantAnswers:
-    """Answers of one variant by query id."""
-
-    answers: dict[str, BenchAnswer]
+    hits: dict[str, tuple[ReturnedHit, ...]]
     degraded: tuple[str, ...]
-    """Reasons why some of them may be worse than they should be."""
+    """Reasons why some answers may be worse than they should be."""
     latencies_ms: tuple[float, ...]
     """Times of all searches but the first of each memory, which opens everything."""
 
@@ -105,7 +68,7 @@ class QueryRunner:
         self.degraded: dict[str, None] = {}
         self.latencies_ms: list[float] = []
 
-    def ask(self, query: BenchQuery, *, max_results: int, min_score: float | None = None) -> BenchAnswer:
+    def ask(self, query: BenchQuery, *, max_results: int, min_score: float | None = None) -> tuple[ReturnedHit, ...]:
         self.clock.query_date, self.clock.is_asking = query.date, True
         started = time.perf_counter()
         try:
@@ -114,7 +77,7 @@ class QueryRunner:
             self.clock.is_asking = False
         self.latencies_ms.append((time.perf_counter() - started) * 1000)
         self.degraded.update(dict.fromkeys(result.degraded))
-        return BenchAnswer(tuple(self.group.returned_hit(hit) for hit in result.hits))
+        return tuple(self.group.returned_hit(hit) for hit in result.hits)
 
 
 def ask_all(
@@ -125,28 +88,18 @@ def ask_all(
     min_score: float | None = None,
     embedder: Embedder | None = None,
     tick: Tick = lambda: None,
-) -> VariantAnswers:
-    """Ask every query and return the answers. ``tick`` is called after each query."""
-    answers: dict[str, BenchAnswer] = {}
+) -> SetAnswers:
+    """Ask every query, with one memory open at a time. ``tick`` is called after each query."""
+    hits: dict[str, tuple[ReturnedHit, ...]] = {}
     degraded: dict[str, None] = {}
     latencies_ms: list[float] = []
-    for runner, group_queries in _iter_runners(groups, queries, embedder):
-        for query in group_queries:
-            answers[query.id] = runner.ask(query, max_results=max_results, min_score=min_score)
-            tick()
-        degraded.update(runner.degraded)
-        latencies_ms += runner.latencies_ms[1:]
-    return VariantAnswers(answers, tuple(degraded), tuple(latencies_ms))
-
-
-def _iter_runners(
-    groups: Mapping[str, BenchGroup], queries: Sequence[BenchQuery], embedder: Embedder | None
-) -> Iterator[tuple[QueryRunner, list[BenchQuery]]]:
-    """Yield a runner for each group with the queries of that group. Only one memory is open at a time."""
-    by_group: dict[str, list[BenchQuery]] = {}
-    for query in queries:
-        by_group.setdefault(query.group, []).append(query)
-    for name, group_queries in by_group.items():
+    for name in dict.fromkeys(query.group for query in queries):
         runner = QueryRunner(groups[name], embedder=embedder)
         with runner.memory:
-            yield runner, group_queries
+            for query in queries:
+                if query.group == name:
+                    hits[query.id] = runner.ask(query, max_results=max_results, min_score=min_score)
+                    tick()
+        degraded.update(runner.degraded)
+        latencies_ms += runner.latencies_ms[1:]
+    return SetAnswers(hits, tuple(degraded), tuple(latencies_ms))

@@ -6,6 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -48,7 +49,6 @@ Pair = tuple["SetMeasurement", "SetMeasurement | None"]
 @click.option("--provider", metavar="NAME", help="Measure with this embedding provider.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Measure with one setting changed.")
 @click.option("--against", metavar="KEY=VALUE", multiple=True, help="Compare with the same, except for this setting.")
-@click.option("--no-baselines", is_flag=True, help="Measure only the current settings: three times as fast.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Use only N queries of each set, evenly spread.")
 @click.option("--init", "starter", is_flag=True, help="Write a starter set, made from your notes, to DIR.")
 @json_option
@@ -59,7 +59,6 @@ def command(
     provider: str | None,
     settings: tuple[str, ...],
     against: tuple[str, ...],
-    no_baselines: bool,
     sample: int | None,
     starter: bool,
     as_json: bool,
@@ -73,21 +72,19 @@ def command(
     if starter:
         make_starter(options, folders, as_json=as_json)
         return
-    from kept.bench.measurement import MeasurePlan, measure_set, read_sets, set_json
+    from kept.bench.measurement import measure_set, read_sets, set_json
 
     changed = setting_pairs(settings) | ({"memory_search.provider": provider} if provider else {})
     config = options.load(settings=changed).config
     compared = options.load(settings=changed | setting_pairs(against)).config if against else None
-    plan = MeasurePlan(baselines=(), sample=sample)
     measured: list[Pair] = []
     # SIGTERM ends this process like an error, so that the temporary folder is removed.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with progress_bar("Measuring") as bar:
         progress = None if bar is None else lambda name, done, total, activity: bar(done, total, f"{name}: {activity}")
         for bench in read_sets(folders):
-            other = measure_set(bench, compared, plan, progress=progress) if compared else None
-            full_plan = plan if no_baselines else MeasurePlan(sample=sample)
-            measured.append((measure_set(bench, config, full_plan, progress=progress), other))
+            measure = partial(measure_set, bench, most_queries=sample, progress=progress)
+            measured.append((measure(config), measure(compared) if compared else None))
     if as_json:
         print_json({"sets": [set_json(measurement, other) for measurement, other in measured]})
     else:
@@ -136,17 +133,12 @@ def table(title: str, first: str, *columns: str) -> Table:
 def recall_table(measured: Sequence[Pair]) -> Table:
     from rich.text import Text
 
-    from kept.bench.query_runner import KEPT
-
     rows = table("Recall", "set", "n", *FIGURE_HEADERS.values(), "abst.")
     for measurement, other in measured:
-        for name, summary in measurement.summaries.items():
-            label = Text(_short(measurement.name), style="bold") if name == KEPT else Text(f"  {name}")
-            rows.add_row(label, *_summary_texts(summary), style=None if name == KEPT else "dim")
-            if name == KEPT:
-                if other is not None:
-                    _add_comparison(rows, summary, other.summaries[KEPT])
-                _add_parts(rows, measurement)
+        rows.add_row(Text(_short(measurement.name), style="bold"), *_summary_texts(measurement.summary))
+        if other is not None:
+            _add_comparison(rows, measurement.summary, other.summary)
+        _add_parts(rows, measurement)
         rows.add_section()
     return rows
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from kept.bench.measurement import MeasurePlan, measure_set, read_sets, set_json
+from kept.bench.measurement import measure_set, read_sets, set_json
 from kept.bench.starter import write_starter
 from kept.clock import Clock
 from kept.config import Config
@@ -81,7 +81,7 @@ class RecallRun:
         def run() -> None:
             problem = ""
             try:
-                figures = set_json(measure_set(bench, self._config, MeasurePlan(), progress=report))
+                figures = set_json(measure_set(bench, self._config, progress=report))
                 record = {"measured": self._clock.now().isoformat(), "set": figures}
                 write_atomic(self._config.paths.bench_figures, json.dumps(record).encode())
             except KeptError as exc:
