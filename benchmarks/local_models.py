@@ -1,12 +1,11 @@
-"""Print the CPU time of a local embedding model: python -m benchmarks.local_models [MODEL_PATH]"""
+"""Print the CPU time of bge-small-en: python -m benchmarks.local_models"""
 
 from __future__ import annotations
 
-import sys
 import time
 
-from kept.config import LocalModelSettings
-from kept.embedding.local_model import open_local_model
+from kept.embedding.model_catalogue import CATALOGUE
+from kept.embedding.onnx import OnnxEmbedder
 from tests.support.embedding_models import bge_folder
 
 QUERY = "which port does the staging database use?"
@@ -18,12 +17,12 @@ def chunk(number: int, sentences: int) -> str:
     return "".join(SENTENCE.format(5_000 + number * 100 + at) for at in range(sentences))
 
 
-def main(path: str) -> None:
-    embedder = open_local_model(LocalModelSettings(model_path=path))
+def main() -> None:
+    model = CATALOGUE["bge-small-en"]
+    embedder = OnnxEmbedder(str(bge_folder()), dims=model.dims, calibration=model.calibration)
     steps = {
         "open and identify, as every command does": lambda: embedder.identity,
         "load the runtime, the model and its tokenizer, embed one query": lambda: embedder.embed([QUERY], role="query"),
-        "measure its score scale, once per process": lambda: embedder.calibration,
         "one more query": lambda: embedder.embed([QUERY], role="query"),
     }
     for name, step in steps.items():
@@ -41,4 +40,4 @@ def cpu_ms(step) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else str(bge_folder()))
+    main()

@@ -7,13 +7,8 @@ import inspect
 
 import pytest
 
-from kept import KeptError, Memory
-from kept.aio import AsyncForgetting, AsyncHistory, AsyncMemory, AsyncNotes, AsyncReview
-from kept.forgetting.forgetter import MemoryForgetting
-from kept.history.note_history import NoteHistory
-from kept.memory_history import MemoryHistory
-from kept.memory_notes import MemoryNotes
-from kept.review.review_queue import ReviewQueue
+from kept import KeptError
+from kept.aio import AsyncMemory
 from kept.testing import FakeEmbedder
 from tests.support.workspaces import open_memory
 
@@ -52,25 +47,6 @@ def test_writes_keep_their_order_and_searches_run_beside_them(tmp_path):
     assert [line for line in lines if line.startswith("Fact")] == [f"Fact {number}." for number in range(20)]
 
 
-@pytest.mark.parametrize(
-    ("source", "mirror"),
-    [
-        (Memory, AsyncMemory),
-        (MemoryNotes, AsyncNotes),
-        (MemoryForgetting, AsyncForgetting),
-        (MemoryHistory, AsyncHistory),
-        (ReviewQueue, AsyncReview),
-    ],
-)
-def test_each_method_of_memory_has_a_coroutine_with_the_same_arguments(source, mirror):
-    for_kept_only = {*vars(NoteHistory), "recorder", "try_addition", "require_room", "put_proposal"}
-    for name, method in inspect.getmembers(source, inspect.isfunction):
-        if not name.startswith("_") and name != "close" and name not in for_kept_only:
-            mirrored = getattr(mirror, name)
-            assert inspect.iscoroutinefunction(mirrored), name
-            assert inspect.signature(mirrored) == inspect.signature(method)
-
-
 def test_parts_are_awaited_too(tmp_path):
     async def use() -> None:
         async with AsyncMemory(open_memory(tmp_path)) as memory:
@@ -80,5 +56,8 @@ def test_parts_are_awaited_too(tmp_path):
             assert await memory.review.count() == 0
             assert (await memory.forgetting.plan(written.path)).places
             assert (await memory.history.undo(change.id)).changes == (change,)
+            assert inspect.signature(memory.add) == inspect.signature(memory.memory.add)
+            with pytest.raises(AttributeError, match="no method 'config'"):
+                _ = memory.config
 
     asyncio.run(use())

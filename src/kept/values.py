@@ -4,8 +4,8 @@
 is a quarter of a whole search. `frozen` builds the same slotted, frozen dataclass (`fields`, `replace` and `asdict`
 work), but all classes share these methods, and `__init__` is compiled when the first instance is created.
 
-Not supported, and refused with a TypeError: `__post_init__`, `InitVar`, and fields with `init=False`, `kw_only=True`,
-`compare=False` or `hash=False`. Use a standard dataclass for those.
+Not supported: `__post_init__`, `InitVar`, and fields with `init=False`, `kw_only=True`, `compare=False` or
+`hash=False`. Use a standard dataclass for those.
 """
 
 from __future__ import annotations
@@ -23,21 +23,10 @@ def frozen(cls: type[T]) -> type[T]:
         raise TypeError(f"@frozen does not run {cls.__name__}.__post_init__; use a standard dataclass")
     cls.__doc__ = cls.__doc__ or cls.__name__  # without one, `dataclass` would compute a signature for it
     slotted = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    _refuse_unsupported(slotted)
     for name, method in _SHARED.items():
         if name not in cls.__dict__:
             setattr(slotted, name, method)
     return slotted
-
-
-def _refuse_unsupported(cls: type) -> None:
-    for name, annotation in cls.__annotations__.items():
-        if "InitVar" in str(annotation):
-            raise TypeError(f"@frozen does not support InitVar ({cls.__name__}.{name})")
-    for spec in dataclasses.fields(cls):
-        if not spec.init or spec.kw_only or not spec.compare or spec.hash is False:
-            options = "init=False, kw_only, compare=False or hash=False"
-            raise TypeError(f"@frozen does not support {options} ({cls.__name__}.{spec.name})")
 
 
 def _init_once(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -96,29 +85,7 @@ def _refuse_delete(self: Any, name: str) -> NoReturn:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-class _Signature:
-    """Signature of a class, for `help` and `inspect`. It is made when it is read."""
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        from inspect import Parameter, Signature
-
-        parameters = []
-        for spec in dataclasses.fields(owner):
-            factory = spec.default_factory
-            default = factory() if factory is not MISSING else spec.default
-            parameters.append(
-                Parameter(
-                    spec.name,
-                    Parameter.POSITIONAL_OR_KEYWORD,
-                    default=Parameter.empty if default is MISSING else default,
-                    annotation=spec.type,
-                )
-            )
-        return Signature(parameters)
-
-
 _SHARED = {
-    "__signature__": _Signature(),
     "__init__": _init_once,
     "__eq__": _equal,
     "__hash__": _hash,

@@ -9,9 +9,8 @@ import onnxruntime
 import pytest
 from tokenizers import Tokenizer
 
-from kept.config import LocalModelSettings
-from kept.embedding.local_model import open_local_model
-from tests.support.embedding_models import bge_folder, rows, unit
+from kept.embedding.model_catalogue import CATALOGUE
+from tests.support.embedding_models import bge_folder, open_folder, rows, unit
 from tests.support.workspaces import open_memory, paths, write_note
 
 RELATED = [
@@ -24,7 +23,12 @@ RELATED = [
 
 @pytest.fixture(scope="module")
 def bge():
-    return open_local_model(LocalModelSettings(model_path=str(bge_folder())))
+    return open_bge()
+
+
+def open_bge():
+    model = CATALOGUE["bge-small-en"]
+    return open_folder(bge_folder(), dims=model.dims, calibration=model.calibration, query_prefix=model.query_prefix)
 
 
 def test_its_vector_is_that_of_the_first_token(bge):
@@ -47,7 +51,7 @@ def test_a_vector_does_not_depend_on_what_was_embedded_with_it(bge):
 
 
 def test_it_is_384_numbers_wide_and_says_so_before_it_is_loaded(bge):
-    fresh = open_local_model(LocalModelSettings(model_path=str(bge_folder())))
+    fresh = open_bge()
     assert fresh.identity == bge.identity
     assert fresh.identity.dims == 384
     assert {bge.embed(["king"], role=role).dims for role in ("query", "document")} == {384}
@@ -66,11 +70,14 @@ def test_a_note_is_found_by_meaning_without_a_common_word(tmp_path):
     write_note(workspace, "memory/health.md", "Anna cannot have peanuts or almonds; she carries adrenaline.\n")
     write_note(workspace, "memory/travel.md", "The flight to Lisbon leaves from gate four on Sunday.\n")
     write_note(workspace, "memory/work.md", "Staging listens on port 5433 behind the proxy.\n")
-    settings = {"memory_search.provider": "local", "memory_search.local.model_path": str(bge_folder())}
-    with open_memory(tmp_path, settings=settings) as memory:
+    (tmp_path / "home" / "models").mkdir(parents=True)
+    (tmp_path / "home" / "models" / "bge-small-en").symlink_to(bge_folder())
+    with open_memory(
+        tmp_path, settings={"memory_search.provider": "local", "memory_search.model": "bge-small-en"}
+    ) as memory:
         result = memory.search("who is allergic to nuts?", min_score=0.0)
         nonsense = memory.search("purple monkeys juggling quantum teapots")
     assert paths(result)[0] == "memory/health.md"
     assert result.degraded == ()
-    assert result.model == "bge_small_en"
+    assert result.model == "bge-small-en"
     assert paths(nonsense) == []

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kept.config import LocalModelSettings
-from kept.embedding.local_model import open_local_model
+from kept.embedding.llama_cpp import open_model
 from kept.remote_errors import EmbedderUnavailable
 from tests.support.embedding_models import rows, write_folder, write_gguf
 from tests.support.workspaces import open_memory, paths, write_note
@@ -26,7 +26,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(tiny):
-    return open_local_model(LocalModelSettings(model_path=str(tiny)))
+    return open_model(LocalModelSettings(model_path=str(tiny)))
 
 
 def embed(model, *texts, role="document"):
@@ -70,7 +70,7 @@ def test_the_pooling_is_the_declared_one_unless_it_is_set(tmp_path):
     none = write_gguf(tmp_path / "none.gguf", pooling=None)
 
     def vector(path, pooling="auto"):
-        return embed(open_local_model(LocalModelSettings(model_path=str(path), pooling=pooling)), "the cat sat")[0]
+        return embed(open_model(LocalModelSettings(model_path=str(path), pooling=pooling)), "the cat sat")[0]
 
     assert vector(mean) != pytest.approx(vector(cls), abs=1e-3)
     assert vector(mean, "cls") == pytest.approx(vector(cls), abs=1e-5)
@@ -79,7 +79,7 @@ def test_the_pooling_is_the_declared_one_unless_it_is_set(tmp_path):
 
 def test_prefixes_stand_before_queries_and_documents(tiny):
     settings = LocalModelSettings(model_path=str(tiny), query_prefix="query ", document_prefix="passage ")
-    prefixed, plain = open_local_model(settings), open_local_model(LocalModelSettings(model_path=str(tiny)))
+    prefixed, plain = open_model(settings), open_model(LocalModelSettings(model_path=str(tiny)))
     assert embed(prefixed, "king", role="query")[0] == pytest.approx(embed(plain, "query king")[0], abs=1e-5)
     assert embed(prefixed, "king")[0] == pytest.approx(embed(plain, "passage king")[0], abs=1e-5)
     assert prefixed.identity.key != plain.identity.key
@@ -89,9 +89,9 @@ def test_the_identity_is_that_of_the_content(tmp_path, tiny, model):
     copy = tmp_path / "tiny.gguf"
     copy.write_bytes(tiny.read_bytes())
     os.utime(copy, (1, 1))
-    assert open_local_model(LocalModelSettings(model_path=str(copy))).identity == model.identity
+    assert open_model(LocalModelSettings(model_path=str(copy))).identity == model.identity
     other = write_gguf(tmp_path / "other" / "tiny.gguf", seed=2)
-    assert open_local_model(LocalModelSettings(model_path=str(other))).identity.key != model.identity.key
+    assert open_model(LocalModelSettings(model_path=str(other))).identity.key != model.identity.key
 
 
 def test_the_library_listens_only_where_nobody_else_may_go(model):
@@ -108,8 +108,8 @@ def test_a_process_that_embeds_says_nothing_and_leaves_nothing_behind(tiny, tmp_
     folder.mkdir(exist_ok=True)
     code = (
         "import sys; from kept.config import LocalModelSettings as Settings;"
-        "from kept.embedding.local_model import open_local_model;"
-        "open_local_model(Settings(model_path=sys.argv[1])).embed(['king'], role='query')"
+        "from kept.embedding.llama_cpp import open_model;"
+        "open_model(Settings(model_path=sys.argv[1])).embed(['king'], role='query')"
     )
     process = subprocess.run(
         [sys.executable, "-c", code, str(tiny)],
@@ -127,14 +127,14 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, tiny, kept_bytes):
     file = tmp_path / "cut.gguf"
     file.write_bytes(tiny.read_bytes()[:kept_bytes])
     with pytest.raises(EmbedderUnavailable, match=r"cut\.gguf") as caught:
-        open_local_model(LocalModelSettings(model_path=str(file))).embed(["king"], role="query")
+        open_model(LocalModelSettings(model_path=str(file))).embed(["king"], role="query")
     assert "\n" not in caught.value.message
     assert caught.value.hint
 
 
 def test_a_model_that_ranks_is_refused(tmp_path):
     with pytest.raises(EmbedderUnavailable, match="ranks"):
-        open_local_model(
+        open_model(
             LocalModelSettings(model_path=str(write_gguf(tmp_path / "rank.gguf", pooling=gguf.PoolingType.RANK)))
         )
 
@@ -142,7 +142,7 @@ def test_a_model_that_ranks_is_refused(tmp_path):
 def test_a_missing_package_names_the_extra(tiny, monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(EmbedderUnavailable, match="xllamacpp") as caught:
-        open_local_model(LocalModelSettings(model_path=str(tiny)))
+        open_model(LocalModelSettings(model_path=str(tiny)))
     assert "kept[llama-cpp]" in caught.value.hint
 
 

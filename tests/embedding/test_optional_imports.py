@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from tests.support.commands import kept_environment
-from tests.support.embedding_models import write_folder
+from tests.support.embedding_models import write_gguf
 from tests.support.workspaces import write_note
 
 OPTIONAL = (
@@ -35,10 +35,10 @@ def test_an_index_and_a_search_with_the_built_in_model_import_none_of_it(tmp_pat
 
 
 def test_opening_a_memory_with_a_model_does_not_load_the_runtime(tmp_path):
-    folder = write_folder(tmp_path / "model")
+    model = write_gguf(tmp_path / "tiny.gguf")
     write_note(tmp_path / "workspace", "MEMORY.md", "The king sat on the mat.\n")
     code = (
         "from kept import Memory\n"
         "with Memory.open(settings={'memory_search.local.model_path': sys.argv[1]}) as memory: memory.add('A note.')"
     )
-    assert loaded_after(tmp_path, code, str(folder)) == set()
+    assert loaded_after(tmp_path, code, str(model)) == set()

@@ -117,9 +117,8 @@ def settings_for(folder):
     return {PATH: str(folder)}
 
 
-@pytest.mark.parametrize("classes", [1, 2])
-def test_a_model_in_a_folder_decides(kitchen, classes):
-    folder = write_judge(kitchen / "reranker", classes=classes)
+def test_a_model_in_a_folder_decides(kitchen):
+    folder = write_judge(kitchen / "reranker")
     with open_memory(kitchen) as memory:
         assert paths(memory.search("king river bank"))[0] == "memory/river.md"
     with open_memory(kitchen, settings=settings_for(folder)) as memory:
@@ -150,11 +149,11 @@ def test_what_the_model_finds_unfit_is_weak(kitchen, monkeypatch):
     [
         (lambda folder: (folder / "model.onnx").write_bytes(b"no model"), "cannot be used"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot be used"),
-        (lambda folder: (folder / "tokenizer.json").unlink(), "There is no tokenizer.json"),
-        (lambda folder: (folder / "model.onnx").unlink(), "There is no ONNX model"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "There is no model at"),
+        (lambda folder: (folder / "model.onnx").unlink(), "There is no model at"),
         (lambda folder: write_judge(folder, strange_input=True), "it needs an input named pixels"),
         (lambda folder: write_judge(folder, logit=float("nan")), "not a judgement"),
-        (write_folder, "it is not a cross-encoder"),
+        (write_folder, "not a judgement"),
     ],
 )
 def test_a_model_that_cannot_be_used_is_said_and_the_search_answers(kitchen, damage, reason):
@@ -179,7 +178,7 @@ def test_without_a_model_nothing_of_it_is_loaded(kitchen):
     program = (
         "import sys\nfrom kept import Memory\n"
         "with Memory.open() as memory: assert len(memory.search('king'))\n"
-        "print([name for name in ('kept.embedding.onnx.cross_encoder', 'onnxruntime') if name in sys.modules])"
+        "print([name for name in ('kept.embedding.onnx', 'onnxruntime') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env=kept_environment(kitchen), capture_output=True, text=True, check=True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from kept.embedding.base import Calibration
+from kept.embedding.onnx import OnnxEmbedder
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORDS = tuple("the cat dog sat on mat ran fast king queen bank river money query passage : bread oven".split())
@@ -41,71 +43,28 @@ def write_tokenizer(path: Path) -> None:
     tokenizer.save(str(path))
 
 
-def write_onnx(
-    path: Path,
-    *,
-    inputs: tuple[str, ...] = ("input_ids", "attention_mask"),
-    ints: int = TensorProto.INT64,
-    floats: int = TensorProto.FLOAT,
-    pooled: bool = False,
-    per_token: bool = True,
-    known_width: bool = True,
-    shapes: bool = True,
-    seed: int = 1,
-) -> None:
-    """Write a model that looks up token vectors. ``pooled`` adds the output `sentence_embedding`, their maximum."""
-    width: int | str = DIMS if known_width else "width"
-    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["looked_up"])]
-    last = "looked_up"
-    if "token_type_ids" in inputs:
-        nodes.append(helper.make_node("Gather", ["types", "token_type_ids"], ["typed"]))
-        nodes.append(helper.make_node("Add", [last, "typed"], ["summed"]))
-        last = "summed"
-    for name in inputs:  # the result depends on every input, or the runtime would drop it
-        if name not in ("input_ids", "token_type_ids"):
-            nodes += [
-                helper.make_node("Cast", [name], [f"{name}_f"], to=TensorProto.FLOAT),
-                helper.make_node("Mul", [f"{name}_f", "zero"], [f"{name}_0"]),
-                helper.make_node("Unsqueeze", [f"{name}_0", "axis"], [f"{name}_1"]),
-                helper.make_node("Add", [last, f"{name}_1"], [f"after_{name}"]),
-            ]
-            last = f"after_{name}"
-    outputs = []
-    if per_token:
-        nodes.append(helper.make_node("Cast", [last], ["last_hidden_state"], to=floats))
-        outputs.append(
-            helper.make_tensor_value_info("last_hidden_state", floats, ["batch", "sequence", width] if shapes else None)
-        )
-    if pooled:
-        nodes.append(helper.make_node("ReduceMax", [last], ["sentence_embedding"], axes=[1], keepdims=0))
-        outputs.append(
-            helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", width] if shapes else None)
-        )
-    constants = {
-        "table": token_table(seed),
-        "types": np.full((2, DIMS), 0.25, np.float32),
-        "zero": np.zeros(1, np.float32),
-        "axis": np.array([-1], np.int64),
-    }
+def write_onnx(path: Path, *, given: str = "input_ids", seed: int = 1) -> None:
+    """Write a model that looks up token vectors."""
+    nodes = [helper.make_node("Gather", ["table", given], ["last_hidden_state"])]
     graph = helper.make_graph(
         nodes,
         "tiny",
-        [helper.make_tensor_value_info(name, ints, ["batch", "sequence"]) for name in inputs],
-        outputs,
-        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+        [helper.make_tensor_value_info(given, TensorProto.INT64, ["batch", "sequence"])],
+        [helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["batch", "sequence", DIMS])],
+        [numpy_helper.from_array(token_table(seed), "table")],
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
 
 
-def write_folder(folder: Path, *, model: str = "model.onnx", configs: dict[str, Any] | None = None, **options) -> Path:
-    write_onnx(folder / model, **options)
+def write_folder(folder: Path, **options: Any) -> Path:
+    write_onnx(folder / "model.onnx", **options)
     write_tokenizer(folder / "tokenizer.json")
-    for name, value in (configs or {}).items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(value), encoding="utf-8")
     return folder
+
+
+def open_folder(folder: Path, **options: Any) -> OnnxEmbedder:
+    return OnnxEmbedder(str(folder), **{"dims": DIMS, "calibration": Calibration(), **options})
 
 
 def write_gguf(path: Path, *, pooling: int | None = gguf.PoolingType.MEAN, context_tokens: int = 64, seed: int = 1):

@@ -11,13 +11,11 @@ from tests.support.embedding_models import VOCABULARY, bge_folder, write_tokeniz
 
 
 def write_judge(
-    folder: Path, *, favourite: str = "bread", classes: int = 1, strange_input: bool = False, logit: float | None = None
+    folder: Path, *, favourite: str = "bread", strange_input: bool = False, logit: float | None = None
 ) -> Path:
     """Write a model whose logit is 10 for a pair with the favourite word and -10 for others, or always ``logit``."""
-    table = np.full((len(VOCABULARY), classes), -10.0, np.float32)
+    table = np.full((len(VOCABULARY), 1), -10.0, np.float32)
     table[VOCABULARY[favourite], -1] = 10.0
-    if classes == 2:
-        table[:, 0] = 0.0
     if logit is not None:
         table[:] = logit
     named = "pixels" if strange_input else "input_ids"
@@ -26,7 +24,7 @@ def write_judge(
         helper.make_node("ReduceMax", ["looked_up", "axis"], ["logits"], keepdims=0),
     ]
     given = [helper.make_tensor_value_info(named, TensorProto.INT64, ["batch", "sequence"])]
-    out = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", classes])]
+    out = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 1])]
     constants = [numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.array([1]), "axis")]
     graph = helper.make_graph(nodes, "judge", given, out, constants)
     folder.mkdir(parents=True, exist_ok=True)

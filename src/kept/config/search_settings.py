@@ -37,14 +37,14 @@ class RemoteSettings:
 
 @frozen
 class LocalModelSettings:
-    """A model on this machine: a folder with an ONNX model, or a GGUF file. Without one, the built-in model."""
+    """A model of the user: a GGUF file. Without one, the built-in model, or one of `kept models`."""
 
     model_path: str | None = None
     pooling: Pooling = "auto"
-    """Method that reduces the token vectors to one; `auto` is the one the model's own files declare."""
+    """Method that reduces the token vectors to one; `auto` is the one that the file declares."""
     query_prefix: str | None = None
     document_prefix: str | None = None
-    """Put before every text of its kind; null is the prefix that the model's own files declare, "" is none."""
+    """Put before every text of its kind."""
     max_tokens: int = bounded(512, 16, 32_768)
     """Longer texts are cut here, or earlier if the model takes less."""
 

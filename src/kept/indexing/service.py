@@ -29,7 +29,7 @@ from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.embedding.onnx.cross_encoder import CrossEncoder
+    from kept.embedding.onnx import CrossEncoder
     from kept.search.candidates import QueryVector
     from kept.search.pipeline import IndexSearchResult
     from kept.search.query import ParsedQuery
@@ -282,7 +282,7 @@ class IndexService:
 
     def _load_reranker(self, path: str) -> tuple[str, ...]:
         """Load the model that reranks. Return the reason if it cannot be loaded."""
-        from kept.embedding.onnx.cross_encoder import CrossEncoder
+        from kept.embedding.onnx import CrossEncoder
 
         try:
             self._reranker = CrossEncoder(path)
