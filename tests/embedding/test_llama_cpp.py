@@ -94,6 +94,11 @@ def test_the_identity_is_that_of_the_content(tmp_path, tiny, model):
     assert open_model(LocalModelSettings(model_path=str(other))).identity.key != model.identity.key
 
 
+def test_the_identity_changes_with_the_length_of_texts(tiny, model):
+    shorter = open_model(LocalModelSettings(model_path=str(tiny), max_tokens=16))
+    assert shorter.identity.key != model.identity.key
+
+
 def test_the_library_listens_only_where_nobody_else_may_go(model):
     embed(model, "king")
     address = model._server.listening_address
