@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import json
 import os
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from dataclasses import fields
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from kept.damaged_records import Fault, set_file_aside
 from kept.durable import make_private_folder, write_atomic
-from kept.errors import WriteFailed
+from kept.errors import KeptError, WriteFailed
 from kept.file_lock import locked
-from kept.limits import is_time
+from kept.json_values import read_value, to_tree
+from kept.limits import strict_json
 
 T = TypeVar("T")
 
+VERSION = 1
 _LOCK_WAIT_S = 10.0
 
 
 class BookFile(Generic[T]):
-    """File of a value. Every change locks and reads it first.
+    """File of a value of the class ``kind``. Every change locks and reads it first.
 
-    ``parse`` returns what can be read of a file, and the reasons why the rest cannot. ``dump`` returns the new content,
-    ``empty`` the value of a file that does not exist. ``purpose`` completes "Another process is …".
+    Records in it are read one by one, so one that is damaged costs only itself. A record may refuse itself in a method
+    ``check``, which raises ValueError or a KeptError. ``purpose`` completes "Another process is …".
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        empty: Callable[[], T],
-        parse: Callable[[bytes], tuple[T, list[str]]],
-        dump: Callable[[T], bytes],
-        purpose: str,
-    ) -> None:
+    def __init__(self, path: str, kind: type[T], *, purpose: str) -> None:
         self.path = path
         self.faults: list[Fault] = []
         """What the last reading left out, and why."""
-        self._empty = empty
-        self._parse = parse
-        self._dump = dump
+        self.copies: list[str] = []
+        """Copies of the damaged file, which changes made."""
+        self._kind = kind
         self._purpose = purpose
 
     def exists(self) -> bool:
@@ -57,13 +52,10 @@ class BookFile(Generic[T]):
             before = self._read(content)
             after = change(before)
             if self.faults:
-                self.note_copy(set_file_aside(self.path, content or b""))
+                self.copies.append(set_file_aside(self.path, content or b""))
             if after != before or self.faults:
-                write_atomic(self.path, self._dump(after))
+                write_atomic(self.path, dump_book(after))
             return after
-
-    def note_copy(self, path: str) -> None:
-        """Note that a damaged file was copied, so that a caller can report it. Does nothing here."""
 
     def _content(self) -> bytes | None:
         try:
@@ -77,22 +69,43 @@ class BookFile(Generic[T]):
     def _read(self, content: bytes | None) -> T:
         self.faults = []
         if content is None:
-            return self._empty()
-        value, reasons = self._parse(content)
-        self.faults = [Fault(self.path, None, reason) for reason in reasons]
+            return self._kind()
+        try:
+            tree = strict_json.decode(content.decode("utf-8"))
+        except (ValueError, RecursionError):
+            tree = None
+        if not isinstance(tree, dict) or tree.get("version") != VERSION:
+            self._report("it is not JSON of this version")
+            return self._kind()
+        hints = get_type_hints(self._kind)
+        values = {spec.name: self._read_field(spec.name, hints[spec.name], tree) for spec in fields(self._kind)}  # type: ignore[arg-type]
+        return self._kind(**{name: value for name, value in values.items() if value is not None})
+
+    def _read_field(self, name: str, hint: Any, tree: dict[str, Any]) -> Any:
+        if get_origin(hint) is not tuple:
+            return self._read_part(name, hint, tree.get(name))
+        listed = tree.get(name, [])
+        if not isinstance(listed, list):
+            self._report(f"its {name} are not a list")
+            return None
+        noun = name.removesuffix("s")
+        parts = (self._read_part(f"{noun} {at}", get_args(hint)[0], part) for at, part in enumerate(listed, 1))
+        return tuple(part for part in parts if part is not None)
+
+    def _read_part(self, name: str, hint: Any, tree: Any) -> Any:
+        try:
+            value = read_value(hint, tree)
+            if hasattr(value, "check"):
+                value.check()
+        except (ValueError, KeptError) as exc:
+            self._report(f"{name} cannot be read" + (f": {exc.message}" if isinstance(exc, KeptError) else ""))
+            return None
         return value
 
-
-def format_moment(moment: dt.datetime | None) -> str | None:
-    """Return a time as it is written into such a file: in UTC, to the second."""
-    return moment.astimezone(dt.UTC).isoformat(timespec="seconds") if moment else None
+    def _report(self, reason: str) -> None:
+        self.faults.append(Fault(self.path, None, reason))
 
 
-def parse_moment(value: Any) -> dt.datetime | None:
-    """Return a time of such a file, or None for null. Raise TypeError or ValueError for anything else."""
-    if value is None:
-        return None
-    moment = dt.datetime.fromisoformat(value)
-    if moment.tzinfo is None or not is_time(moment):
-        raise ValueError("not a time")
-    return moment.astimezone(dt.UTC)
+def dump_book(book: Any) -> bytes:
+    """Return the content of a file with this value."""
+    return json.dumps({"version": VERSION, **to_tree(book)}, ensure_ascii=False, indent=1).encode() + b"\n"

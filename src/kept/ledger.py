@@ -19,7 +19,8 @@ from kept.damaged_records import Fault, repair_end
 from kept.durable import append_durably, make_private_folder, write_atomic
 from kept.errors import KeptError, WorkspaceError
 from kept.file_lock import locked
-from kept.limits import MAX_COUNT, is_amount, is_utf8
+from kept.json_values import from_tree
+from kept.limits import MAX_COUNT
 from kept.reports import ModelSpending, Repair, Spending
 
 COMPACT_ABOVE_BYTES = 256_000
@@ -99,10 +100,11 @@ class Ledger(Generic[LedgerEntry]):
     def _parse(self, raw: bytes) -> LedgerEntry | None:
         """Return the entry of a line, or None for a damaged line, which is not counted."""
         try:
-            entry = self._kind(**json.loads(raw))
-        except (ValueError, TypeError, RecursionError):
+            entry = from_tree(self._kind, json.loads(raw))
+        except (ValueError, RecursionError):
             return None
-        return entry if all(_fits(spec.default, getattr(entry, spec.name)) for spec in fields(entry)) else None
+        numbers = (value for value in asdict(entry).values() if isinstance(value, int | float))
+        return entry if all(abs(value) <= MAX_COUNT for value in numbers) else None
 
 
 def open_embedding_ledger(config: Config, clock: Clock) -> Ledger[Spending]:
@@ -120,15 +122,6 @@ def open_repair_ledger(folder: str, clock: Clock) -> Ledger[Repair]:
 
 def tokens_of_day(entries: Iterable[ModelSpending], day: str) -> int:
     return sum(entry.tokens for entry in entries if entry.day == day)
-
-
-def _fits(default: object, value: object) -> bool:
-    """Return whether a value has the type of its default and is possible. Corrections of an estimate are negative."""
-    if isinstance(default, int):
-        return type(value) is int and abs(value) <= MAX_COUNT
-    if default is None:
-        return value is None or is_amount(value)
-    return isinstance(value, str) and is_utf8(value)
 
 
 def _to_line(entry: Spending | ModelSpending | Repair) -> bytes:

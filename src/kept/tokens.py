@@ -9,28 +9,22 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import hmac
-import json
 import os
 import re
 import secrets
 from dataclasses import replace
-from typing import Any, get_args
 
-from kept.book_file import BookFile, format_moment, parse_moment
+from kept.book_file import BookFile
 from kept.clock import Clock, utc_now
 from kept.errors import KeptError, TokenNotFound, UsageError
 from kept.grants import OF_A_PERSON, Grant, TokenScope
-from kept.limits import is_utf8, strict_json
 from kept.net.serving import RateLimiter
 from kept.values import frozen
 
 TOKENS_FILE = "tokens.json"
 PREFIX = "kept_"
-VERSION = 1
 _SECRET_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_MAX_TEXT = 300
 _MAX_SENT = 200
 """Bytes of the longest token that is compared."""
 
@@ -45,10 +39,16 @@ class AccessToken:
     """SHA-256 of the token, in hexadecimal digits."""
     scopes: tuple[TokenScope, ...]
     created: dt.datetime
-    agent: str | None = None
-    person: str | None = None
-    expires: dt.datetime | None = None
-    revoked: dt.datetime | None = None
+    # Without defaults: a record that lost a limit is none.
+    agent: str | None
+    person: str | None
+    expires: dt.datetime | None
+    revoked: dt.datetime | None
+
+    def check(self) -> None:
+        """Raise ValueError for a token that `make_token` would not make."""
+        if not _NAME.fullmatch(self.name) or not self.id or not self.scopes or "" in (self.agent, self.person):
+            raise ValueError("not a token")
 
     def state(self, now: dt.datetime) -> str:
         """Return "active", "expired" or "revoked"."""
@@ -140,94 +140,16 @@ def make_token(
         agent=agent,
         person=person,
         expires=expires,
+        revoked=None,
     )
     return token, secret
 
 
-# the file
-
-
-def dump_tokens(book: TokenBook) -> bytes:
-    tree = {"version": VERSION, "tokens": [token_fields(token) | {"digest": token.digest} for token in book.tokens]}
-    return json.dumps(tree, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
-
-
-def token_fields(token: AccessToken) -> dict[str, Any]:
-    """Return what may be shown of a token."""
-    return {
-        "id": token.id,
-        "name": token.name,
-        "scopes": [*token.scopes],
-        "agent": token.agent,
-        "person": token.person,
-        "created": format_moment(token.created),
-        "expires": format_moment(token.expires),
-        "revoked": format_moment(token.revoked),
-    }
-
-
-def parse_tokens(raw: bytes) -> tuple[TokenBook, list[str]]:
-    """Return the readable tokens, and the reasons why others are not. One that cannot be read lets nobody in."""
-    try:
-        tree = strict_json.decode(raw.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return TokenBook(), ["it is not JSON"]
-    if not isinstance(tree, dict) or tree.get("version") != VERSION or not isinstance(tree.get("tokens"), list):
-        return TokenBook(), ["it is not a list of tokens"]
-    reasons: list[str] = []
-    tokens: dict[str, AccessToken] = {}
-    for number, fields in enumerate(tree["tokens"], 1):
-        try:
-            token = parse_token(fields)
-            tokens.setdefault(token.id, token)
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
-            reasons.append(f"token {number} cannot be read")
-    return TokenBook(tuple(tokens.values())), reasons
-
-
-def parse_token(fields: dict[str, Any]) -> AccessToken:
-    """Return a token. Raise an error of the language for anything that is none."""
-    created = parse_moment(fields["created"])
-    scopes = tuple(fields["scopes"])
-    digest = _parse_word(fields["digest"])
-    name, token_id = _parse_word(fields["name"]), _parse_word(fields["id"])
-    if created is None or not token_id or not digest or not _DIGEST.fullmatch(digest):
-        raise ValueError("not a token")
-    if not name or not _NAME.fullmatch(name) or not scopes or not {*scopes} <= {*get_args(TokenScope)}:
-        raise ValueError("not a token")
-    return AccessToken(
-        id=token_id,
-        name=name,
-        digest=digest,
-        scopes=scopes,
-        created=created,
-        agent=_parse_word(fields["agent"]),
-        person=_parse_word(fields["person"]),
-        expires=parse_moment(fields["expires"]),
-        revoked=parse_moment(fields["revoked"]),
-    )
-
-
-def _parse_word(value: Any) -> str | None:
-    """Return a text of a token, or None for null. Raise ValueError for anything else, so that no limit is lost."""
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value or not is_utf8(value) or len(value) > _MAX_TEXT:
-        raise ValueError("not a text")
-    return value
-
-
 class TokenBookFile(BookFile[TokenBook]):
-    """File of the tokens of a home."""
+    """File of the tokens of a home. A token that cannot be read lets nobody in."""
 
     def __init__(self, home: str) -> None:
-        super().__init__(
-            os.path.join(home, TOKENS_FILE),
-            empty=TokenBook,
-            parse=parse_tokens,
-            dump=dump_tokens,
-            purpose="changing the tokens",
-        )
+        super().__init__(os.path.join(home, TOKENS_FILE), TokenBook, purpose="changing the tokens")
 
 
 class KnownTokens:

@@ -12,7 +12,7 @@ import pytest
 from kept.archive.archive_file import check_archive
 from kept.archive.restore import restore_archive
 from kept.errors import ArchiveDamaged, ArchiveError, ArchiveRefused
-from tests.support.archives import craft, file_record, manifest, plain, special
+from tests.support.archives import agent_record, craft, file_record, manifest, plain, special
 from tests.support.files import tree_of, write_file
 
 NAMES = [
@@ -96,14 +96,12 @@ def test_a_file_that_is_also_a_folder_is_refused(refused, tmp_path):
     ("files", "reason"),
     [
         ({"notes/main/a.md": file_record(b"other")}, "does not match its checksum"),
-        ({"notes/main/a.md": [5, *file_record(b"text")[1:]]}, "does not match its checksum"),
+        ({"notes/main/a.md": file_record(b"text", size=5)}, "does not match its checksum"),
         ({}, "is not in the manifest"),
         ({"notes/main/a.md": file_record(b"text"), "notes/main/b.md": file_record(b"")}, "is missing"),
-        ({"notes/main/a.md": [-1, *file_record(b"text")[1:]]}, "manifest is damaged"),
-        ({"notes/main/a.md": [*file_record(b"text")[:2], 1 << 80]}, "manifest is damaged"),
-        ({"notes/main/a.md": [4, "zz", 0]}, "manifest is damaged"),
-        ({"notes/main/a.md": [4, None, 0]}, "manifest is damaged"),
-        ({"notes/main/a.md": []}, "manifest is damaged"),
+        ({"notes/main/a.md": file_record(b"text", mtime_ns=1 << 80)}, "manifest is damaged"),
+        ({"notes/main/a.md": file_record(b"text", sha256=None)}, "manifest is damaged"),
+        ({"notes/main/a.md": {}}, "manifest is damaged"),
         (["notes/main/a.md"], "manifest is damaged"),
     ],
 )
@@ -122,13 +120,13 @@ FILES = {"notes/main/a.md": file_record(b"text")}
         b"{}",
         b"not json",
         b"[" * 100_000,
-        manifest(FILES, version=2),
+        manifest(FILES, version=3),
         manifest(FILES, format="other"),
         manifest(FILES, agents="main"),
-        manifest(FILES, agents=[["main"]]),
-        manifest(FILES, agents=[["../x", "main", "kept"]]),
-        manifest(FILES, agents=[["main", "main", "x"]]),
-        manifest(FILES, agents=[["main", 1, "kept"]]),
+        manifest(FILES, agents=[{"name": "main"}]),
+        manifest(FILES, agents=[agent_record(name="../x")]),
+        manifest(FILES, agents=[agent_record(layout="x")]),
+        manifest(FILES, agents=[agent_record(notes=1)]),
         manifest(FILES, created="yesterday"),
         manifest(FILES, created="0001-01-01T00:00:00+14:00"),
         manifest(FILES, created="2026-03-02T00:00:00"),

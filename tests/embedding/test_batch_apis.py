@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from kept import Memory
+from kept.book_file import dump_book
 from kept.doctor import examine
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import RemoteEmbedder
-from kept.indexing.batch_book import BatchBook, BatchJob, BatchProblem, dump_book, parse_book
+from kept.indexing.batch_book import BatchBook, BatchJob, BatchProblem, read_book
 from kept.indexing.batch_runner import THRESHOLD, plan_groups
 from kept.indexing.index_handle import IndexLimits
 from kept.net import ProviderAccount
@@ -84,7 +85,7 @@ class Place:
         return self.root / "home" / "agents" / "main" / "batches.json"
 
     def book(self) -> BatchBook:
-        return parse_book(self.book_path.read_bytes())[0]
+        return read_book(str(self.book_path))
 
 
 def place_of(name: str, fake: FakePace, root: Path) -> Iterator[Place]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kept import TOOLS, Message, SessionStore
 from kept.config.schema import CompactionSettings
@@ -15,7 +13,7 @@ from kept.context.context import ContextMaterial, RecalledPassage, build_context
 from kept.context.shortening import WorkspaceFile
 from kept.llm.base import turn_text
 from kept.records import Hit, Occurrence, Passage, SearchResult
-from kept.sessions.echoes import EchoFilter, EchoState, is_memory_call, is_memory_tool, strip_echoes
+from kept.sessions.echoes import EchoFilter, is_memory_call, is_memory_tool, strip_echoes
 from kept.sessions.entries import Text, ToolCall, ToolResult
 from kept.tools.tool_text import passage_text, search_text
 from tests.support.context_strategies import view
@@ -93,12 +91,6 @@ def test_an_answer_after_a_search_is_from_memory_until_something_else_is_done():
     assert not is_recalled()
     assert echoes.read(Message.of("assistant", "5433 (memory/a.md#L3)"))[1]
     assert echoes.read(Message.of("assistant", "5433", metadata={"recalled": ["memory/a.md#L3"]}))[1]
-
-
-@given(st.lists(st.text(max_size=20), max_size=5), st.booleans())
-def test_the_state_can_be_stored_and_continued(calls, answers_from_memory):
-    state = EchoState(tuple(calls), answers_from_memory)
-    assert EchoState.from_json(state.to_json()) == state
 
 
 # texts

@@ -115,14 +115,18 @@ def canonical(home: Path) -> dict[str, bytes | None]:
 # made by hand
 
 
-def file_record(content: bytes) -> list[Any]:
-    return [len(content), hashlib.sha256(content).hexdigest(), 0]
+def file_record(content: bytes, **changes: Any) -> dict[str, Any]:
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "mtime_ns": 0, **changes}
 
 
 def manifest(files: Any, **changes: Any) -> bytes:
-    tree = {"format": "kept-archive", "version": 3, "created": "2026-03-02T00:00:00+00:00"}
-    agents = [["main", "main", "kept"]]
-    return json.dumps({**tree, "agents": agents, "removedSettings": [], "files": files, **changes}).encode()
+    tree = {"format": "kept-archive", "version": 4, "created": "2026-03-02T00:00:00+00:00"}
+    agents = [agent_record()]
+    return json.dumps({**tree, "agents": agents, "removed_settings": [], "files": files, **changes}).encode()
+
+
+def agent_record(**changes: Any) -> dict[str, Any]:
+    return {"name": "main", "notes": "main", "layout": "kept", **changes}
 
 
 def plain(name: str, content: bytes = b"") -> tuple[tarfile.TarInfo, bytes]:

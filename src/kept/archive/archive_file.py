@@ -21,11 +21,12 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, cast
+from typing import IO, Literal, cast
 
 from kept.config.agents import is_agent_id
 from kept.errors import ArchiveDamaged, ArchiveRefused
-from kept.limits import INT64_MAX, is_time, is_utf8, text_value
+from kept.json_values import from_tree, to_tree
+from kept.limits import is_utf8
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.importers.source import open_regular
 from kept.values import frozen
@@ -43,7 +44,7 @@ _MAX_RATIO = 200
 _SMALL_SIZE = 100_000_000
 """An archive that unpacks to less is harmless, whatever its ratio."""
 _MAX_HEADER = 1 << 18
-_FORMAT, _VERSION = "kept-archive", 3
+_FORMAT, _VERSION = "kept-archive", 4
 
 # names
 
@@ -137,12 +138,12 @@ class ArchivedAgent:
     name: str
     notes: str
     """Name under which its notes are packed: its own, or that of the agent that it shares them with."""
-    layout: str
+    layout: Literal["kept", "vault"]
 
 
 @frozen
 class Manifest:
-    created: str
+    created: dt.datetime
     agents: tuple[ArchivedAgent, ...]
     removed_settings: tuple[str, ...]
     """Settings that were left out because their values are secret."""
@@ -151,14 +152,7 @@ class Manifest:
 
 
 def format_manifest(manifest: Manifest) -> bytes:
-    tree = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "created": manifest.created,
-        "agents": [[agent.name, agent.notes, agent.layout] for agent in manifest.agents],
-        "removedSettings": list(manifest.removed_settings),
-        "files": {name: [record.size, record.sha256, record.mtime_ns] for name, record in manifest.files.items()},
-    }
+    tree = {"format": _FORMAT, "version": _VERSION, **to_tree(manifest)}
     return (json.dumps(tree, indent=0, ensure_ascii=False) + "\n").encode()
 
 
@@ -167,34 +161,9 @@ def _parse_manifest(path: str, raw: bytes) -> Manifest:
         tree = json.loads(raw)
         if tree["format"] != _FORMAT or tree["version"] != _VERSION:
             raise ArchiveRefused(f"{path}: it was made by another version of Kept.")
-        return Manifest(
-            created=_time(tree["created"]),
-            agents=tuple(_to_agent(*fields) for fields in tree["agents"]),
-            removed_settings=tuple(map(text_value, tree["removedSettings"])),
-            files={name: _to_record(*fields) for name, fields in tree["files"].items()},
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
+        return from_tree(Manifest, tree)
+    except (KeyError, TypeError, ValueError, RecursionError) as exc:
         raise ArchiveDamaged(f"{path}: its manifest is damaged.") from exc
-
-
-def _to_agent(name: Any, notes: Any, layout: Any) -> ArchivedAgent:
-    if layout not in ("kept", "vault"):
-        raise ValueError(layout)
-    return ArchivedAgent(text_value(name), text_value(notes), layout)
-
-
-def _to_record(size: Any, sha256: Any, mtime_ns: Any) -> FileRecord:
-    is_right = type(size) is type(mtime_ns) is int and size >= 0 and abs(mtime_ns) <= INT64_MAX
-    if not is_right or len(bytes.fromhex(sha256)) != 32:
-        raise ValueError(sha256)
-    return FileRecord(size, sha256, mtime_ns)
-
-
-def _time(value: Any) -> str:
-    when = dt.datetime.fromisoformat(text_value(value))
-    if when.tzinfo is None or not is_time(when):
-        raise ValueError(value)
-    return text_value(value)
 
 
 # reading

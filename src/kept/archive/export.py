@@ -112,7 +112,7 @@ def export_archive(
             packer.add(tar, SETTINGS, io.BytesIO(settings.content), 0)
         packer.pack(tar, sources)
         manifest = Manifest(
-            created=(clock or SystemClock()).now().isoformat(timespec="seconds"),
+            created=(clock or SystemClock()).now().replace(microsecond=0),
             agents=tuple(packer.agents),
             removed_settings=settings.removed if settings else (),
             files=packer.files,

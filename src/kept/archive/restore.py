@@ -7,6 +7,7 @@ here stays, whatever its content. Settings come last.
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import hashlib
 import json
@@ -74,7 +75,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @frozen
 class RestoreReport:
-    created: str
+    created: dt.datetime
     agents: tuple[ArchivedAgent, ...]
     workspaces: dict[str, str]
     """Folder of the notes of each agent."""

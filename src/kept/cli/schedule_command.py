@@ -151,10 +151,9 @@ def _change(options: Globals, schedule_id: str, **fields: Any) -> Schedule:
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    from kept.book_file import format_moment
-    from kept.schedules.schedule_book import schedule_fields
+    from kept.tools.record_json import to_json
 
-    return {**schedule_fields(schedule), "next": format_moment(schedule.find_next(SystemClock().now()))}
+    return {**to_json(schedule), "next": to_json(schedule.find_next(SystemClock().now()))}
 
 
 def _report(schedule: Schedule, text: str, *, as_json: bool) -> None:

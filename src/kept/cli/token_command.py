@@ -142,9 +142,10 @@ def _stored(loaded: LoadedConfig) -> TokenBookFile:
 
 
 def _shown(token: AccessToken, now: dt.datetime) -> dict[str, Any]:
-    from kept.tokens import token_fields
+    from kept.tools.record_json import to_json
 
-    return {**token_fields(token), "state": token.state(now)}
+    fields = {name: value for name, value in to_json(token).items() if name != "digest"}
+    return {**fields, "state": token.state(now)}
 
 
 def _require_known(loaded: LoadedConfig, agent: str | None, person: str | None) -> None:

@@ -27,7 +27,7 @@ from kept.forgetting.note_places import name_words
 from kept.forgetting.plan import ForgetOrder, Place, ScrubResult, digest_of, erase_files
 from kept.forgetting.receipt import iter_all_files
 from kept.forgetting.transcript_places import iter_transcript_files
-from kept.limits import strict_json
+from kept.limits import as_dict, strict_json
 from kept.review.review_item import ReviewFolder
 from kept.schedules.schedule_book import ScheduleBookFile
 from kept.sessions.attachments import AttachmentFolder
@@ -191,6 +191,7 @@ def find_in_proposals(workspace: Workspace, matcher: Matcher, may_change: Callab
     for path in ReviewFolder(workspace).paths():
         text = read_if_possible(path).decode("utf-8", "replace")
         fields = next(_trees(text.replace("\n", " ").encode()), {"text": text})
+        fields |= as_dict(fields.get("addition"))
         private = fields.get("private")
         notes = [str(fields.get("path", "")), *([f"{PRIVATE_FOLDER}/{private}/x.md"] if private else [])]
         texts = "\n\n".join(str(fields[name]) for name in _PROPOSAL_TEXTS if fields.get(name))

@@ -53,10 +53,9 @@ class ChangeLog:
 
     def iter_oldest(self, name: str) -> Iterator[tuple[bytes, NoteChange | None]]:
         """Yield the lines of a file in order, each with its change, or None if it is damaged."""
-        machine = name.removesuffix(ENDING)
         for line in self.folder.read(CHANGES, name).split(b"\n"):
             if line:
-                yield line, parse_change(line, machine)
+                yield line, parse_change(line)
 
     def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
         """Return the last change of a note on this machine, and the last on each other machine."""
@@ -72,10 +71,9 @@ class ChangeLog:
         return own, others
 
     def _iter_file(self, name: str, since: str | None) -> Iterator[NoteChange]:
-        machine = name.removesuffix(ENDING)
         older = 0
         for line in reversed(self.folder.read(CHANGES, name).split(b"\n")):
-            change = parse_change(line, machine)
+            change = parse_change(line)
             if change is None:
                 continue
             if since is None or change.time >= since:
@@ -91,7 +89,7 @@ class ChangeLog:
         end = len(data)
         while (match := max(data.rfind(pattern, 0, end) for pattern in patterns)) >= 0:
             stop, end = data.find(b"\n", match), data.rfind(b"\n", 0, match) + 1
-            change = parse_change(data[end : stop if stop >= 0 else None], name.removesuffix(ENDING))
+            change = parse_change(data[end : stop if stop >= 0 else None])
             if change is not None and path in (change.path, change.was):
                 return change
         return None

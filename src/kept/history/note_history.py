@@ -171,6 +171,8 @@ class HistoryRecorder:
         self._by = by
         self._why = why
         self._undoes = undoes
+        self.next_id = new_id()
+        """Id of the change that is recorded next."""
         self.notices: list[str] = []
         self.changes: list[NoteChange] = []
         """Changes that were recorded."""
@@ -199,8 +201,13 @@ class HistoryRecorder:
         history = self._history
         old, new = (None if content is None else digest_bytes(content) for content in (before, after))
         change = replace(
-            history.new_change(path, old, new, kind=kind, by=self._by), why=self._why, was=was, undoes=self._undoes
+            history.new_change(path, old, new, kind=kind, by=self._by),
+            id=self.next_id,
+            why=self._why,
+            was=was,
+            undoes=self._undoes,
         )
+        self.next_id = new_id()
         if after is not None:
             history.versions.put([after])
         history.append([change])

@@ -41,7 +41,7 @@ class LastChanges:
             end = data.rfind(b"\n") + 1
             machine = name.removesuffix(ENDING)
             for line in data[:end].splitlines():
-                change = parse_change(line, machine)
+                change = parse_change(line)
                 if change is not None:
                     self._by_path.setdefault(change.path, {})[machine] = change
                     if change.was is not None:
@@ -80,7 +80,7 @@ class UnseenChanges:
         size = log.folder.size(CHANGES, log.own_name)
         start = start if start <= size else 0  # after the history was rewritten
         lines = log.folder.read(CHANGES, log.own_name, start=start)[: size - start].splitlines()
-        changes = [change for line in lines if (change := parse_change(line, log.machine)) is not None]
+        changes = [change for line in lines if (change := parse_change(line)) is not None]
         paths = dict.fromkeys(name for change in changes for name in (change.path, change.was) if name)
         self.compared_bytes = size
         return self.record(dict.fromkeys(paths, ""), paths) if paths else 0

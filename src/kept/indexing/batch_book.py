@@ -6,18 +6,14 @@ nor words of notes.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from kept.book_file import BookFile
 from kept.errors import WriteFailed
-from kept.limits import is_count, is_utf8, strict_json
 from kept.values import frozen
 
-VERSION = 1
 MAX_FAILURES = 2
 FORGET_AFTER_S = 7 * 86_400
 """Every provider ends a batch within two days, successfully or not."""
@@ -42,6 +38,11 @@ class BatchJob:
     hashes: tuple[str, ...]
     file_id: str | None = None
     batch_id: str | None = None
+
+    def check(self) -> None:
+        """Raise ValueError for a job that cannot have been recorded."""
+        if not 0 <= self.created_s <= _LATEST_S or not all(map(_HASH.fullmatch, self.hashes)):
+            raise ValueError("not a job")
 
     @property
     def by_id(self) -> dict[str, bytes]:
@@ -113,70 +114,13 @@ class BatchBookFile(BookFile[BatchBook]):
     """The file of a book."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, empty=BatchBook, parse=parse_book, dump=dump_book, purpose="recording a batch")
-        self.notices: list[str] = []
+        super().__init__(path, BatchBook, purpose="recording a batch")
 
-    def note_copy(self, path: str) -> None:
-        self.notices.append(
+    def take_notices(self) -> list[str]:
+        """Return what to say about damage since the last call."""
+        copies, self.copies = self.copies, []
+        return [
             f"It was damaged; {os.path.basename(path)} is a copy of it. Batches that could not be read are not"
             " collected; their texts may be paid for again."
-        )
-
-
-def dump_book(book: BatchBook) -> bytes:
-    return json.dumps({"version": VERSION, **asdict(book)}, indent=1).encode() + b"\n"
-
-
-def parse_book(raw: bytes) -> tuple[BatchBook, list[str]]:
-    """Return the readable part of the file, and the reasons why other parts are not."""
-    try:
-        tree = strict_json.decode(raw.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return BatchBook(), ["it is not JSON"]
-    match tree:
-        case {"version": 1, "jobs": [*jobs], "problem": problem}:
-            return _parse_parts(jobs, problem)
-    return BatchBook(), ["it is not a list of batches"]
-
-
-def _parse_parts(jobs: list[Any], problem: Any) -> tuple[BatchBook, list[str]]:
-    reasons: list[str] = []
-    parsed: list[BatchJob] = []
-    for number, tree in enumerate(jobs, 1):
-        job = _parse_job(tree)
-        if job is None:
-            reasons.append(f"batch {number} cannot be read")
-        else:
-            parsed.append(job)
-    failures = _parse_problem(problem)
-    if problem is not None and failures is None:
-        reasons.append("the count of failures cannot be read")
-    return BatchBook(tuple(parsed), failures), reasons
-
-
-def _parse_job(tree: Any) -> BatchJob | None:
-    match tree:
-        case {
-            "key": str(key),
-            "identity": str(identity),
-            "provider": str(provider),
-            "created_s": created_s,
-            "file_id": str() | None as file_id,
-            "batch_id": str() | None as batch_id,
-            "hashes": [*hashes],
-        } if is_count(created_s, _LATEST_S) and all(map(_is_hash, hashes)):
-            texts = (key, identity, provider, file_id or "", batch_id or "")
-            if all(map(is_utf8, texts)):
-                return BatchJob(key, identity, provider, created_s, tuple(hashes), file_id, batch_id)
-    return None
-
-
-def _is_hash(value: Any) -> bool:
-    return isinstance(value, str) and _HASH.fullmatch(value) is not None
-
-
-def _parse_problem(tree: Any) -> BatchProblem | None:
-    match tree:
-        case {"identity": str(identity), "failures": failures, "reason": str(reason)} if is_count(failures):
-            return BatchProblem(identity, failures, reason)
-    return None
+            for path in copies
+        ]

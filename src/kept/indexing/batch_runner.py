@@ -134,8 +134,7 @@ class BatchRunner:
         except WorkspaceError as exc:
             run.queue.clear()  # a job that cannot be recorded is not submitted
             run.problems.append(exc.message)
-        run.problems[:0] = self.book.notices
-        self.book.notices.clear()
+        run.problems[:0] = self.book.take_notices()
         return run.outcome(self.api.embedder.provider)
 
     # planning

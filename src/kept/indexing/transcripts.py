@@ -135,8 +135,8 @@ class _ChunkReader:
         self.checked_ns = checked_ns
         self.key = start.key
         self.heading = start.heading
-        self.title = start.title
-        self.first_title = start.title.given
+        self.title = start.titles
+        self.first_title = start.titles.given
         """Title whose words the first chunk has."""
         self.final_title: str | None = None
         """Title at the end of the transcript, if it is known."""
@@ -227,7 +227,7 @@ class _ChunkReader:
             key=self.key,
             echoes=self.resume_echoes,
             heading=self.heading,
-            title=self.title,
+            titles=self.title,
         )
         row = _make_row(self.file, self.state, self.checked_ns, self.running_hash, checkpoint, self.warning)
         if not is_last:  # a size that differs from the file's makes the next sync read on, if this one ends here

@@ -41,7 +41,7 @@ def write_for_agent(
         recorder = listed = ItemRecorder(queue.folder, new_listed_item(queue, by, why), inner)
     writer = NoteWriter(queue.workspace, queue.clock, queue.max_bytes, by_tool=True, recorder=recorder)
     written = write_addition(writer, addition, near)
-    return replace(written, review=listed.item.id) if listed and listed.item.writes else written
+    return replace(written, review=listed.item.id) if listed and listed.item.changes else written
 
 
 def propose(

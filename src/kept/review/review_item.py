@@ -7,14 +7,16 @@ import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
+from kept.clock import new_id
 from kept.digest import digest_bytes
 from kept.errors import ReviewItemNotFound, WorkspaceError
 from kept.file_lock import locked
 from kept.history.history_folder import HistoryFolder
 from kept.history.note_history import HistoryRecorder
-from kept.limits import text_value, utf8_safe
+from kept.json_values import from_tree, to_tree
+from kept.limits import utf8_safe
 from kept.values import frozen
 from kept.workspace.addition import Addition
 from kept.workspace.change_recorder import Author, ChangeKind, recording
@@ -22,18 +24,7 @@ from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace
 
 ReviewState = Literal["proposed", "written"]
-AUTHOR_FIELDS = ("agent", "session", "tool", "person", "client")
 ID_CHARS = 16
-_VERSION = 1
-
-
-@frozen
-class NoteWrite:
-    """A write of a note that was begun. ``before`` and ``after`` are the SHA-256 of its bytes, None for no note."""
-
-    path: str
-    before: str | None
-    after: str | None
 
 
 @frozen
@@ -48,10 +39,9 @@ class ReviewItem:
     why: str = ""
     addition: Addition | None = None
     """What is proposed. The text of a change that is written is only in the note and its history."""
-    writes: tuple[NoteWrite, ...] = ()
-    """Writes that were begun. A proposal has one only if a process was killed while it was accepted."""
     changes: tuple[str, ...] = ()
-    """Ids of the changes that the history recorded."""
+    """Ids that the history has for the changes, once they are recorded. A proposal has one only if a process was killed
+    while it was accepted."""
 
     @property
     def when(self) -> dt.datetime:
@@ -79,68 +69,19 @@ def is_item_id(text: str) -> bool:
 
 def format_item(item: ReviewItem) -> bytes:
     """Return the file of an item. Its text is in clear, so that a program that removes words finds them."""
-    fields: dict[str, Any] = {
-        "version": _VERSION,
-        "id": item.id,
-        "state": item.state,
-        "time": item.time,
-        "path": item.path,
-        "by": {name: value for name in AUTHOR_FIELDS if (value := getattr(item.by, name))},
-        "why": item.why,
-    }
-    if item.addition is not None:
-        fields |= {
-            "text": item.addition.text,
-            "to": item.addition.to,
-            "replaces": item.addition.replaces,
-            "again": item.addition.again,
-            "project": item.addition.project,
-            "private": item.addition.private,
-        }
-    fields["writes"] = [{"path": write.path, "before": write.before, "after": write.after} for write in item.writes]
-    fields["changes"] = list(item.changes)
-    return utf8_safe(json.dumps(fields, ensure_ascii=False, indent=1)).encode() + b"\n"
+    return utf8_safe(json.dumps(to_tree(item), ensure_ascii=False, indent=1)).encode() + b"\n"
 
 
 def parse_item(data: bytes, item_id: str) -> ReviewItem:
     """Return an item from its file. Raise ValueError for anything else."""
     try:
-        return _to_item(json.loads(data), item_id)
-    except (KeyError, TypeError, AttributeError, RecursionError) as exc:
+        item = from_tree(ReviewItem, json.loads(data))
+    except RecursionError as exc:
         raise ValueError(str(exc)) from exc
-
-
-def _to_item(fields: dict[str, Any], item_id: str) -> ReviewItem:
-    state = fields["state"]
-    if state not in ("proposed", "written") or fields["id"] != item_id:
+    if item.id != item_id or (item.state == "proposed") != (item.addition is not None):
         raise ValueError("not an item of a review")
-    dt.datetime.fromisoformat(text_value(fields["time"]))
-    return ReviewItem(
-        item_id,
-        state,
-        fields["time"],
-        text_value(fields["path"]),
-        Author(*(_text_or_none(fields["by"].get(name)) for name in AUTHOR_FIELDS)),
-        text_value(fields["why"]),
-        _to_addition(fields) if state == "proposed" else None,
-        tuple(_to_write(write) for write in fields["writes"]),
-        tuple(map(text_value, fields["changes"])),
-    )
-
-
-def _to_addition(fields: dict[str, Any]) -> Addition:
-    names = ("to", "replaces", "project")
-    to, replaces, project = (_text_or_none(fields[name]) for name in names)
-    private = _text_or_none(fields.get("private"))
-    return Addition(text_value(fields["text"]), to, replaces, fields["again"] is True, project, private)
-
-
-def _to_write(fields: dict[str, Any]) -> NoteWrite:
-    return NoteWrite(text_value(fields["path"]), _text_or_none(fields["before"]), _text_or_none(fields["after"]))
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else text_value(value)
+    dt.datetime.fromisoformat(item.time)
+    return item
 
 
 # files
@@ -222,24 +163,21 @@ class ItemRecorder:
     def writing(
         self, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind, was: str | None = None
     ) -> Iterator[None]:
-        previous = self.item
-        write = NoteWrite(path, _digest(before), _digest(after))
-        self.item = replace(previous, path=previous.path or path, writes=(*previous.writes, write))
+        previous, change_id = self.item, new_id()
+        self.item = replace(previous, path=previous.path or path, changes=(*previous.changes, change_id))
         self._folder.put(self.item)
+        if self._inner:
+            self._inner.next_id = change_id
         try:
             with recording(self._inner, path, before, after, kind=kind):
                 yield
         except Exception:  # nothing was written; a process that is killed leaves the item, which is checked later
             self.item = previous
-            if previous.state == "written" and not previous.writes:
+            if previous.state == "written" and not previous.changes:
                 self._folder.remove(previous)
             else:
                 self._folder.put(previous)
             raise
-        if self._inner and self.item.state == "written":
-            # Ids outlive the digests: forgetting a text changes the digests of the versions that had it.
-            self.item = replace(self.item, changes=tuple(change.id for change in self._inner.changes))
-            self._folder.put(self.item)
 
 
 class PreviewReady(Exception):
@@ -262,7 +200,3 @@ class PreviewRecorder:
         self, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind, was: str | None = None
     ) -> AbstractContextManager[None]:
         raise PreviewReady(path, before, after)
-
-
-def _digest(content: bytes | None) -> str | None:
-    return None if content is None else digest_bytes(content)

@@ -1,6 +1,6 @@
 """`ReviewQueue`: lists the writes of agents that wait for a person, and accepts, edits or rejects them.
 
-A proposal is written before its file is removed. The file says beforehand which note is written, with digests, so a
+A proposal is written before its file is removed. The file has the id of the change beforehand, so a
 process that is killed in between leaves a proposal that is known to be written, and accepting it again only removes it.
 """
 
@@ -12,12 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from kept.clock import Clock
-from kept.digest import digest_bytes
 from kept.errors import CitationMismatch, EmptyNote, KeptError, ReviewConflict, ReviewFull, UsageError
 from kept.history.note_change import NoteChange, utc_text
 from kept.history.note_history import NoteHistory, open_history, open_recorder
 from kept.records import NearFact, Written
-from kept.review.review_item import ItemRecorder, NoteWrite, PreviewReady, PreviewRecorder, ReviewFolder, ReviewItem
+from kept.review.review_item import ItemRecorder, PreviewReady, PreviewRecorder, ReviewFolder, ReviewItem
 from kept.values import frozen
 from kept.workspace.addition import Addition, write_addition
 from kept.workspace.change_recorder import Author
@@ -130,7 +129,7 @@ class ReviewQueue:
             if changes and all(change.is_undone for change in changes):
                 return ReviewPreview(diff, "This change was taken back already.")
             return ReviewPreview(diff, "" if changes else "The history lacks this change.")
-        if item.writes and self._is_written(item):
+        if self._is_written(item):
             return ReviewPreview("", "This was written already. Accepting it only removes it from this list.")
         try:
             written = self.try_addition(item.addition, clock=TimeOfProposal(item))
@@ -191,7 +190,7 @@ class ReviewQueue:
         with self.folder.locked():
             item = self.get(item_id)
             result = ReviewResult(item, "rejected")
-            if item.state == "written" or (item.writes and self._is_written(item)):
+            if item.state == "written" or (self._is_written(item)):
                 changes = self._find_changes(item)
                 if not changes:
                     raise _not_in_history(item)
@@ -207,7 +206,7 @@ class ReviewQueue:
         return result
 
     def _accept_proposal(self, item: ReviewItem, addition: Addition, text: str | None, person: Author) -> ReviewResult:
-        if item.writes and self._is_written(item):
+        if self._is_written(item):
             return ReviewResult(item, "accepted")
         is_edited = text is not None and text != addition.text
         if text is not None:
@@ -216,7 +215,7 @@ class ReviewQueue:
         inner = self.recorder(
             replace(item.by, person=person.person), why=f"{reason}: {item.why}" if item.why else reason
         )
-        recorder = ItemRecorder(self.folder, replace(item, writes=()), inner)
+        recorder = ItemRecorder(self.folder, replace(item, changes=()), inner)
         try:
             writer = NoteWriter(self.workspace, TimeOfProposal(item), self.max_bytes, recorder=recorder)
             write_addition(writer, addition)
@@ -228,29 +227,21 @@ class ReviewQueue:
     # what is in the notes
 
     def _find_changes(self, item: ReviewItem) -> Sequence[NoteChange]:
-        """Return the changes of an item, newest first: by id, or by digests if a process was killed before that."""
-        writes = set(item.writes)
-        return [
-            change
-            for change in self.history.iter_changes(since=item.time)
-            if change.id in item.changes
-            or (not item.changes and NoteWrite(change.path, change.before, change.after) in writes)
-        ]
+        """Return the changes of an item, newest first."""
+        if not item.changes:
+            return []
+        return [change for change in self.history.iter_changes(since=item.time) if change.id in item.changes]
 
     def _is_written(self, item: ReviewItem) -> bool:
         """Return whether a proposal is in its note, although a process was killed while it was accepted."""
-        write = item.writes[0]
+        if not item.changes or item.addition is None:
+            return False
         try:
             with OpenWorkspace(self.workspace) as opened:
-                note = opened.read(self.workspace.locate(write.path), max_bytes=self.max_bytes)
+                note = opened.read(self.workspace.locate(item.path), max_bytes=self.max_bytes)
         except KeptError:
             return bool(self._find_changes(item))
-        digest = digest_bytes(note.raw)
-        if digest in (write.before, write.after):
-            return digest == write.after
-        # Another program has changed the note since.
-        text = item.addition.text if item.addition else ""
-        return bool(self._find_changes(item)) or text.strip() in note.text
+        return item.addition.text.strip() in note.text or bool(self._find_changes(item))
 
 
 def new_listed_item(queue: ReviewQueue, by: Author, why: str) -> ReviewItem:

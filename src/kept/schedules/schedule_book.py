@@ -8,24 +8,21 @@ that time; so a process that is killed in between neither loses nor repeats it.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 from zoneinfo import ZoneInfo
 
-from kept.book_file import BookFile, format_moment, parse_moment
+from kept.book_file import BookFile
 from kept.clock import Clock
 from kept.config import Config
 from kept.config.schema import HeartbeatSettings
 from kept.errors import ConfigError, KeptError, ScheduleNotFound
-from kept.limits import clip, is_utf8, one_line, strict_json
+from kept.limits import clip, one_line
 from kept.schedules.time_rule import TimeRule, get_zone, parse_rule
 from kept.values import frozen
 
-VERSION = 1
 MAX_TEXT_CHARS = 20_000
 _NEXT_TEXT_CHARS = 60
 
@@ -47,6 +44,12 @@ class Schedule:
     """Time of the last run, as the rule names it."""
     problem: str = ""
     """Reason why the last run did not begin."""
+
+    def check(self) -> None:
+        """Raise ValueError or ScheduleInvalid for a schedule that nobody can have added."""
+        if not self.id.isalnum():
+            raise ValueError("no id")
+        self.rule  # noqa: B018 - raises if it cannot be read
 
     @property
     def rule(self) -> TimeRule:
@@ -87,82 +90,7 @@ class ScheduleBookFile(BookFile[ScheduleBook]):
     """File of a book."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(
-            path, empty=ScheduleBook, parse=parse_schedules, dump=dump_schedules, purpose="changing the schedules"
-        )
-
-
-def dump_schedules(book: ScheduleBook) -> bytes:
-    schedules = [schedule_fields(schedule) for schedule in book.schedules]
-    tree = {"version": VERSION, "heartbeat": format_moment(book.heartbeat), "schedules": schedules}
-    return json.dumps(tree, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
-
-
-def schedule_fields(schedule: Schedule) -> dict[str, Any]:
-    return {
-        "id": schedule.id,
-        "when": schedule.when,
-        "timezone": schedule.timezone,
-        "text": schedule.text,
-        "to": schedule.to or None,
-        "created": format_moment(schedule.created),
-        "paused": schedule.paused,
-        "lastDue": format_moment(schedule.last_due),
-        "problem": schedule.problem or None,
-    }
-
-
-def parse_schedules(raw: bytes) -> tuple[ScheduleBook, list[str]]:
-    """Return the readable part of the file, and the reasons why other parts are not."""
-    try:
-        tree = strict_json.decode(raw.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return ScheduleBook(), ["it is not JSON"]
-    if not isinstance(tree, dict) or tree.get("version") != VERSION or not isinstance(tree.get("schedules"), list):
-        return ScheduleBook(), ["it is not a list of schedules"]
-    reasons: list[str] = []
-    schedules: dict[str, Schedule] = {}
-    for number, fields in enumerate(tree["schedules"], 1):
-        try:
-            schedule = _parse_schedule(fields)
-            schedules.setdefault(schedule.id, schedule)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            reasons.append(f"schedule {number} cannot be read")
-        except KeptError as exc:
-            reasons.append(f"schedule {number} cannot be read: {exc.message}")
-    try:
-        heartbeat = parse_moment(tree.get("heartbeat"))
-    except (TypeError, ValueError):
-        heartbeat = None
-        reasons.append("the time of the last heartbeat cannot be read")
-    return ScheduleBook(tuple(schedules.values()), heartbeat), reasons
-
-
-def _parse_schedule(fields: dict[str, Any]) -> Schedule:
-    created = parse_moment(fields["created"])
-    if created is None:
-        raise ValueError("no time")
-    schedule = Schedule(
-        id=_parse_text(fields["id"]),
-        when=_parse_text(fields["when"]),
-        timezone=_parse_text(fields["timezone"]),
-        text=_parse_text(fields["text"]),
-        to=_parse_text(fields.get("to") or ""),
-        created=created,
-        paused=fields.get("paused") is True,
-        last_due=parse_moment(fields.get("lastDue")),
-        problem=_parse_text(fields.get("problem") or ""),
-    )
-    if not schedule.id.isalnum():
-        raise ValueError("no id")
-    schedule.rule  # noqa: B018 - raises if it cannot be read
-    return schedule
-
-
-def _parse_text(value: Any) -> str:
-    if not isinstance(value, str) or not is_utf8(value) or len(value) > MAX_TEXT_CHARS:
-        raise ValueError("not a text")
-    return value
+        super().__init__(path, ScheduleBook, purpose="changing the schedules")
 
 
 # figures

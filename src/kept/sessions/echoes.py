@@ -109,14 +109,6 @@ class EchoState:
     answers_from_memory: bool = False
     """True if the last tool that the agent used in this turn was a memory tool."""
 
-    def to_json(self) -> list[Any]:
-        return [*self.open_calls, self.answers_from_memory]
-
-    @classmethod
-    def from_json(cls, values: list[Any]) -> EchoState:
-        *calls, answers_from_memory = values
-        return cls(tuple(map(str, calls)), bool(answers_from_memory))
-
 
 NO_ECHOES = EchoState()
 

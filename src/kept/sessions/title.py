@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from kept.limits import clip, one_line, utf8_safe
@@ -62,14 +61,6 @@ class TitleParts:
             clean_title(state[TITLE]) if TITLE in state else self.client,
             clean_title(state[USER_TITLE]) if USER_TITLE in state else self.chosen,
         )
-
-    def to_list(self) -> list[str]:
-        return [self.opening, self.client, self.chosen]
-
-    @classmethod
-    def from_list(cls, texts: Sequence[Any]) -> TitleParts:
-        opening, client, chosen = map(str, texts)
-        return cls(opening, client, chosen)
 
 
 def clean_title(value: Any) -> str:

@@ -29,6 +29,7 @@ from kept.errors import (
     WriteFailed,
 )
 from kept.file_lock import locked
+from kept.json_values import from_tree, to_tree
 from kept.limits import int64
 from kept.sessions.echoes import NO_ECHOES, EchoState
 from kept.sessions.entries import AnyEntry, DamagedEntry, format_entry, is_message, parse_entry
@@ -387,41 +388,18 @@ class TranscriptCheckpoint:
     """What the lines before ``resume_at`` tell about those after it."""
     heading: str = ""
     """Channel and person, or for an imported conversation channel and folder."""
-    title: TitleParts = TitleParts()
+    titles: TitleParts = TitleParts()
 
     def to_json(self) -> str:
-        read, resume_at = self.read, self.resume_at
-        fields = {
-            "inode": read.inode,
-            "end": read.offset,
-            "seam": read.tail_hash,
-            "settled": self.final_line,
-            "again": {"offset": resume_at.offset, "lines": resume_at.lines},
-            "chain": self.running_hash,
-            "key": self.key,
-            "echoes": self.echoes.to_json(),
-            "heading": self.heading,
-            "title": self.title.text,
-            "titles": self.title.to_list(),
-        }
-        return json.dumps(fields, separators=(",", ":"))
+        """Return it as the index stores it. A query reads the title from there."""
+        return json.dumps({**to_tree(self), "title": self.titles.text}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> TranscriptCheckpoint | None:
         """Return None for a text that is not a checkpoint: then the transcript is read from the beginning."""
         try:
-            fields = json.loads(text)
-            return cls(
-                ReadEnd(fields["inode"], fields["end"], fields["seam"]),
-                final_line=fields["settled"],
-                resume_at=Position(fields["again"]["offset"], fields["again"]["lines"]),
-                running_hash=fields["chain"],
-                key=fields["key"],
-                echoes=EchoState.from_json(fields["echoes"]),
-                heading=fields["heading"],
-                title=TitleParts.from_list(fields["titles"]),
-            )
-        except (ValueError, TypeError, KeyError):
+            return from_tree(cls, json.loads(text))
+        except ValueError:
             return None
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from kept.book_file import dump_book
 from kept.connect.connection import read_journal
 from kept.indexing.batch_book import (
     BatchBook,
     BatchBookFile,
     BatchJob,
     BatchProblem,
-    dump_book,
     read_book,
 )
 from kept.ledger import Ledger, tokens_of_day
@@ -102,7 +102,7 @@ def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
     commands.run("status")
     path.write_bytes(json.dumps({**book, "jobs": [{"key": 1}, good]}).encode())
     before = path.read_bytes()
-    assert "batches.json: batch 1 cannot be read" in commands.run("doctor")
+    assert "batches.json: job 1 cannot be read" in commands.run("doctor")
     commands.run("doctor", "--fix")
     assert [one.key for one in BatchBookFile(str(path)).read().jobs] == ["good"]
     assert Path(f"{path}.damaged").read_bytes() == before
