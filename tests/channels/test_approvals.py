@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 
@@ -122,46 +121,20 @@ def api():
         yield server
 
 
-@pytest.mark.parametrize("word", ["allow", "deny"])
-async def test_telegram_asks_with_buttons(tmp_path, api, word):
+async def test_telegram_asks_in_the_chat(tmp_path, api):
     async with bot(tmp_path, api, adding(), agent_settings=ASK):
         api.write("The sum?", user=7)
         await wait_until_async(lambda: len(api.sent) == 1)
-        assert api.sent[0]["text"] == 'The agent wants to call toy__add with {"a": 2, "b": 3}'
-        (buttons,) = json.loads(api.sent[0]["reply_markup"])["inline_keyboard"]
-        allow, deny = (button["callback_data"] for button in buttons)
-        api.press(allow, user=99)
-        await wait_until_async(lambda: len(api.pressed) == 1)
-        assert api.pressed[0]["text"] == "You cannot decide this.", "the bot does not answer this user"
-        assert len(api.sent) == 1
-        api.press(allow if word == "allow" else deny)
-        await wait_until_async(lambda: len(api.sent) == 2)
-        assert ("2 + 3 = 5" in api.sent[1]["text"]) == (word == "allow")
-        await wait_until_async(lambda: bool(api.edits))
-        assert api.edits[0]["text"].endswith("\n\nAllowed." if word == "allow" else "\n\nNot allowed.")
-        api.press(allow)
-        await wait_until_async(lambda: len(api.pressed) == 3)
-        assert "decided already" in api.pressed[2]["text"]
+        assert api.sent[0]["text"].startswith('The agent wants to call toy__add with {"a": 2, "b": 3}')
+        api.write("/approve", user=7)
+        await wait_until_async(lambda: len(api.sent) == 3)
+        assert "2 + 3 = 5" in api.sent[1]["text"]
 
 
 def wordy(count: int) -> ScriptedChat:
     """A model that calls a tool with many arguments, and then says that it is done."""
     arguments = {f"value{number}": f"{number} " + "x" * 150 for number in range(count)}
     return ScriptedChat([use("add", **arguments, to="evil@example.com"), "Done."])
-
-
-async def test_telegram_shows_a_question_of_many_arguments_in_several_messages(tmp_path, api):
-    async with bot(tmp_path, api, wordy(60), agent_settings=ASK):
-        api.write("The sum?", user=7)
-        await wait_until_async(lambda: any("reply_markup" in sent for sent in api.sent))
-        assert ["reply_markup" in sent for sent in api.sent] == [False, False, True]
-        shown = " ".join(sent["text"] for sent in api.sent)
-        assert all(f'"value{number}": "{number} x' in shown for number in range(60))
-        assert "evil@example.com" in shown
-        ((_, deny),) = json.loads(api.sent[-1]["reply_markup"])["inline_keyboard"]
-        api.press(deny["callback_data"])
-        await wait_until_async(lambda: bool(api.edits) and len(api.sent) == 4)
-        assert api.edits[0]["text"].endswith("\n\nNot allowed."), "there is room for the decision"
 
 
 async def test_a_call_with_more_arguments_than_anybody_would_read_is_denied(tmp_path, api):
@@ -191,14 +164,14 @@ async def test_markdown_in_an_argument_hides_nothing_of_the_question():
     text = "||hidden|| [ann@example.com](mailto:evil@example.com)\n```\n||more||"
     arguments = {"text": text, **{f"value{number}": "x" * 100 for number in range(5)}}
     await channel.ask({}, ApprovalAsked("1", "s", "mail", arguments, 300))
-    assert len(channel.sent) == 3
+    assert len(channel.sent) == 2
     assert all(part.startswith("```\n") and part.count("```") == 2 for part in channel.sent)
     assert "/approve allows it" in channel.sent[-1].rpartition("```")[2]
 
 
 async def test_if_the_question_cannot_be_sent_the_call_is_denied(tmp_path, api):
     async with bot(tmp_path, api, adding(), agent_settings=ASK):
-        api.fail("sendMessage", 400)
+        api.fail("sendMessage", 403)
         api.write("The sum?", user=7)
         await wait_until_async(lambda: len(api.sent) == 1)
         assert "nobody can be asked here" in api.sent[0]["text"]

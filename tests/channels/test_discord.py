@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kept.channels.chat_intake import CORRECTION
 from kept.errors import ConfigError
 from kept.llm.base import PICTURES, FilePart
 from kept.remote_errors import ChannelUnavailable
 from kept.responder.channel import ResponderTiming
-from kept.testing import ScriptedChat, Stall
+from kept.testing import ScriptedChat
 from tests.support.discord_server import BOT, ME, TOKEN, DiscordServer, user_json
 from tests.support.responders import asked
 from tests.support.running_gateway import running_gateway
@@ -21,7 +20,7 @@ from tests.support.workspaces import open_memory
 
 
 @asynccontextmanager
-async def bot(tmp_path, discord: DiscordServer, model=None, *, token=TOKEN, preview_after_s=3_600.0, **settings):
+async def bot(tmp_path, discord: DiscordServer, model=None, *, token=TOKEN, **settings):
     """Run a gateway that talks to the server. ``settings`` are those below `gateway`."""
     settings = {
         "gateway.http.enabled": False,
@@ -32,7 +31,7 @@ async def bot(tmp_path, discord: DiscordServer, model=None, *, token=TOKEN, prev
         **{f"gateway.{name}": value for name, value in settings.items()},
     }
     memory = open_memory(tmp_path, settings=settings)
-    timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0, preview_after_s=preview_after_s)
+    timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0)
     async with running_gateway(memory, model, timing=timing) as (gateway, _, _):
         yield gateway
 
@@ -133,45 +132,6 @@ def test_a_picture_is_handed_to_a_model_that_takes_it(tmp_path):
 
     run(scenario)
     assert FilePart("image/png", b"\x89PNG a cat", "cat.png") in model.requests[0].turns[-1].parts
-
-
-def test_a_reply_is_edited_while_it_is_written_and_ends_exact(tmp_path):
-    async def scenario(discord):
-        gate = asyncio.Event()
-        model = ScriptedChat(lambda request: ["It is **54", Stall(gate), "33**."])
-        async with bot(tmp_path, discord, model, preview_after_s=0.0) as gateway:
-            discord.write("Which port?", user=7)
-            await wait_until_async(lambda: bool(discord.edits) and texts(discord) == ["It is **54"])
-            gate.set()
-            await wait_until_async(lambda: not gateway.responder.inbox.unfinished())
-        assert texts(discord) == ["It is **5433**."]
-
-    run(scenario)
-
-
-def test_a_preview_is_taken_up_by_the_next_process(tmp_path, monkeypatch):
-    monkeypatch.setattr("kept.channels.gateway.SHUTDOWN_TIMEOUT_S", 0.0)
-
-    async def scenario(discord):
-        stalled = ScriptedChat(lambda request: ["The answer", Stall()])
-        async with bot(tmp_path, discord, stalled, preview_after_s=0.0):
-            discord.write("Well?", user=7)
-            await wait_until_async(lambda: bool(discord.edits))
-        async with bot(tmp_path, discord, ScriptedChat(["The answer is 42."]), preview_after_s=0.0) as gateway:
-            await wait_until_async(lambda: not gateway.responder.inbox.unfinished())
-        assert texts(discord) == ["The answer is 42."]
-
-    run(scenario)
-
-
-async def test_an_edit_is_a_correction(tmp_path):
-    model = ScriptedChat(lambda request: "Noted.")
-    async with DiscordServer() as discord, bot(tmp_path, discord, model):
-        first = discord.write("First", user=7)
-        await wait_until_async(lambda: len(discord.sent) == 1)
-        discord.change(first, "First of all")
-        await wait_until_async(lambda: len(discord.sent) == 2)
-    assert asked(model.requests[1]).endswith(f"{CORRECTION}\nFirst of all")
 
 
 async def test_a_connection_that_breaks_is_resumed(tmp_path):

@@ -1,16 +1,10 @@
-"""Messages in Telegram that are more than a text: media, replies to others, edits."""
+"""Messages in Telegram that are more than a text: media, replies to others."""
 
 from __future__ import annotations
 
 import pytest
 
-from kept.channels.chat_intake import CORRECTION
-from kept.testing import ScriptedChat
-from tests.support.responders import asked
-from tests.support.telegram_bot import bot
 from tests.support.telegram_reading import read
-from tests.support.telegram_server import BotApi
-from tests.support.waiting import wait_until_async
 
 FILE = {"file_id": "f1", "file_unique_id": "u1"}
 PHOTO = [{**FILE, "width": side, "height": side, "file_size": 34_000} for side in (90, 800, 2_560)]
@@ -62,23 +56,3 @@ def test_a_reply_says_what_it_replies_to():
     assert len(long.metadata["quoted"]["text"]) <= 2_000
     topic = {"forum_topic_created": {"name": "Garden", "icon_color": 1}}
     assert "quoted" not in read("Hi", reply_to_message={**original, **topic}).message.metadata
-
-
-@pytest.fixture
-def api():
-    with BotApi() as server:
-        yield server
-
-
-async def test_an_edit_after_the_answer_is_a_correction(tmp_path, api):
-    model = ScriptedChat(lambda request: "Noted.")
-    async with bot(tmp_path, api, model):
-        number = api.write("The port is 5433", user=7)
-        await wait_until_async(lambda: len(api.sent) == 1)
-        api.edit(number, "The port is 5433", user=7)
-        api.edit(number, "The port is 5434", user=7)
-        await wait_until_async(lambda: len(api.sent) == 2)
-        api.edit(424242, "An old message, edited", user=7)
-        await wait_until_async(lambda: len(api.sent) == 3)
-    assert asked(model.requests[1]).endswith(f"{CORRECTION}\nThe port is 5434")
-    assert asked(model.requests[2]).endswith("Ada: An old message, edited")

@@ -2,7 +2,7 @@
 
 async with DiscordServer() as discord:
     discord.write("Hello", user=7)          # a user writes to the bot
-    discord.sent                            # what the bot sent, with later edits
+    discord.sent                            # what the bot sent
     await discord.drop()                    # the gateway's connection breaks
 """
 
@@ -44,8 +44,6 @@ class DiscordServer:
         self.messages: dict[str, dict[str, Any]] = {}
         """All messages by their ids."""
         self.sent: list[dict[str, Any]] = []
-        self.edits: list[dict[str, Any]] = []
-        self.deleted: list[str] = []
         self.typing: list[str] = []
         self.identified = 0
         self.resumed = 0
@@ -72,8 +70,6 @@ class DiscordServer:
                 web.get("/api/v10/channels/{channel}", self._get_channel),
                 web.get("/api/v10/channels/{channel}/messages", self._list),
                 web.post("/api/v10/channels/{channel}/messages", self._create),
-                web.patch("/api/v10/channels/{channel}/messages/{message}", self._edit),
-                web.delete("/api/v10/channels/{channel}/messages/{message}", self._delete),
                 web.post("/api/v10/channels/{channel}/typing", self._type),
                 web.get("/files/{name}", self._get_file),
                 web.get("/gateway", self._connect),
@@ -120,12 +116,6 @@ class DiscordServer:
         if deliver:
             self._dispatch("MESSAGE_CREATE", self._as_event(message))
         return str(message["id"])
-
-    def change(self, number: str, text: str) -> None:
-        """Let a user edit their message."""
-        message = self.messages[number]
-        message |= {"content": text, "edited_timestamp": "2026-03-14T15:09:26+00:00"}
-        self._dispatch("MESSAGE_UPDATE", self._as_event(message))
 
     async def drop(self) -> None:
         """Break the gateway's connection in a way that lets the client resume."""
@@ -254,20 +244,6 @@ class DiscordServer:
         message |= {"request": body}
         self.sent.append(message)
         return web.json_response(message)
-
-    async def _edit(self, request: web.Request) -> web.Response:
-        body, number = await request.json(), request.match_info["message"]
-        if number in self.deleted or number not in self.messages:
-            return web.json_response({"code": 10008, "message": "Unknown Message"}, status=404)
-        if refusal := _refuse(body):
-            return refusal
-        self.messages[number]["content"] = body["content"]
-        self.edits.append({"id": number, "content": body["content"]})
-        return web.json_response(self.messages[number])
-
-    async def _delete(self, request: web.Request) -> web.Response:
-        self.deleted.append(request.match_info["message"])
-        return web.Response(status=204)
 
     async def _type(self, request: web.Request) -> web.Response:
         self.typing.append(request.match_info["channel"])

@@ -54,7 +54,7 @@ class RecordingChannel(Channel):
         self.sent.append((to.get("chat"), text))
         self.arrived.set()
 
-    async def show_typing(self, to: Mapping[str, Any]) -> None:
+    async def show_progress(self, to: Mapping[str, Any], text: str) -> None:
         self.typing += 1
 
     @property

@@ -24,9 +24,7 @@ class Bot:
 
 
 @asynccontextmanager
-async def bot(
-    tmp_path, api: BotApi, model=None, *, token=TOKEN, agent_settings=None, preview_after_s=3_600.0, **settings
-):
+async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, agent_settings=None, progress_s=2.0, **settings):
     """Run a gateway that talks to the Bot API server. ``settings`` are those below `gateway`."""
     settings = {
         "gateway.http.enabled": False,
@@ -38,6 +36,6 @@ async def bot(
         **(agent_settings or {}),
     }
     memory = open_memory(tmp_path, settings=settings)
-    timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0, preview_after_s=preview_after_s)
+    timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0, progress_s=progress_s)
     async with running_gateway(memory, model, timing=timing) as (gateway, sessions, lines):
         yield Bot(gateway, memory, sessions, lines)

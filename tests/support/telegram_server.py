@@ -3,7 +3,7 @@
 with BotApi() as api:
     api.write("Hello", user=7)         # a user writes to the bot
     api.fail("sendMessage", 429, retry_after=1)
-    api.sent                           # what the bot sent, with later edits
+    api.sent                           # what the bot sent
 """
 
 from __future__ import annotations
@@ -92,11 +92,9 @@ class BotApi:
         self.others: dict[str, BotApi] = {}
         """Further bots on the same server, by their tokens."""
         self.sent: list[dict[str, Any]] = []
-        self.deleted: list[int] = []
         self.files: dict[str, bytes] = {}
         self.actions: list[dict[str, Any]] = []
-        self.pressed: list[dict[str, Any]] = []
-        self.edits: list[dict[str, Any]] = []
+        self.drafts: list[dict[str, Any]] = []
         self.calls: list[str] = []
         self.offsets: list[int] = []
         self.faults: dict[str, deque[Fault]] = defaultdict(deque)
@@ -151,26 +149,6 @@ class BotApi:
             self._changed.notify_all()
         return number
 
-    def press(self, data: str, *, user: int = 7) -> None:
-        """Press a button below the bot's last message."""
-        with self._changed:
-            self._next += 1
-            message = {
-                "message_id": len(self.sent),
-                "date": int(time.time()),
-                "chat": {"id": user, "type": "private"},
-                "text": self.sent[-1]["text"],
-            }
-            query = {
-                "id": str(self._next),
-                "from": {"id": user, "is_bot": False, "first_name": "Ada"},
-                "chat_instance": "1",
-                "message": message,
-                "data": data,
-            }
-            self._updates.append({"update_id": self._next, "callback_query": query})
-            self._changed.notify_all()
-
     def redeliver(self, update: dict[str, Any]) -> None:
         with self._changed:
             self._updates.append(update)
@@ -198,10 +176,8 @@ class BotApi:
             "getMe": lambda _: BOT,
             "getUpdates": self._get_updates,
             "sendMessage": self._send,
-            "editMessageText": self._edit,
-            "answerCallbackQuery": partial(_note, self.pressed),
+            "sendMessageDraft": lambda fields: _note(self.drafts, _read_text(fields)),
             "sendChatAction": partial(_note, self.actions),
-            "deleteMessage": lambda fields: _note(self.deleted, int(fields["message_id"])),
             "getFile": self._find_file,
         }
         return handlers[method](fields) if method in handlers else None
@@ -222,20 +198,6 @@ class BotApi:
             self._changed.notify_all()
             return self._message(len(self.sent))
 
-    def _edit(self, fields: dict[str, Any]) -> dict[str, Any]:
-        with self._changed:
-            number, edited = int(fields["message_id"]), _read_text(fields)
-            message = self.sent[number - 1]
-            if number in self.deleted:
-                raise ApiError("Bad Request: message to edit not found")
-            if (edited["text"], edited.get("html")) == (message["text"], message.get("html")):
-                raise ApiError("Bad Request: message is not modified: specified new message content is the same")
-            message.pop("html", None)
-            message.update(edited)
-            self.edits.append(edited)
-            self._changed.notify_all()
-            return self._message(number)
-
     def _message(self, number: int) -> dict[str, Any]:
         message = self.sent[number - 1]
         chat = {"id": int(message["chat_id"]), "type": "private"}
@@ -247,16 +209,6 @@ class BotApi:
             raise ApiError("Bad Request: wrong file_id or the file is temporarily unavailable")
         size = len(self.files[file_id])
         return {"file_id": file_id, "file_unique_id": file_id, "file_size": size, "file_path": f"files/{file_id}"}
-
-    def edit(self, number: int, text: str, *, user: int = 7, **more: Any) -> None:
-        """Let a user change one of their messages."""
-        with self._changed:
-            self._next += 1
-            sender = {"id": user, "is_bot": False, "first_name": "Ada"}
-            message = {"message_id": number, "date": int(time.time()), "edit_date": 1_770_000_000 + self._next}
-            message |= {"chat": {"id": user, "type": "private"}, "from": sender, "text": text, **more}
-            self._updates.append({"update_id": self._next, "edited_message": message})
-            self._changed.notify_all()
 
     def wait_for_sent(self, count: int, *, patience_s: float = 30.0) -> list[str]:
         with self._changed:

@@ -4,7 +4,6 @@ addressed to it goes to the responder."""
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import logging
 import os
 from collections.abc import Iterable
@@ -18,15 +17,11 @@ from kept.config.agent_paths import AgentPaths
 from kept.config.gateway_settings import DiscordSettings, TelegramSettings
 from kept.errors import ConfigError
 from kept.limits import one_line
-from kept.remote_errors import MessageConflict, MessageNotFound, QueueFull
+from kept.remote_errors import MessageConflict, QueueFull
 from kept.responder.channel import Channel, ResponderTiming
 from kept.sessions.attachments import ATTACHMENTS, STORED_TYPES, AttachmentFolder
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
-
-CORRECTION = "(I have edited an earlier message. It now says:)"
-PLACEHOLDER = "…"
-"""Text of a preview before its first words."""
 
 _FETCH_TIMEOUT_S = 60.0
 
@@ -117,8 +112,6 @@ class AddressedMessage:
     message: Inbound
     media: tuple[MediaItem, ...] = ()
     """Files that came with the message."""
-    edited_at: dt.datetime | None = None
-    """Time of the edit, if this is a new version of an earlier message."""
 
 
 @frozen
@@ -150,7 +143,6 @@ class BotChannel(Channel):
                 f"gateway.{self.name}.allow_users is empty: the bot would answer no one.",
                 hint="List the numeric ids of the people that it answers.",
             )
-        self._gateway = config.gateway
         self._agents = os.path.join(config.home, "agents")
         self._timing = timing or ResponderTiming()
         self._me = Person(0, "")
@@ -180,13 +172,10 @@ class BotChannel(Channel):
                 key = front.route(content.key)
                 front.responder_for(key).add_group_line(key, content.line)
         elif content is not None:
-            addressed = replace(content, key=front.route(content.key))
-            message = _corrected(front, self.name, addressed)
-            if message is not None:
-                await self._accept(front, addressed, message)
+            await self._accept(front, replace(content, key=front.route(content.key)))
 
-    async def _accept(self, front: Switchboard, addressed: AddressedMessage, message: Inbound) -> None:
-        key = addressed.key
+    async def _accept(self, front: Switchboard, addressed: AddressedMessage) -> None:
+        key, message = addressed.key, addressed.message
         if files := await self._store_files(addressed):
             message = replace(message, metadata={**(message.metadata or {}), ATTACHMENTS: files})
         while True:
@@ -219,17 +208,3 @@ class BotChannel(Channel):
             if 0 < len(data) <= MAX_ATTACHMENT_BYTES:
                 files.append(await asyncio.to_thread(folder.save, data, item.media_type, item.name))
         return files
-
-
-def _corrected(front: Switchboard, channel: str, addressed: AddressedMessage) -> Inbound | None:
-    """Return the message to accept: the new version of a known message is a correction. None if it says the same."""
-    message, edited_at = addressed.message, addressed.edited_at
-    if edited_at is None:
-        return message
-    try:
-        known, _ = front.holder(channel, message.id).get(channel, message.id)
-    except MessageNotFound:
-        return message
-    if known.inbound.text == message.text:
-        return None
-    return replace(message, id=f"{message.id}:{edited_at.timestamp():.0f}", text=f"{CORRECTION}\n{message.text}")

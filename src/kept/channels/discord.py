@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
 from kept.channels.chat_intake import (
-    PLACEHOLDER,
     AddressedMessage,
     Allowed,
     BotChannel,
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     import hikari
 
 NAME = "discord"
-_EDIT_S = 1.5
-"""Shortest time between two edits. Discord allows about five in five seconds on a channel."""
 _LONGEST_RATE_LIMIT_S = 60.0
 _MISSED = 100
 """Messages of a channel that are fetched after a pause."""
@@ -75,7 +72,6 @@ class DiscordChannel(BotChannel):
         backoff = self._timing.backoff()
         while True:
             self._bot.subscribe(hikari.MessageCreateEvent, self._on_message)
-            self._bot.subscribe(hikari.MessageUpdateEvent, self._on_message)
             self._bot.subscribe(hikari.ShardReadyEvent, self._on_ready)
             try:
                 await self._bot.start(check_for_updates=False)
@@ -97,7 +93,7 @@ class DiscordChannel(BotChannel):
     def _make_bot(self) -> hikari.GatewayBot:
         return make_discord_bot(self._token, self._settings.base_url, read_along=self._settings.read_along)
 
-    async def _on_message(self, event: hikari.MessageCreateEvent | hikari.MessageUpdateEvent) -> None:
+    async def _on_message(self, event: hikari.MessageCreateEvent) -> None:
         await self._events.put(event.message)
 
     async def _on_ready(self, event: hikari.ShardReadyEvent) -> None:
@@ -164,15 +160,12 @@ class DiscordChannel(BotChannel):
         return {"user": int(user_id)}
 
     async def send(self, to: Mapping[str, Any], text: str) -> None:
-        await self._send(to, text)
-
-    async def _send(self, to: Mapping[str, Any], text: str) -> Mapping[str, Any]:
-        """Send a message that alerts nobody, and return where it is."""
+        """Send a message that alerts nobody."""
         import hikari
 
         try:
             chat = to.get("chat") or (await self._bot.rest.create_dm_channel(int(to["user"]))).id
-            sent = await self._bot.rest.create_message(
+            await self._bot.rest.create_message(
                 chat,
                 text,
                 nonce=new_id()[:25],  # makes the library's own attempts one message
@@ -187,50 +180,16 @@ class DiscordChannel(BotChannel):
             raise DeliveryRefused("The message does not say which channel it came from.") from exc
         except hikari.HikariError as exc:
             raise _delivery_error(exc) from exc
-        return {"chat": int(chat), "message": int(sent.id)}
 
-    async def show_typing(self, to: Mapping[str, Any]) -> None:
-        if "chat" in to:
-            await self._try("typing could not be shown", self._bot.rest.trigger_typing(to["chat"]))
-
-    # previews
-
-    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
-        return _EDIT_S if self._gateway.stream else None
-
-    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._send(to, PLACEHOLDER)
-
-    async def edit(self, message: Mapping[str, Any], text: str) -> None:
+    async def show_progress(self, to: Mapping[str, Any], text: str) -> None:
         import hikari
 
+        if "chat" not in to:
+            return
         try:
-            await self._bot.rest.edit_message(
-                message["chat"],
-                message["message"],
-                text,
-                mentions_everyone=False,
-                user_mentions=False,
-                role_mentions=False,
-            )
+            await self._bot.rest.trigger_typing(to["chat"])
         except hikari.HikariError as exc:
-            error = _delivery_error(exc)
-            if isinstance(error, DeliveryRefused | NotSent):
-                raise error from exc
-            raise NotSent(f"Discord could not take it ({type(exc).__name__})") from exc  # it can be repeated
-
-    async def retract(self, message: Mapping[str, Any]) -> None:
-        deletion = self._bot.rest.delete_message(message["chat"], message["message"])
-        await self._try("a preview could not be deleted", deletion)
-
-    async def _try(self, failure: str, call: Awaitable[Any]) -> None:
-        """Make a call whose failure does no harm."""
-        import hikari
-
-        try:
-            await call
-        except hikari.HikariError as exc:
-            log.debug("discord: %s (%s)", failure, type(exc).__name__)
+            log.debug("discord: typing could not be shown (%s)", type(exc).__name__)
 
 
 def make_discord_bot(token: str, base_url: str | None, *, read_along: bool) -> hikari.GatewayBot:
@@ -296,7 +255,7 @@ def read_message(
     if message.guild_id is not None and not (is_allowed and not forwarded and _is_addressed(message, own, me)):
         sender = f"forwarded by {_name(author)}" if forwarded else _name(author)
         line = GroupLine(sender, with_media(_readable_mentions(message, own), media), message.timestamp)
-        return None if message.edited_timestamp else OverheardMessage(key, line)
+        return OverheardMessage(key, line)
     if not is_allowed:
         return Person(author.id, author.username)
     metadata: dict[str, Any] = {"chat": int(message.channel_id), "message": int(message.id)}
@@ -308,7 +267,7 @@ def read_message(
         metadata[QUOTED] = quoted
     text = own if forwarded else _readable_mentions(message, _without_mention(own, me))
     inbound = Inbound(str(message.id), with_media(text, media), _name(author), message.timestamp, metadata)
-    return AddressedMessage(key, inbound, media, message.edited_timestamp or None)
+    return AddressedMessage(key, inbound, media)
 
 
 def read_media(message: hikari.PartialMessage | hikari.messages.MessageSnapshot) -> tuple[MediaItem, ...]:

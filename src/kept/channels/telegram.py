@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from kept.agent.approvals import describe_approval
-from kept.agent.events import ApprovalAsked
-from kept.channels.chat_intake import PLACEHOLDER, AddressedMessage, BotChannel, OverheardMessage, Person
+from kept.channels.chat_intake import AddressedMessage, BotChannel, OverheardMessage, Person
 from kept.channels.switchboard import Switchboard
 from kept.channels.telegram_html import render_reply, visible_text
 from kept.channels.telegram_messages import read_message
@@ -24,7 +22,7 @@ from kept.config import Config
 from kept.errors import ConfigError, ScheduleInvalid
 from kept.limits import is_count
 from kept.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
-from kept.responder.channel import ResponderTiming, utf16_length
+from kept.responder.channel import ResponderTiming, split_reply, utf16_length
 from kept.sessions.session_key import DEFAULT_ACCOUNT
 
 if TYPE_CHECKING:
@@ -37,15 +35,6 @@ _POLL_TIMEOUT_S = 30
 _SEND_TIMEOUT_S = 30.0
 _LONGEST_RETRY_S = 3_600.0
 """Longest wait that Telegram, or a proxy before it, can ask for."""
-_EDIT_TIMEOUT_S = 10.0
-_EDIT_S, _GROUP_EDIT_S = 1.5, 4.0
-"""Shortest time between two edits. Telegram allows about one message a second in a chat, and 20 a minute in a group."""
-_NOT_MODIFIED = "message is not modified"
-_PRESS = re.compile(r"(allow|deny):([0-9a-f]{8,64})")
-"""Data of a button."""
-_UPDATES = ["message", "edited_message", "callback_query"]
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +90,9 @@ class TelegramChannel(BotChannel):
         backoff = self._timing.backoff()
         while True:
             try:
-                updates = await self._bot.get_updates(offset=offset, timeout=_POLL_TIMEOUT_S, allowed_updates=_UPDATES)
+                updates = await self._bot.get_updates(
+                    offset=offset, timeout=_POLL_TIMEOUT_S, allowed_updates=["message"]
+                )
             except InvalidToken as exc:
                 raise ChannelUnavailable("Telegram no longer accepts this token.") from exc
             except RetryAfter as exc:
@@ -116,46 +107,18 @@ class TelegramChannel(BotChannel):
                 continue
             backoff.reset()
             for update in updates:
-                await self._handle(front, update)
+                await self.take(front, self._read(update))
                 offset = update.update_id + 1
 
     def _read(self, update: telegram.Update) -> AddressedMessage | OverheardMessage | Person | None:
-        message = update.message or update.edited_message
-        if message is None:
+        if update.message is None:
             return None
         try:
-            return read_message(message, me=self._me, allowed=self.allowed, account_id=self._account_id)
+            return read_message(update.message, me=self._me, allowed=self.allowed, account_id=self._account_id)
         except (AttributeError, TypeError, ValueError, LookupError):
             # Fields that the library does not check. The same update would fail again, so it is not fetched again.
             log.warning("telegram: update %d could not be read, and is left out", update.update_id)
             return None
-
-    async def _handle(self, front: Switchboard, update: telegram.Update) -> None:
-        if update.callback_query is not None:
-            await self._read_press(front, update.callback_query)
-        else:
-            await self.take(front, self._read(update))
-
-    async def _read_press(self, front: Switchboard, query: telegram.CallbackQuery) -> None:
-        """Take in that a button was pressed, and replace the buttons by the decision.
-
-        In a group anybody can press a button: only the people that the bot answers decide.
-        """
-        try:
-            match = _PRESS.fullmatch(query.data or "")
-            if match is None or query.from_user not in self.allowed:
-                await query.answer("You cannot decide this.")
-                return
-            allow = match[1] == "allow"
-            remark = "Allowed." if allow else "Not allowed."
-            if not front.decide(match[2], allow=allow, by=f"telegram:{query.from_user.id}"):
-                remark = "It was decided already, or nobody answered in time."
-            await query.answer(remark)
-            text = getattr(query.message, "text", None)
-            if text:
-                await query.edit_message_text(f"{text}\n\n{remark}")
-        except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it
-            log.warning("telegram: a button could not be read, or a decision not shown (%s)", type(exc).__name__)
 
     async def fetch(self, source: str) -> bytes:
         file = await self._bot.get_file(source)
@@ -180,98 +143,42 @@ class TelegramChannel(BotChannel):
         return {"chat": number, "thread": topic}
 
     async def send(self, to: Mapping[str, Any], text: str) -> None:
-        await self._send(to, text)
-
-    async def _send(self, to: Mapping[str, Any], text: str) -> int:
-        """Send a message, and return its id."""
         from telegram.error import ChatMigrated, NetworkError
 
         chat = to.get("chat")
         if not isinstance(chat, int):
             raise DeliveryRefused("The message does not say which chat it came from.")
 
-        async def send_in(form: dict[str, Any]) -> int:
-            sent = await self._bot.send_message(
-                chat, **form, message_thread_id=to.get("thread"), read_timeout=_SEND_TIMEOUT_S
-            )
-            return sent.message_id
-
+        send = partial(self._bot.send_message, chat, message_thread_id=to.get("thread"), read_timeout=_SEND_TIMEOUT_S)
         try:
-            return await _in_best_form(text, send_in)
+            await _in_best_form(text, send)
         except ChatMigrated as exc:
-            return await self._send({**to, "chat": exc.new_chat_id}, text)
+            await self.send({**to, "chat": exc.new_chat_id}, text)
         except NetworkError as exc:
             if _certainly_not_sent(exc):
                 raise NotSent(f"Telegram could not take it ({type(exc).__name__})") from exc
             raise
 
-    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
-        """Send a question with two buttons. /approve and /deny work too."""
-        from telegram import InlineKeyboardButton, InlineKeyboardMarkup
-
-        buttons = InlineKeyboardMarkup(
-            [
-                [
-                    InlineKeyboardButton("Allow", callback_data=f"allow:{asked.id}"),
-                    InlineKeyboardButton("Deny", callback_data=f"deny:{asked.id}"),
-                ]
-            ]
-        )
-        *first, last = self.split_question(describe_approval(asked))
-        for part in first:
-            await self._bot.send_message(to["chat"], part, message_thread_id=to.get("thread"))
-        await self._bot.send_message(to["chat"], last, message_thread_id=to.get("thread"), reply_markup=buttons)
-
-    # previews
-
-    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
-        if not self._gateway.stream:
-            return None
-        chat = to.get("chat")
-        return _GROUP_EDIT_S if isinstance(chat, int) and chat < 0 else _EDIT_S
-
-    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"chat": to.get("chat"), "message": await self._send(to, PLACEHOLDER)}
-
-    async def edit(self, message: Mapping[str, Any], text: str) -> None:
-        from telegram.error import BadRequest, ChatMigrated, TelegramError
-
-        chat, number = message["chat"], message["message"]
-
-        async def edit_in(form: dict[str, Any]) -> None:
-            try:
-                await self._bot.edit_message_text(chat_id=chat, message_id=number, **form, read_timeout=_EDIT_TIMEOUT_S)
-            except BadRequest as exc:
-                if _NOT_MODIFIED not in str(exc).lower():
-                    raise
-
-        try:
-            await _in_best_form(text, edit_in)
-        except ChatMigrated as exc:
-            raise DeliveryRefused("The group has become a supergroup.") from exc
-        except TelegramError as exc:  # even if the edit was done, it can be repeated
-            raise NotSent(f"Telegram could not take it ({type(exc).__name__})") from exc
-
-    async def retract(self, message: Mapping[str, Any]) -> None:
-        await self._try("a preview could not be deleted", self._bot.delete_message(message["chat"], message["message"]))
-
-    async def _try(self, failure: str, call: Awaitable[Any]) -> None:
-        """Make a call whose failure does no harm."""
+    async def show_progress(self, to: Mapping[str, Any], text: str) -> None:
+        """Show that an answer is being written, and to a person the draft of it. Telegram removes a draft by itself."""
         from telegram.error import TelegramError
 
+        chat, thread = to.get("chat"), to.get("thread")
+        if not isinstance(chat, int):
+            return
         try:
-            await call
-        except TelegramError as exc:
-            log.debug("telegram: %s (%s)", failure, type(exc).__name__)
+            if chat > 0 and text.strip():
+                draft = partial(self._bot.send_message_draft, chat, to.get("message") or 1, message_thread_id=thread)
+                await _in_best_form(split_reply(text, LIMIT, measure=utf16_length)[-1], draft)
+            else:
+                await self._bot.send_chat_action(chat, "typing", message_thread_id=thread)
+        except NotSent as exc:
+            await asyncio.sleep(exc.retry_after_s or 0.0)
+        except (DeliveryRefused, TelegramError) as exc:
+            log.debug("telegram: progress could not be shown (%s)", type(exc).__name__)
 
-    async def show_typing(self, to: Mapping[str, Any]) -> None:
-        chat = to.get("chat")
-        if isinstance(chat, int):
-            typing = self._bot.send_chat_action(chat, "typing", message_thread_id=to.get("thread"))
-            await self._try("typing could not be shown", typing)
 
-
-async def _in_best_form(text: str, call: Callable[[dict[str, Any]], Awaitable[T]]) -> T:
+async def _in_best_form(text: str, call: Callable[..., Awaitable[Any]]) -> None:
     """Call the Bot API with formatted text. If it does not take that, call it with the text as it is.
 
     Raise NotSent or DeliveryRefused for what the Bot API has refused for certain.
@@ -282,10 +189,11 @@ async def _in_best_form(text: str, call: Callable[[dict[str, Any]], Awaitable[T]
         rendered = render_reply(text)
         if rendered is not None and utf16_length(visible_text(rendered)) <= LIMIT:
             try:
-                return await call({"text": rendered, "parse_mode": "HTML"})
+                await call(text=rendered, parse_mode="HTML")
+                return
             except BadRequest as exc:
                 log.debug("telegram: sent as plain text (%s)", type(exc).__name__)
-        return await call({"text": text})
+        await call(text=text)
     except RetryAfter as exc:
         raise NotSent("Telegram asks to wait", retry_after_s=_seconds(exc)) from exc
     except (BadRequest, Forbidden, InvalidToken) as exc:

@@ -52,9 +52,7 @@ def read_message(
     is_allowed = sender in allowed
     key = _key(message, account_id, in_group=in_group)
     if in_group and not (is_allowed and _is_addressed(message, own, me)):
-        is_edit = message.edit_date is not None  # it was overheard before
-        line = GroupLine(_overheard_name(message), with_media(own, media), message.date)
-        return None if is_edit else OverheardMessage(key, line)
+        return OverheardMessage(key, GroupLine(_overheard_name(message), with_media(own, media), message.date))
     if not is_allowed:
         return Person(sender.id, sender.username or "")
     if _origin(message) is None and _is_for_another_bot(own, me):
@@ -62,7 +60,7 @@ def read_message(
     inbound = _inbound(message, own, media, me)
     if account_id != DEFAULT_ACCOUNT:  # each bot has its own numbers for the messages of a person
         inbound = replace(inbound, id=f"{account_id}:{inbound.id}")
-    return AddressedMessage(key, inbound, media, message.edit_date)
+    return AddressedMessage(key, inbound, media)
 
 
 def _inbound(message: telegram.Message, own: str, media: Sequence[MediaItem], me: Person) -> Inbound:

@@ -103,7 +103,5 @@ class GatewaySettings:
     http: HttpSettings = HttpSettings()
     web: WebSettings = WebSettings()
     serve: ServeSettings = ServeSettings()
-    stream: bool = True
-    """True to show a reply on Telegram and Discord while it is written, by editing its message."""
     telegram: TelegramSettings = TelegramSettings()
     discord: DiscordSettings = DiscordSettings()

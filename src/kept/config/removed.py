@@ -25,6 +25,7 @@ REMOVED = frozenset(
         "gateway.serve.token_burst",
         "gateway.serve.token_grace_s",
         "gateway.shutdown_timeout_s",
+        "gateway.stream",
         "gateway.telegram.ack_reaction",
         "gateway.telegram.poll_timeout_s",
         "gateway.telegram.stream",

@@ -6,7 +6,7 @@ reply is split and delivered through a ``channel``.
 
 An inbox is a file of ``inbox_records``, which lead to messages and runs.
 
-``answer_runner`` answers one run, shows the reply in the chat while it is written, and records it. ``scheduler`` puts
+``answer_runner`` answers one run, shows in the chat that it is being written, and records it. ``scheduler`` puts
 schedules that are due, and the heartbeat, into the inbox. ``local_conversation`` answers at the terminal and on a page,
 without an inbox.
 """

@@ -1,16 +1,11 @@
-"""Answers single runs: through the dispatcher, into the inbox, with a reply in any case.
-
-A preview is a message in the chat that is edited while the reply is written. It is sent with a placeholder and recorded
-in the inbox before any words of the reply go into it. So if the process is killed at any moment, the next one edits the
-same message, and no words appear twice. At worst a placeholder stays behind.
-"""
+"""Answers single runs: through the dispatcher, into the inbox, with a reply in any case."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
@@ -20,7 +15,7 @@ from kept.agent.approvals import NOBODY
 from kept.agent.events import AgentEvent, ApprovalAsked, ApprovalDecided, Notice, Reply, ReplyDelta, ToolEnded
 from kept.clock import Backoff
 from kept.errors import KeptError, WriteFailed
-from kept.remote_errors import BudgetExhausted, ContextOverflow, DeliveryRefused, ModelError, ModelRefused, NotSent
+from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelError, ModelRefused
 from kept.responder.channel import Channel, ResponderTiming, limit_parts, split_reply
 from kept.responder.conversation_queue import AnswerSlot, EventReplay, GroupHistory
 from kept.responder.dispatcher import Command, Dispatcher
@@ -80,11 +75,11 @@ class AnswerJob:
 
 
 class AnswerProgress:
-    """An answer as it is written: its notices and tools, for those who follow it, and for the preview in the chat."""
+    """An answer as it is written, with its notices and tools, for those who follow it."""
 
-    def __init__(self, replay: EventReplay | None, preview: ReplyPreview | None) -> None:
+    def __init__(self, replay: EventReplay | None) -> None:
+        self.text = ""
         self._replay = replay
-        self._preview = preview
         self._notices: list[str] = []
         self._tools: list[str] = []
 
@@ -93,15 +88,10 @@ class AnswerProgress:
             self._notices.append(event.text)
         elif isinstance(event, ToolEnded):
             self._tools.append(event.name)
-        elif isinstance(event, ReplyDelta) and self._preview is not None:
-            self._preview.add(event.text)
+        elif isinstance(event, ReplyDelta):
+            self.text += event.text
         if self._replay is not None:
             self._replay.add(event)
-
-    async def finish(self) -> None:
-        """End the preview, so that the whole reply can take its place."""
-        if self._preview is not None:
-            await self._preview.finish()
 
     def to_json(self, reply: Reply) -> dict[str, Any]:
         usage = {"inputTokens": reply.tokens_in, "outputTokens": reply.tokens_out}
@@ -157,7 +147,7 @@ class AnswerRunner:
         """
         channel = job.channel
         error: str | None = None
-        progress = AnswerProgress(job.replay, self._open_preview(job))
+        progress = AnswerProgress(job.replay)
         if job.run.attempts > self._timing.max_attempts:
             reply, error = Reply("This message could not be answered.", ""), "gave_up"
         else:
@@ -165,7 +155,7 @@ class AnswerRunner:
             task = asyncio.create_task(self._consume(job, replied, progress))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            typing = asyncio.create_task(self._keep_typing(job)) if channel.pushes else None
+            showing = asyncio.create_task(self._show_progress(job, progress)) if channel.pushes else None
             try:
                 reply = await replied
             except asyncio.CancelledError:
@@ -179,9 +169,8 @@ class AnswerRunner:
                 log.exception("%s: a message could not be answered", job.run.channel)
                 reply, error = Reply("Unexpected error. The log of the gateway has the details.", ""), "internal"
             finally:
-                if typing:
-                    typing.cancel()
-                await progress.finish()
+                if showing:
+                    showing.cancel()
         if is_heartbeat(job.messages):
             reply = quiet_heartbeat(reply, is_failure=error is not None)
         parts = [] if reply.silent else limit_parts(split_reply(reply.text, channel.limit, measure=channel.measure))
@@ -191,22 +180,6 @@ class AnswerRunner:
                 job.run, parts, push=channel.pushes, entry_id=entry_id, error=error, details=progress.to_json(reply)
             )
         )
-
-    def _open_preview(self, job: AnswerJob) -> ReplyPreview | None:
-        to = job.messages[-1].inbound.metadata or {}
-        is_over = job.run.attempts > self._timing.max_attempts
-        if (
-            is_over
-            or job.command is not None
-            or is_heartbeat(job.messages)
-            or job.channel.preview_interval_s(to) is None
-        ):
-            return None
-
-        async def record(message: Mapping[str, Any]) -> AnswerRun:
-            return await self._writer.write_until_done(lambda: self._inbox.record_preview(job.run, message))
-
-        return ReplyPreview(job.channel, to, job.run, record, after_s=self._timing.preview_after_s)
 
     async def _consume(self, job: AnswerJob, reply: asyncio.Future[Reply], progress: AnswerProgress) -> None:
         """Publish the events of an answer, and set ``reply`` to the reply or the error."""
@@ -247,11 +220,11 @@ class AnswerRunner:
                 log.warning("%s: a person could not be asked (%s)", job.run.channel, type(exc).__name__)
                 self._dispatcher.agent.decide(event.id, allow=False, by=NOBODY)
 
-    async def _keep_typing(self, job: AnswerJob) -> None:
-        to = job.messages[-1].inbound.metadata or {}
+    async def _show_progress(self, job: AnswerJob, progress: AnswerProgress) -> None:
+        to, is_quiet = job.messages[-1].inbound.metadata or {}, is_heartbeat(job.messages)
         while True:
-            await job.channel.show_typing(to)
-            await asyncio.sleep(self._timing.typing_s)
+            await job.channel.show_progress(to, "" if is_quiet else progress.text)
+            await asyncio.sleep(self._timing.progress_s)
 
     async def finish(self, timeout_s: float) -> None:
         """Wait for agents that still work after their replies. Work that is cut short is repeated when it is needed."""
@@ -261,74 +234,3 @@ class AnswerRunner:
                 task.cancel()
             if left:
                 await asyncio.wait(left)
-
-
-# previews
-
-RecordPreview = Callable[[Mapping[str, Any]], Awaitable[AnswerRun]]
-"""Records the message that shows the preview of a run."""
-
-
-class ReplyPreview:
-    """Preview of one answer. An answer finished within ``after_s`` of its first word is sent without a preview."""
-
-    def __init__(
-        self, channel: Channel, to: Mapping[str, Any], run: AnswerRun, record: RecordPreview, *, after_s: float
-    ) -> None:
-        self._channel = channel
-        self._to = to
-        self._message = run.preview
-        self._record = record
-        self._after_s = after_s
-        self._text = ""
-        self._shown = ""
-        self._changed = asyncio.Event()
-        self._ended = asyncio.Event()
-        self._task = asyncio.create_task(self._run())
-
-    def add(self, text: str) -> None:
-        self._text += text
-        self._changed.set()
-
-    async def finish(self) -> None:
-        """Stop editing. When this returns, no edit is on its way that could arrive after the final text."""
-        self._ended.set()
-        self._changed.set()
-        await asyncio.wait([self._task])
-
-    async def _run(self) -> None:
-        try:
-            await self._changed.wait()
-            await self._pause(self._after_s)
-            while not self._ended.is_set():
-                pause_s = await self._show()
-                await self._pause(pause_s)
-                await self._changed.wait()
-                self._changed.clear()
-        except Exception:  # the preview is optional: the reply itself is delivered in any case
-            log.exception("%s: a preview could not be shown", self._to.get("chat"))
-
-    async def _show(self) -> float:
-        """Show the text so far, and return how long to wait before the next edit."""
-        parts = split_reply(self._text, self._channel.limit, measure=self._channel.measure)
-        pause_s = self._channel.preview_interval_s(self._to) or 0.0
-        if not parts or parts[0] == self._shown:
-            return pause_s
-        try:
-            if self._message is None:
-                self._message = await self._channel.open_preview(self._to)
-                await self._record(self._message)
-            await self._channel.edit(self._message, parts[0])
-            self._shown = parts[0]
-        except NotSent as exc:
-            return max(pause_s, exc.retry_after_s or 0.0)
-        except DeliveryRefused as exc:
-            log.warning("a preview could not be shown (%s)", exc.message)
-            self._ended.set()
-        return pause_s
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._ended.wait(), seconds)
-        except TimeoutError:
-            pass

@@ -24,8 +24,6 @@ from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.values import frozen
 
 _MAX_QUESTION_PARTS = 4
-_REMARK_ROOM = 100
-"""Characters that are left free in each part of a question, for the decision that is added to it."""
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +32,8 @@ log = logging.getLogger(__name__)
 class ResponderTiming:
     first_retry_s: float = 1.0
     longest_retry_s: float = 60.0
-    typing_s: float = 4.0
+    progress_s: float = 2.0
     """Interval at which a channel shows that an answer is being written."""
-    preview_after_s: float = 1.5
-    """Time from the first word of an answer until its preview is shown."""
     max_attempts: int = 25
     """Attempts at one answer, across restarts: a message that crashes the process every time is given up."""
 
@@ -80,43 +76,24 @@ class Channel:
         raise NotImplementedError
 
     async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
-        """Ask a person whether a tool may be called. The answer arrives as `Responder.decide`, or as a command."""
-        for part in self.split_question(approval_question(asked)):
-            await self.send(to, part)
+        """Ask a person whether a tool may be called. They answer with a command.
 
-    def split_question(self, question: str) -> list[str]:
-        """Return the parts of a question. Raise DeliveryRefused if nobody would read them all: the call is denied."""
-        limit = None if self.limit is None else self.limit - _REMARK_ROOM
-        parts = split_reply(question, limit, measure=self.measure)
+        Raise DeliveryRefused if nobody would read all parts of the question: the call is denied.
+        """
+        parts = split_reply(approval_question(asked), self.limit, measure=self.measure)
         if len(parts) > _MAX_QUESTION_PARTS:
             raise DeliveryRefused("The call has too many arguments to be shown.")
-        return parts
+        for part in parts:
+            await self.send(to, part)
 
-    async def show_typing(self, to: Mapping[str, Any]) -> None:
-        """Show for a few seconds that an answer is being written. Never raise."""
-
-    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
-        """Return the shortest time between two edits of a message there, or None if replies have no preview."""
-        return None
-
-    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Send a message with a placeholder, and return what `edit` needs to know of it. Raise as `send` does."""
-        raise NotImplementedError
-
-    async def edit(self, message: Mapping[str, Any], text: str) -> None:
-        """Replace the text of a message. Doing so twice is the same as once.
-
-        Raise NotSent if it may work later, DeliveryRefused if the message cannot be edited, such as a deleted one.
-        """
-        raise NotImplementedError
-
-    async def retract(self, message: Mapping[str, Any]) -> None:
-        """Delete a message that was a preview. Never raise."""
+    async def show_progress(self, to: Mapping[str, Any], text: str) -> None:
+        """Show for a few seconds that an answer is being written, and ``text`` of it if the channel can. Never
+        raise."""
 
 
 def approval_question(asked: ApprovalAsked) -> str:
-    """Return the question for channels without buttons. Markdown in an argument could hide a part of it, so the
-    arguments are in a code block that they cannot end."""
+    """Return the question for a person. Markdown in an argument could hide a part of it, so the arguments are in a code
+    block that they cannot end."""
     minutes = max(1, round(asked.timeout_s / 60))
     question = describe_approval(asked).replace("`", "\\u0060")
     return f"```\n{question}\n```\n\n/approve allows it, /deny does not. After {minutes} min it counts as denied."
@@ -129,28 +106,20 @@ Mark = Callable[..., Awaitable[AnswerRun]]
 async def deliver(
     run: AnswerRun, channel: Channel, to: Mapping[str, Any], mark: Mark, timing: ResponderTiming
 ) -> AnswerRun:
-    """Send the parts of a reply that are not settled. Retry a part for as long as it was certainly not sent.
-
-    If the reply had a preview, the first part replaces its text. That may be repeated, so it is never in doubt.
-    """
-    if run.sending and not run.edits_next:
+    """Send the parts of a reply that are not settled. Retry a part for as long as it was certainly not sent."""
+    if run.sending:
         run = await _give_up(run, mark, "the program ended while it was being sent")
     backoff = timing.backoff()
     while not run.finished:
         run = await mark(run, "sending")
-        part = (run.parts or ())[run.settled]
         try:
-            if run.edits_next and run.preview:
-                await channel.edit(run.preview, part)
-            else:
-                await channel.send(to, part)
+            await channel.send(to, (run.parts or ())[run.settled])
         except NotSent as exc:
             run = await mark(run, "unsent")
             log.warning("%s: a reply could not be sent yet (%s)", run.channel, exc.message)
             await asyncio.sleep(backoff.next_s() if exc.retry_after_s is None else exc.retry_after_s)
         except DeliveryRefused as exc:
-            # Without its preview, the part is sent as a new message.
-            run = await mark(run, "unpreviewed") if run.edits_next else await _give_up(run, mark, exc.message)
+            run = await _give_up(run, mark, exc.message)
         except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything, and the part may have left
             run = await _give_up(run, mark, f"{type(exc).__name__} while it was being sent")
         else:

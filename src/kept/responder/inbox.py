@@ -166,12 +166,8 @@ class Inbox:
     def cancel(self, run: AnswerRun) -> AnswerRun:
         return self._change(run, {"type": "cancelled"})
 
-    def record_preview(self, run: AnswerRun, message: Mapping[str, Any]) -> AnswerRun:
-        """Record the message that shows the reply as it is written."""
-        return self._change(run, {"type": "preview", "message": dict(message)})
-
     def mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
-        """Record that the first part that is not settled is 'sending', 'unsent', 'sent', 'unsure' or 'unpreviewed'."""
+        """Record that the first part that is not settled is 'sending', 'unsent', 'sent' or 'unsure'."""
         return self._change(run, {"type": state, "part": run.settled, **({"reason": reason} if reason else {})})
 
     def blank(self, matches: Callable[[str], bool], keys: frozenset[str]) -> int:

@@ -2,9 +2,7 @@
 
 received    a message was accepted
 begun       messages of one conversation became an answer run, in a session; again for each further attempt
-preview     a message in the chat shows the reply as it is written; the first part will replace its text
 answered    the reply, split into the parts that the channel takes
-unpreviewed the message of the preview is gone, and the first part is sent like the others
 sending     a part is about to be sent: from now on it may have arrived
 unsent      the part was certainly not sent, and will be sent again
 sent        the part arrived
@@ -69,13 +67,6 @@ class AnswerRun:
     """Number of parts that were sent or given up."""
     unconfirmed_parts: tuple[tuple[int, str], ...] = ()
     """Parts that were given up and may not have arrived, with the reason."""
-    preview: Mapping[str, Any] | None = None
-    """Message that shows the reply as it is written, as the channel describes it."""
-
-    @property
-    def edits_next(self) -> bool:
-        """True if the next part replaces the text of the preview."""
-        return self.preview is not None and self.settled == 0
 
     @property
     def finished(self) -> bool:
@@ -166,10 +157,6 @@ def advance(run: AnswerRun, record: Record) -> AnswerRun:
             )
         case "cancelled":
             return replace(run, cancelled=True)
-        case "preview":
-            return replace(run, preview=record["message"])
-        case "unpreviewed":
-            return replace(run, sending=False, preview=None)
         case "sending":
             return replace(run, sending=True)
         case "unsent":
@@ -186,8 +173,6 @@ def advance(run: AnswerRun, record: Record) -> AnswerRun:
 def run_records(run: AnswerRun) -> list[Record]:
     """Return the fewest records that lead to the present state of a run."""
     records: list[Record] = [{**begun_record(run), "attempts": run.attempts}]
-    if run.preview is not None:
-        records.append({"type": "preview", "message": dict(run.preview)})
     if run.parts is not None:
         answered = {"parts": list(run.parts), "push": run.push, "entry": run.entry_id, "error": run.error}
         records.append({"type": "answered", **answered, **({"details": dict(run.details)} if run.details else {})})
@@ -271,7 +256,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("channel", "id", "run"), _is_name),
     **dict.fromkeys(("text", "session", "reason"), _is_text),
     **dict.fromkeys(("sender", "entry", "error"), _is_text_or_none),
-    **dict.fromkeys(("metadata", "message", "details"), _is_object),
+    **dict.fromkeys(("metadata", "details"), _is_object),
     "version": is_count,
     "attempts": lambda value: is_count(value, MAX_TOKENS),
     "part": lambda value: is_count(value, MAX_PARTS),
@@ -287,9 +272,8 @@ _FIELDS = {
     "received": ("channel", "id", "key", "at", "text", "sender", "timestamp", "metadata"),
     "begun": ("run", "channel", "key", "ids", "session"),
     "answered": ("run", "parts", "push", "entry", "error"),
-    "preview": ("run", "message"),
     "cancelled": ("run",),
-    **dict.fromkeys(("unpreviewed", "sending", "unsent", "sent", "unsure"), ("run", "part")),
+    **dict.fromkeys(("sending", "unsent", "sent", "unsure"), ("run", "part")),
 }
 """Fields that a record of each type has to have."""
 

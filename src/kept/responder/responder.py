@@ -282,8 +282,6 @@ class Responder:
                 if run is not None:
                     messages = self.inbox.messages_of(run)
                     self._end_replays(messages)
-                    if run.preview and not run.parts:  # stopped, or there is nothing to say after all
-                        await queue.channel.retract(run.preview)
                     try:
                         if not run.finished:
                             to = messages[-1].inbound.metadata or {}
