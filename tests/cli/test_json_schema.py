@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kept import Author, Memory
+from kept.cli.command_arguments import WITHOUT_JSON
 from kept.cli.root import COMMANDS, cli
 from kept.schedules.schedule_book import Schedule, ScheduleBookFile
 from kept.sessions.entries import Message
@@ -63,7 +64,7 @@ SCHEDULE = "b2c3d4"
 
 def commands_with_json() -> list[str]:
     def walk(path: str, command: click.Command) -> list[str]:
-        has_json = any("--json" in param.opts and not getattr(param, "hidden", False) for param in command.params)
+        has_json = path.split()[0] not in WITHOUT_JSON and getattr(command, "invoke_without_command", True)
         inner = command.commands.items() if isinstance(command, click.Group) else ()
         return [path] * has_json + [name for child, leaf in inner for name in walk(f"{path} {child}", leaf)]
 

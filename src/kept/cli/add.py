@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from kept.cli.output import echo, json_option, person_option, print_json, printable, style, warn_all
+from kept.cli.output import echo, person_option, print_json, printable, style, warn_all
 from kept.cli.root import Globals, command_author
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
@@ -48,7 +48,6 @@ class AddCommand(click.Command):
     help="Write to the notes of this project, or without NAME to those of the project of the current folder.",
 )
 @person_option
-@json_option
 @click.pass_obj
 def command(
     options: Globals,
@@ -58,7 +57,6 @@ def command(
     again: bool,
     project: str | None,
     person: str | None,
-    as_json: bool,
 ) -> None:
     """Write TEXT to a note. Without TEXT, or with '-', read it from standard input.
 
@@ -75,7 +73,7 @@ def command(
         author = command_author(memory.config.agent_id, "add")
         written = memory.add(note, to=to, replaces=replaces, again=again, project=project, author=author)
         folder = memory.workspace.root
-    if as_json:
+    if options.as_json:
         from kept.tools.record_json import written_json
 
         print_json({**written_json(written), "workspaceDir": folder})

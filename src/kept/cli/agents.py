@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, style
+from kept.cli.output import echo, print_json, style
 from kept.cli.root import Globals
 from kept.errors import AgentNotFound, UsageError
 from kept.wording import plural
@@ -22,14 +22,13 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
 @click.pass_obj
-def list_all(options: Globals, as_json: bool) -> None:
+def list_all(options: Globals) -> None:
     """List the agents: where their notes are, and how many notes and conversations they have."""
     from kept.agent_admin import list_agents
 
     agents = list_agents(replace(options, agent="main").load())
-    if as_json:
+    if options.as_json:
         print_json({"agents": [_summary_json(agent) for agent in agents]})
     else:
         _show_table(agents)
@@ -39,9 +38,8 @@ def list_all(options: Globals, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--workspace", metavar="DIR", help="Folder of its notes (default: HOME/workspace-NAME).")
 @click.option("--share-notes-with", "shared", metavar="AGENT", help="Use the notes of this agent, such as main.")
-@json_option
 @click.pass_obj
-def add(options: Globals, name: str, workspace: str | None, shared: str | None, as_json: bool) -> None:
+def add(options: Globals, name: str, workspace: str | None, shared: str | None) -> None:
     """Add the agent NAME, with notes of its own.
 
     If DIR has Markdown, all of it is indexed, as 'kept init DIR' does. The agent gets an entry in config.yaml.
@@ -54,7 +52,7 @@ def add(options: Globals, name: str, workspace: str | None, shared: str | None, 
     _require_new(options)
     created = _share(options, shared) if shared else _make(options, workspace)
     agent = _summary(options)
-    if as_json:
+    if options.as_json:
         print_json({"agent": _summary_json(agent), "created": created})
         return
     echo(f"Agent {style(name, fg='cyan')} is ready. Its notes are in {agent.workspace}, {_owner_text(agent)}.")
@@ -65,14 +63,13 @@ def add(options: Globals, name: str, workspace: str | None, shared: str | None, 
 
 @command.command("remove")
 @click.argument("name")
-@json_option
 @click.pass_obj
-def remove(options: Globals, name: str, as_json: bool) -> None:
+def remove(options: Globals, name: str) -> None:
     """Remove the agent NAME. Its notes stay, and its conversations are set aside."""
     from kept.agent_admin import remove_agent
 
     folders = remove_agent(replace(options, agent=name, workspace=None).load())
-    if as_json:
+    if options.as_json:
         print_json({"name": name, "kept": folders})
         return
     echo(f"Agent {style(name, fg='cyan')} is removed.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, local_time, print_json, style, warn
+from kept.cli.output import echo, local_time, print_json, style, warn
 from kept.cli.root import Globals
 from kept.tools.record_json import to_json
 from kept.wording import plural, size_text
@@ -24,9 +24,8 @@ _INCOMPLETE = 1
 @click.command("export")
 @click.argument("path", metavar="ARCHIVE", type=click.Path())
 @click.option("--overwrite", is_flag=True, help="Replace ARCHIVE if it exists.")
-@json_option
 @click.pass_obj
-def export_command(options: Globals, path: str, overwrite: bool, as_json: bool) -> None:
+def export_command(options: Globals, path: str, overwrite: bool) -> None:
     """Write notes, conversations, history and settings into one archive.
 
     ARCHIVE ends in .tar or .tar.gz. It has the notes and conversations of all agents, and the settings without keys
@@ -35,7 +34,7 @@ def export_command(options: Globals, path: str, overwrite: bool, as_json: bool) 
     from kept.archive.export import export_archive
 
     report = export_archive(options.load_finished(), path, overwrite=overwrite)
-    if as_json:
+    if options.as_json:
         print_json(to_json(report))
     else:
         _print_report(report)
@@ -60,9 +59,8 @@ def _print_report(report: ExportReport) -> None:
 @click.argument("path", metavar="ARCHIVE", type=click.Path())
 @click.option("--no-settings", is_flag=True, help="Leave out config.yaml.")
 @click.option("--check", is_flag=True, help="Check every file of ARCHIVE, say what a restore would do, change nothing.")
-@json_option
 @click.pass_obj
-def restore_command(options: Globals, path: str, no_settings: bool, check: bool, as_json: bool) -> None:
+def restore_command(options: Globals, path: str, no_settings: bool, check: bool) -> None:
     """Bring back notes, conversations and settings from an archive of 'kept export'.
 
     ARCHIVE is checked first. A file that is here with another content stays and is listed. --workspace names the folder
@@ -79,7 +77,7 @@ def restore_command(options: Globals, path: str, no_settings: bool, check: bool,
         with_settings=not no_settings,
         check=check,
     )
-    if as_json:
+    if options.as_json:
         print_json(_restored_json(report))
     else:
         _print_restored(report)

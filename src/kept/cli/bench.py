@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.cli.command_arguments import setting_pairs
-from kept.cli.output import console, echo, json_option, print_json, printable, progress_bar, style, warn
+from kept.cli.output import console, echo, print_json, printable, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.records import GRADES
@@ -51,7 +51,6 @@ Pair = tuple["SetMeasurement", "SetMeasurement | None"]
 @click.option("--against", metavar="KEY=VALUE", multiple=True, help="Compare with the same, except for this setting.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Use only N queries of each set, evenly spread.")
 @click.option("--init", "starter", is_flag=True, help="Write a starter set, made from your notes, to DIR.")
-@json_option
 @click.pass_obj
 def command(
     options: Globals,
@@ -61,7 +60,6 @@ def command(
     against: tuple[str, ...],
     sample: int | None,
     starter: bool,
-    as_json: bool,
 ) -> None:
     """Measure recall on sets of documents and queries.
 
@@ -70,7 +68,7 @@ def command(
     everything once more with another setting, and prints the difference.
     """
     if starter:
-        make_starter(options, folders, as_json=as_json)
+        make_starter(options, folders)
         return
     from kept.bench.measurement import measure_set, read_sets, set_json
 
@@ -85,19 +83,19 @@ def command(
         for bench in read_sets(folders):
             measure = partial(measure_set, bench, most_queries=sample, progress=progress)
             measured.append((measure(config), measure(compared) if compared else None))
-    if as_json:
+    if options.as_json:
         print_json({"sets": [set_json(measurement, other) for measurement, other in measured]})
     else:
         show(measured)
 
 
-def make_starter(options: Globals, folders: tuple[str, ...], *, as_json: bool) -> None:
+def make_starter(options: Globals, folders: tuple[str, ...]) -> None:
     from kept.bench.starter import write_starter
 
     if len(folders) != 1:
         raise UsageError("--init writes one set.", hint="For example: kept bench --init my-set")
     starter = write_starter(options.load().config, folders[0])
-    if as_json:
+    if options.as_json:
         print_json(to_json(starter))
         return
     queries = plural(starter.queries, "query", "queries")

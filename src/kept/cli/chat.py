@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, style, warn
+from kept.cli.output import echo, print_json, style, warn
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin, unguarded
 from kept.errors import KeptError, UsageError
@@ -60,22 +60,21 @@ _WAIT_INTERVAL_S = 0.1
 @click.command("chat")
 @click.option("-m", "--message", metavar="TEXT", help="Ask once and print the reply; '-' reads standard input.")
 @click.option("--session", metavar="NAME", help="Conversation: a name, a key or the id of a session.")
-@json_option
 @click.pass_obj
-def command(options: Globals, message: str | None, session: str | None, as_json: bool) -> None:
+def command(options: Globals, message: str | None, session: str | None) -> None:
     """Talk with the agent. Without a terminal, read one message from standard input."""
     if message == "-" or (message is None and not sys.stdin.isatty()):
         message = read_stdin()
     if message is not None and not message.strip():
         raise UsageError("There is no message.", hint="Give one with -m, or on standard input.")
-    if as_json and message is None:
+    if options.as_json and message is None:
         raise UsageError("--json is for a single message.", hint="Give one with -m, or on standard input.")
     with ExitStack() as stack:
         conversation, runner = _open(options, session, stack)
         if message is None:
             _talk(options, conversation, runner)
         else:
-            _ask_once(conversation, runner, message.strip(), as_json=as_json)
+            _ask_once(conversation, runner, message.strip(), as_json=options.as_json)
 
 
 def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[LocalConversation, asyncio.Runner]:

@@ -34,11 +34,11 @@ class GlobalOption:
         return click.Option(names, hidden=True, expose_value=False, callback=self._apply, **settings)
 
     def _apply(self, ctx: click.Context, _: click.Parameter, value: Any) -> None:
-        if self.field == "as_json" and not isinstance(ctx.command, click.Group):
-            _refuse_json(ctx, is_given=value)  # a command with JSON has an option of its own
-        elif value and ctx.obj is not None:
+        if value and ctx.obj is not None:
             chosen = ctx.obj.settings | setting_pairs(value) if self.multiple else value
             ctx.obj = replace(ctx.obj, **{self.field: chosen})
+        if self.field == "as_json" and ctx.obj is not None and ctx.obj.as_json:
+            _refuse_json(ctx.command_path)
 
 
 GLOBAL_OPTIONS = (
@@ -60,9 +60,12 @@ def accept_global_options(command: click.Command) -> None:
     command.params += [option.as_option(after_command=True) for option in GLOBAL_OPTIONS if option.flag not in taken]
 
 
-def _refuse_json(ctx: click.Context, *, is_given: bool) -> None:
-    if is_given or (ctx.obj is not None and ctx.obj.as_json):
-        raise UsageError(f"'{ctx.command_path}' has no JSON output.", hint="Leave out --json.")
+WITHOUT_JSON = ("gateway", "web", "serve", "mcp", "hook", "demo", "completion", "help")
+
+
+def _refuse_json(path: str) -> None:
+    if path.split()[1] in WITHOUT_JSON:
+        raise UsageError(f"'{path}' has no JSON output.", hint="Leave out --json.")
 
 
 def setting_pairs(settings: Iterable[str]) -> dict[str, Any]:

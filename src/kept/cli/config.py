@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kept.cli.agents import command as agents_command
-from kept.cli.output import echo, json_option, print_json, style, warn
+from kept.cli.output import echo, print_json, style, warn
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.config.read import nearest, snake
@@ -27,15 +27,14 @@ command.add_command(agents_command)
 
 @command.command("explain")
 @click.argument("key", required=False, default="")
-@json_option
 @click.pass_obj
-def explain(options: Globals, key: str, as_json: bool) -> None:
+def explain(options: Globals, key: str) -> None:
     """List every setting with its value and its origin.
 
     KEY limits the list to a group or a name, such as 'query' or 'memory_search.query'.
     """
     rows = _matching(options.load(), key)
-    if as_json:
+    if options.as_json:
         print_json({"settings": [_row_json(row) for row in rows]})
     else:
         _show_table(rows)
@@ -43,16 +42,15 @@ def explain(options: Globals, key: str, as_json: bool) -> None:
 
 @command.command("get")
 @click.argument("key")
-@json_option
 @click.pass_obj
-def get(options: Globals, key: str, as_json: bool) -> None:
+def get(options: Globals, key: str) -> None:
     """Print the value of a setting.
 
     KEY is its name, or the end of it, such as 'query.max_results'. For a group, such as 'query', all of its settings
     are listed.
     """
     rows = _matching(options.load(), key)
-    if as_json:
+    if options.as_json:
         print_json({"settings": [_row_json(row) for row in rows]})
     elif len(rows) == 1:
         value = rows[0].value
@@ -65,9 +63,8 @@ def get(options: Globals, key: str, as_json: bool) -> None:
 @command.command("set")
 @click.argument("key")
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True)
-@json_option
 @click.pass_obj
-def set_value(options: Globals, key: str, values: tuple[str, ...], as_json: bool) -> None:
+def set_value(options: Globals, key: str, values: tuple[str, ...]) -> None:
     """Change a setting in config.yaml. Comments and formatting stay.
 
     KEY is its full name, such as memory_search.query.max_results. VALUE... is one value, or several for a list; 'null'
@@ -79,7 +76,7 @@ def set_value(options: Globals, key: str, values: tuple[str, ...], as_json: bool
     loaded = options.load()
     change = change_setting(loaded, key, values, agent=_named_agent(options))
     shown = "(set)" if change.is_secret else plain_value(change.value)
-    if as_json:
+    if options.as_json:
         print_json(_change_json(change, shown))
         return
     state = "is now" if change.is_changed else "is already"
@@ -89,9 +86,8 @@ def set_value(options: Globals, key: str, values: tuple[str, ...], as_json: bool
 
 @command.command("unset")
 @click.argument("key")
-@json_option
 @click.pass_obj
-def unset(options: Globals, key: str, as_json: bool) -> None:
+def unset(options: Globals, key: str) -> None:
     """Remove a setting from config.yaml, so that its default applies.
 
     KEY is its full name. With --agent, only the value of that agent is removed.
@@ -100,7 +96,7 @@ def unset(options: Globals, key: str, as_json: bool) -> None:
 
     change = change_setting(options.load(), key, None, agent=_named_agent(options))
     row = next((row for row in list_settings(options.load()) if row.name == change.name), None)
-    if as_json:
+    if options.as_json:
         print_json(_change_json(change, plain_value(row.value) if row else None))
         return
     state = "was removed from" if change.is_changed else "is not in"
@@ -109,12 +105,11 @@ def unset(options: Globals, key: str, as_json: bool) -> None:
 
 
 @command.command("path")
-@json_option
 @click.pass_obj
-def path(options: Globals, as_json: bool) -> None:
+def path(options: Globals) -> None:
     """Print the path of the file that settings are read from."""
     file = options.load().user_file
-    if as_json:
+    if options.as_json:
         print_json(to_json(file))
     else:
         echo(file.path if file.exists else f"{file.path}  {style('does not exist', dim=True)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, send_option, style, warn
+from kept.cli.output import echo, print_json, send_option, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.connect.clients import CLIENTS, ClientEnvironment
 from kept.connect.plugin import SENT, Sent, default_sent
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 @send_option
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @click.option("--undo", is_flag=True, help="Remove the entry again.")
-@json_option
 @click.pass_obj
 def command(
     options: Globals,
@@ -48,7 +47,6 @@ def command(
     send: Sent | None,
     dry_run: bool,
     undo: bool,
-    as_json: bool,
 ) -> None:
     """Connect another program to this memory.
 
@@ -66,7 +64,7 @@ def command(
     own = _plan_project(loaded, project) if project and not undo else None
     name = own.project.name if own else None
     sent = send or default_sent(loaded.config.agent.workspace_layout)
-    if connection.with_plugin and not any((send, undo, as_json)):
+    if connection.with_plugin and not any((send, undo, options.as_json)):
         sent = _ask_sent(connection.client.title, sent)
     changes = connection.plan_undo() if undo else connection.plan(server, project=name, sent=sent)
     copy = None
@@ -77,7 +75,7 @@ def command(
             recorder = command_recorder(loaded.config, "connect")
             add_project(Workspace.of(loaded.config), own.project, recorder=recorder)
         copy = connection.apply(changes)
-    if as_json:
+    if options.as_json:
         print_json({**_shape(connection, changes, copy, dry_run=dry_run, undo=undo), "project": name})
     else:
         _show_sent(connection, sent, undo=undo)

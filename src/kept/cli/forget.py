@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, local_time, print_json, style, warn
+from kept.cli.output import echo, local_time, print_json, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
 from kept.limits import clip, one_line
@@ -44,7 +44,6 @@ _TITLES = {
 @click.option("--all", "allow_all", is_flag=True, help="Allow very short words and more than 100 places.")
 @click.option("--dry-run", is_flag=True, help="Only show the places.")
 @click.option("--receipts", is_flag=True, help="List the receipts of earlier forgets.")
-@json_option
 @click.pass_obj
 def command(
     options: Globals,
@@ -57,7 +56,6 @@ def command(
     allow_all: bool,
     dry_run: bool,
     receipts: bool,
-    as_json: bool,
 ) -> None:
     """Forget something for good: in notes, conversations, the index and every other file of Kept.
 
@@ -67,7 +65,7 @@ def command(
     """
     with options.memory() as memory:
         if receipts:
-            _list_receipts(memory, as_json=as_json)
+            _list_receipts(memory, as_json=options.as_json)
             return
         words = " ".join(query) if query else None
         if (words, session, person, before) == (None, None, None, None):
@@ -76,13 +74,13 @@ def command(
             )
         plan = memory.forgetting.plan(words, session=session, person=person, before=before, allow_all=allow_all)
         if dry_run or not plan.options:
-            _show_plan(plan, as_json=as_json)
+            _show_plan(plan, as_json=options.as_json)
             return
-        if not as_json:
+        if not options.as_json:
             _show_plan(plan, as_json=False)
-        chosen = _choose(plan, places, yes=yes, as_json=as_json)
+        chosen = _choose(plan, places, yes=yes, as_json=options.as_json)
         receipt = memory.forgetting.apply(chosen)
-    if as_json:
+    if options.as_json:
         from kept.forgetting.receipt import receipt_json
 
         print_json({**plan_json(plan), "receipt": receipt_json(receipt)})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, echo_exactly, json_option, local_time, person_option, print_json, style
+from kept.cli.output import echo, echo_exactly, local_time, person_option, print_json, style
 from kept.cli.root import Globals
 from kept.errors import NoteNotFound, UsageError
 from kept.tools.record_json import passage_json, to_json
@@ -32,7 +32,6 @@ _SHOWN = 50
     help="Where it came from instead: the conversation, the import, and the change that brought each line.",
 )
 @person_option
-@json_option
 @click.pass_obj
 def command(
     options: Globals,
@@ -41,7 +40,6 @@ def command(
     lines: int | None,
     what: str | None,
     person: str | None,
-    as_json: bool,
 ) -> None:
     """Print a note or a conversation, or some lines of it.
 
@@ -51,11 +49,11 @@ def command(
     if what and (start or lines):
         raise UsageError(f"--{what} is about the whole.", hint="Name the lines as in memory/ideas.md#L3-L9.")
     if what == "why":
-        _show_why(options, " ".join(path), as_json=as_json)
+        _show_why(options, " ".join(path))
         return
     name, start, lines = from_citation(" ".join(path), start, lines)
     if what == "links":
-        _show_links(options, name, person, as_json=as_json)
+        _show_links(options, name, person)
         return
     with options.memory(person=person) as memory:
         try:
@@ -67,7 +65,7 @@ def command(
             f"{passage.path} has no line {passage.start}.",
             hint=f"'kept get {passage.path}' shows it from its beginning.",
         )
-    if as_json:
+    if options.as_json:
         print_json(passage_json(passage))
         return
     echo_exactly(f"{passage.text}\n")
@@ -78,7 +76,7 @@ def command(
 # links
 
 
-def _show_links(options: Globals, name: str, person: str | None, *, as_json: bool) -> None:
+def _show_links(options: Globals, name: str, person: str | None) -> None:
     from kept.cli.list import link_kind, link_text
     from kept.cli.output import progress_bar, warn_all
     from kept.limits import one_line
@@ -86,7 +84,7 @@ def _show_links(options: Globals, name: str, person: str | None, *, as_json: boo
 
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         links = memory.notes.links(name, progress=progress)
-    if as_json:
+    if options.as_json:
         print_json(links_json(links))
         return
     warn_all(links.degraded)
@@ -105,7 +103,7 @@ def _show_links(options: Globals, name: str, person: str | None, *, as_json: boo
 # where it came from
 
 
-def _show_why(options: Globals, reference: str, *, as_json: bool) -> None:
+def _show_why(options: Globals, reference: str) -> None:
     from kept.app import open_memory, open_sessions
     from kept.provenance import trace_note
     from kept.tools.tool_text import from_uri
@@ -113,7 +111,7 @@ def _show_why(options: Globals, reference: str, *, as_json: bool) -> None:
     loaded = options.load_finished()
     with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
         origin = trace_note(memory, sessions, from_uri(reference))
-    print_json(_origin_json(origin)) if as_json else _print_origin(origin)
+    print_json(_origin_json(origin)) if options.as_json else _print_origin(origin)
 
 
 def _print_origin(origin: PassageOrigin) -> None:

@@ -90,7 +90,7 @@ def write_epilog(ctx: click.Context, formatter: click.HelpFormatter) -> None:
     formatter.write_paragraph()
     has_text = any(isinstance(param, click.Argument) for param in ctx.command.params)
     note = "Put '--' before an argument that begins with '-' and is not an option. " if has_text else ""
-    formatter.write_text(f"{note}'kept --help' lists the options that all commands have.")
+    formatter.write_text(f"{note}'kept --help' lists the options that all commands have, such as --json.")
 
 
 def _summary(group: click.Group, ctx: click.Context, name: str) -> str:

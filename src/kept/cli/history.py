@@ -10,7 +10,6 @@ import click
 
 from kept.cli.output import (
     echo,
-    json_option,
     local_time,
     max_results_option,
     print_json,
@@ -129,7 +128,6 @@ def _one_line(text: str) -> str:
 @click.option("--by", metavar="NAME", help="Only changes by this agent, tool, person or client.")
 @click.option("--session", metavar="ID", help="Only changes from this session.")
 @click.option("--diff", is_flag=True, help="Show what each change did.")
-@json_option
 @click.pass_obj
 def command(
     options: Globals,
@@ -139,7 +137,6 @@ def command(
     by: str | None,
     session: str | None,
     diff: bool,
-    as_json: bool,
 ) -> None:
     """Show who changed which note, when and why, newest first.
 
@@ -150,8 +147,8 @@ def command(
         changes, total = _read(memory, note, since, by, session, max_results)
         shows_diffs = diff or bool(note and changes and _is_id(note))
         diffs = [memory.history.diff(change) for change in changes] if shows_diffs else None
-        lines = [] if shows_diffs or as_json else change_lines(memory.history, changes)
-    if as_json:
+        lines = [] if shows_diffs or options.as_json else change_lines(memory.history, changes)
+    if options.as_json:
         from kept.tools.record_json import change_json
 
         shapes = [change_json(change, diff=diffs[at] if diffs else None) for at, change in enumerate(changes)]
@@ -200,7 +197,6 @@ def _show(changes: list[NoteChange], diffs: list[str] | None, lines: list[str]) 
 @click.option("--by", metavar="NAME", help="Take back all changes by this agent, tool, person or client.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
 @click.pass_obj
 def undo_command(
     options: Globals,
@@ -210,7 +206,6 @@ def undo_command(
     by: str | None,
     dry_run: bool,
     yes: bool,
-    as_json: bool,
 ) -> None:
     """Take back changes of notes, also if later changes touched other lines.
 
@@ -228,7 +223,7 @@ def undo_command(
         others = "" if plan.changes or changes or session or since or by else _find_others(memory)
         is_final = dry_run or not plan.changes
         result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
-    if as_json:
+    if options.as_json:
         from kept.tools.record_json import undo_json
 
         print_json(undo_json(result, dry_run=dry_run))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.import_report import FAILED, print_report, report_json, show_report
-from kept.cli.output import echo, json_option, print_json, progress_bar
+from kept.cli.output import echo, print_json, progress_bar
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_table
 from kept.errors import UsageError
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 @click.group("import", invoke_without_command=True)
 @click.option("--yes", "-y", is_flag=True, help="Import everything that is found, without asking.")
-@json_option
 @click.pass_context
-def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
+def command(ctx: click.Context, yes: bool) -> None:
     """Import conversations from other programs.
 
     Alone, it looks for conversations of Claude Code, Codex, OpenClaw and pi on this machine, and asks before it imports
@@ -35,8 +34,8 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
     import …
     """
     if ctx.invoked_subcommand is None:
-        import_all(ctx.obj, yes=yes, as_json=as_json)
-    elif yes or as_json:
+        import_all(ctx.obj, yes=yes)
+    elif yes:
         raise UsageError(
             f"Put the options after '{ctx.invoked_subcommand}'.", hint=f"See 'kept import {ctx.invoked_subcommand} -h'."
         )
@@ -73,16 +72,15 @@ def _add_command(format_name: Format) -> None:
     @command.command(format_name, help=_HELP[format_name])
     @click.argument("path", metavar="FILE" if is_export else "[PATH]", type=click.Path(), required=is_export)
     @click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
-    @json_option
     @click.pass_obj
-    def run(options: Globals, path: str | None, dry_run: bool, as_json: bool, instructions: bool | None = None) -> None:
+    def run(options: Globals, path: str | None, dry_run: bool, instructions: bool | None = None) -> None:
         loaded = options.load_finished()
         folders = [path] if path else require_folders(format_name)  # type: ignore[arg-type]
         report = import_folders(loaded, format_name, folders, dry_run=dry_run)
         notes = []
         if instructions is not None:
             notes = adopt_workspaces(loaded, folders, dry_run=dry_run, instructions=instructions)
-        show_report(report, folders[0], notes, as_json=as_json)
+        show_report(report, folders[0], notes, as_json=options.as_json)
 
     if format_name == "openclaw":
         about = "Copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md."
@@ -175,11 +173,11 @@ class FoundProgram:
         return f"kept import {self.program}"
 
 
-def import_all(options: Globals, *, yes: bool, as_json: bool) -> None:
+def import_all(options: Globals, *, yes: bool) -> None:
     loaded = options.load()
     programs = _find_programs(loaded)
     wanted = [program for program in programs if program.new or program.grown]
-    if as_json:
+    if options.as_json:
         results = [_import(loaded, program) for program in wanted] if yes else []
         print_json(_json(programs, results))
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.background_service import Action, manage_service, service_options
-from kept.cli.output import echo, json_option, json_text, print_json, progress_bar, warn
+from kept.cli.output import echo, json_text, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.limits import one_line
@@ -39,11 +39,8 @@ _REASONS = {
 @click.option("--watch", is_flag=True, help="Keep the index current while notes change, until interrupted.")
 @service_options
 @click.option("-v", "--verbose", is_flag=True, help="List files of the workspace that are not indexed, and why.")
-@json_option
 @click.pass_context
-def command(
-    ctx: click.Context, force: bool, dry_run: bool, watch: bool, service: Action | None, verbose: bool, as_json: bool
-) -> None:
+def command(ctx: click.Context, force: bool, dry_run: bool, watch: bool, service: Action | None, verbose: bool) -> None:
     """Update the index from notes and conversations.
 
     If several processes watch the same index, one does the work and another takes over when it ends. With --watch
@@ -56,17 +53,17 @@ def command(
         manage_service(options, ("index", "--watch"), service)
         return
     if watch:
-        _watch(options, as_json=as_json)
+        _watch(options)
         return
     if dry_run:
         with options.memory() as memory:
             preview = memory.preview(force=force)
-        print_json(to_json(preview)) if as_json else echo(preview_text(preview))
+        print_json(to_json(preview)) if options.as_json else echo(preview_text(preview))
         return
     with options.memory() as memory, progress_bar("Indexing") as progress:
         report = memory.sync(force=force, progress=progress)
         left_out = _find_left_out(memory) if verbose else ()
-    if as_json:
+    if options.as_json:
         print_json(to_json(report) | ({"leftOut": to_json(left_out)} if verbose else {}))
     else:
         show_report(report)
@@ -130,7 +127,7 @@ def report_line(report: SyncReport) -> str:
 # watching
 
 
-def _watch(options: Globals, *, as_json: bool) -> None:
+def _watch(options: Globals) -> None:
     from kept.live import LiveIndex
 
     events: queue.SimpleQueue[LiveEvent | None] = queue.SimpleQueue()
@@ -139,7 +136,7 @@ def _watch(options: Globals, *, as_json: bool) -> None:
     with options.memory() as memory:
         memory.index_service.require_usable()
         with LiveIndex(memory, watch=True, listener=events.put):
-            if as_json:
+            if options.as_json:
                 for event in _until_stopped(events):
                     echo(json_text(event_json(event)))
             else:

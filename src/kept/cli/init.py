@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn
+from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
 from kept.config.agents import has_agent
@@ -49,7 +49,6 @@ _MAX_NAMES = 6
     flag_value="",
     help="Keep notes for a repository apart instead: FOLDER is a clone of it (default: the current folder).",
 )
-@json_option
 @click.pass_obj
 def command(
     options: Globals,
@@ -57,7 +56,6 @@ def command(
     layout: WorkspaceLayout | None,
     full: bool,
     project: str | None,
-    as_json: bool,
 ) -> None:
     """Create a workspace, or adopt a folder of Markdown as it is.
 
@@ -74,10 +72,10 @@ def command(
     if project is not None:
         if layout or full:
             raise UsageError("--project goes with FOLDER only.", hint="Leave out the other options.")
-        add_project(options, project, folder, as_json)
+        add_project(options, project, folder)
         return
     outcome = initialise(options, folder, layout, full=full)
-    if as_json:
+    if options.as_json:
         report = index_adopted(options, outcome)
         print_json(_outcome_json(outcome, report))
         return
@@ -125,7 +123,7 @@ def initialise(
 # projects
 
 
-def add_project(options: Globals, name: str, folder: str | None, as_json: bool) -> None:
+def add_project(options: Globals, name: str, folder: str | None) -> None:
     """Make a project for the repository that a folder belongs to."""
     from kept.workspace import projects
 
@@ -139,7 +137,7 @@ def add_project(options: Globals, name: str, folder: str | None, as_json: bool) 
     path = os.path.join(workspace.root, project.folder)
     if planned.is_new:
         projects.add_project(workspace, project, recorder=command_recorder(config, "init --project"))
-    if as_json:
+    if options.as_json:
         print_json({"name": project.name, "remotes": list(project.keys), "path": path, "created": planned.is_new})
         return
     repository = ", ".join(map(projects.show_key, project.keys))

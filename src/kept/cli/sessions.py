@@ -13,7 +13,6 @@ import click
 from kept.cli.output import (
     echo,
     echo_exactly,
-    json_option,
     max_results_option,
     print_json,
     printable,
@@ -52,25 +51,24 @@ def command() -> None:
 @click.option("--channel", metavar="NAME", help="Only sessions of this channel.")
 @click.option("--deleted", is_flag=True, help="List deleted sessions instead, which 'restore' brings back.")
 @max_results_option(None, 1_000_000, note=" (default: all)")
-@json_option
 @click.pass_obj
-def list_sessions(options: Globals, channel: str | None, deleted: bool, max_results: int | None, as_json: bool) -> None:
+def list_sessions(options: Globals, channel: str | None, deleted: bool, max_results: int | None) -> None:
     """List sessions, most recently used first, with their titles."""
     if deleted and channel is not None:
         raise UsageError("A deleted session has no channel.", hint="Leave out --channel.")
     with options.sessions() as sessions:
         if deleted:
-            _list_deleted(sessions.deleted()[:max_results], as_json=as_json)
+            _list_deleted(sessions.deleted()[:max_results], as_json=options.as_json)
             return
         records = sessions.recent()
         _warn_of_problems(sessions)
     channels = sorted({record.channel for record in records if record.channel})
     shown = [record for record in records if channel in (None, record.channel)][:max_results]
     if channel is not None and channel not in channels:
-        _report_channel(channel, channels, as_json=as_json)
-    elif not shown and not as_json:
+        _report_channel(channel, channels, as_json=options.as_json)
+    elif not shown and not options.as_json:
         echo("No sessions yet.")
-    if as_json:
+    if options.as_json:
         print_json({"sessions": [record_json(record) for record in shown]})
         return
     if shown:
@@ -105,15 +103,14 @@ def _list_deleted(sessions: Sequence[DeletedSession], *, as_json: bool) -> None:
 @click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
 @click.option("--tools", is_flag=True, help="Show tool results, thinking, reminders and commands too.")
 @click.option("--context", is_flag=True, help="Show what the model was sent for each answer, and its size.")
-@json_option
 @click.pass_obj
-def show(options: Globals, reference: str, tail: int | None, tools: bool, context: bool, as_json: bool) -> None:
+def show(options: Globals, reference: str, tail: int | None, tools: bool, context: bool) -> None:
     """Read the session ID: who said what and when. A tool call is one line."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
-        lines = _read_lines(sessions, record, tail, only_talk=not (tools or as_json))
+        lines = _read_lines(sessions, record, tail, only_talk=not (tools or options.as_json))
         _warn_of_problems(sessions)
-        if as_json:
+        if options.as_json:
             lines = list(lines)
             sent = {"contexts": list(_contexts_json(lines))} if context else {}
             print_json({"session": record_json(record), **_lines_json(lines), **sent})
@@ -145,16 +142,15 @@ def _read_lines(
 @command.command("rename")
 @click.argument("reference", metavar="ID")
 @click.argument("title")
-@json_option
 @click.pass_obj
-def rename(options: Globals, reference: str, title: str, as_json: bool) -> None:
+def rename(options: Globals, reference: str, title: str) -> None:
     """Give the session ID a title of your own. An empty TITLE removes it."""
     if len(title) > TITLE_CHARS:
         raise UsageError(f"The title is longer than {TITLE_CHARS} characters.", hint="Choose a shorter one.")
     with options.sessions() as sessions:
         record = sessions.rename(reference, title)
         _warn_of_problems(sessions)
-    if as_json:
+    if options.as_json:
         print_json({"session": record_json(record)})
     else:
         echo(f"Session {record.id} is now called {record.title!r}." if record.title else "It has no title.")
@@ -162,14 +158,13 @@ def rename(options: Globals, reference: str, title: str, as_json: bool) -> None:
 
 @command.command("reset")
 @click.argument("reference", metavar="ID")
-@json_option
 @click.pass_obj
-def reset(options: Globals, reference: str, as_json: bool) -> None:
+def reset(options: Globals, reference: str) -> None:
     """End the session ID and start its successor. The old transcript is kept."""
     with options.sessions() as sessions:
         record = sessions.reset(reference)
         _warn_of_problems(sessions)
-    if as_json:
+    if options.as_json:
         print_json({"session": record_json(record)})
     else:
         echo(f"Started session {record.id} after {record.predecessor}, which is kept.")
@@ -179,9 +174,8 @@ def reset(options: Globals, reference: str, as_json: bool) -> None:
 @click.argument("reference", metavar="ID")
 @click.option("--purge", is_flag=True, help="Remove the transcript for good instead of renaming it.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before a purge.")
-@json_option
 @click.pass_obj
-def delete(options: Globals, reference: str, purge: bool, yes: bool, as_json: bool) -> None:
+def delete(options: Globals, reference: str, purge: bool, yes: bool) -> None:
     """Delete the session ID. Its transcript is renamed, and 'restore' brings it back.
 
     Later imports leave a deleted session out.
@@ -194,7 +188,7 @@ def delete(options: Globals, reference: str, purge: bool, yes: bool, as_json: bo
             require_consent(question)
         kept_in = sessions.delete(session_id, purge=purge)
         _warn_of_problems(sessions)
-    if as_json:
+    if options.as_json:
         print_json({"deleted": session_id, "keptIn": kept_in})
     elif kept_in:
         echo(f"Session {session_id} is deleted; its transcript is now {kept_in}.")
@@ -217,14 +211,13 @@ def _find_to_delete(sessions: SessionStore, reference: str, *, purge: bool) -> t
 
 @command.command("restore")
 @click.argument("reference", metavar="ID")
-@json_option
 @click.pass_obj
-def restore(options: Globals, reference: str, as_json: bool) -> None:
+def restore(options: Globals, reference: str) -> None:
     """Bring back the deleted session ID, and let imports add to it again."""
     with options.sessions() as sessions:
         deleted, record = sessions.restore(reference)
         _warn_of_problems(sessions)
-    if as_json:
+    if options.as_json:
         print_json({"restored": deleted.id, "session": record_json(record) if record else None})
     elif record:
         echo(f"Session {record.id} is restored, with {plural(record.messages, 'message')}.")
@@ -235,15 +228,14 @@ def restore(options: Globals, reference: str, as_json: bool) -> None:
 @command.command("export")
 @click.argument("reference", metavar="ID")
 @click.option("--format", "kind", type=click.Choice(["md", "jsonl"]), default="md", help="Output format.")
-@json_option
 @click.pass_obj
-def export(options: Globals, reference: str, kind: str, as_json: bool) -> None:
+def export(options: Globals, reference: str, kind: str) -> None:
     """Print the whole session ID as Markdown, or as JSONL without its damaged lines."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
         lines = sessions.iter_lines(record.id)
         _warn_of_problems(sessions)
-        if as_json:
+        if options.as_json:
             print_json({"session": record_json(record), **_lines_json(lines)})
         elif kind == "jsonl":
             for entry in _readable(lines):

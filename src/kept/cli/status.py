@@ -10,7 +10,6 @@ import click
 from kept.cli.index import cost_text
 from kept.cli.output import (
     echo,
-    json_option,
     local_time,
     print_json,
     printable,
@@ -35,9 +34,8 @@ _DAYS_SHOWN = 5
 
 
 @click.command("status")
-@json_option
 @click.pass_obj
-def command(options: Globals, as_json: bool) -> None:
+def command(options: Globals) -> None:
     """Show the state of the memory and its index."""
     from kept.app import open_memory
     from kept.config.agents import agents_sharing_workspace
@@ -53,7 +51,7 @@ def command(options: Globals, as_json: bool) -> None:
         inbox = find_inbox_state(memory.config)
         waiting = memory.review.count()
         schedules = find_schedule_state(memory.config, memory.clock)
-    if as_json:
+    if options.as_json:
         shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
         print_json({**shape, "review": {"waiting": waiting}, "schedules": to_json(schedules)})
     else:
@@ -200,9 +198,8 @@ _INDENT = 20
 
 @click.command("doctor")
 @click.option("--fix", is_flag=True, help="Repair what can be repaired. Notes are never changed.")
-@json_option
 @click.pass_context
-def doctor_command(ctx: click.Context, fix: bool, as_json: bool) -> None:
+def doctor_command(ctx: click.Context, fix: bool) -> None:
     """Check index, notes, transcripts, permissions and embedder.
 
     Exits with 1 if something is wrong and was not repaired.
@@ -217,7 +214,7 @@ def doctor_command(ctx: click.Context, fix: bool, as_json: bool) -> None:
         if fix and any(check.remedy for check in checks):
             checks = repair(memory, checks, progress=progress)
     checks += examine_agents(loaded)
-    if as_json:
+    if options.as_json:
         print_json({"ok": all(check.ok for check in checks), "checks": to_json(checks)})
     else:
         show_checks(checks, fixed=fix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, warn
+from kept.cli.output import echo, print_json, warn
 from kept.cli.root import Globals
 from kept.limits import printable_line
 from kept.wording import plural
@@ -14,9 +14,8 @@ _SHOWN = 20
 
 @click.command("sync")
 @click.option("--init", "url", metavar="URL", help="Connect the workspace to a git repository, then synchronise.")
-@json_option
 @click.pass_obj
-def command(options: Globals, url: str | None, as_json: bool) -> None:
+def command(options: Globals, url: str | None) -> None:
     """Have the same notes on several machines, over git: commit, pull and push.
 
     Both versions of what two machines changed at once are kept. Private notes, conversations and settings stay here.
@@ -29,7 +28,7 @@ def command(options: Globals, url: str | None, as_json: bool) -> None:
         sync.workspace.require()
         sync.repository.connect(url)
     report = sync.run()
-    if as_json:
+    if options.as_json:
         from kept.tools.record_json import to_json
 
         print_json(to_json(report))

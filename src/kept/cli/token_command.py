@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, warn
+from kept.cli.output import echo, print_json, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_table
 from kept.clock import SystemClock, utc_now
@@ -48,7 +48,6 @@ def command() -> None:
     help="Only for what this person sees: a name of session.identity_links, or an account such as http:ada.",
 )
 @click.option("--expires", metavar="TIME", help="When it ends: 12h, 30d, 8w, or a day such as 2027-01-31.")
-@json_option
 @click.pass_obj
 def create(
     options: Globals,
@@ -57,7 +56,6 @@ def create(
     for_agent: str | None,
     for_person: str | None,
     expires: str | None,
-    as_json: bool,
 ) -> None:
     """Create the token NAME and print it. It is shown only once: what is stored is its hash.
 
@@ -79,7 +77,7 @@ def create(
         expires=_parse_expiry(expires, now) if expires else None,
     )
     _stored(loaded).change(lambda book: book.with_token(token, now))
-    if as_json:
+    if options.as_json:
         print_json({"secret": secret, "token": _shown(token, now)})
     else:
         echo(secret)
@@ -87,13 +85,12 @@ def create(
 
 
 @command.command("list")
-@json_option
 @click.pass_obj
-def list_tokens(options: Globals, as_json: bool) -> None:
+def list_tokens(options: Globals) -> None:
     """List the tokens: what they allow, and whether they do."""
     stored, now = _stored(options.load()), utc_now(SystemClock(), to_the_second=True)
     tokens = stored.read().tokens
-    if as_json:
+    if options.as_json:
         print_json({"tokens": [_shown(token, now) for token in tokens]})
     elif not tokens:
         echo("There are no tokens. Create one: kept token create ci --scope read")
@@ -116,9 +113,8 @@ def list_tokens(options: Globals, as_json: bool) -> None:
 
 @command.command("revoke")
 @click.argument("name")
-@json_option
 @click.pass_obj
-def revoke(options: Globals, name: str, as_json: bool) -> None:
+def revoke(options: Globals, name: str) -> None:
     """Revoke the token NAME, which may be its id. Running servers refuse it from now on, and end its streams."""
     now = utc_now(SystemClock(), to_the_second=True)
     revoked: list[AccessToken] = []
@@ -129,7 +125,7 @@ def revoke(options: Globals, name: str, as_json: bool) -> None:
         return after
 
     _stored(options.load()).change(change)
-    if as_json:
+    if options.as_json:
         print_json({"revoked": _shown(revoked[0], now)})
     else:
         echo(f"Revoked {revoked[0].name} ({revoked[0].id}).")
