@@ -1,4 +1,4 @@
-"""kept agents: who there is, adding one, removing one, and what happens for a name that nobody has."""
+"""Agents: who there is, making one, removing one, and what happens for a name that nobody has."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def agents(kept) -> dict:
 def test_an_agent_that_was_never_made_is_an_error_that_creates_nothing(kept, home, command):
     kept("init", env=ALONE)
     kept("add", "The otter is called Ottilie.", env=ALONE)
-    kept("config", "agents", "add", "coder", env=ALONE)
+    kept("--agent", "coder", "init", env=ALONE)
     before = sorted(home.rglob("*"))
     ended = kept("--agent", "typo", *command, env=ALONE)
     assert (ended.code, ended.out) == (3, "")
     assert ended.err.startswith("Error: There is no agent 'typo'. There are: main, coder. Create it with")
-    assert "'kept config agents add typo'" in ended.err
+    assert "'kept --agent typo init'" in ended.err
     assert sorted(home.rglob("*")) == before
 
 
@@ -63,9 +63,9 @@ def test_python_raises_the_same_error_unless_it_creates_the_agent(home, tmp_path
 
 def test_an_agent_gets_notes_of_its_own(kept, home):
     write_file(home / "config.yaml", "# mine\nagents:\n  list:\n    - id: bob   # a friend\n")
-    ended = kept("config", "agents", "add", "coder", env=ALONE)
+    ended = kept("--agent", "coder", "init", env=ALONE)
     assert ended.code == 0
-    assert f"{home / 'workspace-coder'}, its own" in ended.out
+    assert f"Workspace: {home / 'workspace-coder'}" in ended.out
     text = (home / "config.yaml").read_text()
     assert text.startswith("# mine\nagents:\n  list:\n    - id: bob   # a friend\n")
     assert yaml.safe_load(text)["agents"]["list"][1] == {"id": "coder", "workspace": str(home / "workspace-coder")}
@@ -73,38 +73,23 @@ def test_an_agent_gets_notes_of_its_own(kept, home):
     assert kept("--agent", "coder", "search", "tabs", "--json", env=ALONE).json["results"]
     kept("init", env=ALONE)
     assert "Tabs" not in kept("search", "tabs", "--json", env=ALONE).out
-    assert {name: agent["shared"] for name, agent in agents(kept).items()} == dict.fromkeys(
-        ["main", "bob", "coder"], False
-    )
+    assert [agent["sharedWith"] for agent in agents(kept).values()] == [[], [], []]
 
 
 def test_notes_can_be_shared_and_status_says_so(kept, home):
     kept("init", env=ALONE)
     assert "(not shared with other agents)" in kept("status", env=ALONE).out
-    ended = kept("config", "agents", "add", "helper", "--share-notes-with", "main", env=ALONE)
-    assert f"{home / 'workspace'}, shared with main" in ended.out
+    kept("--agent", "helper", "init", home / "workspace", env=ALONE)
     kept("--agent", "helper", "add", "The kettle is broken.", env=ALONE)
     assert kept("search", "kettle", "--json", env=ALONE).json["results"]
     assert "shared with helper" in kept("status", env=ALONE).out
     assert kept("--agent", "helper", "status", "--json", env=ALONE).json["sharedWith"] == ["main"]
     assert agents(kept)["helper"]["sharedWith"] == ["main"]
-    assert "shared with main" in kept("config", "agents", "list", env=ALONE).out
-
-
-def test_a_shared_vault_keeps_its_layout(kept, tmp_path):
-    write_file(tmp_path / "vault/Otters.md", "Otters hold hands.")
-    kept("init", tmp_path / "vault", env=ALONE)
-    kept("config", "agents", "add", "helper", "--share-notes-with", "main", env=ALONE)
-    assert len(kept("--agent", "helper", "list", "--json", env=ALONE).json["files"]) == 1
 
 
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["add", "main"], 2, "There is an agent 'main' already."),
-        (["add", "../x"], 2, "cannot be an agent's name"),
-        (["add", "x", "--share-notes-with", "typo"], 3, "There is no agent 'typo'"),
-        (["add", "x", "--share-notes-with", "main", "--workspace", "y"], 2, "either"),
         (["remove", "main"], 2, "cannot be removed"),
         (["remove", "typo"], 3, "There is no agent 'typo'"),
     ],
@@ -116,14 +101,13 @@ def test_what_makes_no_sense_is_refused(kept, home, args, code, message):
     assert ended.code == code
     assert message in ended.err
     assert (home / "config.yaml").read_text() == before
-    assert not (home / "agents/x").exists()
 
 
 # removing
 
 
 def with_history(kept, home) -> None:
-    kept("config", "agents", "add", "coder", env=ALONE)
+    kept("--agent", "coder", "init", env=ALONE)
     kept("--agent", "coder", "add", "Tabs are forbidden.", env=ALONE)
     with SessionStore.open(home=home, agent="coder") as sessions:
         sessions.append(sessions.get_or_create("telegram", "5054").id, Message.of("user", "Hi"))
@@ -139,14 +123,6 @@ def test_removing_keeps_the_notes_and_says_where(kept, home):
     assert len(list((home / "removed-agents/coder/sessions").glob("*.jsonl"))) == 1
     assert kept("--agent", "coder", "status", env=ALONE).code == 3
     assert [*agents(kept)] == ["main"]
-
-
-def test_an_agent_that_was_removed_can_be_added_again(kept, home):
-    with_history(kept, home)
-    kept("config", "agents", "remove", "coder", env=ALONE)
-    assert "1 conversation from before" in kept("config", "agents", "add", "coder", env=ALONE).out
-    assert kept("--agent", "coder", "search", "tabs", "--json", env=ALONE).json["results"]
-    assert len(kept("--agent", "coder", "sessions", "list", "--json", env=ALONE).json["sessions"]) == 1
 
 
 @pytest.mark.parametrize(

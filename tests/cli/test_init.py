@@ -44,8 +44,7 @@ def test_a_vault_is_adopted_as_it_is(kept, vault, home):
     for line in (
         f"Workspace: {vault} (Obsidian)",
         "Notes:     6 notes in 6 folders",
-        "Left out:  .obsidian/, .trash/, node_modules/",
-        "Left out:  drafts/ (named by .gitignore, .keptignore or Obsidian's templates)",
+        "Left out:  .obsidian/, .trash/, drafts/, node_modules/; 'kept index --verbose' says why",
         "Daily:     Journal/DD.MM.YYYY.md, as in Obsidian",
     ):
         assert line in ended.out.splitlines()
@@ -61,11 +60,9 @@ def test_a_vault_is_adopted_as_it_is(kept, vault, home):
 
 def test_adopting_has_a_report_for_programs(kept, vault, home):
     report = kept("init", vault, "--json", env=ALONE).json
-    assert (report["layout"], report["program"], report["notes"], report["created"]) == (
-        "vault", "Obsidian", 6, [str(home / "config.yaml")],
-    )  # fmt: skip
+    assert (report["layout"], report["notes"], report["created"]) == ("vault", 6, [str(home / "config.yaml")])
     assert {"path": "drafts/", "reason": "ignored"} in report["leftOut"]
-    assert report["daily"] == {"folder": "Journal", "format": "DD.MM.YYYY", "problem": None}
+    assert report["daily"] == {"folder": "Journal", "format": "DD.MM.YYYY", "program": "Obsidian", "problem": ""}
     assert report["indexed"]["indexed"] == 6
     assert report["previousWorkspace"] is None
     again = kept("init", vault, "--json", env=ALONE).json

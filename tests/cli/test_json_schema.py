@@ -132,7 +132,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("get --links", ["get", "Ideas", "--links"]),
         ("list --broken-links", ["list", "--broken-links"]),
         ("config agents list", ["config", "agents", "list"]),
-        ("config agents add", ["config", "agents", "add", "coder"]),
+        ("init", ["--agent", "coder", "init"]),
         ("config agents remove", ["config", "agents", "remove", "coder"]),
         ("init --project", ["init", "--project", "otter", str(tmp / "fresh")]),
         ("list --projects", ["list", "--projects"]),

@@ -135,7 +135,7 @@ def test_the_entry_starts_this_memory_wherever_the_client_is_started(kept, user,
     kept("connect", "cursor")
     entry = json.loads((user / ".cursor/mcp.json").read_text())["mcpServers"]["kept"]
     assert entry == {"command": KEPT, "args": ["--home", str(home), "--workspace", str(workspace), "mcp"]}
-    kept("config", "agents", "add", "coder")
+    kept("--agent", "coder", "init")
     printed = kept("--agent", "coder", "connect", "print").json["mcpServers"]["kept"]
     assert printed["args"][2:4] == ["--agent", "coder"]
     codex = kept("connect", "codex")
@@ -226,7 +226,7 @@ def test_settings_that_change_while_they_are_looked_at_are_not_overwritten(user,
 
 def test_a_second_change_keeps_the_copy_of_what_was_there_first(kept, user):
     file = write_file(user / ".cursor/mcp.json", CURSOR)
-    kept("config", "agents", "add", "coder")
+    kept("--agent", "coder", "init")
     kept("connect", "cursor")
     assert kept("--agent", "coder", "connect", "cursor").code == 0
     assert "coder" in file.read_text()

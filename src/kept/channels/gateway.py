@@ -68,9 +68,7 @@ def served_agents(loaded: LoadedConfig) -> list[LoadedConfig]:
     known = settings_by_agent(loaded)
     for name in names:
         if name not in known:
-            hint = (
-                f"Create it with 'kept config agents add {name}', or correct the route. There are: {', '.join(known)}."
-            )
+            hint = f"Create it with 'kept --agent {name} init', or correct the route. There are: {', '.join(known)}."
             raise AgentNotFound(f"gateway.routes names an agent '{name}', and there is none.", hint=hint)
     return [loaded, *(known[name] for name in names)]
 

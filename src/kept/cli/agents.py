@@ -1,64 +1,68 @@
-"""kept config agents list | add | remove"""
+"""kept config agents list | remove: the agents of a home. 'kept --agent NAME init' makes one."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from kept.cli.output import echo, print_json, style
 from kept.cli.root import Globals
-from kept.errors import AgentNotFound, UsageError
-from kept.wording import plural
-
-if TYPE_CHECKING:
-    from kept.agent_admin import AgentSummary
+from kept.config import LoadedConfig
 
 
 @click.group("agents")
 def command() -> None:
-    """List, add and remove agents. Each has its own conversations, and its own notes unless they are shared."""
+    """List and remove agents. Each has its own conversations, and its own notes unless they are shared.
+
+    'kept --agent NAME init' adds one.
+    """
 
 
 @command.command("list")
 @click.pass_obj
 def list_all(options: Globals) -> None:
     """List the agents: where their notes are, and how many notes and conversations they have."""
-    from kept.agent_admin import list_agents
+    from kept.cli.output import print_json
+    from kept.cli.terminal_layout import show_table
+    from kept.config.agents import settings_by_agent
 
-    agents = list_agents(replace(options, agent="main").load())
+    agents = settings_by_agent(replace(options, agent="main").load())
+    shapes = [_summarise(name, agents) for name in agents]
     if options.as_json:
-        print_json({"agents": [_summary_json(agent) for agent in agents]})
-    else:
-        _show_table(agents)
-
-
-@command.command("add")
-@click.argument("name")
-@click.option("--workspace", metavar="DIR", help="Folder of its notes (default: HOME/workspace-NAME).")
-@click.option("--share-notes-with", "shared", metavar="AGENT", help="Use the notes of this agent, such as main.")
-@click.pass_obj
-def add(options: Globals, name: str, workspace: str | None, shared: str | None) -> None:
-    """Add the agent NAME, with notes of its own.
-
-    If DIR has Markdown, all of it is indexed, as 'kept init DIR' does. The agent gets an entry in config.yaml.
-    """
-    from kept.config.layers import check_agent_id
-
-    if workspace and shared:
-        raise UsageError("An agent has either a workspace of its own or that of another.", hint="Give one of the two.")
-    options = replace(options, agent=check_agent_id(name), workspace=None)
-    _require_new(options)
-    created = _share(options, shared) if shared else _make(options, workspace)
-    agent = _summary(options)
-    if options.as_json:
-        print_json({"agent": _summary_json(agent), "created": created})
+        print_json({"agents": shapes})
         return
-    echo(f"Agent {style(name, fg='cyan')} is ready. Its notes are in {agent.workspace}, {_owner_text(agent)}.")
-    if agent.sessions:
-        echo(f"It has {plural(agent.sessions, 'conversation')} from before it was removed.")
-    echo(f"Next: kept --agent {name} add 'something worth remembering', or kept --agent {name} connect CLIENT.")
+    headers = ("Agent", "Notes in", "Shared with", "Notes", "Conversations", "Model")
+    show_table(headers, [_cells(**shape) for shape in shapes])
+
+
+def _summarise(name: str, agents: dict[str, LoadedConfig]) -> dict[str, Any]:
+    from kept.config.layers import is_same_folder
+    from kept.sessions.transcript_paths import iter_transcripts
+    from kept.workspace.scan import scan_workspace
+    from kept.workspace.workspace import Workspace
+
+    config = agents[name].config
+    notes = Workspace.of(config)
+    exists = os.path.isdir(notes.root)
+    scan = scan_workspace(notes, max_bytes=config.memory_search.max_file_bytes) if exists else None
+    others = ((other, loaded.config.workspace) for other, loaded in agents.items() if other != name)
+    sessions = config.paths.sessions
+    return {
+        "name": name,
+        "workspaceDir": notes.root,
+        "sharedWith": [other for other, folder in others if is_same_folder(folder, notes.root)],
+        "notes": None if scan is None else len(scan.files),
+        "sessions": sum(1 for _ in iter_transcripts(sessions)) if os.path.isdir(sessions) else 0,
+        "model": config.agent.model.name,
+    }
+
+
+def _cells(**shape: Any) -> tuple[Any, ...]:
+    shape["sharedWith"] = ", ".join(shape["sharedWith"])
+    shape["notes"] = "none yet" if shape["notes"] is None else shape["notes"]
+    return tuple("" if value is None else value for value in shape.values())
 
 
 @command.command("remove")
@@ -66,101 +70,48 @@ def add(options: Globals, name: str, workspace: str | None, shared: str | None) 
 @click.pass_obj
 def remove(options: Globals, name: str) -> None:
     """Remove the agent NAME. Its notes stay, and its conversations are set aside."""
-    from kept.agent_admin import remove_agent
-
     folders = remove_agent(replace(options, agent=name, workspace=None).load())
-    if options.as_json:
-        print_json({"name": name, "kept": folders})
-        return
-    echo(f"Agent {style(name, fg='cyan')} is removed.")
-    for folder in folders:
-        echo(f"Kept: {folder}")
+    text = "\n".join([f"Agent {name} is removed.", *(f"Kept: {folder}" for folder in folders)])
+    options.report({"name": name, "kept": folders}, text)
 
 
-# adding
+def remove_agent(loaded: LoadedConfig) -> list[str]:
+    """Remove an agent from the settings, and move its conversations to HOME/removed-agents. Return the folders that
+    still exist, the notes first.
 
-
-def _require_new(options: Globals) -> None:
-    try:
-        loaded = options.load()
-    except AgentNotFound:
-        return
-    raise UsageError(
-        f"There is an agent '{loaded.config.agent_id}' already.",
-        hint="'kept config agents list' shows where its notes are.",
-    )
-
-
-def _make(options: Globals, workspace: str | None) -> list[str]:
-    """Make a workspace and the agent. Return the files that were created."""
-    from kept.cli.init import index_adopted, initialise
-    from kept.config.layers import default_workspace
-
-    home = replace(options, agent="main").load().config.home
-    folder = workspace or default_workspace(home, str(options.agent))
-    outcome = initialise(options, folder)
-    index_adopted(options, outcome)
-    return outcome.created
-
-
-def _share(options: Globals, other: str) -> list[str]:
-    """Write an entry with the workspace of another agent."""
-    from kept.agent_admin import make_agent_folder
+    Raise an error if it cannot be removed: it is the main one, or a process is using it.
+    """
     from kept.config.agents import settings_by_agent
-    from kept.config.edit import put_agent_entry
+    from kept.config.edit import remove_agent_entry
+    from kept.config.layers import MAIN_AGENT
+    from kept.errors import UsageError, WorkspaceError
+    from kept.live import find_watcher
 
-    main = replace(options, agent="main").load()
-    agents = settings_by_agent(main)
-    if other not in agents:
-        raise AgentNotFound(f"There is no agent '{other}'. There are: {', '.join(agents)}.")
-    theirs = agents[other].config
-    values = {"workspace": theirs.workspace}
-    if theirs.agent.workspace_layout == "vault":
-        values["workspace_layout"] = "vault"
-    loaded = options.load(new_agent=True)
-    put_agent_entry(loaded, values)
-    make_agent_folder(loaded)
-    return [] if loaded.user_file.exists else [loaded.user_file.path]
-
-
-def _summary(options: Globals) -> AgentSummary:
-    from kept.agent_admin import list_agents
-
-    main = replace(options, agent="main").load()
-    return next(agent for agent in list_agents(main) if agent.name == options.agent)
-
-
-# showing
-
-
-def _owner_text(agent: AgentSummary) -> str:
-    return f"shared with {', '.join(agent.shared_with)}" if agent.shared_with else "its own"
-
-
-def _summary_json(agent: AgentSummary) -> dict[str, Any]:
-    return {
-        "name": agent.name,
-        "workspaceDir": agent.workspace,
-        "shared": bool(agent.shared_with),
-        "sharedWith": list(agent.shared_with),
-        "notes": agent.notes,
-        "sessions": agent.sessions,
-        "model": agent.model,
-    }
-
-
-def _show_table(agents: list[AgentSummary]) -> None:
-    from kept.cli.terminal_layout import show_table
-
-    rows = [
-        (
-            agent.name,
-            agent.workspace,
-            _owner_text(agent),
-            "none yet" if agent.notes is None else agent.notes,
-            agent.sessions,
-            agent.model or "",
+    config = loaded.config
+    if config.agent_id == MAIN_AGENT:
+        raise UsageError("The agent 'main' cannot be removed.", hint="Every memory has it.")
+    if process := find_watcher(config):
+        raise WorkspaceError(
+            f"Process {process} is using the agent '{config.agent_id}'.", hint="Stop it first; nothing was changed."
         )
-        for agent in agents
-    ]
-    show_table(("Agent", "Notes in", "", "Notes", "Conversations", "Model"), rows)
+    own = settings_by_agent(loaded)[config.agent_id].config
+    remove_agent_entry(loaded)
+    folders = [own.workspace] if os.path.isdir(own.workspace) else []
+    if os.path.isdir(config.paths.folder):
+        folders.append(_set_aside(config.home, config.agent_id))
+    return folders
+
+
+def _set_aside(home: str, name: str) -> str:
+    """Move the folder of an agent out of HOME/agents, where it would still count. Return the new path."""
+    from kept.durable import make_private_folder, sync_folder
+
+    parent = os.path.join(home, "removed-agents")
+    make_private_folder(parent)
+    target, number = os.path.join(parent, name), 1
+    while os.path.lexists(target):
+        number += 1
+        target = os.path.join(parent, f"{name}-{number}")
+    os.rename(os.path.join(home, "agents", name), target)
+    sync_folder(parent)
+    return target

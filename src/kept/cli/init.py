@@ -11,8 +11,8 @@ from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
 from kept.config.agents import has_agent
-from kept.config.layers import MAIN_AGENT, default_workspace, is_same_folder, resolve_workspace, user_layers
-from kept.durable import write_atomic
+from kept.config.layers import MAIN_AGENT, is_same_folder, resolve_workspace, user_layers
+from kept.durable import make_private_folder, write_atomic
 from kept.errors import KeptError, UsageError
 from kept.limits import is_utf8
 from kept.values import frozen
@@ -20,6 +20,7 @@ from kept.wording import plural
 from kept.workspace.notes import create_note
 from kept.workspace.survey import find_layout, survey_workspace
 from kept.workspace.templates import FULL_TEMPLATES, TEMPLATES
+from kept.workspace.vault import find_program
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -75,12 +76,14 @@ def command(
         add_project(options, project, folder)
         return
     outcome = initialise(options, folder, layout, full=full)
+    report = None
+    if not options.as_json:
+        _show(outcome)
+    if outcome.layout == "vault" and outcome.loaded.config.memory_search.provider in _ON_THIS_MACHINE:
+        report = _index(options.load(workspace=folder))
     if options.as_json:
-        report = index_adopted(options, outcome)
         print_json(_outcome_json(outcome, report))
         return
-    show_outcome(outcome)
-    report = index_adopted(options, outcome)
     if report is not None:
         from kept.cli.index import show_report
 
@@ -91,6 +94,17 @@ def command(
     _show_next(outcome)
 
 
+@frozen
+class InitOutcome:
+    loaded: LoadedConfig
+    layout: WorkspaceLayout
+    previous: str | None
+    """The workspace that the settings named before, if that has changed."""
+    created: list[str]
+    survey: Survey
+    daily: DailyNotes
+
+
 def initialise(
     options: Globals, folder: str | None, layout: WorkspaceLayout | None = None, *, full: bool = False
 ) -> InitOutcome:
@@ -98,26 +112,38 @@ def initialise(
 
     ``full`` creates the instructions of the agent too.
     """
-    loaded = options.load(workspace=folder, new_agent=True)
-    config = loaded.config
-    is_new_agent = not has_agent(config.home, loaded.user_file.path, config.agent_id)
-    root = config.workspace
-    if not is_utf8(root):
-        raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
     from kept.config.edit import locked_settings
+    from kept.workspace.daily import get_daily_notes
 
-    is_named = folder is not None
-    _plan(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)  # raises before anything is created
-    Workspace.at(root, layout="vault").make()
-    with locked_settings(loaded.user_file.path):
+    loaded = options.load(workspace=folder, new_agent=True)
+    if not is_utf8(loaded.config.workspace):
+        raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
+    _plan(loaded, layout, is_named=folder is not None)  # raises before anything is created
+    Workspace.at(loaded.config.workspace, layout="vault").make()
+    with locked_settings(loaded.user_file.path) as file:
         # Read again: another command may have changed the settings before this one got the lock.
         loaded = options.load(workspace=folder, new_agent=True)
-        plan, created = _apply(loaded, layout, is_named=is_named, is_new_agent=is_new_agent, full=full)
-    if config.agent_id != MAIN_AGENT:
-        from kept.agent_admin import make_agent_folder
+        chosen, text, previous = _plan(loaded, layout, is_named=folder is not None)
+        # Nothing is added to somebody's vault, even if only the environment names it.
+        is_foreign = layout is None and not loaded.config.trusts_workspace and text is None
+        is_vault = chosen == "vault" or (is_foreign and find_layout(loaded.config.workspace) == "vault")
+        created = _create_notes(loaded.config.workspace, is_vault=is_vault, full=full)
+        if text is not None:
+            write_atomic(file, text.encode())
+            created += [] if loaded.user_file.exists else [loaded.user_file.path]
+    if loaded.config.agent_id != MAIN_AGENT:
+        make_private_folder(loaded.config.paths.folder)
+    loaded = options.load(workspace=folder, settings={"workspace_layout": chosen})
+    own = Workspace.of(loaded.config)
+    survey = survey_workspace(own, max_bytes=loaded.config.memory_search.max_file_bytes)
+    return InitOutcome(loaded, chosen, previous, created, survey, get_daily_notes(own))
 
-        make_agent_folder(loaded)
-    return _look(options, folder, plan, created)
+
+def _create_notes(root: str, *, is_vault: bool, full: bool) -> list[str]:
+    notes = Workspace.at(root, layout="vault" if is_vault else "kept")
+    notes.make()
+    templates = FULL_TEMPLATES if full else {} if is_vault else TEMPLATES
+    return [name for name, text in templates.items() if create_note(notes, name, text)]
 
 
 # projects
@@ -150,40 +176,16 @@ def add_project(options: Globals, name: str, folder: str | None) -> None:
 # settings
 
 
-@frozen
-class InitPlan:
-    layout: WorkspaceLayout
-    file: str
-    content: bytes | None
-    """New content of the settings file, or None to leave it."""
-    previous: str | None
-    """The workspace that the settings named before, if that changes."""
-
-
-def _apply(
-    loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool, is_new_agent: bool, full: bool
-) -> tuple[InitPlan, list[str]]:
-    """Create the workspace and name it in the settings. Return the plan and the files that were created."""
-    root = loaded.config.workspace
-    plan = _plan(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)
-    # Nothing is added to somebody's vault, even if only the environment names it.
-    is_foreign = layout is None and not loaded.config.trusts_workspace and plan.content is None
-    is_vault = plan.layout == "vault" or (is_foreign and find_layout(root) == "vault")
-    notes = Workspace.at(root, layout="vault" if is_vault else "kept")
-    notes.make()
-    templates = FULL_TEMPLATES if full else {} if is_vault else TEMPLATES
-    created = [name for name, text in templates.items() if create_note(notes, name, text)]
-    if plan.content is not None:
-        write_atomic(plan.file, plan.content)
-        created += [] if loaded.user_file.exists else [loaded.user_file.path]
-    return plan, created
-
-
-def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool, is_new_agent: bool) -> InitPlan:
-    """Plan the change of the settings. Nothing is written yet: a file that cannot be changed is an error up front.
+def _plan(
+    loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool
+) -> tuple[WorkspaceLayout, str | None, str | None]:
+    """Return the layout, the new text of the settings or None to leave them, and the workspace that they named before
+    if that changes. Nothing is written yet: a file that cannot be changed is an error up front.
 
     A new agent gets an entry in them, even in its default workspace.
     """
+    from kept.config.edit import HEADER, put_entry, read_text
+
     config, path = loaded.config, loaded.user_file.path
     user = user_layers(path, config.agent_id)
     configured = resolve_workspace(config.home, config.agent_id, user)
@@ -194,83 +196,23 @@ def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: boo
         # A workspace that the settings know keeps its layout until another one is asked for.
         is_set = is_configured or not is_recorded or "workspace_layout" in loaded.origins
         layout = config.agent.workspace_layout if is_set else find_layout(config.workspace)
+    is_current = is_configured and (layouts[-1] if layouts else "kept") == layout
+    is_known = is_current and has_agent(config.home, path, config.agent_id)
+    if is_known or not is_recorded:
+        return layout, None if loaded.user_file.exists else HEADER, None
     values = {"workspace": config.workspace}
     if layout == "vault" or layouts:
         values["workspace_layout"] = layout
-    if not loaded.user_file.exists:
-        return InitPlan(layout, path, _new_file(loaded, values, has_entry=is_new_agent).encode(), None)
-    is_current = is_configured and (layouts[-1] if layouts else "kept") == layout
-    if (is_current and not is_new_agent) or not is_recorded:
-        return InitPlan(layout, path, None, None)
-    from kept.config.edit import put_entry, read_text
-
-    content = put_entry(read_text(path), config.agent_id, values).encode()
     previous = configured if not is_configured and os.path.isdir(configured) else None
-    return InitPlan(layout, os.path.realpath(path), content, previous)
+    return layout, put_entry(read_text(path), config.agent_id, values), previous
 
 
-def _new_file(loaded: LoadedConfig, values: dict[str, str], *, has_entry: bool) -> str:
-    """Return the text of a new settings file. It names the workspace of the main agent only if that is not the default,
-    and for this agent only: under `defaults`, every agent would share it."""
-    from kept.config.edit import HEADER, put_entry
-
-    config = loaded.config
-    is_default = config.workspace == default_workspace(config.home, config.agent_id)
-    if is_default and "workspace_layout" not in values and not has_entry:
-        return HEADER
-    return put_entry(HEADER, config.agent_id, values)
-
-
-# what there is
-
-
-@frozen
-class InitOutcome:
-    loaded: LoadedConfig
-    folder: str | None
-    """The folder that was named, or None."""
-    plan: InitPlan
-    created: list[str]
-    survey: Survey | None
-    """Of a vault, and of a folder that has Markdown which is not indexed."""
-    daily: DailyNotes
-    program: str
-    overridden_by: str | None
-    """Workspace that later commands use instead, since the environment names it."""
-    is_trusted: bool
-
-
-def _look(options: Globals, folder: str | None, plan: InitPlan, created: list[str]) -> InitOutcome:
-    from kept.workspace.daily import get_daily_notes
-    from kept.workspace.vault import find_program
-
-    loaded = options.load(workspace=folder, settings={"workspace_layout": plan.layout})
-    own = Workspace.of(loaded.config)
-    survey = survey_workspace(own, max_bytes=loaded.config.memory_search.max_file_bytes)
-    later = options.load().config.workspace
-    return InitOutcome(
-        loaded=loaded,
-        folder=folder,
-        plan=plan,
-        created=created,
-        survey=survey if plan.layout == "vault" or survey.missed_markdown() else None,
-        daily=get_daily_notes(own),
-        program=find_program(own.root) if plan.layout == "vault" else "",
-        overridden_by=later if folder is not None and not is_same_folder(later, own.root) else None,
-        is_trusted=loaded.config.trusts_workspace,
-    )
-
-
-def index_adopted(options: Globals, outcome: InitOutcome) -> SyncReport | None:
-    """Index the notes of a vault. Return None if that is for later: a provider elsewhere is sent the notes, and may
-    cost."""
-    settings = outcome.loaded.config.memory_search
-    if outcome.plan.layout != "vault" or settings.provider not in _ON_THIS_MACHINE:
-        return None
+def _index(loaded: LoadedConfig) -> SyncReport | None:
+    """Index the notes of a vault."""
     from kept.app import open_memory
 
     try:
-        with open_memory(options.load(workspace=outcome.folder)) as memory, progress_bar("Indexing") as progress:
+        with open_memory(loaded) as memory, progress_bar("Indexing") as progress:
             return memory.sync(progress=progress)
     except KeptError as exc:  # the workspace is ready; the first search tries again
         warn(f"Not indexed yet: {exc.message}")
@@ -280,87 +222,60 @@ def index_adopted(options: Globals, outcome: InitOutcome) -> SyncReport | None:
 # showing
 
 
-def show_outcome(outcome: InitOutcome) -> None:
-    config, plan = outcome.loaded.config, outcome.plan
-    kind = f" ({outcome.program or 'all Markdown in it'})" if plan.layout == "vault" else ""
+def _show(outcome: InitOutcome) -> None:
+    config, is_vault = outcome.loaded.config, outcome.layout == "vault"
+    kind = f" ({find_program(config.workspace) or 'all Markdown in it'})" if is_vault else ""
     echo(f"Workspace: {style(config.workspace, fg='cyan')}{kind}")
     echo(f"Settings:  {style(outcome.loaded.user_file.path, fg='cyan')}")
-    if plan.layout == "vault" and outcome.survey is not None:
-        _show_vault(outcome, outcome.survey)
-    else:
-        _show_created(outcome)
-    if plan.previous is not None:
-        echo(f"\nWorkspace was {plan.previous}, is now {config.workspace}. Notes in the old folder stay there.")
-    if outcome.overridden_by is not None:
-        warn(f"--workspace or KEPT_WORKSPACE names {outcome.overridden_by}, which is used instead of the settings.")
-    elif not outcome.is_trusted:
+    if is_vault:
+        _show_vault(outcome.survey, outcome.daily)
+    elif missed := outcome.survey.missed_markdown():
+        warn(
+            f"{plural(len(missed), 'Markdown file')} in this folder will not be searched, such as {missed[0]}. "
+            f"To search all of them: kept init --layout vault {config.workspace}"
+        )
+    if outcome.created or not is_vault:
+        echo(f"Created:   {', '.join(outcome.created)}" if outcome.created else "Everything exists already.")
+    if outcome.previous is not None:
+        echo(f"\nWorkspace was {outcome.previous}, is now {config.workspace}. Notes in the old folder stay there.")
+    if not config.trusts_workspace:
         warn(f"The settings do not name this workspace. 'kept init {config.workspace}' makes it the agent's own.")
 
 
-def _show_vault(outcome: InitOutcome, survey: Survey) -> None:
+def _show_vault(survey: Survey, daily: DailyNotes) -> None:
     more = "" if survey.is_complete else "more than "
     echo(f"Notes:     {more}{plural(survey.notes, 'note')} in {plural(survey.folders, 'folder')}")
-    for text in left_out_lines(survey):
-        echo(f"Left out:  {text}")
-    daily = outcome.daily
+    if names := [entry.path for entry in survey.left_out]:
+        others = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+        echo(f"Left out:  {', '.join(names[:_MAX_NAMES])}{others}; 'kept index --verbose' says why")
     folder = f"{daily.folder}/" if daily.folder else ""
     source = f", as in {daily.program}" if daily.program else ""
     echo(f"Daily:     {folder}{daily.format}.md{source}")
     if daily.problem:
         warn(daily.problem)
-    if outcome.created:
-        echo(f"Created:   {', '.join(outcome.created)}")
-
-
-def _show_created(outcome: InitOutcome) -> None:
-    echo(f"Created:   {', '.join(outcome.created)}" if outcome.created else "Everything exists already.")
-    missed = outcome.survey.missed_markdown() if outcome.survey else []
-    if missed:
-        warn(
-            f"{plural(len(missed), 'Markdown file')} in this folder will not be searched, such as {missed[0]}. "
-            f"To search all of them: kept init --layout vault {outcome.loaded.config.workspace}"
-        )
-
-
-def left_out_lines(survey: Survey) -> list[str]:
-    """Return a line for each reason why files and folders are left out."""
-    lines = []
-    for names, reason in (
-        (survey.paths("hidden", "skipped"), ""),
-        (survey.paths("ignored"), "named by .gitignore, .keptignore or Obsidian's templates"),
-        (survey.paths("link"), "symbolic links, which are not followed"),
-        (survey.paths("ending"), "add their endings to memory_search.extensions to search them"),
-    ):
-        if names:
-            more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
-            lines.append(", ".join(names[:_MAX_NAMES]) + more + (f" ({reason})" if reason else ""))
-    return lines
 
 
 def _show_next(outcome: InitOutcome) -> None:
-    if outcome.plan.layout == "kept":
+    provider = outcome.loaded.config.memory_search.provider
+    if outcome.layout == "kept":
         echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
-        return
-    settings = outcome.loaded.config.memory_search
-    if settings.provider in _ON_THIS_MACHINE:
+    elif provider in _ON_THIS_MACHINE:
         echo("\nNext: kept search 'a question', or kept list.")
     else:
-        echo(f"\nNext: kept index sends the notes to {settings.provider}; kept index --dry-run shows the cost.")
+        echo(f"\nNext: kept index sends the notes to {provider}; kept index --dry-run shows the cost.")
 
 
 def _outcome_json(outcome: InitOutcome, report: SyncReport | None) -> dict[str, Any]:
     from kept.tools.record_json import to_json
 
-    plan, survey, daily = outcome.plan, outcome.survey, outcome.daily
     return {
         "workspaceDir": outcome.loaded.config.workspace,
         "config": outcome.loaded.user_file.path,
         "created": outcome.created,
-        "layout": plan.layout,
-        "previousWorkspace": plan.previous,
-        "program": outcome.program or None,
-        "notes": survey.notes if survey else None,
-        "leftOut": to_json(survey.left_out) if survey else [],
-        "daily": {"folder": daily.folder, "format": daily.format, "problem": daily.problem or None},
-        "indexed": to_json(report) if report else None,
+        "layout": outcome.layout,
+        "previousWorkspace": outcome.previous,
+        "notes": outcome.survey.notes,
+        "leftOut": to_json(outcome.survey.left_out),
+        "daily": to_json(outcome.daily),
+        "indexed": to_json(report),
     }

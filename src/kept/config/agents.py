@@ -44,7 +44,7 @@ def require_agent(home: str, user_file: str, agent_id: str) -> None:
     shown = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
     raise AgentNotFound(
         f"There is no agent '{agent_id}'. There {'is' if len(names) == 1 else 'are'}: {shown}.",
-        hint=f"Create it with 'kept config agents add {agent_id}', or check --agent and KEPT_AGENT.",
+        hint=f"Create it with 'kept --agent {agent_id} init', or check --agent and KEPT_AGENT.",
     )
 
 
