@@ -137,6 +137,8 @@ class Status:
     cache_max_entries: int
     backend: str = "builtin"
     """Backend that answers searches first."""
+    extra_paths: tuple[str, ...] = ()
+    """Folders and files outside of the workspace that are indexed too."""
     files: int = 0
     chunks: int = 0
     source_counts: dict[str, dict[str, int]] = field(default_factory=dict)

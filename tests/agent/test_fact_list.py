@@ -39,6 +39,7 @@ def texts(answer):
         ('```json\n{"facts": [{"fact": "Ann moved to Oslo.", "lines": "L12"}, 7, null]}\n```', ["Ann moved to Oslo."]),
         ("- Should we call Ada?\n- Ann moved to Oslo.\n- I have saved these facts.", ["Ann moved to Oslo."]),
         ("- The meeting is at 10:30: bring the plan.", ["The meeting is at 10:30: bring the plan."]),
+        ("- The API key is sk-ant-api03-abcdefghijklmnopqrstuvwx.\n- Ann moved to Oslo.", ["Ann moved to Oslo."]),
         ("• Ann moved to Oslo.\n– Bob has a dog.", ["Ann moved to Oslo.", "Bob has a dog."]),
     ],
 )  # fmt: skip

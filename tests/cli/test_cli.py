@@ -22,6 +22,7 @@ from tests.support.files import tree_of, write_file
 from tests.support.terminals import run_on_terminal
 
 ANSI = re.compile(r"\x1b")
+ON_SEARCH_OFF = "memory_search.sync.on_search=false"
 
 
 @pytest.fixture
@@ -202,6 +203,22 @@ def test_status_and_doctor_change_no_note(kept, notes):
     for command in (["status"], ["doctor"], ["doctor", "--fix"], ["index", "--force"]):
         kept(*command)
     assert tree_of(notes) == before
+
+
+def test_status_names_extra_paths_and_what_updates_the_index(kept, notes, tmp_path):
+    extra = str(tmp_path / "extra")
+    status = kept("--set", f"memory_search.extra_paths=[{extra}]", "status", "--json")
+    assert status.json["extraPaths"] == [extra]
+    assert "not watched; the next search updates the index" in kept("status").out
+    assert "not watched; 'kept index' updates the index" in kept("--set", ON_SEARCH_OFF, "status").out
+
+
+def test_a_search_that_does_not_update_the_index_says_so_if_it_finds_no_answer(kept, notes):
+    kept("index")
+    write_file(notes / "memory/okapi.md", "The okapi eats leaves.\n")
+    result = kept("--set", ON_SEARCH_OFF, "search", "okapi", "--json").json
+    changed = "1 file has changed since the index was written, and searches do not update it. Run 'kept index'."
+    assert (result["answered"], result["degraded"]) == ("no", [changed])
 
 
 def test_doctor_finds_all_well_on_a_fresh_index(kept, notes):

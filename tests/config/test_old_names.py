@@ -91,7 +91,9 @@ def test_a_setting_with_another_name_here_is_used(tmp_path):
 
 def test_conversations_are_left_out_if_the_experiment_with_them_was_off(tmp_path):
     off = "agents: {list: [{id: main, memorySearch: {experimental: {sessionMemory: false}}}]}"
-    assert load(tmp_path, off).memory_search.sources == ("memory",)
+    config = load(tmp_path, off)
+    assert config.memory_search.sources == ("memory",)
+    assert config.notices[0].endswith("sessionMemory: false is read as memory_search.sources: [memory].")
     on = "agents: {defaults: {memorySearch: {experimental: {sessionMemory: true}}}}"
     assert load(tmp_path, on).memory_search.sources == ("memory", "sessions")
     named = "agents: {defaults: {memorySearch: {experimental: {sessionMemory: false}, sources: [sessions]}}}"

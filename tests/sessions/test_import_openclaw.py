@@ -62,6 +62,15 @@ def test_the_list_gives_key_compactions_and_overrides(home, source, sessions):
     assert bring_in(home, "openclaw", source).count("unchanged") == 1
 
 
+def test_messages_without_times_are_of_the_time_of_their_file(home, source, sessions):
+    bare = [{name: value for name, value in record.items() if name != "timestamp"} for record in TALK]
+    path = write_file(sessions / "oc-1.jsonl", lines(*bare))
+    os.utime(path, (1767607260, 1767607260))
+    bring_in(home, "openclaw", source)
+    written = dt.datetime.fromtimestamp(1767607260, dt.UTC)
+    assert {entry.timestamp for entry in entries_of(home, "oc-1")} == {written} == {record_of(home, "oc-1").created}
+
+
 def test_a_session_with_a_flush_is_still_added_to(home, source, sessions):
     entry = {"sessionId": "oc-1", "memoryFlushAt": 1767607260000}
     write_file(sessions / "sessions.json", json.dumps({"agent:main:main": entry}))

@@ -16,7 +16,7 @@ from kept.agent.answer import is_empty_answer
 from kept.context.compaction_plan import TranscriptPiece
 from kept.context.fence import clean_line
 from kept.llm.base import ToolUse
-from kept.redact import redact
+from kept.redact import REDACTED, redact
 from kept.values import frozen
 
 _LISTED_FACT_CHARS = 600
@@ -135,7 +135,8 @@ def _parse_fact(text: str, lines: str | None, piece: TranscriptPiece, *, is_last
     is_lasting = is_lasting or _LASTING.search(text) is not None
     text = clean_line(redact(_LASTING.sub("", text)), _LISTED_FACT_CHARS).lstrip("#>-*+ ")
     is_said = not text.endswith(("?", "？")) and not text.startswith(("→", "←")) and not _COURTESY.match(text)
-    if is_empty_answer(text) or not is_said:
+    is_secret = text.rstrip(" .`*_\"')").endswith(REDACTED)  # "The API key is [redacted]" tells nothing
+    if is_empty_answer(text) or not is_said or is_secret:
         return None
     return Fact(text, *_lines_within(match, piece), is_lasting=is_lasting)
 

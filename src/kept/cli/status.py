@@ -55,7 +55,8 @@ def command(options: Globals) -> None:
         shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
         print_json({**shape, "review": {"waiting": waiting}, "schedules": to_json(schedules)})
     else:
-        show_status(status, watcher, inbox, sharing=sharing, waiting=waiting, schedules=schedules)
+        how = "the next search" if loaded.config.memory_search.sync.on_search else "'kept index'"
+        show_status(status, watcher, inbox, sharing=sharing, waiting=waiting, schedules=schedules, how=how)
 
 
 def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
@@ -149,8 +150,10 @@ def show_status(
     sharing: Sequence[str] = (),
     waiting: int = 0,
     schedules: ScheduleState | None = None,
+    how: str = "",
 ) -> None:
-    changed = plural(status.changed_files, "file") + " changed since; the next search or 'kept index' updates the index"
+    """Print the rows. ``how`` names what updates an index that no process watches."""
+    changed = plural(status.changed_files, "file") + " changed since"
     owner = f"shared with {', '.join(sharing)}" if sharing else "not shared with other agents"
     dims = f" ({status.dims} dimensions)" if status.dims else ""
     rows = [
@@ -163,12 +166,7 @@ def show_status(
         ("Cache", f"{status.cache_entries:,} embeddings (maximum {status.cache_max_entries:,})"),
         ("Last sync", local_time(status.last_sync) if status.last_sync else "never"),
         ("State", (changed if status.changed_files else "needs a rebuild") if status.dirty else "up to date"),
-        (
-            "Live",
-            f"process {watcher} keeps the index current"
-            if watcher
-            else "not watched; the next search updates the index",
-        ),
+        ("Live", f"process {watcher} keeps the index current" if watcher else f"not watched; {how} updates the index"),
     ]
     shown = [
         *rows,

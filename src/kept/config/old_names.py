@@ -32,7 +32,7 @@ def _set_sources(tree: Tree, value: Any) -> None:
 OLD_NAMES: dict[type, dict[str, OldName]] = {
     ResponderSettings: {"memory_fts_enabled": OldName("Kept always searches by word; the setting has no effect.")},
     MemorySearchSettings: {
-        "experimental": OldName("conversations are searched if memory_search.sources names them.", _set_sources)
+        "experimental": OldName("sessionMemory: false is read as memory_search.sources: [memory].", _set_sources)
     },
     QuerySettings: {
         "top_k": OldName(

@@ -184,6 +184,9 @@ class IndexService:
                 warnings += self._repairing(self._heal_vectors, progress)
             result = self._repairing(self._search_index, query, vector, settings, filters, is_fresh=is_fresh)
             notices = self._take_reasons()
+            if not self.settings.sync.on_search and all(hit.grade == "weak" for hit in result.hits):
+                age = self._handle.planner().describe_age("searches do not update it. Run 'kept index'.")
+                notices += (age,) if age else ()
             embedder = self._handle.embedder
             identity = embedder.identity if embedder else None
         return SearchResult(
@@ -225,7 +228,8 @@ class IndexService:
         if not self.settings.sync.on_search:
             return (), False
         if index.why_read_only:
-            warning = self._handle.planner().describe_age(index.why_read_only.message)
+            why = f"it cannot be written now: {index.why_read_only.message}"
+            warning = self._handle.planner().describe_age(why)
             return ((warning,), False) if warning else ((), True)
         if index is before and self._freshness.is_fresh(growing):
             return (), True

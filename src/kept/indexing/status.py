@@ -69,6 +69,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
     return replace(
         status,
         index_path=index.path,
+        extra_paths=planner.workspace.extra_paths,
         files=counts.files,
         chunks=counts.chunks,
         source_counts=counts.by_source,

@@ -118,14 +118,12 @@ class SyncPlanner:
         return scan_sources(self.workspace, self.sessions_folder, self.settings)
 
     def describe_age(self, reason: str) -> str | None:
-        """Return a warning if the index, which cannot be written for a reason, is older than the files, or None."""
+        """Return a warning if the index is older than the files, with the reason why it stays so, or None."""
         if self.why_rebuild():
-            return f"The index may be old, because it cannot be written: {reason}"
+            return f"The index may be old, and {reason}"
         changed = self.count_changed(self.scan())
         files = "1 file has" if changed == 1 else f"{changed:,} files have"
-        return (
-            f"{files} changed since the index was written, and it cannot be written now: {reason}" if changed else None
-        )
+        return f"{files} changed since the index was written, and {reason}" if changed else None
 
     def has_changes(self, scan: Scan, *, growing: str | None = None) -> bool:
         """Return whether a sync has anything to do. Quicker than a plan, since most often it has not.

@@ -117,6 +117,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "pending": status.pending,
         "workspaceDir": status.workspace,
         "workspace": status.workspace,
+        "extraPaths": list(status.extra_paths),
         "dbPath": status.index_path,
         "agent": status.agent,
         "indexBytes": status.index_bytes,

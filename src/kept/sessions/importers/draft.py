@@ -41,7 +41,6 @@ _MOST_TOKENS = 10**12
 _FIRST_YEAR, _LAST_YEAR = 1980, 2200
 # A file or a page. Bytes in base64 may start with a slash too: "/9j/" is a JPEG.
 _ADDRESS = re.compile(r"(https?://|file:|/(?!9j/)[^\n]{1,1000}\Z)")
-_EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 @frozen
@@ -139,8 +138,8 @@ class DraftBuilder:
         return self._positions.get(self._parent(entry_id), -1) if is_id(entry_id) else -1
 
     def time(self, when: Any) -> dt.datetime:
-        """Return a time of the source, or the time of the previous entry if it is unknown."""
-        self.last_time = read_time(when) or self.last_time or self.created or _EPOCH
+        """Return a time of the source. If it is unknown, that of the previous entry, or of the file."""
+        self.last_time = read_time(when) or self.last_time or self.created or self.source.written
         return self.last_time
 
     # finishing
@@ -163,7 +162,7 @@ class DraftBuilder:
             metadata={**_remote_of(self.metadata), **self.metadata, **(metadata or {}), "imported": origin},
         )
         first = next((entry.timestamp for entry in self._entries), None)
-        created = self.created or first or _EPOCH
+        created = self.created or first or self.source.written
         entries = (*self._entries, *added)
         return Draft(self.id, created, start, entries, self.source.shown_path, has_global_ids)
 

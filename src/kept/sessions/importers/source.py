@@ -8,6 +8,7 @@ Nothing in them raises: problems are collected.
 from __future__ import annotations
 
 import codecs
+import datetime as dt
 import hashlib
 import os
 import re
@@ -52,6 +53,12 @@ class Source:
     def shown_path(self) -> str:
         """Path as valid text, whatever bytes the name has."""
         return utf8_path(self.path)
+
+    @property
+    def written(self) -> dt.datetime:
+        """When the file was last written: the time of records that have none."""
+        seconds = os.path.getmtime(self.path) if os.path.exists(self.path) else 0.0
+        return dt.datetime.fromtimestamp(seconds, dt.UTC)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
