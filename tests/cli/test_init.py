@@ -44,7 +44,7 @@ def test_a_vault_is_adopted_as_it_is(kept, vault, home):
     for line in (
         f"Workspace: {vault} (Obsidian)",
         "Notes:     6 notes in 6 folders",
-        "Left out:  .obsidian/, .trash/, drafts/, node_modules/; 'kept index --verbose' says why",
+        "Left out:  drafts/; 'kept index --verbose' says why",
         "Daily:     Journal/DD.MM.YYYY.md, as in Obsidian",
     ):
         assert line in ended.out.splitlines()

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kept.workspace.survey import LeftOut
 
 _REASONS = {
-    "hidden": "its name begins with a dot",
-    "skipped": "a folder of programs",
     "ignored": "named in .gitignore or .keptignore",
     "link": "a symbolic link",
     "ending": "its ending is not in memory_search.extensions",

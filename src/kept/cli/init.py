@@ -243,8 +243,7 @@ def _show(outcome: InitOutcome) -> None:
 
 
 def _show_vault(survey: Survey, daily: DailyNotes) -> None:
-    more = "" if survey.is_complete else "more than "
-    echo(f"Notes:     {more}{plural(survey.notes, 'note')} in {plural(survey.folders, 'folder')}")
+    echo(f"Notes:     {plural(survey.notes, 'note')} in {plural(survey.folders, 'folder')}")
     if names := [entry.path for entry in survey.left_out]:
         others = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
         echo(f"Left out:  {', '.join(names[:_MAX_NAMES])}{others}; 'kept index --verbose' says why")

@@ -42,6 +42,8 @@ class BatchStatus:
 class BatchApi(ABC):
     """Batch API of one embedder. All methods raise RemoteError. Only `create` costs money; it is never retried."""
 
+    embedder: RemoteEmbedder
+
     def __init__(self, embedder: RemoteEmbedder) -> None:
         self.embedder = embedder
         self.client = embedder.client

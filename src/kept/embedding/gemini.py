@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote
@@ -24,11 +23,9 @@ from kept.embedding.batch_api import (
     only_texts,
 )
 from kept.embedding.remote import RemoteEmbedder, get_list, tokens_used
-from kept.remote_errors import BadAnswer
+from kept.limits import as_dict, text_or_empty
 
 _TASKS: dict[Role, str] = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
-_FILE = re.compile(r"files/[\w-]+")
-_BATCH = re.compile(r"batches/[\w-]+")
 _ENDED = ("FAILED", "CANCELLED", "EXPIRED")
 
 
@@ -52,13 +49,10 @@ class GeminiEmbedder(RemoteEmbedder):
         path = self.model_path
         if role == "query" and len(texts) == 1:
             answer = self._post(f"{path}:embedContent", self.request_body(texts[0], role), role, texts)
-            embedding = answer.get("embedding") if isinstance(answer, dict) else None
-            if not isinstance(embedding, dict):
-                raise BadAnswer(f"{self.origin} answered without 'embedding'.")
-            return [_values(embedding)]
+            return [_values(as_dict(answer).get("embedding"), self.origin)]
         requests = [self.request_body(text, role) for text in texts]
         answer = self._post(f"{path}:batchEmbedContents", {"requests": requests}, role, texts)
-        return [_values(embedding) for embedding in get_list(answer, "embeddings", self.origin)]
+        return [_values(embedding, self.origin) for embedding in get_list(answer, "embeddings", self.origin)]
 
     @property
     def model_path(self) -> str:
@@ -76,8 +70,8 @@ class GeminiEmbedder(RemoteEmbedder):
         return body
 
 
-def _values(embedding: Any) -> Any:
-    return embedding.get("values") if isinstance(embedding, dict) else None
+def _values(embedding: Any, origin: str) -> list[Any]:
+    return get_list(embedding, "values", origin)
 
 
 # batches
@@ -86,12 +80,10 @@ def _values(embedding: Any) -> Any:
 class GeminiBatches(BatchApi):
     """Batches of an embedder."""
 
-    def __init__(self, embedder: GeminiEmbedder) -> None:
-        super().__init__(embedder)
-        self._gemini = embedder
+    embedder: GeminiEmbedder
 
     def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return {"key": custom_id, "request": self._gemini.request_body(text, "document")}
+        return {"key": custom_id, "request": self.embedder.request_body(text, "document")}
 
     def upload(self, key: str, content: bytes) -> str:
         body, content_type = encode_related(key, content)
@@ -103,14 +95,13 @@ class GeminiBatches(BatchApi):
             base=self._transfer_path("upload"),
             timeouts=FILE_TIMEOUTS,
         )
-        name = get_text(answer.get("file") if isinstance(answer, dict) else None, "name", self.origin)
-        return self._checked(name, _FILE)
+        return get_text(answer.get("file") if isinstance(answer, dict) else None, "name", self.origin)
 
     def create(self, key: str, file_id: str) -> str:
         batch = {"displayName": key, "inputConfig": {"fileName": file_id}}
-        path = f"{self._gemini.model_path}:asyncBatchEmbedContent"
+        path = f"{self.embedder.model_path}:asyncBatchEmbedContent"
         answer = self.client.post_json(path, {"batch": batch}, timeouts=self.timeouts, attempts=1)
-        return self._checked(get_text(answer, "name", self.origin), _BATCH)
+        return get_text(answer, "name", self.origin)
 
     def find(self, key: str, file_id: str) -> str | None:
         answer = self.client.get_json("/batches", query=f"pageSize={LISTED}", timeouts=self.timeouts)
@@ -118,35 +109,31 @@ class GeminiBatches(BatchApi):
         for operation in get_list(answer, "operations", self.origin) if answer else ():
             match operation:
                 case {"name": str(name), "metadata": {"displayName": mark}} if mark == key:
-                    return self._checked(name, _BATCH)
+                    return name
                 case {"name": str(name), "metadata": {"inputConfig": {"fileName": source}}} if source == file_id:
-                    return self._checked(name, _BATCH)
+                    return name
         return None
 
     def poll(self, batch_id: str) -> BatchStatus:
-        answer = self.client.get_json(f"/{self._checked(batch_id, _BATCH)}", timeouts=self.timeouts)
-        if not isinstance(answer, dict):
-            raise BadAnswer(f"{self.origin} answered with something that is not an operation.")
-        metadata = _object(answer, "metadata")
+        answer = as_dict(self.client.get_json(f"/{quote(batch_id)}", timeouts=self.timeouts))
+        metadata = as_dict(answer.get("metadata"))
         word = str(metadata.get("state") or "").rpartition("STATE_")[2]
-        error = _object(answer, "error")
-        files = only_texts((_object(answer, "response").get("responsesFile"),)) or only_texts(
-            (_object(metadata, "output").get("responsesFile"),)
-        )
+        error = as_dict(answer.get("error"))
+        outputs = as_dict(answer.get("response")), as_dict(metadata.get("output"))
+        files = only_texts(output.get("responsesFile") for output in outputs)[:1]
         if error or word in _ENDED:
-            message = error.get("message")
-            reason = self.client.clean_message(message) if isinstance(message, str) else ""
+            reason = self.client.clean_message(text_or_empty(error.get("message")))
             return BatchStatus("failed", (word or "FAILED").lower(), reason, files)
         if word == "SUCCEEDED" or (answer.get("done") is True and not word):
             return BatchStatus("done", "succeeded", files=files)
         return BatchStatus("running", (word or "PENDING").lower())
 
     def cancel(self, batch_id: str) -> None:
-        self.client.post_json(f"/{self._checked(batch_id, _BATCH)}:cancel", {}, timeouts=self.timeouts)
+        self.client.post_json(f"/{quote(batch_id)}:cancel", {}, timeouts=self.timeouts)
 
     def iter_answers(self, status: BatchStatus) -> Iterator[tuple[str, Any, int]]:
         for name in status.files:
-            path = f"/{self._checked(name, _FILE)}:download"
+            path = f"/{quote(name)}:download"
             for line in self._iter_lines(path, query="alt=media", base=self._transfer_path("download")):
                 match line:
                     case {"key": str(id_), "response": {"embedding": {"values": values}} as response}:
@@ -156,12 +143,6 @@ class GeminiBatches(BatchApi):
         """Return the path for files: `/upload/v1beta` for an API at `/v1beta`, keeping anything in front of it."""
         prefix, _, version = self.client.endpoint.path.rpartition("/")
         return f"{prefix}/{direction}/{version}"
-
-    def _checked(self, name: str, form: re.Pattern[str]) -> str:
-        """Return a name that will be part of a path. Raise BadAnswer unless it has the expected form."""
-        if not form.fullmatch(name):
-            raise BadAnswer(f"{self.origin} gave a name in an unknown form.")
-        return name
 
 
 def encode_related(key: str, content: bytes) -> tuple[bytes, str]:
@@ -176,8 +157,3 @@ def encode_related(key: str, content: bytes) -> tuple[bytes, str]:
         f"--{boundary}\r\nContent-Type: application/jsonl\r\n\r\n"
     )
     return head.encode() + content + f"\r\n--{boundary}--".encode(), f"multipart/related; boundary={boundary}"
-
-
-def _object(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    value = tree.get(name)
-    return value if isinstance(value, dict) else {}

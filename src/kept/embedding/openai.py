@@ -43,27 +43,27 @@ class OpenAIEmbedder(RemoteEmbedder):
     calibration = Calibration(floor=0.15, ceiling=0.65, weight=0.5)
 
     def request_vectors(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
-        return order_by_index(self._post("/embeddings", self.body(texts), role, texts), len(texts), self.origin)
+        body = {**self.parameters(role), "input": list(texts)}
+        return order_by_index(self._post("/embeddings", body, role, texts), len(texts), self.origin)
 
-    def body(self, texts: Sequence[str]) -> dict[str, Any]:
-        """Return the body of a request."""
-        body: dict[str, Any] = {"model": self.model, "input": list(texts), "encoding_format": "float"}
-        if self.dimensions:
-            body["dimensions"] = self.dimensions
-        return body
+    def parameters(self, role: Role) -> dict[str, Any]:
+        """Return a request without its texts."""
+        size = {"dimensions": self.dimensions} if self.dimensions else {}
+        return {"model": self.model, "encoding_format": "float", **size}
 
     # batches
 
     batch_window = "24h"
 
     def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": self.body([text])}
+        body = {**self.parameters("document"), "input": [text]}
+        return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}
 
     def batch_parameters(self) -> dict[str, Any]:
         return {}
 
 
-class VoyageEmbedder(RemoteEmbedder):
+class VoyageEmbedder(OpenAIEmbedder):
     """Embedder of Voyage, which itself cuts texts that are too long (its `truncation` is on by default)."""
 
     provider = "voyage"
@@ -81,16 +81,9 @@ class VoyageEmbedder(RemoteEmbedder):
     # Estimated from published examples, not measured.
     calibration = Calibration(floor=0.25, ceiling=0.75, weight=0.5)
 
-    def request_vectors(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
-        body = {**self.parameters(role), "input": list(texts)}
-        return order_by_index(self._post("/embeddings", body, role, texts), len(texts), self.origin)
-
     def parameters(self, role: Role) -> dict[str, Any]:
-        """Return a request without its texts."""
-        parameters: dict[str, Any] = {"model": self.model, "input_type": role}
-        if self.dimensions:
-            parameters["output_dimension"] = self.dimensions
-        return parameters
+        size = {"output_dimension": self.dimensions} if self.dimensions else {}
+        return {"model": self.model, "input_type": role, **size}
 
     # batches: model and input type are given once for the whole batch
 
@@ -124,12 +117,10 @@ def order_by_index(answer: Any, count: int, origin: str) -> list[Any]:
 class FileBatches(BatchApi):
     """Batch API of OpenAI and of Voyage."""
 
-    def __init__(self, embedder: OpenAIEmbedder | VoyageEmbedder) -> None:
-        super().__init__(embedder)
-        self._forms = embedder
+    embedder: OpenAIEmbedder
 
     def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return self._forms.batch_line(custom_id, text)
+        return self.embedder.batch_line(custom_id, text)
 
     def upload(self, key: str, content: bytes) -> str:
         file = (f"{key}.jsonl", content, "application/jsonl")
@@ -141,9 +132,9 @@ class FileBatches(BatchApi):
         body = {
             "input_file_id": file_id,
             "endpoint": ENDPOINT,
-            "completion_window": self._forms.batch_window,
+            "completion_window": self.embedder.batch_window,
             "metadata": {"kept_job": key},
-            **self._forms.batch_parameters(),
+            **self.embedder.batch_parameters(),
         }
         answer = self.client.post_json("/batches", body, timeouts=self.timeouts, attempts=1)
         return get_text(answer, "id", self.origin)

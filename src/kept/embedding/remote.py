@@ -52,9 +52,6 @@ CONCURRENT_CALLS = 4
 _STATUS_ABOUT_TEXTS = (400, 413, 422)
 _STATUS_TOO_LARGE = 413
 _SHORTEST_CUT_CHARS = 64
-_REFUSALS_BEFORE_ANY_ANSWER = 24
-"""Halving finds one bad text among 256 within nine refusals. After many more without a single answer, the texts are not
-the reason, and sending each of them alone would not help."""
 
 
 class RemoteEmbedder(ABC):
@@ -323,7 +320,6 @@ class EmbedRun:
         self._halt = threading.Event()
         self._lock = threading.Lock()
         self._error: EmbeddingError | None = None
-        self._refusals = 0
         self._dims = 0
         self._vectors: dict[int, list[float]] = {}
         self._gaps: dict[int, Gap] = {}
@@ -333,21 +329,12 @@ class EmbedRun:
         for row in {*range(len(texts))} - {text.row for text in batch_texts}:
             self._gaps[row] = Gap(row, "There is nothing in it to embed.", temporary=False)
         self._run(list(iter_batches(batch_texts, max_texts=self._embedder.max_texts)))
-        if batch_texts and not self._vectors and self._must_raise():
-            raise self._error or EmbeddingFailed(self._describe_failure(batch_texts))
+        if batch_texts and not self._vectors and (self._error or self._role == "query"):
+            raise self._error or EmbeddingFailed(self._gaps[batch_texts[0].row].reason)
         dims = self._dims or self._embedder.dims
         if texts and not dims:
             raise EmbeddingFailed("There is nothing to embed.")
         return self._matrix(batch_texts, len(texts), dims)
-
-    def _must_raise(self) -> bool:
-        return self._error is not None or self._role == "query" or not self._provider_works()
-
-    def _provider_works(self) -> bool:
-        """Tell a provider that refuses these texts from one that refuses every text."""
-        probe = EmbedRun(self._embedder, "document")
-        probe._embed_batch([BatchText(0, "hello")])
-        return bool(probe._vectors)
 
     def _matrix(self, batch_texts: list[BatchText], count: int, dims: int) -> Matrix:
         for text in batch_texts:
@@ -357,11 +344,6 @@ class EmbedRun:
         zeros = [0.0] * dims
         packed = pack_unit_rows((self._vectors.get(row, zeros) for row in range(count)), dims)
         return Matrix(dims, packed.data, tuple(self._gaps[row] for row in sorted(self._gaps)))
-
-    def _describe_failure(self, batch_texts: list[BatchText]) -> str:
-        gap = self._gaps.get(batch_texts[0].row)
-        reason = gap.reason if gap else "No vector came back."
-        return reason if len(batch_texts) == 1 else f"None of {len(batch_texts)} texts could be embedded. {reason}"
 
     # batches
 
@@ -403,16 +385,24 @@ class EmbedRun:
             answer = list(self._embedder.request_vectors([text.text for text in texts], self._role))
             self._accept(texts, answer)
         except RequestRefused as exc:
-            if exc.status not in _STATUS_ABOUT_TEXTS or self._refuses_everything():
+            if exc.status not in _STATUS_ABOUT_TEXTS or not self._provider_works():
                 raise self._embedder.translate_error(exc) from exc
             self._narrow_down(texts, exc)
         except RemoteError as exc:
             raise self._embedder.translate_error(exc) from exc
 
-    def _refuses_everything(self) -> bool:
-        with self._lock:
-            self._refusals += 1
-            return not self._embedder.has_answered and self._refusals > _REFUSALS_BEFORE_ANY_ANSWER
+    def _provider_works(self) -> bool:
+        """Tell a provider that refuses these texts from one that refuses every text."""
+        embedder = self._embedder
+        if not embedder.has_answered:
+            try:
+                for vector in embedder.request_vectors(["hello"], "document"):
+                    embedder.pack(vector)
+            except RequestRefused:
+                return False
+            except RemoteError as exc:
+                raise embedder.translate_error(exc) from exc
+        return True
 
     def _narrow_down(self, texts: list[BatchText], refusal: RequestRefused) -> None:
         """Embed each half of a refused batch. Halve a single text that is too long; leave any other out."""

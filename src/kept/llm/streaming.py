@@ -317,7 +317,7 @@ class SdkChat(ABC):
         """
         import httpx2
 
-        credentials = {"Authorization": f"Bearer {self.api_key}", **self.account.basic_auth()}
+        credentials = {"Authorization": f"Bearer {self.api_key}"}
 
         async def set_headers(request: httpx2.Request) -> None:
             for name in set(request.headers):

@@ -80,9 +80,6 @@ class CircuitBreaker:
     def reset(self, endpoint: str) -> None:
         self._down.pop(endpoint, None)
 
-    def reset_all(self) -> None:
-        self._down.clear()
-
 
 BREAKER = CircuitBreaker()
 """Default breaker of clients that are not handed one, so that all memories of a process share it."""
@@ -200,7 +197,7 @@ class HttpClient:
         breaker: CircuitBreaker | None = None,
     ) -> None:
         self.endpoint = parse_endpoint(base_url)
-        self._headers = request_headers(self.endpoint, headers or {})
+        self._headers = request_headers(headers or {})
         self._redact = Redactor([*secrets, *secrets_in(self.endpoint, self._headers)])
         self.policy = policy or RetryPolicy()
         self._breaker = breaker or BREAKER

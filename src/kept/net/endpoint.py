@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from kept.errors import ConfigError
 from kept.limits import clip, printable_line
@@ -43,7 +42,6 @@ class Endpoint:
     """Scheme, host and port: the only part that is shown."""
     path: str
     query: str
-    userinfo: str
     is_loopback: bool
 
     @property
@@ -63,16 +61,17 @@ def parse_endpoint(base_url: str, *, setting: str = "memory_search.remote.base_u
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         host, port = "", None
+    # The messages leave out the address: it may contain a key.
     if not host or parts.scheme not in ("http", "https") or re.search(r"[\s\x00-\x1f]", host):
-        # The message leaves out the address: it may contain a key.
         raise ConfigError(f"{setting}: not an address.", hint="It looks like https://host/v1 or http://host:1234/v1.")
+    if "@" in parts.netloc:
+        raise ConfigError(f"{setting}: a name and a password do not belong into an address.", hint="Set headers.")
     shown = f"[{host}]" if ":" in host else host
     default = {"http": 80, "https": 443}[parts.scheme]
     return Endpoint(
         origin=f"{parts.scheme}://{shown}" + (f":{port}" if port and port != default else ""),
         path=parts.path.rstrip("/"),
         query=quote(parts.query, safe="/%:@!$&()*+,;=~?"),
-        userinfo=parts.netloc.rpartition("@")[0],
         is_loopback=is_loopback(host),
     )
 
@@ -85,11 +84,9 @@ def fits_header(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
-def request_headers(endpoint: Endpoint, extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of every request: defaults, the credentials in the address, and ``extra``."""
+def request_headers(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of every request: defaults and ``extra``."""
     headers = {"accept": "application/json, */*", "user-agent": "kept"}
-    if endpoint.userinfo:
-        headers["authorization"] = "Basic " + base64.b64encode(unquote(endpoint.userinfo).encode()).decode()
     for name, value in extra.items():
         if not _HEADER_NAME.fullmatch(name) or not fits_header(value):
             shown = clip(printable_line(name), MAX_DETAIL_CHARS)
@@ -102,12 +99,11 @@ def request_headers(endpoint: Endpoint, extra: Mapping[str, str]) -> dict[str, s
 
 
 def secrets_in(endpoint: Endpoint, headers: Mapping[str, str]) -> Iterable[str]:
-    """Yield the values that messages must not contain: credentials in headers, and in the address."""
+    """Yield the values that messages must not contain: credentials in headers, and the query of the address."""
     for name, value in headers.items():
         if is_auth_header(name):
             yield value
             yield value.rpartition(" ")[2]
-    yield from (unquote(part) for part in (endpoint.userinfo, *endpoint.userinfo.split(":")))
     yield endpoint.query
     for _, value in parse_qsl(endpoint.query):
         yield value
@@ -140,11 +136,6 @@ class ProviderAccount:
     def has_valid_key(self) -> bool:
         """Return whether the key, if there is one, can be sent as a header."""
         return self.key is None or fits_header(self.key)
-
-    def basic_auth(self) -> dict[str, str]:
-        """Return the header for a user and password that are part of the address."""
-        header = request_headers(self.endpoint, {}).get("authorization")
-        return {"Authorization": header} if header else {}
 
     def query(self) -> dict[str, object]:
         """Return the parameters that are part of the address."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from kept.limits import utf8_safe
@@ -11,13 +11,12 @@ from kept.values import frozen
 from kept.workspace.ignored import IgnoreRules
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.scan import scan_workspace
-from kept.workspace.vault import OBSIDIAN_FOLDER, find_program
-from kept.workspace.workspace import IGNORE_FILES, Workspace, is_persons_own, is_skipped_folder, is_visible
+from kept.workspace.vault import find_program
+from kept.workspace.workspace import Workspace, is_persons_own, is_skipped_folder, is_visible
 
-Reason = Literal["hidden", "skipped", "ignored", "link", "ending", "layout"]
+Reason = Literal["ignored", "link", "ending", "layout"]
 MARKDOWN_ENDINGS = (".md", ".markdown")
 _TEXT_ENDINGS = (*MARKDOWN_ENDINGS, ".mdx", ".txt", ".org", ".rst", ".adoc")
-_MAX_ENTRIES = 200_000
 
 
 @frozen
@@ -34,8 +33,6 @@ class Survey:
     folders: int
     """Folders that have notes."""
     left_out: tuple[LeftOut, ...]
-    is_complete: bool
-    """False if the folder has too many files to look at all of them."""
 
     def paths(self, *reasons: Reason) -> list[str]:
         return [entry.path for entry in self.left_out if entry.reason in reasons]
@@ -50,80 +47,43 @@ def survey_workspace(workspace: Workspace, *, max_bytes: int) -> Survey:
     inside = workspace.root + os.sep
     files = scan_workspace(workspace, max_bytes=max_bytes).files
     indexed = {file.absolute for file in files if file.absolute.startswith(inside)}
-    with OpenWorkspace(workspace) as opened:
-        walk = _Walker(workspace, opened, indexed)
-        left_out = tuple(walk.iter_left_out())
-    return Survey(len(indexed), len({os.path.dirname(path) for path in indexed}), left_out, walk.remaining > 0)
+    left_out = tuple(_iter_left_out(workspace, indexed))
+    return Survey(len(indexed), len({os.path.dirname(path) for path in indexed}), left_out)
 
 
 def find_layout(root: str) -> Literal["kept", "vault"]:
     """Return the layout that fits a folder: vault if it has Markdown in other places than Kept's own."""
-    if not os.path.isdir(root):
-        return "kept"
-    if find_program(root):
-        return "vault"
-    workspace = Workspace.at(root)
+    is_vault = find_program(root) or any(entry.reason == "layout" for entry in _iter_left_out(Workspace.at(root), ()))
+    return "vault" if is_vault else "kept"
+
+
+def _iter_left_out(workspace: Workspace, indexed: Collection[str]) -> Iterator[LeftOut]:
+    """Yield what is not in ``indexed``. Hidden files and folders of programs are left out without a word."""
     with OpenWorkspace(workspace) as opened:
-        left_out = _Walker(workspace, opened, set()).iter_left_out()
-        return "vault" if any(entry.reason == "layout" for entry in left_out) else "kept"
+        rules = IgnoreRules(opened, workspace, report=lambda path, reason: None)
+        for folder, folders, files in os.walk(workspace.root):
+            rules.enter(folder, [*folders, *files])
+            prefix = utf8_safe(workspace.cite(os.path.join(folder, "")))
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            folders[:] = [name for name in folders if is_visible(name) and not is_skipped_folder(prefix + name)]
+            ignored = [name for name in folders if rules.is_ignored(folder, name, is_folder=True)]
+            folders[:] = sorted({*folders} - {*links, *ignored})
+            yield from (LeftOut(f"{prefix}{utf8_safe(name)}/", "link") for name in sorted(links))
+            yield from (LeftOut(f"{prefix}{utf8_safe(name)}/", "ignored") for name in sorted(ignored))
+            texts = (name for name in sorted(files) if is_visible(name) and name.lower().endswith(_TEXT_ENDINGS))
+            for name in texts:
+                is_indexed = os.path.join(folder, name) in indexed
+                if not is_indexed and (reason := _find_reason(workspace, rules, folder, name)):
+                    yield LeftOut(prefix + utf8_safe(name), reason)
 
 
-class _Walker:
-    """Walks through all visible folders, and lists what is not in ``indexed``."""
-
-    def __init__(self, workspace: Workspace, opened: OpenWorkspace, indexed: set[str]) -> None:
-        self.workspace = workspace
-        self.opened = opened
-        self.indexed = indexed
-        self.rules = IgnoreRules(opened, workspace, report=lambda path, reason: None)
-        self.remaining = _MAX_ENTRIES
-
-    def iter_left_out(self) -> Iterator[LeftOut]:
-        waiting = [""]
-        while waiting and self.remaining > 0:
-            relative = waiting.pop()
-            prefix = f"{relative}/" if relative else ""
-            for name, is_folder, is_link in self.list_folder(relative):
-                path = prefix + name
-                reason = self.find_reason(relative, name, is_folder=is_folder, is_link=is_link)
-                if reason is not None:
-                    yield LeftOut(utf8_safe(path + "/" if is_folder else path), reason)
-                elif is_folder:
-                    waiting.append(path)
-
-    def list_folder(self, relative: str) -> list[tuple[str, bool, bool]]:
-        folder = os.path.join(self.workspace.root, relative) if relative else self.workspace.root
-        try:
-            entries = self.opened.list_folder(folder)
-        except OSError:
-            return []
-        self.remaining -= len(entries)
-        self.rules.enter(folder, [name for name, _, _ in entries if name in (*IGNORE_FILES, OBSIDIAN_FOLDER)])
-        return sorted(entries)
-
-    def find_reason(self, relative: str, name: str, *, is_folder: bool, is_link: bool) -> Reason | None:
-        """Return why a file or folder is left out. None if it is indexed, walked through, or not a text."""
-        folder = os.path.join(self.workspace.root, relative) if relative else self.workspace.root
-        is_text = name.lower().endswith(_TEXT_ENDINGS)
-        path = f"{relative}/{name}" if relative else name
-        if is_link:
-            return "link" if is_text or os.path.isdir(os.path.join(folder, name)) else None
-        if is_folder:
-            return self.find_folder_reason(folder, name, path)
-        if not is_text or os.path.join(folder, name) in self.indexed:
-            return None
-        if not is_visible(name):
-            return "hidden"
-        if not self.workspace.is_note_file(name):
-            return "ending"
-        if self.workspace.layout == "vault":
-            return "ignored" if self.rules.is_ignored(folder, name, is_folder=False) else None
-        is_own = self.workspace.is_own_note(os.path.join(folder, name))
-        return None if is_own or is_persons_own(name) else "layout"
-
-    def find_folder_reason(self, folder: str, name: str, path: str) -> Reason | None:
-        if not is_visible(name):
-            return "hidden"
-        if is_skipped_folder(path):
-            return "skipped"
-        return "ignored" if self.rules.is_ignored(folder, name, is_folder=True) else None
+def _find_reason(workspace: Workspace, rules: IgnoreRules, folder: str, name: str) -> Reason | None:
+    """Return why a text is left out; None for a note that discovery itself reports."""
+    absolute = os.path.join(folder, name)
+    if os.path.islink(absolute):
+        return "link"
+    if not workspace.is_note_file(name):
+        return "ending"
+    if workspace.layout == "vault":
+        return "ignored" if rules.is_ignored(folder, name, is_folder=False) else None
+    return None if workspace.is_own_note(absolute) or is_persons_own(name) else "layout"
