@@ -162,7 +162,7 @@ def test_a_deleted_session_is_listed_restored_and_purged(kept, session, home):
     assert "'kept sessions list --deleted' shows deleted sessions." in again.err
     kept("sessions", "delete", session.id)
     assert kept("sessions", "delete", session.id, "--purge").out == f"Session {session.id} is deleted for good.\n"
-    assert list((home / "agents/main/sessions").iterdir()) == []
+    assert [path.stat().st_size for path in (home / "agents/main/sessions").iterdir()] == [0]
     assert "purged" in kept("sessions", "restore", session.id).out
 
 

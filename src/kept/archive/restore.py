@@ -299,7 +299,7 @@ def _has(forgotten: ForgottenText, name: str, content: bytes) -> bool:
 
 def _compare_files(manifest: Manifest, places: RestorePlaces) -> Iterator[tuple[str, _FileAction]]:
     """Yield what to do with each file of an archive, with its name there."""
-    deleted = {agent.name: _deleted_here(manifest, places.home, agent.name) for agent in places.agents}
+    deleted = {agent.name: _deleted_here(places.home, agent.name) for agent in places.agents}
     with FolderTrees() as trees:
         for name, record in manifest.files.items():
             member = parse_member_name(name)
@@ -353,15 +353,10 @@ def _session_id(member: MemberPath) -> str | None:
     return parse_transcript_name(member.parts[-1])[0] if is_session and is_transcript(member.parts[-1]) else None
 
 
-def _deleted_here(manifest: Manifest, home: str, agent: str) -> frozenset[str]:
-    """Return the ids of conversations that were deleted here after the archive was made."""
-    paths = AgentPaths(os.path.join(home, AGENTS, agent))
-    archived = manifest.files.get(f"{AGENTS}/{agent}/{os.path.basename(paths.deleted_sessions)}")
-    if not os.path.isfile(paths.deleted_sessions):
-        return frozenset()
-    if archived is not None and _hash_file(paths.deleted_sessions) == archived.sha256:
-        return frozenset()  # the same list: the archive has the conversations in spite of it
-    return frozenset(session.id for session in DeletedSessions(paths.deleted_sessions, paths.sessions).all())
+def _deleted_here(home: str, agent: str) -> frozenset[str]:
+    """Return the ids of conversations that were deleted here."""
+    sessions = AgentPaths(os.path.join(home, AGENTS, agent)).sessions
+    return frozenset(session.id for session in DeletedSessions(sessions).all())
 
 
 # writing

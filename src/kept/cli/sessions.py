@@ -92,7 +92,7 @@ def _list_deleted(sessions: Sequence[DeletedSession], *, as_json: bool) -> None:
         return
     for session in sessions:
         when = time_text(session.deleted) if session.deleted else "at an unknown time"
-        purged = "" if session.transcript_path else "  purged: only an import can bring it back"
+        purged = "  purged: only an import can bring it back" if session.is_purged else ""
         echo(f"{session.id}  deleted {when}{style(purged, dim=True)}")
     if not sessions:
         echo("No session is deleted.")
@@ -204,7 +204,7 @@ def _find_to_delete(sessions: SessionStore, reference: str, *, purge: bool) -> t
         return record.id, record.title
     except SessionNotFound:
         deleted = sessions.find_deleted(reference) if purge else None
-        if deleted is None or deleted.transcript_path is None:
+        if deleted is None or deleted.is_purged:
             raise
         return deleted.id, ""
 
@@ -300,7 +300,7 @@ def _deleted_json(session: DeletedSession) -> dict[str, Any]:
     return {
         "sessionId": session.id,
         "deletedAt": format_time(session.deleted) if session.deleted else None,
-        "keptIn": session.transcript_path,
+        "keptIn": None if session.is_purged else session.path,
     }
 
 

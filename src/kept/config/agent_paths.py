@@ -62,11 +62,6 @@ class AgentPaths:
         return os.path.join(self.folder, "models.jsonl")
 
     @property
-    def deleted_sessions(self) -> str:
-        """Record of the sessions that the user deleted, without their text."""
-        return os.path.join(self.conversations, "deleted.jsonl")
-
-    @property
     def schedules(self) -> str:
         return os.path.join(self.folder, "schedules.json")
 

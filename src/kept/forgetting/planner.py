@@ -322,9 +322,9 @@ def _find_session(scope: ForgetScope, reference: str) -> tuple[Place, str | None
         record = scope.sessions.get(reference, scope.viewer)
     except SessionNotFound:
         deleted = scope.sessions.find_deleted(reference) if scope.viewer is None else None
-        if deleted is None or deleted.transcript_path is None:
+        if deleted is None or deleted.is_purged:
             raise
-        name = os.path.basename(deleted.transcript_path).partition(".deleted-")[0]
+        name = os.path.basename(deleted.original_path)
         text = f"deleted session {deleted.id}"
         return Place("session", f"sessions/{name}", f"sessions/{name}", text, digest_of(deleted.id), whole=True), None
     if not scope.is_visible(record.citation):

@@ -1,16 +1,11 @@
 """Deleted sessions, which stay deleted although another program still has the conversation.
 
-A deleted transcript gets another name, and a line in `deleted.jsonl` in the agent's folder:
+A deleted transcript gets another name; one that is purged is empty too:
 
     20260314T150926Z_ID.jsonl.deleted-20260401T080000
-    {"id":"ID","deleted":"2026-04-01T08:00:00.000+02:00"}
 
-Either trace is enough for an import to leave the conversation out, so every step can be the last before a crash:
-
-    delete     1. rename the transcript: now it is deleted     2. add the line     3. purge: remove the renamed file
-    restore    1. rename it back: now it is a session          2. add a line {"id":"ID","restored":"…"}
-
-A transcript that is there counts more than both traces. So a person can also restore one by its old name.
+That name is enough for an import to leave the conversation out. A transcript that is there counts more, so a person can
+also restore one by its old name.
 """
 
 from __future__ import annotations
@@ -18,13 +13,10 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Iterator
-from typing import Any
 
-from kept.damaged_records import TORN_ENDING, repair_end
-from kept.durable import append_durably, erase_file, sync_folder
+from kept.damaged_records import TORN_ENDING
+from kept.durable import erase_file, replace_erasing, sync_folder
 from kept.errors import SessionAmbiguous, SessionNotFound, TranscriptUnwritable, WriteFailed
-from kept.limits import is_time, strict_json
-from kept.sessions.entries import format_time, parse_time, to_json, whole_ms
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
 
@@ -37,24 +29,34 @@ _SHOWN_CANDIDATES = 4
 @frozen
 class DeletedSession:
     id: str
-    deleted: dt.datetime | None
-    """None if the time is not known."""
-    transcript_path: str | None
-    """Renamed transcript; None if it was purged."""
+    path: str
+    """Renamed transcript."""
+    is_purged: bool
+
+    @property
+    def original_path(self) -> str:
+        """Path that the transcript had."""
+        folder, name = os.path.split(self.path)
+        return os.path.join(folder, name.partition(_MARK)[0])
+
+    @property
+    def deleted(self) -> dt.datetime | None:
+        """Time of the deletion, or None if a person has changed the name."""
+        try:
+            return dt.datetime.strptime(self.path.rpartition(_MARK)[2].partition(".")[0], _TIME_FORMAT).astimezone()
+        except ValueError:
+            return None
 
 
 class DeletedSessions:
     """The deleted sessions of one agent. Callers that change them hold the lock of the transcripts' folder."""
 
-    def __init__(self, path: str, folder: str) -> None:
-        self.path = path
+    def __init__(self, folder: str) -> None:
         self.folder = folder
 
     def find(self, session_id: str) -> DeletedSession | None:
         """Return a deleted session by its id, or None. Does not check whether it exists again."""
-        line = self._lines().get(session_id)
-        path = next((path for path, found_id in self._archived() if found_id == session_id), None)
-        return None if line is None and path is None else DeletedSession(session_id, _deletion_time(line, path), path)
+        return next((session for session in self.all() if session.id == session_id), None)
 
     def get(self, reference: str) -> DeletedSession:
         """Return a deleted session by its id or the beginning of it."""
@@ -71,109 +73,52 @@ class DeletedSessions:
         return matches[0]
 
     def all(self) -> list[DeletedSession]:
-        """Return the deleted sessions, the last one first."""
-        lines, paths = self._lines(), dict[str, str]()
-        for path, session_id in self._archived():
-            paths.setdefault(session_id, path)
-        ids = dict.fromkeys((*lines, *paths))
-        sessions = [DeletedSession(own, _deletion_time(lines.get(own), paths.get(own)), paths.get(own)) for own in ids]
-        return sorted(sessions, key=lambda session: session.deleted.timestamp() if session.deleted else 0, reverse=True)
+        """Return the deleted sessions, each once, the last one first."""
+        sessions: dict[str, DeletedSession] = {}
+        for session in self._renamed():
+            sessions.setdefault(session.id, session)
+        return list(sessions.values())
 
-    def add(self, path: str, session_id: str, now: dt.datetime) -> str:
+    def add(self, path: str, now: dt.datetime) -> str:
         """Give a transcript a name that is not a transcript's. Return the new path. The caller holds its lock."""
         name = f"{path}{_MARK}{now:{_TIME_FORMAT}}"
         candidates = (name, *(f"{name}.{number}" for number in range(2, _MOST_COPIES)))
         new_path = next(candidate for candidate in candidates if not os.path.lexists(candidate))
         _rename(path, new_path)
-        self._append({"id": session_id, "deleted": format_time(whole_ms(now))})
         return new_path
 
-    def purge(self, session_id: str, now: dt.datetime) -> None:
-        """Remove the transcripts of a deleted session for good, with the torn ends that were cut off them. All are
+    def purge(self, session_id: str) -> None:
+        """Empty the transcripts of a deleted session, and remove the torn ends that were cut off them. All are
         overwritten first."""
-        while (session := self.find(session_id)) and session.transcript_path is not None:
-            if session_id not in self._lines():  # a command that was killed has not added it
-                self._append({"id": session_id, "deleted": format_time(whole_ms(now))})
-            for path in (session.transcript_path, original_path(session.transcript_path) + TORN_ENDING):
+        for session in self._renamed():
+            if session.id == session_id:
                 try:
-                    erase_file(path)
+                    erase_file(session.original_path + TORN_ENDING)
+                    replace_erasing(session.path, b"")
                 except WriteFailed as exc:
                     raise TranscriptUnwritable(exc.message) from exc
 
-    def remove(self, session_id: str, now: dt.datetime) -> None:
-        if session_id in self._lines():
-            self._append({"id": session_id, "restored": format_time(whole_ms(now))})
+    def restore(self, session: DeletedSession) -> None:
+        """Give a transcript its old name, which must be free; or remove the trace of one that was purged."""
+        if not session.is_purged:
+            _rename(session.path, session.original_path)
+            return
+        for other in self._renamed():
+            if other.id == session.id and other.is_purged:
+                erase_file(other.path)
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _renamed(self) -> Iterator[DeletedSession]:
+        """Yield the renamed transcripts, the last one first."""
         try:
-            repair_end(self.path, lambda raw: _parse(raw) is not None)
-            append_durably(self.path, to_json(line) + b"\n")
-        except WriteFailed as exc:
-            raise TranscriptUnwritable(exc.message) from exc
-
-    def _lines(self) -> dict[str, dict[str, Any]]:
-        """Return the lines of the sessions that were not restored, by id. A damaged line is skipped."""
-        lines: dict[str, dict[str, Any]] = {}
-        try:
-            with open(self.path, "rb") as file:
-                for raw in file:
-                    line = _parse(raw)
-                    if line is None:
-                        continue
-                    lines.pop(line["id"], None)
-                    if "restored" not in line:
-                        lines[line["id"]] = line
-        except FileNotFoundError:
-            pass
-        except OSError as exc:
-            # Going on would bring back what was deleted.
-            raise TranscriptUnwritable(f"{self.path}: cannot be read ({exc.strerror}).") from exc
-        return lines
-
-    def _archived(self) -> Iterator[tuple[str, str]]:
-        """Yield path and session id of the renamed transcripts, the last one first."""
-        try:
-            names = os.listdir(self.folder)
+            names = [name for name in os.listdir(self.folder) if _MARK in name]
+            for name in sorted(names, key=lambda name: name.partition(_MARK)[2], reverse=True):
+                path = os.path.join(self.folder, name)
+                session_id = parse_transcript_name(name.partition(_MARK)[0])[0]
+                yield DeletedSession(session_id, path, os.path.getsize(path) == 0)
         except FileNotFoundError:
             return
-        except OSError as exc:
+        except OSError as exc:  # going on would bring back what was deleted
             raise TranscriptUnwritable(f"{self.folder}: cannot be read ({exc.strerror}).") from exc
-        parts = ((name, *name.partition(_MARK)) for name in names if _MARK in name)
-        for name, original, _, _ in sorted(parts, key=lambda part: part[3], reverse=True):
-            yield os.path.join(self.folder, name), parse_transcript_name(original)[0]
-
-
-def _parse(raw: bytes) -> dict[str, Any] | None:
-    try:
-        line = strict_json.decode(raw.decode())
-    except (ValueError, RecursionError):
-        return None
-    return line if isinstance(line, dict) and isinstance(line.get("id"), str) else None
-
-
-def _deletion_time(line: dict[str, Any] | None, path: str | None) -> dt.datetime | None:
-    try:
-        if line is None and path is not None:  # a command that was killed has only renamed it
-            return dt.datetime.strptime(path.rpartition(_MARK)[2].partition(".")[0], _TIME_FORMAT).astimezone()
-        when = parse_time((line or {}).get("deleted"))
-    except ValueError:
-        return None
-    return when if is_time(when) else None
-
-
-# files
-
-
-def original_path(deleted_path: str) -> str:
-    """Return the path that a deleted transcript had."""
-    folder, name = os.path.split(deleted_path)
-    return os.path.join(folder, name.partition(_MARK)[0])
-
-
-def rename_restored(deleted_path: str) -> str:
-    """Give a deleted transcript its old name, which must be free. Return the path."""
-    _rename(deleted_path, original_path(deleted_path))
-    return original_path(deleted_path)
 
 
 def _rename(path: str, new_path: str) -> None:

@@ -27,7 +27,7 @@ from kept.errors import (
 from kept.file_lock import locked
 from kept.records import Problem
 from kept.sessions.catalogue import Catalogue
-from kept.sessions.deleted import DeletedSession, DeletedSessions, original_path, rename_restored
+from kept.sessions.deleted import DeletedSession, DeletedSessions
 from kept.sessions.entries import (
     MODEL,
     USER_TITLE,
@@ -80,7 +80,7 @@ class SessionStore:
         self.clock = clock or SystemClock()
         self.folder = config.paths.sessions
         self._catalogue = Catalogue(config.paths.catalogue, self.folder)
-        self._deleted = DeletedSessions(config.paths.deleted_sessions, self.folder)
+        self._deleted = DeletedSessions(self.folder)
 
     @classmethod
     def open(
@@ -437,13 +437,13 @@ class SessionStore:
             except SessionNotFound:
                 if not purge or self._deleted.find(session_id) is None:
                     raise
-                self._deleted.purge(session_id, self.clock.now())
+                self._deleted.purge(session_id)
                 return None
             path = record.transcript_path
             with Transcript(path).appending():
-                new_path = self._deleted.add(path, record.id, self.clock.now())
+                new_path = self._deleted.add(path, self.clock.now())
                 if purge:
-                    self._deleted.purge(record.id, self.clock.now())
+                    self._deleted.purge(record.id)
             self._catalogue.forget(os.path.basename(path))
             return None if purge else new_path
 
@@ -454,16 +454,13 @@ class SessionStore:
         still has the conversation.
         """
         with self._locked():
-            deleted, record = self._deleted.get(reference), None
-            if deleted.transcript_path is not None:
-                self._catalogue.refresh_names()
-                path = original_path(deleted.transcript_path)
-                if self._catalogue.find(deleted.id) is not None or os.path.lexists(path):
-                    hint = "Nothing was changed. Delete that one first."
-                    raise SessionExists(f"There is a session {deleted.id} already.", hint=hint)
-                record = self._catalogue.refresh_one(rename_restored(deleted.transcript_path))
-            self._deleted.remove(deleted.id, self.clock.now())
-            return deleted, record
+            deleted = self._deleted.get(reference)
+            self._catalogue.refresh_names()
+            if self._catalogue.find(deleted.id) is not None or os.path.lexists(deleted.original_path):
+                hint = "Nothing was changed. Delete that one first."
+                raise SessionExists(f"There is a session {deleted.id} already.", hint=hint)
+            self._deleted.restore(deleted)
+            return deleted, None if deleted.is_purged else self._catalogue.refresh_one(deleted.original_path)
 
     def deleted(self) -> list[DeletedSession]:
         """Return the deleted sessions, the last one first."""
