@@ -1,4 +1,4 @@
-"""Ledgers by day: usage of embedders and models, and repairs. JSON lines in the agent's folder.
+"""Ledgers by day: usage of embedders and models. JSON lines in the agent's folder.
 
 The text fields of an entry form its key, and the numbers of entries with the same key are added up. A line that
 cannot be read, or whose numbers are impossible, is not counted.
@@ -21,13 +21,13 @@ from kept.errors import KeptError, WorkspaceError
 from kept.file_lock import locked
 from kept.json_values import from_tree
 from kept.limits import MAX_COUNT
-from kept.reports import ModelSpending, Repair, Spending
+from kept.reports import ModelSpending, Spending
 
 COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0
 _NOT_AN_ENTRY = "it is not a ledger entry, or its numbers cannot be true; it is not counted"
 
-LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending, Repair)
+LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending)
 
 
 class Ledger(Generic[LedgerEntry]):
@@ -115,20 +115,15 @@ def open_model_ledger(config: Config, clock: Clock) -> Ledger[ModelSpending]:
     return Ledger(config.paths.model_ledger, clock, ModelSpending)
 
 
-def open_repair_ledger(folder: str, clock: Clock) -> Ledger[Repair]:
-    """Open the ledger of repairs in an agent's folder."""
-    return Ledger(os.path.join(folder, "repairs.jsonl"), clock, Repair)
-
-
 def tokens_of_day(entries: Iterable[ModelSpending], day: str) -> int:
     return sum(entry.tokens for entry in entries if entry.day == day)
 
 
-def _to_line(entry: Spending | ModelSpending | Repair) -> bytes:
+def _to_line(entry: Spending | ModelSpending) -> bytes:
     return json.dumps(asdict(entry)).encode() + b"\n"
 
 
-def _key(entry: Spending | ModelSpending | Repair) -> tuple[str, ...]:
+def _key(entry: Spending | ModelSpending) -> tuple[str, ...]:
     """Return the day and the other texts of an entry."""
     texts = {name: value for name, value in asdict(entry).items() if isinstance(value, str)}
     return (texts.pop("day"), *texts.values())

@@ -1,4 +1,4 @@
-"""Reports about the index, as values: a sync and its preview, usage and cost, repairs, and the state of the memory."""
+"""Reports about the index, as values: a sync and its preview, usage and cost, and the state of the memory."""
 
 from __future__ import annotations
 
@@ -98,15 +98,6 @@ class ModelSpending:
 
 
 @frozen
-class Repair:
-    """A derived file that was damaged and has been replaced, on one day or just now."""
-
-    file: str
-    day: str = ""
-    times: int = 0
-
-
-@frozen
 class Preview:
     """Work and cost of a sync that was not run."""
 
@@ -156,7 +147,6 @@ class Status:
     """Usage of chat models by day, oldest first."""
     model_costs: tuple[float | None, ...] = ()
     """Cost of each of these in US dollars; None if the settings have no price for the model."""
-    repairs: tuple[Repair, ...] = ()
     """Replaced files by day, oldest first: the index, its embedding cache, the session catalogue."""
     model_budget_tokens: int | None = None
     model_tokens_today: int = 0

@@ -21,7 +21,7 @@ from kept.store.embedding_cache import find_cache_path
 from kept.store.index import PAGE_BYTES, Index
 from kept.store.integrity import find_damage
 from kept.testing import FakeEmbedder
-from tests.support.commands import kept_environment, run_kept
+from tests.support.commands import kept_environment
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
 NOTES = 60
@@ -117,7 +117,6 @@ def test_an_index_whose_segments_another_connection_merged_is_sound(indexed):
             report = memory.sync()
             assert (report.rebuilt, report.embedded) == (None, 0)
         assert file_number(str(index_path(indexed))) == before
-        assert memory.status().repairs == ()
 
 
 def test_a_check_during_another_process_s_rebuild_finds_nothing_wrong(indexed):
@@ -229,7 +228,6 @@ def test_a_damaged_cache_is_deleted_when_it_is_needed_and_that_is_said(indexed):
         report = memory.sync(force=True)
         assert report.embedded == NOTES
         assert "texts are embedded again" in report.rebuilt
-        assert [repair.file for repair in memory.status().repairs] == ["embeddings.sqlite"]
         assert memory.status().cache_entries == NOTES
         assert memory.sync(force=True).embedded == 0
     assert file_number(str(index_path(indexed))) == before
@@ -290,8 +288,6 @@ def test_several_processes_that_find_the_damage_at_once_all_answer_and_embed_not
         process.stdin.flush()
     said = [process.communicate(timeout=120)[0].strip() for process in searchers]
     assert said == ["['memory/07.md'] 0"] * 4
-    with open_memory(indexed) as memory:
-        assert [repair.times for repair in memory.status().repairs] == [1]
     assert damage_of(index_path(indexed)) == []
 
 
@@ -332,32 +328,16 @@ def damaged(indexed) -> Iterator[object]:
     return indexed
 
 
-def test_a_repair_is_in_the_log_in_the_answer_once_and_in_the_status(damaged, caplog):
+def test_a_repair_is_in_the_log_and_in_the_answer_once(damaged, caplog):
     caplog.set_level(logging.WARNING, logger="kept")
     with open_memory(damaged) as memory:
         first, second = memory.search("parrot59"), memory.search("parrot59")
-        status = memory.status()
     assert "rebuilt from the notes; no embedding was lost" in first.degraded[0]
     assert second.degraded == ()
     assert "the index is damaged" in caplog.text
-    (repair,) = status.repairs
-    assert (repair.file, repair.times) == ("index.sqlite", 1)
-    status = run_kept("status", env=kept_environment(damaged), cwd=damaged)
-    assert "index.sqlite was damaged and replaced 1 time" in status.out, status.err
-    assert run_kept("status", "--json", env=kept_environment(damaged), cwd=damaged).json["repairs"] == [
-        {"file": "index.sqlite", "day": repair.day, "times": 1}
-    ]
 
 
-def test_a_damaged_record_of_repairs_is_read_as_far_as_it_goes(damaged):
-    with open_memory(damaged) as memory:
-        memory.sync()
-        record = index_path(damaged).with_name("repairs.jsonl")
-        record.write_bytes(b'\xff\x00{"file": 3}\n{"file":\n' + record.read_bytes() * 2)
-        assert [repair.times for repair in memory.status().repairs] == [2]
-
-
-def test_a_damaged_catalogue_of_sessions_is_counted(tmp_path):
+def test_a_damaged_catalogue_of_sessions_is_replaced(tmp_path):
     path = tmp_path / "home/agents/main/sessions.sqlite"
     with SessionStore.open(home=tmp_path / "home") as sessions:
         session = sessions.get_or_create("telegram", "5054")
@@ -365,5 +345,3 @@ def test_a_damaged_catalogue_of_sessions_is_counted(tmp_path):
     with SessionStore.open(home=tmp_path / "home") as sessions:
         assert [record.id for record in sessions.recent()] == [session.id]
         assert "rebuilt from the transcripts" in sessions.take_problems()[0].reason
-    with open_memory(tmp_path) as memory:
-        assert [(repair.file, repair.times) for repair in memory.status().repairs] == [("sessions.sqlite", 1)]

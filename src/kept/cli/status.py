@@ -104,15 +104,6 @@ def batch_rows(status: Status) -> list[tuple[str, str]]:
     ]
 
 
-def repair_rows(status: Status) -> list[tuple[str, str]]:
-    """Return a row for each of the last days on which a damaged file was replaced."""
-    rows: list[tuple[str, str]] = []
-    for repair in status.repairs[-_DAYS_SHOWN:]:
-        detail = f"{repair.day} {repair.file} was damaged and replaced {plural(repair.times, 'time')}"
-        rows.append(("Repaired" if not rows else "", detail))
-    return rows
-
-
 def model_rows(status: Status) -> list[tuple[str, str]]:
     """Return a row for each of the last days with chat model usage, and one for today's budget."""
     rows: list[tuple[str, str]] = []
@@ -174,7 +165,6 @@ def show_status(
         *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
         *schedule_rows(schedules),
         *batch_rows(status),
-        *repair_rows(status),
         *ledger_rows(status),
         *model_rows(status),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,12 +18,11 @@ from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop
 from kept.indexing.sync import META_SYNCED, SyncRun
 from kept.indexing.sync_planner import SyncPlanner
 from kept.indexing.vectorise import measure_spending
-from kept.ledger import open_embedding_ledger, open_repair_ledger
+from kept.ledger import open_embedding_ledger
 from kept.records import Filter, Progress, SearchResult, SourceFile
 from kept.remote_errors import EmbeddingError
-from kept.reports import Preview, Repair, Status, SyncReport, Usage
+from kept.reports import Preview, Status, SyncReport, Usage
 from kept.sqlite import ProcessLock, retry_damaged
-from kept.store.embedding_cache import find_cache_path
 from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
 
@@ -475,12 +473,12 @@ class IndexService:
         """Delete the damaged index. The next sync fills a new one; embeddings come from their cache."""
         self._freshness.in_step = False
         if self._handle.discard_index(damage):
-            self._note_replaced(damage, self.path, "It has been rebuilt from the notes; no embedding was lost.")
+            self._note_replaced(damage, "It has been rebuilt from the notes; no embedding was lost.")
 
     def _note_lost_cache(self, damage: StoreDamaged) -> None:
-        self._note_replaced(damage, find_cache_path(self.path), "It has been deleted; texts are embedded again.")
+        self._note_replaced(damage, "It has been deleted; texts are embedded again.")
 
-    def _note_replaced(self, damage: StoreDamaged, path: str, remedy: str) -> None:
+    def _note_replaced(self, damage: StoreDamaged, remedy: str) -> None:
         import logging  # a search that finds no damage does not need it
 
         log = logging.getLogger(__name__)
@@ -488,9 +486,6 @@ class IndexService:
             log.addHandler(logging.NullHandler())  # a command reports it in its answer: Python need not print it too
         log.warning("%s %s", damage.message, remedy)
         self._handle.notices.append(f"{damage.message} {remedy}")
-        replaced = Repair(os.path.basename(path), times=1)
-        if problem := open_repair_ledger(self.config.paths.folder, self.clock).record(replaced):
-            self._handle.notices.append(problem)
 
     def _take_reasons(self) -> tuple[str, ...]:
         """Return what a result should report once: problems of the settings, and events of the index."""

@@ -14,7 +14,7 @@ from kept.indexing.batch_book import read_book
 from kept.indexing.sources import find_copies
 from kept.indexing.sync import META_SYNCED
 from kept.indexing.sync_planner import SyncPlanner
-from kept.ledger import open_embedding_ledger, open_model_ledger, open_repair_ledger, tokens_of_day
+from kept.ledger import open_embedding_ledger, open_model_ledger, tokens_of_day
 from kept.records import Problem
 from kept.reports import BatchUnderWay, ModelSpending, Status
 from kept.store.integrity import check_if_quick
@@ -43,7 +43,6 @@ def status_without_index(
         cache_max_entries=settings.cache.max_entries,
         backend=settings.backend,
         batches=_batches_under_way(config),
-        repairs=tuple(open_repair_ledger(config.paths.folder, clock).by_day()),
         degraded=warnings,
         **_model_usage(config, clock),
     )

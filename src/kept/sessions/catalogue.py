@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import apsw
 
-from kept.clock import SystemClock
 from kept.errors import (
     KeptError,
     SessionError,
@@ -27,10 +26,8 @@ from kept.errors import (
     UsedAfterClose,
     WorkspaceError,
 )
-from kept.ledger import open_repair_ledger
 from kept.limits import int64, is_utf8, utf8_safe
 from kept.records import Problem
-from kept.reports import Repair
 from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
 from kept.sessions.transcript import (
     Damage,
@@ -297,18 +294,11 @@ class Catalogue:
         """Delete the damaged file, and read every transcript into a new one."""
         wait_s, purpose = _REPAIR_WAIT_S, "rebuilding the session catalogue"
         if discard_if_damaged(self.path, self._db, lambda: self._run(_check), wait_s=wait_s, purpose=purpose):
-            self._record_repair(damage)
+            log.warning("%s It has been rebuilt from the transcripts.", damage.message)
+            self.report(os.path.basename(self.path), "was damaged and has been rebuilt from the transcripts")
         self._disconnect()
         for file in self._scan():  # the new file is empty, and the action that is repeated needs the rows
             self.catch_up(file)
-
-    def _record_repair(self, damage: StoreDamaged) -> None:
-        name = os.path.basename(self.path)
-        log.warning("%s It has been rebuilt from the transcripts.", damage.message)
-        self.report(name, "was damaged and has been rebuilt from the transcripts")
-        ledger = open_repair_ledger(os.path.dirname(self.path), SystemClock())
-        if problem := ledger.record(Repair(name, times=1)):
-            self.report(name, problem)
 
 
 def _check(db: apsw.Connection) -> None:

@@ -125,7 +125,6 @@ def status_json(status: Status) -> dict[str, Any]:
         "lastSync": to_json(status.last_sync),
         "ledger": to_json(status.spending),
         "batches": to_json(status.batches),
-        "repairs": to_json(status.repairs),
         "models": {
             "ledger": [
                 {**to_json(spent), "costUsd": None if cost is None else round(cost, 6)}
