@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -24,8 +23,8 @@ FAILED = 9
 
 
 def show_report(report: ImportReport, path: str, notes: list[NotesAdopted], *, as_json: bool) -> None:
-    """Print a report. Raise UsageError if nothing was imported because the files have another format."""
-    if not report.sessions and not notes and (report.looks_like or os.path.isfile(path)):
+    """Print a report. Raise UsageError if nothing of a file was imported."""
+    if not report.sessions and not notes and os.path.isfile(path):
         raise _nothing_error(report, path)
     if as_json:
         print_json(report_json(report, notes))
@@ -37,8 +36,7 @@ def show_report(report: ImportReport, path: str, notes: list[NotesAdopted], *, a
 
 def _nothing_error(report: ImportReport, path: str) -> UsageError:
     first = next(iter((*report.problems, *report.ignored)), Problem(path, "holds no conversation"))
-    formats = "'kept import --help' lists the formats."
-    hint = f"Run: kept import {report.looks_like} {shlex.quote(path)}" if report.looks_like else formats
+    hint = "'kept import --help' lists the formats."
     return UsageError(f"{first.path}: {first.reason}; nothing was imported.", hint=hint)
 
 

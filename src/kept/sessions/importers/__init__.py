@@ -1,6 +1,6 @@
 """Import of conversations from other programs, with their own ids and times. In the order that data passes through:
 
-foreign_format      the formats, which of them a file looks like, and where other programs keep their conversations
+foreign_format      the formats, and where other programs keep their conversations
 source              reads a file record by record, or an export, whatever is in it, and reports what it cannot read
 pi, openclaw, claude_code, codex
                     one format each: records → drafts

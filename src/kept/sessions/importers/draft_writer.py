@@ -51,8 +51,6 @@ class ImportReport:
     """Files without a conversation of this format in them."""
     problems: tuple[Problem, ...]
     """Files and lines that could not be read or are damaged. The path of a line ends with ``:NUMBER``."""
-    looks_like: str | None = None
-    """Another format that ignored files look like."""
 
     def count(self, outcome: Outcome) -> int:
         return sum(session.outcome == outcome for session in self.sessions)

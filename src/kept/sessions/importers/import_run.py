@@ -12,7 +12,7 @@ from kept.records import Problem, Progress
 from kept.sessions.importers import chatgpt, claude_ai, claude_code, codex, openclaw, pi
 from kept.sessions.importers.draft import Draft
 from kept.sessions.importers.draft_writer import DraftWriter, ImportReport, SessionOutcome, outcome_of
-from kept.sessions.importers.foreign_format import NOUNS, Format, are_alike, guess_format, guess_part
+from kept.sessions.importers.foreign_format import Format
 from kept.sessions.importers.openclaw import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
 from kept.sessions.importers.source import (
     ExportPart,
@@ -75,7 +75,6 @@ class _ImportRun:
         self.sessions: list[SessionOutcome] = []
         self.ignored: list[Problem] = []
         self.problems: list[Problem] = []
-        self.looks_like: Format | None = None
         self._writer = DraftWriter(store, dry_run=dry_run)
 
     def report(self, files: int) -> ImportReport:
@@ -86,7 +85,6 @@ class _ImportRun:
             sessions=tuple(self.sessions),
             ignored=tuple(self.ignored),
             problems=tuple(self.problems),
-            looks_like=self.looks_like,
         )
 
     # finding
@@ -152,14 +150,10 @@ class _ImportRun:
             self.problems += source.problems
             self.sessions += map(self._writer.write, conversations)
         else:
-            self._ignore_empty(source, guess_format(source.path), "has no messages" if drafts else _NO_SESSION)
+            self._ignore_empty(source, "has no messages" if drafts else _NO_SESSION)
 
-    def _ignore_empty(self, source: Source, guess: Format | None, reason: str) -> None:
-        """Say why nothing of a file was imported: it may have another format."""
-        if guess is not None and not are_alike(guess, self.format):
-            self.looks_like = self.looks_like or guess
-            self._ignore(source.path, f"looks like {NOUNS[guess]}")
-            return
+    def _ignore_empty(self, source: Source, reason: str) -> None:
+        """Say why nothing of a file was imported."""
         self.problems += source.problems
         if not source.is_foreign:
             self._ignore(source.path, reason)
@@ -210,4 +204,4 @@ class _ImportRun:
         if is_known:
             self.problems += source.problems
         else:
-            self._ignore_empty(source, guess_part(part), _NO_SESSION)
+            self._ignore_empty(source, _NO_SESSION)
