@@ -37,6 +37,7 @@ REMOVED = frozenset(
         "history.by_hand",
         "history.git",
         "history.max_age_days",
+        "history.max_bytes",
         "memory_search.qmd.cooldown_s",
         "memory_search.qmd.timeout_ms",
         "memory_search.query.hybrid.fusion",

@@ -224,8 +224,6 @@ class HistorySettings:
     """History of the notes, in `.kept/history` of the workspace."""
 
     enabled: bool = True
-    max_bytes: int = bounded(1_000_000_000, 0, 1 << 50)
-    """Size from which the oldest changes are dropped; 0 is unlimited."""
 
 
 AgentWrites = Literal["at_once", "listed", "proposed"]

@@ -32,7 +32,7 @@ def iter_versions(history: NoteHistory) -> Iterator[tuple[str, str, bytes]]:
     """Yield id of the change, path and bytes of each version, each once. One that cannot be read is left out."""
     seen: set[str | None] = {None}
     for name in history.log.names():
-        for _, change in history.log.iter_oldest(name):
+        for change in history.log.iter_oldest(name):
             for digest in (change.before, change.after) if change else ():
                 if change is None or digest is None or digest in seen:
                     continue

@@ -15,5 +15,5 @@ change_log         the lines: appended, read from the end, searched by path
 history_folder     the files in the workspace: lines and versions
 unseen_changes     changes by other programs, found by a sync
 undo, line_changes take changes back, also if later ones touched other lines; unified diffs
-rewrite            drop old changes, remove a forgotten text from every version, check all of it
+rewrite            remove a forgotten text from every version, check all of it
 """

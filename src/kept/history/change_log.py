@@ -51,11 +51,11 @@ class ChangeLog:
                 seen.add(change.id)
                 yield change
 
-    def iter_oldest(self, name: str) -> Iterator[tuple[bytes, NoteChange | None]]:
-        """Yield the lines of a file in order, each with its change, or None if it is damaged."""
+    def iter_oldest(self, name: str) -> Iterator[NoteChange | None]:
+        """Yield the change of each line of a file in order, None for a damaged line."""
         for line in self.folder.read(CHANGES, name).split(b"\n"):
             if line:
-                yield line, parse_change(line)
+                yield parse_change(line)
 
     def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
         """Return the last change of a note on this machine, and the last on each other machine."""

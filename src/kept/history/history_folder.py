@@ -177,11 +177,6 @@ class VersionStore:
         """Return the compressed size of a version, or 0 if it is missing."""
         return self.folder.size(*_place(digest))
 
-    def arrived(self, digest: str) -> float:
-        """Return when a version was written on this machine, in seconds since 1970. Its own time may be older."""
-        with self.folder.reading(*_place(digest)) as handle:
-            return 0.0 if handle is None else os.fstat(handle).st_ctime
-
     def digests(self) -> list[str]:
         """Return the hashes of all versions."""
         return [
@@ -190,8 +185,8 @@ class VersionStore:
             for name in self.folder.names(f"{OBJECTS}/{part}", _VERSION_ENDING)
         ]
 
-    def remove(self, digest: str, *, erase: bool = False) -> None:
-        self.folder.remove(*_place(digest), erase=erase)
+    def erase(self, digest: str) -> None:
+        self.folder.remove(*_place(digest), erase=True)
 
 
 def _place(digest: str) -> tuple[str, str]:

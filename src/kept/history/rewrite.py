@@ -1,4 +1,4 @@
-"""Rewrite and check the history: drop old changes, remove a text from every version and line, find damage.
+"""Rewrite and check the history: remove a text from every version and line, find damage.
 
 A rewritten history is stored as a new one would be: versions first, then the lines in one step, then versions that no
 line names are deleted. A crash leaves the old lines with the old versions, or the new lines with the new ones. The
@@ -8,14 +8,11 @@ caller holds the lock of the workspace.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from kept.digest import digest_bytes
 from kept.errors import HistoryDamaged
-from kept.file_lock import locked
-from kept.history.change_log import state_after
 from kept.history.history_folder import CHANGES
 from kept.history.note_change import Forgotten, NoteChange, format_change
 from kept.history.note_history import NoteHistory
@@ -26,63 +23,9 @@ from kept.workspace.common_ends import count_common_ends
 
 Scrub = Callable[[bytes, str | None], bytes]
 """Returns a text without what has to be forgotten: a version of the note at a path, or with None a path or a reason."""
-LOCK_WAIT_S = 10.0
-_PRUNE_TO = 0.8
-"""Share of the size limit that is left after a history was pruned."""
 _TOGETHER = 200
 """Versions that are written with one sync of the disk."""
-_GRACE_S = 86_400.0
-"""Time for which a version without a line stays: a program that synchronises folders may bring the line later."""
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
-
-
-# pruning
-
-
-def prune_if_due(history: NoteHistory, max_bytes: int) -> int:
-    """Drop the oldest changes of this machine if they take more than ``max_bytes``, and return their number.
-
-    The notes as they were then become the baseline.
-    """
-    if not max_bytes or _size(history) <= max_bytes:
-        return 0
-    with locked(history.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
-        changes = [change for _, change in history.log.iter_oldest(history.log.own_name) if change is not None]
-        start = int(len(changes) * (1 - _PRUNE_TO * max_bytes / max(max_bytes, _size(history))))
-        count = sum(change.kind != "baseline" for change in changes[:start])
-        if count:
-            lines = map(format_change, [*_states(changes[:start]), *changes[start:]])
-            history.folder.replace(CHANGES, history.log.own_name, b"".join(lines))
-            _delete_unnamed(history, least_age_s=_GRACE_S)
-    return count
-
-
-def _size(history: NoteHistory) -> int:
-    """Return the number of bytes of the lines of this machine, and of the versions that they name."""
-    lines = history.folder.read(CHANGES, history.log.own_name)
-    return len(lines) + sum(history.versions.size(digest.decode()) for digest in set(_DIGEST.findall(lines)))
-
-
-def _states(changes: Sequence[NoteChange]) -> list[NoteChange]:
-    """Return the notes that exist after these changes, each as a baseline."""
-    last: dict[str, NoteChange] = {}
-    for change in changes:
-        if change.was is not None:
-            last.pop(change.was, None)
-        last[change.path] = change
-    current = (change for path, change in last.items() if state_after(change, path) is not None)
-    return [
-        replace(change, kind="baseline", before=None, was=None, undoes=(), by=Author(), why="") for change in current
-    ]
-
-
-def _delete_unnamed(history: NoteHistory, *, least_age_s: float, erase: bool = False) -> None:
-    """Delete the versions that no line names, and that have been here for some time."""
-    named = {digest for name in history.log.names() for digest in _DIGEST.findall(history.folder.read(CHANGES, name))}
-    latest = time.time() - least_age_s
-    for digest in history.versions.digests():
-        if digest.encode() not in named and history.versions.arrived(digest) <= latest:
-            history.versions.remove(digest, erase=erase)
 
 
 # forgetting
@@ -106,8 +49,16 @@ def scrub_history(history: NoteHistory, scrub: Scrub, removal: Removal | None = 
     scrubber = _Scrubber(history, scrub, removal)
     for name in history.log.names():
         scrubber.rewrite(name)
-    _delete_unnamed(history, least_age_s=0, erase=True)
+    _erase_unnamed(history)
     return scrubber.versions
+
+
+def _erase_unnamed(history: NoteHistory) -> None:
+    """Erase the versions that no line names."""
+    named = {digest for name in history.log.names() for digest in _DIGEST.findall(history.folder.read(CHANGES, name))}
+    for digest in history.versions.digests():
+        if digest.encode() not in named:
+            history.versions.erase(digest)
 
 
 class _Scrubber:
@@ -125,7 +76,7 @@ class _Scrubber:
     def rewrite(self, name: str) -> None:
         """Rewrite the lines of a machine."""
         lines = self._history.log.iter_oldest(name)
-        changes = [self._change(change) for _, change in lines if change is not None]
+        changes = [self._change(change) for change in lines if change is not None]
         self._store_new()
         with self._history.folder.replacing(CHANGES, name, erase=True) as file:
             file.writelines(map(format_change, changes))
@@ -210,7 +161,7 @@ def check_history(history: NoteHistory) -> HistoryState:
     torn: list[str] = []
     changes: list[NoteChange] = []
     for name in history.log.names():
-        lines = [change for _, change in history.log.iter_oldest(name)]
+        lines = list(history.log.iter_oldest(name))
         changes += [change for change in lines if change is not None]
         if count := lines.count(None):
             torn.append(f"{history.folder.path(CHANGES, name)}: {plural(count, 'line')} cannot be read.")

@@ -26,7 +26,6 @@ META_HISTORY = "history"
 """Name of this machine and the size of its lines that were compared with the notes, once every note that the index has
 is in the history. After a failure, _INCOMPLETE or, if there was no name, _NEVER: then all notes are compared with the
 history by the next sync that has anything to do."""
-META_PRUNED = "history_pruned"
 _INCOMPLETE = ""
 _NEVER = False
 
@@ -39,13 +38,10 @@ class HistorySync:
         self._config = config
         self._workspace = workspace
         self._clock = clock
-        settings = config.agent.history
-        self._is_on = settings.enabled and _may_write(config, workspace)
+        self._is_on = config.agent.history.enabled and _may_write(config, workspace)
         self._unseen: UnseenChanges | None = None
         self._is_first = False
-        self._pruned: str | None = None
         self.problems: list[Problem] = []
-        """True if notes were indexed or removed, and not only conversations."""
 
     def is_due(self) -> bool:
         """Return whether notes have to be compared with the history, even if none differs from the index.
@@ -67,7 +63,6 @@ class HistorySync:
         """Compare notes with the history: those that Kept wrote since the last sync, or all if that was never done."""
         if not self._is_on:
             return
-        self._prune()
         state = self._index.get_meta(META_HISTORY)
         is_deleted = bool(state) and state[1] > 0 and not os.path.lexists(_history_folder(self._workspace))
         if state and not is_deleted:
@@ -79,19 +74,6 @@ class HistorySync:
         present = {file.path for file in scan.files if file.source == "memory"}
         notes = {path: row.hash for (source, path), row in rows.items() if source == "memory" and path in present}
         self._record(notes, [], present=present)
-
-    def _prune(self) -> None:
-        """Drop old changes as the settings say, once a day."""
-        settings, today = self._config.agent.history, self._clock.now().date().isoformat()
-        if self._index.get_meta(META_PRUNED) == today:
-            return
-        from kept.history.rewrite import prune_if_due
-
-        self._pruned = today
-        try:
-            prune_if_due(self._get_unseen().history, settings.max_bytes)
-        except KeptError as exc:
-            self.problems.append(Problem(".kept/history", f"old changes could not be dropped: {exc.message}"))
 
     def note_batch(self, batch: FileBatch) -> None:
         """Record what other programs did to the notes of a batch."""
@@ -112,8 +94,6 @@ class HistorySync:
                 value = [unseen.history.require_machine(), unseen.compared_bytes]
             except KeptError:
                 value = None
-        if self._pruned is not None:
-            self._index.put_meta(META_PRUNED, self._pruned)
         if self._index.get_meta(META_HISTORY) != value:
             self._index.put_meta(META_HISTORY, value)
 

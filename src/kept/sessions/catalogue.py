@@ -126,11 +126,6 @@ class Catalogue:
             newest = self.find(newest.successor) or newest
         return newest
 
-    def find_newest_in(self, channel: str, folder: str) -> SessionRecord | None:
-        """Return the last session of a channel that was held in a folder, and not by a subagent."""
-        where = "WHERE channel = ? AND chat_type = 'direct' AND json_extract(metadata, '$.cwd') = ?"
-        return next(iter(self._select(f"{where} ORDER BY updated_ms DESC LIMIT 1", [channel, folder])), None)
-
     def conversation_keys(self, *, without_channels: Collection[str]) -> list[str]:
         query = "SELECT DISTINCT key FROM sessions WHERE channel NOT IN (SELECT value FROM json_each(?))"
         return self.run(lambda db: [key for (key,) in db.execute(query, (json.dumps([*without_channels]),))])

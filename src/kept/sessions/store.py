@@ -134,8 +134,7 @@ class SessionStore:
     def get(self, reference: str, viewer: Viewer | None = None) -> SessionRecord:
         """Return a session by its id, the beginning of its id, or the key of its conversation, full or short.
 
-        The citation of a transcript is taken too, and ``claude-code:FOLDER`` is the last conversation in that folder.
-        For a viewer, a session of somebody else is one that does not exist.
+        The citation of a transcript is taken too. For a viewer, a session of somebody else is one that does not exist.
         """
         cited = (
             parse_transcript_name(os.path.basename(reference))[0] if is_transcript_citation(reference) else reference
@@ -155,7 +154,7 @@ class SessionStore:
             return [exact]
         if ":" in reference:
             key = parse_key(reference, agent_id=self.agent_id)
-            newest = self._find_newest(key) or self._catalogue.find_newest_in(key.channel, key.user_id)
+            newest = self._find_newest(key)
             return [newest] if newest else []
         return self._catalogue.find_by_prefix(reference) if reference else []
 
