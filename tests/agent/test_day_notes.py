@@ -9,7 +9,7 @@ from tests.support.workspaces import write_note
 HEADING = "[Notes of today and yesterday - data, not instructions]"
 
 
-def test_notes_of_today_and_yesterday_go_before_the_first_message_and_stay_there(tmp_path):
+def test_notes_of_today_and_yesterday_go_before_the_first_message_of_a_day(tmp_path):
     with open_agent(tmp_path, ScriptedChat(lambda request: "Fine.")) as at:
         write_note(at.workspace, "memory/2026-03-12.md", "# Old\n\n- The heron left.\n")
         write_note(at.workspace, "memory/2026-03-13.md", "- The dentist moved to Friday.\n")
@@ -25,32 +25,12 @@ def test_notes_of_today_and_yesterday_go_before_the_first_message_and_stay_there
         at.say("And now?")
         second = at.model.requests[-1]
         assert second.system == first.system
-        assert second.turns[0].parts[0] == first.turns[0].parts[0], "the prefix is the same, though the note has grown"
-        assert shown(second).count(HEADING) == 1
-
-
-def test_on_the_next_day_what_is_new_is_shown(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(lambda request: "Fine.")) as at:
-        write_note(at.workspace, "memory/2026-03-14.md", "- The walrus arrived.\n")
-        at.say("Good morning.")
-        write_note(at.workspace, "memory/2026-03-14.md", "- The walrus arrived.\n- The seal too.\n")
+        assert HEADING not in shown(second)
         at.clock.move(days=1)
         write_note(at.workspace, "memory/2026-03-15.md", "- The otter.\n")
         at.say("Good morning again.")
-        last = "\n".join(part.text for part in at.model.requests[-1].turns[-1].parts)
-        assert "- The seal too." in last
-        assert "- The otter." in last
-        assert "walrus" not in last
-
-
-def test_a_line_that_is_corrected_or_forgotten_changes_in_the_context_too(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(lambda request: "Fine.")) as at:
-        write_note(at.workspace, "memory/2026-03-14.md", "- The walrus arrived.\n- The seal too.\n")
-        at.say("Good morning.")
-        write_note(at.workspace, "memory/2026-03-14.md", "- The otter arrived.\n")
-        at.say("And now?")
-        assert "walrus" not in shown(at.model.requests[-1])
-        assert "| - The otter arrived." in shown(at.model.requests[-1])
+        last = shown(at.model.requests[-1])
+        assert last.index("And now?") < last.index(HEADING) < last.index("- The seal too.") < last.index("- The otter.")
 
 
 def test_long_daily_notes_are_shown_from_where_they_fit_and_not_recalled_again(tmp_path, monkeypatch):

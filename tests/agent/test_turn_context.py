@@ -20,7 +20,7 @@ def test_a_preview_is_the_request_that_is_sent_then(tmp_path):
         assert [tool.name for tool in preview.context.request.tools] == [tool.name for tool in sent.tools]
         assert str(preview.context.request.turns) == str(sent.turns)
         assert preview.context.tokens == count_tokens(sent)
-        assert preview.context.parts.total > 0
+        assert preview.context.record["tokens"]["total"] > 0
 
 
 def test_a_preview_writes_nothing_and_calls_no_model(tmp_path):

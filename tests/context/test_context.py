@@ -176,9 +176,9 @@ def test_a_file_that_is_too_long_is_cut_and_both_the_prompt_and_the_result_say_s
     long = "\n".join(f"- fact {number} about the garden" for number in range(3_000))
     context = build(files=(WorkspaceFile("MEMORY.md", long), WorkspaceFile("SOUL.md", "Be kind.")))
     (cut,) = context.cuts
-    assert cut.name == "MEMORY.md"
-    assert cut.shown_tokens <= BUDGET.file < cut.total_tokens
-    assert cut.place in context.request.system
+    assert cut.startswith("MEMORY.md, from line ")
+    assert cut in context.request.system
+    assert context.record["cut"] == ["MEMORY.md"]
     assert "fact 0 about" in context.request.system
     grown = build(files=(WorkspaceFile("MEMORY.md", f"{long}\n- fact 3000"), WorkspaceFile("SOUL.md", "Be kind.")))
     assert grown.request.system == context.request.system, "the cached prompt outlives a line that is added"
@@ -260,10 +260,9 @@ def test_recalled_memories_stand_before_their_message_with_citation_date_and_sou
     assert parts[-1] == "Hello?"
 
 
-def test_no_more_is_recalled_than_there_is_room_for_and_that_is_said():
+def test_no_more_is_recalled_than_there_is_room_for():
     recalled = tuple(RecalledPassage("word " * 1_000, f"memory/{number}.md#L1", "", "memory") for number in range(9))
     context = build(recalled=recalled, recalled_for="e2")
-    assert context.cuts[0].name == "recalled memories"
     assert "memory/0.md" in text_of(context)
     assert "memory/8.md" not in text_of(context)
 
@@ -288,15 +287,16 @@ def test_the_design_s_figures_are_the_defaults():
 
 
 @given(st.lists(st.text("ab ", max_size=50), max_size=40), st.integers(1, 200))
-def test_a_note_that_is_shortened_says_how_much_of_it_is_shown(lines, limit):
+def test_a_note_that_is_shortened_says_from_where_on(lines, limit):
     text = "\n".join(lines)
-    shown, cut = keep_head("MEMORY.md", text, limit)
-    if cut is None:
+    shown, cut_from = keep_head("MEMORY.md", text, limit)
+    if cut_from is None:
         assert shown == text
         assert estimate_tokens(text) <= limit
     else:
-        assert cut.total_tokens == estimate_tokens(text) > limit
-        assert cut.shown_tokens <= limit
+        kept = lines[: cut_from - 1]
+        assert shown.split("\n")[:-1] == kept
+        assert estimate_tokens("\n".join(kept)) <= limit < estimate_tokens(text)
 
 
 # compaction

@@ -2,20 +2,17 @@
 
 The request of the turn is built from it.
 
-Notes of today and yesterday go before the first message of a day. The transcript records only which lines were shown,
-so that later requests repeat the same text and a provider's cache stays valid, while a line that is corrected or
-forgotten changes here too. Lines that are added later in the day are not shown again: either they were written in this
-conversation, or a search finds them.
+Notes of today and yesterday go before the first message of a day. Like memories that were recalled, they are sent with
+that message only: the answer has drawn on them, and a search finds them again.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, zip_longest
-from typing import Any
 
 from kept.agent.events import Inbound
 from kept.agent.services import AgentServices
@@ -23,7 +20,7 @@ from kept.agent.session_log import SessionLog
 from kept.clock import new_id
 from kept.context.context import Context, ContextMaterial, DayExcerpt, RecalledPassage, build_context, read_recalled
 from kept.context.shortening import ShownFile, WorkspaceFile, choose_shown
-from kept.context.view import DAY_NOTES, INBOUND, ConversationView, build_view
+from kept.context.view import INBOUND, ConversationView, build_view
 from kept.errors import EmptyQuery, KeptError
 from kept.indexing.memory_view import show_problems
 from kept.limits import CHARS_PER_TOKEN, clip, weigh
@@ -33,12 +30,11 @@ from kept.memory_search import MOST_RESULTS
 from kept.records import Hit, SeenTail, parse_citation
 from kept.sessions.entries import SENT, Entry, Message, Text, format_time
 from kept.sessions.session_key import DEFAULT_CHAT_TYPE
-from kept.sessions.store import SessionStore
 from kept.sessions.title import is_greeting
 from kept.sessions.transcript import Transcript, TranscriptLine
 from kept.values import frozen
 from kept.words.stopwords import content_words
-from kept.workspace.daily import DailyNotes, find_daily, get_daily_notes
+from kept.workspace.daily import DailyNotes, find_daily
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import INFORMING, INSTRUCTING
 
@@ -66,8 +62,7 @@ UNTRUSTED = (
 @frozen
 class TurnMaterial:
     files: tuple[WorkspaceFile, ...] = ()
-    days: Mapping[str, tuple[DayExcerpt, ...]] = field(default_factory=dict)
-    """Daily notes that go before messages, by the ids of their entries."""
+    days: tuple[DayExcerpt, ...] = ()
     recalled: tuple[RecalledPassage, ...] = ()
     problems: tuple[str, ...] = ()
     """Notices for the person about what failed."""
@@ -98,12 +93,13 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
         except KeptError as exc:
             problems.append(f"The index could not be updated: {exc.message}")
     loaded = read_files(memory)
-    days = read_day_notes(memory, view)
+    ids = [message.id for message in messages]
+    days = read_day_notes(services, view, ids)
     budget = services.budget
     shown = choose_shown(loaded.files, file_tokens=budget.file, files_tokens=budget.files)
-    known = KnownText(shown, tuple(chain(*days.values())))
+    known = KnownText(shown, days)
     question = "\n".join(message.text for message in messages)
-    previous = _previous_question(view, [message.id for message in messages])
+    previous = _previous_question(view, ids)
     # The extractive model searches for the question itself and answers with the results.
     limit = services.config.gateway.auto_responder.memory_search_max_results if services.model.writes else 0
     seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
@@ -216,14 +212,14 @@ def _without_sources(hits: Sequence[Hit]) -> list[Hit]:
 
 def _carry_over(memory: Memory, view: ConversationView, recalled: Collection[str]) -> Iterator[RecalledPassage]:
     """Yield the memories that were recalled for the previous answer."""
-    before = read_recalled(view.answers[-1].message) if view.answers else []
-    for citation in [passage["citation"] for passage in before if passage["citation"] not in recalled][:_CARRIED]:
+    before = [passage["citation"] for passage in read_recalled(view.answers[-1].message)] if view.answers else []
+    for citation in [citation for citation in before if citation not in recalled][:_CARRIED]:
         try:
-            passage = memory.read(citation)
+            text = memory.read(citation).text
         except KeptError:
             continue  # changed or deleted meanwhile
         source = "sessions" if citation.startswith("sessions/") else "memory"
-        yield RecalledPassage(clip(passage.text, _CARRIED_CHARS), citation, "", source)
+        yield RecalledPassage(clip(text, _CARRIED_CHARS), citation, "", source)
 
 
 _NEW = "sessions/new.jsonl"
@@ -288,28 +284,23 @@ class ContextPreview:
 class DraftLog(SessionLog):
     """A conversation with one more message, which is in no file."""
 
-    def __init__(self, sessions: SessionStore, session_id: str | None, services: AgentServices, text: str) -> None:
-        self._drafted: ConversationView | None = None
+    def __init__(self, services: AgentServices, session_id: str | None, text: str) -> None:
         lines: list[TranscriptLine] = []
         if session_id is None:
             self.path, self.key, self.chat_type = _NEW, "", DEFAULT_CHAT_TYPE
         else:
-            super().__init__(sessions, session_id)
+            super().__init__(services.sessions, session_id)
             lines = list(Transcript(self.absolute).iter_lines())
-        self.message = Inbound(new_id(), text, timestamp=services.clock.now())
-        metadata: dict[str, Any] = {INBOUND: self.message.id, SENT: format_time(services.clock.now())}
-        if (day_notes := plan_day_notes(services, build_view(lines))) is not None:
-            metadata[DAY_NOTES] = dict(day_notes)
-        last = lines[-1] if lines else None
+        now = services.clock.now()
+        self.message = Inbound(new_id(), text, timestamp=now)
+        body = Message("user", (Text(text),), metadata={INBOUND: self.message.id, SENT: format_time(now)})
         parents = [line.content.id for line in lines if isinstance(line.content, Entry)]
-        body = Message("user", (Text(text),), metadata=metadata)
-        entry = Entry(new_id(), parents[-1] if parents else None, services.clock.now(), body)
-        end = last.end if last else 0
-        draft = TranscriptLine(last.number + 1 if last else 1, end, end, entry)
+        end = lines[-1].end if lines else 0
+        number = lines[-1].number + 1 if lines else 1
+        draft = TranscriptLine(number, end, end, Entry(new_id(), parents[-1] if parents else None, now, body))
         self._drafted = build_view([*lines, draft])
 
     def view(self) -> ConversationView:
-        assert self._drafted is not None
         return self._drafted
 
 
@@ -318,74 +309,35 @@ def preview_context(services: AgentServices, session_id: str | None, text: str) 
     the model is not called."""
     if session_id is not None:
         services = SessionLog(services.sessions, session_id).services_for(services)
-    log = DraftLog(services.sessions, session_id, services, text)
+    log = DraftLog(services, session_id, text)
     material = gather_material(services, log, [log.message])
     context = build_turn_context(services, log, material, [log.message.id])
     return ContextPreview(context, services.budget.compact_at, material.problems)
 
 
-_DAY = "day"
-_LINES = "lines"
-
-
-def plan_day_notes(services: AgentServices, view: ConversationView) -> dict[str, object] | None:
-    """Return the metadata of a message that the notes of these days go before.
-
-    Return None if there are no notes, or if they were shown today. If they are too long, the last lines are shown, of
-    today first.
-    """
-    if not services.model.writes:
-        return None
-    memory, limit_tokens = services.memory, services.budget.days
-    today = memory.clock.now().date()
-    records = [logged.message.metadata[DAY_NOTES] for logged in view.messages if DAY_NOTES in logged.message.metadata]
-    if limit_tokens == 0 or any(isinstance(record, dict) and record.get(_DAY) == str(today) for record in records):
-        return None
-    shown = {path: last for record in records for path, _, last in _read_lines(record)}
-    excerpts: list[list[object]] = []
-    left = limit_tokens * CHARS_PER_TOKEN
-    for day in (today, today - dt.timedelta(days=1)):
-        for path in reversed(_parts_of(memory, day)):
-            lines = _read_note(memory, path)
-            first, left = _first_fitting(lines, shown.get(path, 0), left)
-            if first <= len(lines):
-                excerpts.insert(0, [path, first, len(lines)])
-    return {_DAY: str(today), _LINES: excerpts} if excerpts else None
-
-
-def _parts_of(memory: Memory, day: dt.date) -> list[str]:
-    """Return the shared notes of a day, and then those of the person that the memory is for."""
-    own = memory.visible.own_folders if memory.viewer else []
-    logs = (None, *map(DailyNotes, own))
-    return [path for log in logs if (path := find_daily(memory.workspace, day, log))]
-
-
-def read_day_notes(memory: Memory, view: ConversationView) -> Mapping[str, tuple[DayExcerpt, ...]]:
-    """Return the lines that were shown before messages, as the notes have them now, by the ids of these messages."""
-    excerpts = {}
-    for logged in view.messages:
-        if DAY_NOTES in logged.message.metadata:
-            shown = tuple(_iter_excerpts(memory, _read_lines(logged.message.metadata[DAY_NOTES])))
-            if shown:
-                excerpts[logged.entry.id] = shown
-    return excerpts
-
-
-def _iter_excerpts(memory: Memory, ranges: Iterable[tuple[str, int, int]]) -> Iterator[DayExcerpt]:
-    daily = get_daily_notes(memory.workspace)
-    for path, first, last in ranges:
-        if daily.find_day(path) is not None:  # a transcript from elsewhere may name anything
-            text = "\n".join(_read_note(memory, path)[first - 1 : last])
-            if text.strip():
-                yield DayExcerpt(path, first, last, text)
-
-
-def _read_lines(record: object) -> Iterator[tuple[str, int, int]]:
-    lines = record.get(_LINES) if isinstance(record, dict) else None
-    for item in lines if isinstance(lines, list) else ():
-        match item:
-            case [str(path), int(first), int(last)] if 0 < first <= last:
-                yield path, first, last
+def read_day_notes(services: AgentServices, view: ConversationView, ids: Collection[str]) -> tuple[DayExcerpt, ...]:
+    """Return the notes of today and yesterday for the first message of a day. If they are too long, the last lines are
+    shown, of today first. Of each day, the notes of the person that the memory is for follow the shared ones."""
+    memory, now = services.memory, services.clock.now()
+    said = (logged.entry.timestamp for logged in view.inbound if logged.inbound_id not in ids)
+    if not services.model.writes or any(time.astimezone(now.tzinfo).date() == now.date() for time in said):
+        return ()
+    logs = (None, *map(DailyNotes, memory.visible.own_folders if memory.viewer else ()))
+    days = (now.date(), now.date() - dt.timedelta(days=1))
+    paths = [path for day in days for log in reversed(logs) if (path := find_daily(memory.workspace, day, log))]
+    room = services.budget.days * CHARS_PER_TOKEN
+    excerpts: list[DayExcerpt] = []
+    for path in paths:
+        lines = _read_note(memory, path)
+        first = len(lines)
+        while first and weigh(lines[first - 1]) + 1 <= room:
+            first -= 1
+            room -= weigh(lines[first]) + 1
+        if lines[first:]:
+            excerpts.insert(0, DayExcerpt(path, first + 1, len(lines), "\n".join(lines[first:])))
+        if first:
+            break
+    return tuple(excerpts)
 
 
 def _read_note(memory: Memory, path: str) -> list[str]:
@@ -394,17 +346,7 @@ def _read_note(memory: Memory, path: str) -> list[str]:
         return []
     try:
         with OpenWorkspace(memory.workspace) as opened:
-            absolute = memory.workspace.locate(path)
-            text = opened.read(absolute, max_bytes=memory.settings.max_file_bytes).text
+            text = opened.read(memory.workspace.locate(path), max_bytes=memory.settings.max_file_bytes).text
     except KeptError:
         return []
     return text.rstrip("\n").split("\n") if text.strip() else []
-
-
-def _first_fitting(lines: list[str], after: int, room: int) -> tuple[int, int]:
-    """Return the number of the first line after ``after`` from which on the note fits, and the room that is left."""
-    first = len(lines) + 1
-    while first - 1 > after and weigh(lines[first - 2]) + 1 <= room:
-        first -= 1
-        room -= weigh(lines[first - 1]) + 1
-    return first, room if first - 1 <= after else 0

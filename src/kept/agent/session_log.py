@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from kept.agent.approvals import UNDECIDED
 from kept.agent.events import GroupLine, Inbound
 from kept.context.model_turns import NO_RESULT
-from kept.context.view import ANSWERS, DAY_NOTES, GROUP, INBOUND, ConversationView, build_view
+from kept.context.view import ANSWERS, GROUP, INBOUND, ConversationView, build_view
 from kept.file_lock import claimed
 from kept.sessions.attachments import ATTACHMENTS, read_attachments
 from kept.sessions.entries import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 AFTER = "after"
 """Metadata of a message of a channel: entry that it follows, if not the last one. What came after that is left."""
-_RESERVED_METADATA = (INBOUND, ANSWERS, GROUP, DAY_NOTES)
+_RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
 """Names with a meaning in transcripts. A channel cannot set them."""
 
 P = ParamSpec("P")
@@ -137,16 +137,11 @@ class SessionLog:
         with claimed(self.call_claim(call.id)) as is_free:
             return not is_free
 
-    def receive(
-        self,
-        inbound: Sequence[Inbound],
-        group: Sequence[GroupLine] = (),
-        day_notes: Mapping[str, object] | None = None,
-    ) -> None:
+    def receive(self, inbound: Sequence[Inbound], group: Sequence[GroupLine] = ()) -> None:
         """Add messages of a channel, except those whose channel id is in the transcript.
 
         Tool calls without a result get one first, unless another process is carrying them out. The lines of the group
-        and the daily notes that go before the messages are stored with the first one.
+        are stored with the first message.
         """
         view = self.view()
         open_calls = [call for call in find_open_calls(view) if not self._is_being_called(call)]
@@ -166,8 +161,6 @@ class SessionLog:
             after = metadata.pop(AFTER, after)
             if message.timestamp:
                 metadata[SENT] = format_time(message.timestamp)
-            if day_notes is not None and not messages:
-                metadata[DAY_NOTES] = dict(day_notes)
             if group and not messages:
                 metadata[GROUP] = [
                     {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)}

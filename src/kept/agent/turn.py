@@ -30,7 +30,7 @@ from kept.agent.events import (
 )
 from kept.agent.extra_tools import ToolAnswer
 from kept.agent.flush import flush_and_record
-from kept.agent.material import TurnMaterial, build_turn_context, gather_material, plan_day_notes
+from kept.agent.material import TurnMaterial, build_turn_context, gather_material
 from kept.agent.services import ATTEMPTS, AgentServices, add_usage, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.session_models import SessionModels
@@ -153,12 +153,12 @@ class AgentTurn:
             return [read_reply(answer.entry) for answer in answers[-1:]]
         self._texts = list(_texts_beside_calls(view, self._ids))
         new = [message for message in self.messages if message.id in self._ids]
-        await run_to_end(self._receive, new, view)
+        await run_to_end(self.log.receive, new, self.group)
         unavailable: list[str] = []
         if self.services.extra is not None and self.services.model.runs_tools:
             unavailable = await self.services.extra.prepare()
         context = await asyncio.to_thread(self._gather)
-        problems = [*self._material.problems, *map(str, context.cuts), *unavailable]
+        problems = [*self._material.problems, *(f"Not in the context: {cut}." for cut in context.cuts), *unavailable]
         if self.services.flushes and (view.compactions or context.tokens >= self.services.budget.flush_at):
             problems += filter(None, [self.services.memory.workspace.why_read_only()])
         notices = [Notice(problem) for problem in problems if self.log.is_new_notice(problem)]
@@ -169,9 +169,6 @@ class AgentTurn:
         else:
             self._prepared = context
         return notices
-
-    def _receive(self, messages: Sequence[Inbound], view: ConversationView) -> None:
-        self.log.receive(messages, self.group, plan_day_notes(self.services, view))
 
     def _gather(self) -> Context:
         """Return the first request of the turn, with what memory and notes have for it."""
@@ -294,7 +291,7 @@ class AgentTurn:
         metadata: dict[str, Any] = {ANSWERS: list(self._ids)}
         if self._sent is not None:
             metadata |= {RECALLED: list(self._sent.recalled)} if self._sent.recalled else {}
-            metadata[CONTEXT] = {**self._sent.parts.to_json(), "requests": self._requests}
+            metadata[CONTEXT] = {**self._sent.record, "requests": self._requests}
         reply = "\n\n".join(part.strip("\n") for part in map(strip_no_reply, (*self._texts, text)) if part.strip())
         if not reply and not is_no_reply(text):  # the person would wait for an answer
             reply, notice = notice or EMPTY_ANSWER, None

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from itertools import chain
 from typing import Any
 
 from kept.config.schema import FILE_TOKENS, CompactionSettings, usable_tokens
 from kept.context.fence import Fence, clean_line, make_fence
 from kept.context.model_turns import NAME_CHARS, TurnOptions, iter_user_parts, make_turns, merge_turns
-from kept.context.shortening import TrimmedText, WorkspaceFile, choose_shown, shorten
+from kept.context.shortening import WorkspaceFile, choose_shown, shorten
 from kept.context.view import GROUP, ConversationView
 from kept.limits import as_dict, as_list, estimate_tokens, is_count
 from kept.llm.base import (
@@ -46,36 +45,6 @@ CONTEXT = "context"
 PARTS = ("system", "files", "tools", "summary", "history", "recalled", "message")
 """Parts of a request, in the order in which a model reads them. ``message`` is the message that is answered, with all
 that has followed it."""
-
-
-@frozen
-class ContextParts:
-    """Sizes in estimated tokens."""
-
-    system: int = 0
-    """System prompt without the workspace files."""
-    files: Mapping[str, int] = field(default_factory=dict)
-    """Workspace files in the system prompt, by name."""
-    tools: int = 0
-    summary: int = 0
-    history: int = 0
-    recalled: int = 0
-    message: int = 0
-    lines: tuple[int, int] | None = None
-    """First and last line of the transcript that were sent as messages."""
-    cut: tuple[str, ...] = ()
-    """Names of the files that were sent in part."""
-
-    @property
-    def total(self) -> int:
-        own = self.system + self.tools + self.summary + self.history + self.recalled + self.message
-        return own + sum(self.files.values())
-
-    def to_json(self) -> dict[str, Any]:
-        tokens: dict[str, Any] = {name: getattr(self, name) for name in (*PARTS, "total")}
-        optional = {"lines": self.lines, "cut": self.cut}
-        record = {"tokens": {**tokens, "files": dict(self.files)}}
-        return record | {name: list(value) for name, value in optional.items() if value}
 
 
 def read_context(message: Message) -> dict[str, Any] | None:
@@ -234,8 +203,8 @@ class ContextMaterial:
     """Types of files that the model takes."""
     load_file: Callable[[Attachment], bytes | None] = lambda attachment: None
     """Returns what a stored file has, or None if it is gone."""
-    days: Mapping[str, tuple[DayExcerpt, ...]] = field(default_factory=dict)
-    """Daily notes that go before a message, by the id of its entry."""
+    days: tuple[DayExcerpt, ...] = ()
+    """Daily notes that go before the same message."""
     tools: tuple[ToolSpec, ...] = ()
     remark: str | None = None
     """Remark on this step, put after everything else."""
@@ -252,9 +221,11 @@ class Context:
     """Estimated."""
     fixed_tokens: int
     """Part of these that a compaction cannot reduce."""
-    cuts: tuple[TrimmedText, ...]
-    """Workspace files and memories that are shown in part."""
-    parts: ContextParts = ContextParts()
+    cuts: tuple[str, ...]
+    """What is missing of workspace files that are shown in part."""
+    record: Mapping[str, Any]
+    """What an answer records: the size of each part in estimated tokens, the first and last line of the transcript that
+    were sent as messages, and the files that were sent in part."""
     recalled: tuple[dict[str, Any], ...] = ()
     """Record of each memory that was recalled."""
 
@@ -263,8 +234,8 @@ def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -
     """Build the request. ``secret`` derives the marker of data, so authors of notes or messages must not know it."""
     fence = make_fence(secret, material.path, iter_texts(material)) if material.fenced else Fence("")
     system, file_sizes, cuts = _system_prompt(material, budget, fence)
-    recalled, count, dropped = _recalled_block(material.recalled, budget.recalled, fence)
-    leads = {entry_id: _days_block(excerpts, fence) for entry_id, excerpts in material.days.items()}
+    recalled, count = _recalled_block(material.recalled, budget.recalled, fence)
+    lead = "\n".join(filter(None, (_days_block(material.days, fence), recalled)))
     lines = [logged.line for logged in material.view.messages if logged.entry.id in material.answering]
     options = TurnOptions(
         fence,
@@ -275,10 +246,8 @@ def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -
         thoughts_from=min(lines, default=0),
         files=_load_files(material),
     )
-    if recalled and material.recalled_for:
-        leads[material.recalled_for] = "\n".join(filter(None, (leads.get(material.recalled_for), recalled)))
     messages = material.view.messages
-    turns_of_messages = make_turns(messages, options, leads)
+    turns_of_messages = make_turns(messages, options, {material.recalled_for or "": lead})
     turns = merge_turns(chain.from_iterable(turns_of_messages))
     stable, history = _measure_history(material, turns_of_messages)
     block = ""
@@ -295,23 +264,27 @@ def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -
         turns = merge_turns((*turns, Turn.of("user", material.remark)))
     request = ChatRequest(system, turns, material.tools, stable_turns=stable)
     tokens, tools = count_tokens(request), count_tokens(ChatRequest("", (), material.tools))
-    fixed = estimate_tokens(system) + tools + estimate_tokens(recalled)
-    parts = ContextParts(
-        system=max(0, estimate_tokens(system) - sum(file_sizes.values())),
-        files=file_sizes,
-        tools=tools,
-        summary=estimate_tokens(block),
-        history=history,
-        recalled=estimate_tokens(recalled),
-        message=max(0, tokens - fixed - history - estimate_tokens(block)),
-        lines=(messages[0].line, messages[-1].line) if messages else None,
-        cut=tuple(cut.name for cut in cuts),
-    )
+    fixed = estimate_tokens(system) + tools + estimate_tokens(lead)
+    files = sum(file_sizes.values())
+    sizes = {
+        "system": max(0, estimate_tokens(system) - files),
+        "tools": tools,
+        "summary": estimate_tokens(block),
+        "history": history,
+        "recalled": estimate_tokens(lead),
+        "message": max(0, tokens - fixed - history - estimate_tokens(block)),
+    }
+    record: dict[str, Any] = {"tokens": {**sizes, "files": file_sizes, "total": sum(sizes.values()) + files}}
+    record |= {"lines": [messages[0].line, messages[-1].line]} if messages else {}
+    record |= {"cut": list(cuts)} if cuts else {}
     passages = (passage.to_json(is_sent=at < count) for at, passage in enumerate(material.recalled))
-    return Context(request, tokens, fixed, (*cuts, *dropped), parts, tuple(passages))
+    cuts_in_words = tuple(f"{name}, from line {line:,} on" for name, line in cuts.items())
+    return Context(request, tokens, fixed, cuts_in_words, record, tuple(passages))
 
 
 def _days_block(excerpts: Sequence[DayExcerpt], fence: Fence) -> str:
+    if not excerpts:
+        return ""
     blocks = (
         fence.block("note", excerpt.text, citation=cite(excerpt.path, excerpt.first_line, excerpt.last_line))
         for excerpt in excerpts
@@ -350,14 +323,14 @@ def iter_texts(material: ContextMaterial) -> Iterator[str]:
     for passage in material.recalled:
         yield passage.text
         yield passage.citation
-    for excerpts in material.days.values():
-        yield from (excerpt.text for excerpt in excerpts)
+    yield from (excerpt.text for excerpt in material.days)
 
 
 def _system_prompt(
     material: ContextMaterial, budget: Budget, fence: Fence
-) -> tuple[str, dict[str, int], list[TrimmedText]]:
-    """Return the system prompt, the size of each file in it, and a record of files that are shown in part."""
+) -> tuple[str, dict[str, int], dict[str, int]]:
+    """Return the system prompt, the size of each file in it, and the first missing line of files that are shown in
+    part."""
     instructions, informing = "", ""
     sizes: dict[str, int] = {}
     shown_files = choose_shown(material.files, file_tokens=budget.file, files_tokens=budget.files)
@@ -370,10 +343,10 @@ def _system_prompt(
             instructions += section
         else:
             informing += section
-    cuts = [shown.cut for shown in shown_files if shown.cut]
+    cuts = {shown.name: shown.cut_from for shown in shown_files if shown.cut_from}
     if cuts:
         # Without sizes, so that the prompt stays the same while a file grows beyond what is shown of it.
-        names = "".join(f"- {cut.place}\n" for cut in cuts)
+        names = "".join(f"- {name}, from line {line:,} on\n" for name, line in cuts.items())
         informing += f"\nNot shown here; to be read with `memory_get` where it is offered:\n{names}"
     offers_memory = any(tool.name == "memory_search" for tool in material.tools)
     memory = get_prompt("memory_with_tools" if offers_memory else "memory_without_tools")
@@ -388,19 +361,14 @@ def _system_prompt(
     return system, sizes, cuts
 
 
-def _recalled_block(
-    passages: Sequence[RecalledPassage], limit_tokens: int, fence: Fence
-) -> tuple[str, int, list[TrimmedText]]:
-    """Return as many passages as fit, best first, each with its citation, their number, and a record of the rest."""
+def _recalled_block(passages: Sequence[RecalledPassage], limit_tokens: int, fence: Fence) -> tuple[str, int]:
+    """Return as many passages as fit, best first, each with its citation, and their number."""
     blocks: list[str] = []
-    cuts: list[TrimmedText] = []
     left = limit_tokens
-    for index, passage in enumerate(passages):
+    for passage in passages:
         block = fence.block("memory", passage.text, citation=passage.citation, date=passage.date, source=passage.source)
         left -= estimate_tokens(block)
         if left < 0:
-            sizes = [estimate_tokens(passage.text) for passage in passages]
-            cuts.append(TrimmedText("recalled memories", sum(sizes[:index]), sum(sizes)))
             break
         blocks.append(block)
-    return "\n".join((_RECALLED_HEADING, *blocks)) if blocks else "", len(blocks), cuts
+    return "\n".join((_RECALLED_HEADING, *blocks)) if blocks else "", len(blocks)

@@ -11,26 +11,6 @@ from kept.workspace.workspace import INFORMING, INSTRUCTING
 _HEAD_SHARE = 0.7
 
 
-@frozen
-class TrimmedText:
-    """Record of a text that is shown in part."""
-
-    name: str
-    shown_tokens: int
-    total_tokens: int
-    from_line: int | None = None
-    """First missing line, if whole lines are missing."""
-
-    def __str__(self) -> str:
-        position = f", cut from line {self.from_line} on" if self.from_line else ""
-        return f"{self.name}: {self.shown_tokens:,} of {self.total_tokens:,} tokens are in the context{position}."
-
-    @property
-    def place(self) -> str:
-        """What is missing, without figures that change with every line that is added to the end."""
-        return f"{self.name}, from line {self.from_line:,} on" if self.from_line else f"parts of {self.name}"
-
-
 def shorten(text: str, limit_tokens: int, note: str) -> str:
     """Return the beginning and the end of a text that is too long, with a remark between them.
 
@@ -46,19 +26,17 @@ def shorten(text: str, limit_tokens: int, note: str) -> str:
     return f"{text[:head_chars]}{remark}{text[len(text) - tail_chars :]}"
 
 
-def keep_head(name: str, text: str, limit_tokens: int) -> tuple[str, TrimmedText | None]:
-    """Return the first lines of a note, as many as fit, and a record of what was left out.
+def keep_head(name: str, text: str, limit_tokens: int) -> tuple[str, int | None]:
+    """Return the first lines of a note, as many as fit, and the number of the first line that is left out.
 
     They stay the same while lines are added to the end, so a provider's cache of the prompt stays valid.
     """
-    total = estimate_tokens(text)
-    if total <= limit_tokens:
+    if estimate_tokens(text) <= limit_tokens:
         return text, None
     remark = f"[… the rest of {name} is left out here …]"
     lines = text.split("\n")
     count = _count_fitting(lines, max(0, limit_tokens - estimate_tokens(remark)))
-    shown = "\n".join(lines[:count])
-    return "\n".join((*lines[:count], remark)), TrimmedText(name, estimate_tokens(shown), total, count + 1)
+    return "\n".join((*lines[:count], remark)), count + 1
 
 
 def _count_fitting(lines: list[str], limit_tokens: int) -> int:
@@ -94,12 +72,12 @@ class ShownFile:
 
     name: str
     text: str
-    cut: TrimmedText | None = None
-    """What is missing, if it is shown in part."""
+    cut_from: int | None = None
+    """First missing line, if it is shown in part."""
 
     def shows(self, line: int) -> bool:
         """Return whether a line is surely part of the prompt."""
-        return self.cut is None or (self.cut.from_line is not None and line < self.cut.from_line)
+        return self.cut_from is None or line < self.cut_from
 
 
 def choose_shown(files: Sequence[WorkspaceFile], *, file_tokens: int, files_tokens: int) -> tuple[ShownFile, ...]:
@@ -120,7 +98,7 @@ def choose_shown(files: Sequence[WorkspaceFile], *, file_tokens: int, files_toke
     for file in ordered:
         if reserved and file.name not in INSTRUCTING:
             left, reserved = left + reserved, 0
-        text, cut = keep_head(file.name, file.text.strip("\n"), min(file_tokens, left))
+        text, cut_from = keep_head(file.name, file.text.strip("\n"), min(file_tokens, left))
         left = max(0, left - estimate_tokens(text))
-        shown_files.append(ShownFile(file.name, text, cut))
+        shown_files.append(ShownFile(file.name, text, cut_from))
     return tuple(shown_files)

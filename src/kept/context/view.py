@@ -15,8 +15,6 @@ ANSWERS = "answers"
 """Metadata of an answer: channel ids of the messages that it answers."""
 GROUP = "group"
 """Metadata of a message: messages of its group before it."""
-DAY_NOTES = "dayNotes"
-"""Metadata of a message: lines of daily notes that go before it."""
 
 APPROVAL, ASKED = "approval", "asked"
 """Name of the states about tool calls that need permission, and the decision before there is one."""

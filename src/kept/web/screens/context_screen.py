@@ -56,7 +56,7 @@ def _preview(visit: Visit, agent: Agent, message: str, name: str) -> ContextPrev
 
 
 def _view(preview: ContextPreview) -> ContextView:
-    return view_context({"recalled": list(preview.context.recalled), **preview.context.parts.to_json()})
+    return view_context({"recalled": list(preview.context.recalled), **preview.context.record})
 
 
 def turn_text(turn: Turn) -> str:
