@@ -319,8 +319,8 @@ def read_day_notes(services: AgentServices, view: ConversationView, ids: Collect
     """Return the notes of today and yesterday for the first message of a day. If they are too long, the last lines are
     shown, of today first. Of each day, the notes of the person that the memory is for follow the shared ones."""
     memory, now = services.memory, services.clock.now()
-    said = (logged.entry.timestamp for logged in view.inbound if logged.inbound_id not in ids)
-    if not services.model.writes or any(time.astimezone(now.tzinfo).date() == now.date() for time in said):
+    sent_at = (logged.entry.timestamp for logged in view.inbound if logged.inbound_id not in ids)
+    if not services.model.writes or any(time.astimezone(now.tzinfo).date() == now.date() for time in sent_at):
         return ()
     logs = (None, *map(DailyNotes, memory.visible.own_folders if memory.viewer else ()))
     days = (now.date(), now.date() - dt.timedelta(days=1))
