@@ -18,7 +18,7 @@ from kept.visibility import Viewer
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.backends.qmd import QmdWithFallback
+    from kept.backends.qmd import QmdBackend
     from kept.embedding.base import Embedder
     from kept.forgetting.forgetter import MemoryForgetting
     from kept.indexing.index_handle import IndexLimits
@@ -75,11 +75,11 @@ class Memory:
         self.clock = clock or SystemClock()
         self._own_embedder = embedder
         self._limits = limits
-        self._qmd: QmdWithFallback | None = None
+        self._qmd: QmdBackend | None = None
         if self.settings.backend == "qmd":
-            from kept.backends.qmd import QmdBackend, QmdWithFallback
+            from kept.backends.qmd import QmdBackend
 
-            self._qmd = QmdWithFallback(QmdBackend(config, self.workspace), self.clock)
+            self._qmd = QmdBackend(config, self.workspace, self.clock)
 
     @classmethod
     def open(

@@ -17,7 +17,7 @@ from kept.visibility import Viewer
 from kept.workspace.workspace import Workspace, has_projects
 
 if TYPE_CHECKING:
-    from kept.backends.qmd import QmdWithFallback
+    from kept.backends.qmd import QmdBackend
     from kept.indexing.service import IndexService
     from kept.search.query_dates import When
 
@@ -38,7 +38,7 @@ class MemorySearch:
     service: IndexService
     project: str | None
     viewer: Viewer | None
-    qmd: QmdWithFallback | None
+    qmd: QmdBackend | None
 
     @property
     def settings(self) -> MemorySearchSettings:

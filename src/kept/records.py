@@ -195,8 +195,6 @@ class FactValidity:
     """First day on which it no longer holds."""
     was: str | None = None
     """What held before, in the words of the line."""
-    checked: str | None = None
-    """Day on which somebody saw that it holds."""
     replaced_by: str | None = None
     """Citation of the line that took its place."""
     before: tuple[str, ...] = ()

@@ -244,6 +244,5 @@ def test_a_question_by_meaning_is_given_as_it_is_and_vectors_are_made_by_a_sync(
     memory = qmd(stand_in("print('[]')"), qmd__mode="query")
     memory.search("which parrot\nis it?")
     memory.sync()
-    memory.sync()
-    assert [call[2:3] for call in calls()] == [["update"], ["query"], ["update"], ["embed"]]
+    assert [call[2:3] for call in calls()] == [["update"], ["query"], ["embed"]]
     assert calls()[1][-2:] == ["--", "which parrot is it?"]

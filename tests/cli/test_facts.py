@@ -59,7 +59,6 @@ def test_search_shows_what_held_and_when(kept, workspace):
         "since": None,
         "until": "2026-01-03",
         "was": None,
-        "checked": None,
         "replacedBy": "MEMORY.md#L3",
         "before": [],
     }

@@ -55,15 +55,18 @@ def test_a_line_that_was_added_a_moment_ago_gets_the_marks(notes, workspace):
     assert written.citation == added.citation
 
 
-def test_line_ends_and_rows_and_wrapped_items_stay_as_they_are(notes, workspace):
-    write_file(workspace / "memory/a.md", "| host | port |\r\n|---|---|\r\n| db | 5433 |\r\n\r\n- Long\r\n  item\r\n")
-    notes.add("| db | 6000 |", replaces="memory/a.md#L3")
-    notes.add("Short item", replaces="memory/a.md#L6-L7")
+def test_line_ends_and_wrapped_items_stay_as_they_are(notes, workspace):
+    write_file(workspace / "memory/a.md", "# A\r\n\r\n- Long\r\n  item\r\n")
+    notes.add("Short item", replaces="memory/a.md#L3-L4")
     assert (workspace / "memory/a.md").read_bytes().decode() == (
-        "| host | port |\r\n|---|---|\r\n| db | 6000 (since 2026-11-03, was 5433) |\r\n"
-        "| ~~db~~ | ~~5433~~ (until 2026-11-03) |\r\n\r\n"
-        "- Short item (since 2026-11-03, was Long)\r\n- ~~Long~~\r\n  ~~item~~ (until 2026-11-03)\r\n"
+        "# A\r\n\r\n- Short item (since 2026-11-03, was Long)\r\n- ~~Long~~\r\n  ~~item~~ (until 2026-11-03)\r\n"
     )
+
+
+def test_a_row_of_a_table_is_left_to_the_person(notes, workspace):
+    write_file(workspace / "memory/a.md", "| host | port |\n|---|---|\n| db | 5433 |\n")
+    with pytest.raises(CitationMismatch, match="is a row of a table"):
+        notes.add("| db | 6000 |", replaces="memory/a.md#L3")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from typing import Any
 
 from kept.clock import Clock
 from kept.config import Config
-from kept.durable import make_private_folder, write_atomic
+from kept.durable import make_private_folder, read_if_possible, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.file_lock import locked
 from kept.indexing.note_rows import note_timestamp_ms
@@ -71,37 +71,44 @@ class QmdAnswer:
 
 
 class QmdBackend:
-    """Notes of one workspace in an index of qmd."""
+    """Notes of one workspace in an index of qmd, and conversations in Kept's own. After a failure qmd is left alone for
+    a while, and Kept's own index answers."""
 
-    def __init__(self, config: Config, workspace: Workspace) -> None:
+    def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
         self.settings = config.memory_search.qmd
         self.workspace = workspace
         self.folder = config.paths.qmd(workspace.root)
+        self._clock = clock
         self._max_bytes = config.memory_search.max_file_bytes
         self._bases = {os.path.realpath(path): path for path in (*workspace.extra_paths, workspace.root)}
+        self._failure: tuple[int, str] | None = None
+        """Time of the last failure in nanoseconds, and its reason, until qmd works again."""
 
     # updating its index
 
-    def update(self, files: Iterable[SourceFile], *, complete: bool) -> None:
-        """Let qmd index the notes, if any has changed since the last time.
-
-        ``complete`` takes as long as needed, and computes the vectors if qmd searches with them. Otherwise the update
-        may take no longer than a search.
-        """
-        state = self._hash_state(files)
-        if self._is_current(state, complete=complete):
-            return
-        limit_s = UPDATE_TIMEOUT_S if complete else SEARCH_TIMEOUT_S
-        self._write_config()
-        with locked(os.path.join(self.folder, "update.lock"), wait_s=limit_s, purpose="updating qmd"):
-            if self._is_current(state, complete=complete):
-                return  # another process did it meanwhile
-            self._run(["update"], timeout_s=limit_s)
-            has_vectors = complete and self.settings.mode != "search"
-            if has_vectors:
+    def sync(self, files: Iterable[SourceFile]) -> str | None:
+        """Let qmd index the changes, with vectors if it searches with them. Return the reason if it could not."""
+        try:
+            self._update(files, timeout_s=UPDATE_TIMEOUT_S)
+            if self.settings.mode != "search":
                 self._run(["embed"], timeout_s=EMBED_TIMEOUT_S)
-            extent = "whole" if has_vectors or self.settings.mode == "search" else "words"
-            write_atomic(os.path.join(self.folder, _STATE_FILE), f"{state} {extent}".encode())
+        except KeptError as exc:
+            return f"qmd: {exc.message} {exc.hint}".strip()
+        self._failure = None
+        return None
+
+    def _update(self, files: Iterable[SourceFile], *, timeout_s: float) -> None:
+        """Let qmd index the notes, if any has changed since the last time."""
+        state = self._hash_state(files)
+        if self._is_current(state):
+            return
+        make_private_folder(self.folder)
+        config = self._config_text().encode("utf-8", "surrogateescape")
+        write_atomic(os.path.join(self.folder, f"{_INDEX_NAME}.yml"), config)
+        with locked(os.path.join(self.folder, "update.lock"), wait_s=timeout_s, purpose="updating qmd"):
+            if not self._is_current(state):  # another process may have done it meanwhile
+                self._run(["update"], timeout_s=timeout_s)
+                write_atomic(os.path.join(self.folder, _STATE_FILE), state.encode())
 
     def _hash_state(self, files: Iterable[SourceFile]) -> str:
         """Return a hash of the configuration and of the notes' sizes and times."""
@@ -112,19 +119,9 @@ class QmdBackend:
                 digest.update(line.encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
-    def _is_current(self, state: str, *, complete: bool) -> bool:
-        try:
-            with open(os.path.join(self.folder, _STATE_FILE), encoding="ascii") as file:
-                indexed_state, _, extent = file.read().partition(" ")
-        except (OSError, ValueError):
-            return False
-        has_index = os.path.exists(os.path.join(self.folder, "index.sqlite"))
-        return has_index and indexed_state == state and (extent == "whole" or not complete)
-
-    def _write_config(self) -> None:
-        make_private_folder(self.folder)
-        path = os.path.join(self.folder, f"{_INDEX_NAME}.yml")
-        write_atomic(path, self._config_text().encode("utf-8", "surrogateescape"))
+    def _is_current(self, state: str) -> bool:
+        indexed = read_if_possible(os.path.join(self.folder, _STATE_FILE))
+        return indexed == state.encode() and os.path.exists(os.path.join(self.folder, "index.sqlite"))
 
     def _config_text(self) -> str:
         """Return the configuration with its collections. JSON is valid YAML, and quotes anything a path may hold."""
@@ -145,7 +142,71 @@ class QmdBackend:
 
     # searching
 
-    def search(self, query: str, *, max_results: int) -> list[Hit]:
+    def search(
+        self,
+        query: str,
+        filters: Filter,
+        search_index: SearchIndex,
+        *,
+        files: ListFiles | None,
+        limit: int,
+        min_score: float,
+        with_sessions: bool,
+    ) -> SearchResult:
+        """Search notes and, with ``with_sessions``, conversations.
+
+        ``files`` lists the notes for an update before the search; None skips it. A configured threshold is not applied
+        to qmd, which scores on another scale.
+        """
+        started = time.perf_counter()
+        if filters.sources == ("sessions",) or filters.is_conversation:
+            return search_index(filters)
+        if (
+            filters.path
+            or filters.tags
+            or filters.scope
+            or filters.viewer
+            or filters.since_ms is not None
+            or filters.until_ms is not None
+            or filters.as_of_ms is not None
+        ):
+            return _with_reason(search_index(filters), _NO_FILTERS)
+        notes, failure = self._search_qmd(query, files, limit)
+        if failure is not None:
+            return _with_reason(search_index(filters), f"Answered from Kept's own index: {failure}")
+        notes = [hit for hit in notes if hit.score >= min_score]
+        asks_sessions = with_sessions and not filters.sources
+        sessions = search_index(replace(filters, sources=("sessions",))) if asks_sessions else None
+        hits = tuple(_interleave(notes, sessions.hits if sessions else ()))
+        return SearchResult(
+            hits=hits[:limit],
+            degraded=sessions.degraded if sessions else (),
+            provider="qmd",
+            model=self.settings.mode,
+            took_ms=(time.perf_counter() - started) * 1000,
+            dropped=tuple(Dropped(hit.citation, hit.score, "beyond max_results") for hit in hits[limit:]),
+        )
+
+    def _search_qmd(self, query: str, files: ListFiles | None, limit: int) -> tuple[list[Hit], str | None]:
+        """Return the hits, or the reason why there are none."""
+        if self._failure is not None and self._is_cooling_down(self._failure[0]):
+            return [], self._failure[1]
+        try:
+            if files is not None:
+                self._update(files(), timeout_s=SEARCH_TIMEOUT_S)
+            hits = self._ask(query, max_results=limit)
+        except KeptError as exc:
+            reason = f"{exc.message} {exc.hint}".strip()
+            self._failure = (self._clock.time_ns(), reason)
+            return [], reason
+        self._failure = None
+        return hits, None
+
+    def _is_cooling_down(self, failed_ns: int) -> bool:
+        # A clock that was set back ends the pause: it must not last for hours.
+        return 0 <= self._clock.time_ns() - failed_ns < COOLDOWN_S * 1_000_000_000
+
+    def _ask(self, query: str, *, max_results: int) -> list[Hit]:
         """Return notes, best first. There may be fewer than ``max_results`` if some results are outdated."""
         query = utf8_safe(query.replace("\0", " "))
         text = self._keywords(query) if self.settings.mode == "search" else one_line(query)
@@ -188,12 +249,13 @@ class QmdBackend:
             return None
         if not _is_same_text(passage.text, answer.text):
             return None
-        start, end, text = _trim_blank_lines(answer.start, passage.text)
+        text = passage.text.strip("\n")
+        start = answer.start + passage.text.index(text)  # blank lines, of one character each, come before it
         part = ScorePart("qmd", answer.score, f"{self.settings.mode}, as qmd scores it")
         return Hit(
             path=path,
             start_line=start,
-            end_line=end,
+            end_line=start + text.count("\n"),
             score=answer.score,
             vector_score=None,
             text_score=None,
@@ -247,103 +309,6 @@ def _is_same_text(note_text: str, reported: str) -> bool:
     note_text, reported = (re.sub(r"\r\n?", "\n", text).strip() for text in (note_text, reported))
     is_cut = reported.endswith("...") and note_text.startswith(reported[:-3].rstrip())
     return bool(reported) and (note_text == reported or is_cut)
-
-
-def _trim_blank_lines(start: int, text: str) -> tuple[int, int, str]:
-    """Return first line, last line and text without blank lines at either end."""
-    lines = text.split("\n")
-    while len(lines) > 1 and not lines[0].strip():
-        lines.pop(0)
-        start += 1
-    while len(lines) > 1 and not lines[-1].strip():
-        lines.pop()
-    return start, start + len(lines) - 1, "\n".join(lines)
-
-
-# falling back
-
-
-class QmdWithFallback:
-    """Finds notes with qmd and conversations in Kept's own index. After a failure qmd is left alone for a while."""
-
-    def __init__(self, qmd: QmdBackend, clock: Clock) -> None:
-        self.qmd = qmd
-        self._clock = clock
-        self._failure: tuple[int, str] | None = None
-        """Time of the last failure in nanoseconds, and its reason, until qmd works again."""
-
-    def sync(self, files: Iterable[SourceFile]) -> str | None:
-        """Let qmd index the changes. Return the reason if it could not."""
-        try:
-            self.qmd.update(files, complete=True)
-        except KeptError as exc:
-            return f"qmd: {exc.message} {exc.hint}".strip()
-        self._failure = None
-        return None
-
-    def search(
-        self,
-        query: str,
-        filters: Filter,
-        search_index: SearchIndex,
-        *,
-        files: ListFiles | None,
-        limit: int,
-        min_score: float,
-        with_sessions: bool,
-    ) -> SearchResult:
-        """Search notes and, with ``with_sessions``, conversations.
-
-        ``files`` lists the notes for an update before the search; None skips it. A configured threshold is not applied
-        to qmd, which scores on another scale.
-        """
-        started = time.perf_counter()
-        if filters.sources == ("sessions",) or filters.is_conversation:
-            return search_index(filters)
-        if (
-            filters.path
-            or filters.tags
-            or filters.scope
-            or filters.viewer
-            or filters.since_ms is not None
-            or filters.until_ms is not None
-            or filters.as_of_ms is not None
-        ):
-            return _with_reason(search_index(filters), _NO_FILTERS)
-        notes, failure = self._search_qmd(query, files, limit)
-        if failure is not None:
-            return _with_reason(search_index(filters), f"Answered from Kept's own index: {failure}")
-        notes = [hit for hit in notes if hit.score >= min_score]
-        asks_sessions = with_sessions and not filters.sources
-        sessions = search_index(replace(filters, sources=("sessions",))) if asks_sessions else None
-        hits = tuple(_interleave(notes, sessions.hits if sessions else ()))
-        return SearchResult(
-            hits=hits[:limit],
-            degraded=sessions.degraded if sessions else (),
-            provider="qmd",
-            model=self.qmd.settings.mode,
-            took_ms=(time.perf_counter() - started) * 1000,
-            dropped=tuple(Dropped(hit.citation, hit.score, "beyond max_results") for hit in hits[limit:]),
-        )
-
-    def _search_qmd(self, query: str, files: ListFiles | None, limit: int) -> tuple[list[Hit], str | None]:
-        """Return the hits, or the reason why there are none."""
-        if self._failure is not None and self._is_cooling_down(self._failure[0]):
-            return [], self._failure[1]
-        try:
-            if files is not None:
-                self.qmd.update(files(), complete=False)
-            hits = self.qmd.search(query, max_results=limit)
-        except KeptError as exc:
-            reason = f"{exc.message} {exc.hint}".strip()
-            self._failure = (self._clock.time_ns(), reason)
-            return [], reason
-        self._failure = None
-        return hits, None
-
-    def _is_cooling_down(self, failed_ns: int) -> bool:
-        # A clock that was set back ends the pause: it must not last for hours.
-        return 0 <= self._clock.time_ns() - failed_ns < COOLDOWN_S * 1_000_000_000
 
 
 def _with_reason(result: SearchResult, reason: str) -> SearchResult:

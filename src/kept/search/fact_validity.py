@@ -303,7 +303,6 @@ def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValid
         since=validity.since.isoformat() if validity.since else None,
         until=until.isoformat() if until else None,
         was=validity.was or None,
-        checked=validity.checked.isoformat() if validity.checked else None,
         replaced_by=_cite(*successor) if successor else None,
         before=tuple(dict.fromkeys(_cite(*item) for item in before))[:_MOST_BEFORE],
     )

@@ -84,9 +84,6 @@ def replace_fact(
             path, old.first_line, old.last_line, digest_of_lines("\n".join(lines)), strike_lines(lines, since)
         )
         if to is None and get_daily_notes(workspace).find_day(path) is None:
-            if old.kind == "row" and not line.startswith("|"):
-                hint = "Write TEXT as a row, | … |, or name a note."
-                raise UsageError(f"{reference.citation} is a row of a table.", hint=hint)
             edits, written = _plan_above(note.text, strike, old, line)
         else:
             edits, written = [strike], writer.append(line, to or "daily", folder=folder)
@@ -145,6 +142,8 @@ def find_fact(note: str, reference: FactReference) -> Statement:
     ]
     facts = [statement for statement in statements if statement.kind != "heading"]
     holding = [fact for fact in facts if not (fact.validity and fact.validity.is_over)]
+    if len(holding) == 1 and holding[0].kind == "row":
+        raise CitationMismatch(f"{reference.citation} is a row of a table.", hint="Change it with an editor.")
     if len(holding) == 1:
         return holding[0]
     if facts and not holding:
@@ -176,9 +175,6 @@ def _with_marks(text: str, old: Statement, today: dt.date) -> tuple[str, dt.date
         return text, since
     if validity and since:
         return f"{marked.text} {format_marks(since=since, until=validity.until, was=was)}", since
-    if old.kind == "row" and text.startswith("|"):
-        cells = text.strip().strip("|").rstrip()
-        return f"|{cells} {format_marks(since=today, was=was)} |", today
     return f"{text} {format_marks(since=today, was=was)}", since or today
 
 
@@ -207,8 +203,6 @@ def _same_word(left: str, right: str) -> bool:
 
 def _above(line: str, old_line: str, old: Statement) -> str:
     """Return a new line in the form of the old one: an item in the same list, or a paragraph of its own."""
-    if old.kind == "row":
-        return line
     if old.kind == "text":
         return f"{line}\n"
     marker = re.match(r"\s*(?:>\s?)*\s*(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?", old_line)

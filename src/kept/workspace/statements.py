@@ -97,7 +97,7 @@ def _read_lines(lines: list[str]) -> tuple[str, Validity | None]:
     is_struck = len(known) == len(lines) and all(validity.is_struck for validity in known)
     dated = next((validity for validity in reversed(known) if validity.since or validity.until or validity.was), None)
     last = dated or known[-1]
-    merged = Validity(last.since, last.until, last.was, last.checked, is_struck)
+    merged = Validity(last.since, last.until, last.was, is_struck)
     return texts, None if merged == Validity() else merged
 
 

@@ -3,14 +3,12 @@
     - Staging is on port 6000 (since 2026-11-03, was 5433)
     - ~~Staging is on port 5433~~ (until 2026-11-03)
     - The office is in Kiel (valid from 2025-01-01 to 2026-06-30)
-    - The deploy key is in the safe (checked 2026-11-01)
 
 The parentheses hold clauses, separated by commas or semicolons. Nothing else may be in them:
 
     since | from | as of | valid from | valid since  DATE   first day on which the line holds
     until | till | valid until | ended               DATE   first day on which it no longer holds
     to | through | -  DATE, after since or from             last day on which it holds
-    checked | verified | confirmed                   DATE   day on which somebody saw that it holds
     was | formerly | previously | replaces           TEXT   what held before; always the last clause
 
 A date is 2026-11-03, 2026/11/03, 3.11.2026, 3 November 2026, Nov 3, 2026, or without the day: 2026-11, November 2026,
@@ -26,7 +24,7 @@ from functools import cache
 from typing import Literal
 
 from kept.values import frozen
-from kept.workspace.mark_words import CHECKED, SINCE, UNTIL, WAS, may_be_marked
+from kept.workspace.mark_words import SINCE, UNTIL, WAS, may_be_marked
 
 MAX_MARKED_CHARS = 2_000
 """A longer line is not searched for marks: they are for facts."""
@@ -58,7 +56,6 @@ class Validity:
     """First day on which it no longer holds."""
     was: str = ""
     """What held before, in the words of the line."""
-    checked: dt.date | None = None
     is_struck: bool = False
 
     @property
@@ -88,7 +85,6 @@ class Validity:
             since=max(starts, default=None),
             until=min(ends, default=None),
             was=self.was,
-            checked=self.checked,
             is_struck=self.is_struck or outer.is_struck,
         )
 
@@ -107,14 +103,6 @@ def read_line(line: str) -> MarkedLine:
     """Return a line without its marks, and what they say."""
     if len(line) > MAX_MARKED_CHARS or not may_be_marked(line):
         return MarkedLine(line, None)
-    if line.lstrip().startswith("|"):
-        return _read_row(line)
-    return _read_text(line)
-
-
-def _read_text(line: str) -> MarkedLine:
-    if "<" in line:
-        line = re.sub(r"</?(?:s|del)>", "~~", line)
     indent, body = _split_marker(line)
     struck = _struck(body.rstrip(_NOISE))
     if struck is not None:  # the marks may be struck through, too
@@ -131,24 +119,7 @@ def _read_text(line: str) -> MarkedLine:
 
 def _as_struck(validity: Validity | None) -> Validity:
     known = validity or Validity()
-    return Validity(known.since, known.until, known.was, known.checked, is_struck=True)
-
-
-def _read_row(line: str) -> MarkedLine:
-    """Read a row of a table: the marks of its last marked cell, struck through if every cell with text is."""
-    cells = line.strip().strip("|").split("|")
-    marked = [_read_text(cell.strip()) for cell in cells]
-    text = "| " + " | ".join(cell.text for cell in marked) + " |"
-    validities = [cell.validity for cell in marked if cell.validity is not None]
-    if not validities:
-        return MarkedLine(line, None)
-    dated = [validity for validity in validities if validity != Validity(is_struck=True)]
-    filled = [cell for cell in marked if cell.text.strip()]
-    is_struck = all(cell.validity is not None and cell.validity.is_struck for cell in filled)
-    if not dated and not is_struck:
-        return MarkedLine(line, None)  # one cell is struck through, not the row
-    last = dated[-1] if dated else Validity()
-    return MarkedLine(text, Validity(last.since, last.until, last.was, last.checked, is_struck or last.is_struck))
+    return Validity(known.since, known.until, known.was, is_struck=True)
 
 
 def _split_marker(line: str) -> tuple[str, str]:
@@ -244,7 +215,7 @@ def _opening_of(body: str, stop: int) -> int | None:
 def _read_clauses(text: str) -> Validity | None:
     """Return what parentheses say, or None unless all of it can be read."""
     text = text.replace("[[", "").replace("]]", "").strip()
-    since = until = checked = None
+    since = until = None
     was = ""
     at = 0
     while at < len(text):
@@ -255,16 +226,15 @@ def _read_clauses(text: str) -> Validity | None:
         if match["was"] is not None:
             was = match["text"].strip()
             continue
-        days = [_read_date(match[name]) if match[name] else None for name in ("start", "end", "stop", "seen")]
-        if any(match[name] and day is None for name, day in zip(("start", "end", "stop", "seen"), days, strict=True)):
+        days = [_read_date(match[name]) if match[name] else None for name in ("start", "end", "stop")]
+        if any(match[name] and day is None for name, day in zip(("start", "end", "stop"), days, strict=True)):
             return None
-        start, end, stop, seen = days
+        start, end, stop = days
         since = start[0] if start else since
-        checked = seen[0] if seen else checked
         if end:  # "until" ends with the beginning of a day, "to" with its end
             until = end[0] if re.fullmatch(UNTIL, match["range"], re.IGNORECASE) else end[1]
         until = stop[0] if stop else until
-    marks = Validity(since, until, was, checked)
+    marks = Validity(since, until, was)
     return None if marks == Validity() else marks
 
 
@@ -314,37 +284,15 @@ def format_marks(*, since: dt.date | None = None, until: dt.date | None = None, 
 
 
 def strike_line(line: str, until: dt.date) -> str:
-    """Return a line struck through, with the day on which it ended after what its marks said before.
-
-    A row of a table is struck through cell by cell, since ~~ does not cross cells.
-    """
-    if line.lstrip().startswith("|"):
-        return _strike_row(line, until)
+    """Return a line struck through, with the day on which it ended after what its marks said before."""
     indent, body = _split_marker(line)
     marks = _find_marks(body)
     text = body[: marks.text_end].strip().replace("~~", "")
     tail = body[marks.end :] if marks.validity else body[marks.text_end :]
-    return f"{indent}~~{text}~~ {_ended(marks.validity, until)}{_spaced(tail)}"
-
-
-def _ended(validity: Validity | None, until: dt.date) -> str:
-    """Return the marks of a line that ended. A line that was to hold later never held."""
-    known = validity or Validity()
-    until = max(until, known.since or until)
-    marks = format_marks(since=known.since, until=until, was=known.was)
-    return f"(checked {known.checked}, {marks[1:]}" if known.checked else marks
-
-
-def _strike_row(line: str, until: dt.date) -> str:
-    indent = line[: len(line) - len(line.lstrip())]
-    cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-    marks = [_find_marks(cell) for cell in cells]
-    texts = [mark.without(cell).replace("~~", "") for mark, cell in zip(marks, cells, strict=True)]
-    last = max((at for at, text in enumerate(texts) if text), default=0)
-    validity = next((mark.validity for mark in reversed(marks) if mark.validity), None)
-    struck = [f"~~{text}~~" if text else "" for text in texts]
-    struck[last] += f" {_ended(validity, until)}"
-    return f"{indent}| {' | '.join(struck)} |"
+    known = marks.validity or Validity()
+    # A line that was to hold later never held.
+    ended = format_marks(since=known.since, until=max(until, known.since or until), was=known.was)
+    return f"{indent}~~{text}~~ {ended}{_spaced(tail)}"
 
 
 # patterns, compiled when a text may have marks
@@ -354,7 +302,7 @@ def _strike_row(line: str, until: dt.date) -> str:
 def _clause() -> re.Pattern[str]:
     return re.compile(
         rf"\s*(?:(?:{SINCE})\s+(?P<start>{_DATE})(?:\s*(?P<range>{UNTIL}|{_THROUGH})\s*(?P<end>{_DATE}))?"
-        rf"|(?:{UNTIL})\s+(?P<stop>{_DATE})|(?:{CHECKED})\s+(?:on\s+)?(?P<seen>{_DATE})"
+        rf"|(?:{UNTIL})\s+(?P<stop>{_DATE})"
         rf"|(?P<was>{WAS})\s+(?P<text>[^()]*(?:\([^()]*\)[^()]*)*)$)\s*(?:[,;]\s*(?:and\s+)?|$)",
         re.IGNORECASE,
     )
