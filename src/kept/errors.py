@@ -27,6 +27,9 @@
     │   ├── ReviewItemNotFound  nothing with this id waits for review
     │   ├── ReviewConflict      the note has changed since; nothing was changed
     │   ├── ReviewFull          too many changes wait for review
+    │   ├── DocumentNotFound    the storage has no document with this path
+    │   ├── StorageConflict     a document or a log is not as the caller expects; nothing was changed
+    │   ├── LeaseLost           another process holds the lease by now; nothing was changed
     │   ├── LockMissing         the folder or file to lock does not exist
     │   └── LockBusy            another process held the lock until the timeout
     ├── ForgetFailed            a forget could not be planned or finished
@@ -250,6 +253,25 @@ class ReviewFull(WorkspaceError):
     code = "review_full"
     http_status = 409
     default_hint = "A person decides about them with 'kept review'."
+
+
+class DocumentNotFound(WorkspaceError):
+    code = "document_not_found"
+    exit_code = 3
+    http_status = 404
+
+
+class StorageConflict(WorkspaceError):
+    code = "storage_conflict"
+    exit_code = 4
+    http_status = 409
+    default_hint = "Nothing was changed. Read it again, then repeat the change."
+
+
+class LeaseLost(WorkspaceError):
+    code = "lease_lost"
+    http_status = 409
+    default_hint = "Nothing was changed. Another process does this work now."
 
 
 class LockMissing(WorkspaceError):

@@ -1,0 +1,310 @@
+"""What a storage does: values, changes, and the protocol.
+
+- A document has a path, bytes, and a version: the SHA-256 of its bytes. A log has a name and lines; it ends in .jsonl.
+- `Storage.commit` is the only way to change anything. It makes all its changes or none, also if the process is killed
+  on the way: whoever reads or commits next finishes it. What it returned from is on disk.
+- Other programs may change documents at any time, never logs. So a change of a document can name the version that it
+  expects. If another program writes in the very moment of a commit, one of the two texts wins.
+- A position in a log stays valid when lines before or after it are blanked or trimmed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from kept.errors import PathRefused, StorageConflict, UsageError
+from kept.limits import printable_line
+from kept.values import frozen
+
+ABSENT = ""
+"""The version of a document that does not exist."""
+LOG_SUFFIX = ".jsonl"
+OWN_FOLDER = ".kept/storage"
+"""Folder of the storage itself. Nothing in it is a document."""
+MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 3_000
+
+
+# values
+
+
+@frozen
+class DocumentInfo:
+    """A document in a list."""
+
+    path: str
+    state: str
+    """Another one whenever the document changes. Cheap to tell, and not comparable with a version."""
+    size: int
+    modified_ns: int
+
+
+@frozen
+class Document:
+    path: str
+    data: bytes
+    version: str
+
+
+@frozen
+class Changed:
+    """A document that was written or removed since a cursor."""
+
+    path: str
+    info: DocumentInfo | None
+    """None if it is gone."""
+
+
+class Cursor(Protocol):
+    """Tells which changes a reader has seen. Only the storage that returned it can read it."""
+
+
+@frozen
+class LogPosition:
+    """Place between two lines of a log. Only the storage that returned it can read it."""
+
+    offset: int
+
+
+START = LogPosition(0)
+
+
+@frozen
+class LogLine:
+    data: bytes
+    """Without its line break."""
+    start: LogPosition
+    end: LogPosition
+
+
+@frozen
+class LogInfo:
+    name: str
+    end: LogPosition
+    modified_ns: int
+
+
+@frozen
+class Lease:
+    """The right to do something that one process does at a time. Every holder gets a higher number."""
+
+    name: str
+    number: int
+
+
+# changes
+
+
+@frozen
+class Write:
+    """Create a document, or replace it. With ``expected``, only if it has that version."""
+
+    path: str
+    data: bytes
+    expected: str | None = None
+
+
+@frozen
+class Extend:
+    """Append to a document, and create it if there is none."""
+
+    path: str
+    data: bytes
+
+
+@frozen
+class Remove:
+    """Remove a document. It is fine if there is none, unless another version is expected."""
+
+    path: str
+    expected: str | None = None
+
+
+@frozen
+class Erase:
+    """Remove a document, and overwrite its bytes where the storage can."""
+
+    path: str
+
+
+@frozen
+class Move:
+    """Rename a document. Nothing may have the new name."""
+
+    path: str
+    to: str
+    expected: str | None = None
+
+
+@frozen
+class Append:
+    """Append lines to a log. With ``expected_end``, only if it ends there."""
+
+    log: str
+    lines: Sequence[bytes]
+    expected_end: LogPosition | None = None
+
+
+@frozen
+class Blank:
+    """Replace a line of a log by a shorter one. Spaces fill the rest, so that all positions stay."""
+
+    log: str
+    position: LogPosition
+    line: bytes
+
+
+@frozen
+class Trim:
+    """Remove the lines of a log that are before a position."""
+
+    log: str
+    before: LogPosition
+
+
+Change = Write | Extend | Remove | Erase | Move | Append | Blank | Trim
+
+
+@frozen
+class Receipt:
+    """What a commit did."""
+
+    versions: Mapping[str, str]
+    """Version of each document that it wrote or moved; ABSENT of those that it removed."""
+    ends: Mapping[str, LogPosition]
+    """End of each log that it appended to."""
+
+    def to_json(self) -> bytes:
+        ends = {name: position.offset for name, position in self.ends.items()}
+        return json.dumps({"versions": dict(self.versions), "ends": ends}).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Receipt:
+        fields = json.loads(data)
+        return cls(fields["versions"], {name: LogPosition(offset) for name, offset in fields["ends"].items()})
+
+
+# the protocol
+
+
+class Documents(Protocol):
+    def list(self, prefix: str = "") -> Iterator[DocumentInfo]:
+        """Yield the documents whose path begins with a prefix, ordered by path."""
+
+    def read(self, path: str) -> Document:
+        """Raise DocumentNotFound, or PathRefused for a link or anything else that is no file."""
+
+    def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
+        """Return what changed since a cursor, or all documents without one, and the next cursor."""
+
+
+class Logs(Protocol):
+    def read(self, name: str, start: LogPosition = START) -> Iterator[LogLine]:
+        """Yield the lines from a position on, none if there is no such log."""
+
+    def read_back(self, name: str) -> Iterator[LogLine]:
+        """Yield the lines from the last to the first, without reading all of them at once."""
+
+    def list(self, prefix: str = "") -> Iterator[LogInfo]:
+        """Yield the logs whose name begins with a prefix, ordered by name."""
+
+
+class Subscription(AbstractContextManager["Subscription"], Protocol):
+    def wait(self, timeout_s: float) -> frozenset[str]:
+        """Return the paths and names that changed, as soon as there are some; none when the time is up."""
+
+
+class Storage(Protocol):
+    @property
+    def documents(self) -> Documents: ...
+
+    @property
+    def logs(self) -> Logs: ...
+
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None, commit_id: str = "") -> Receipt:
+        """Make all changes or none. The same ``commit_id`` again returns the first receipt and changes nothing.
+
+        Raise StorageConflict if a version or an end is not the expected one, LeaseLost, PathRefused for a name that is
+        not allowed, or WriteFailed for a full or read-only disk. Nothing is changed then.
+        """
+
+    def lease(self, name: str, *, wait_s: float) -> AbstractContextManager[Lease]:
+        """Hold a lease. Raise LockBusy if another process still has it when the time is up."""
+
+    def watch(self, prefix: str = "") -> Subscription:
+        """Notice changes by this and other programs from now on."""
+
+
+# rules that all storages share
+
+
+def version_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_log(path: str) -> bool:
+    return path.endswith(LOG_SUFFIX)
+
+
+def targets_of(change: Change) -> tuple[str, ...]:
+    """Return the paths and names that a change touches."""
+    match change:
+        case Append(log=name) | Blank(log=name) | Trim(log=name):
+            return (name,)
+        case Move(path=path, to=to):
+            return path, to
+        case _:
+            return (change.path,)
+
+
+def check_changes(changes: Sequence[Change]) -> None:
+    """Raise PathRefused for a name that is not allowed, UsageError for changes that do not go together."""
+    seen: dict[str, list[object]] = {}
+    for change in changes:
+        is_of_log = isinstance(change, Append | Blank | Trim)
+        place = change.position if isinstance(change, Blank) else None
+        for name in targets_of(change):
+            check_name(name)
+            if is_log(name) != is_of_log:
+                raise PathRefused(f"{printable_line(name)}: logs end in {LOG_SUFFIX}, and documents do not.")
+            # Several lines of one log may be blanked at once.
+            if any(None in (place, other) or place == other for other in seen.setdefault(name, [])):
+                raise UsageError(f"{printable_line(name)}: a commit changes it twice.")
+            seen[name].append(place)
+        if isinstance(change, Append) and any(b"\n" in line for line in change.lines):
+            raise UsageError(f"{change.log}: a line has a line break in it.")
+
+
+def check_name(name: str) -> None:
+    """Raise PathRefused unless a path or name is relative, has no empty, '.' or '..' part, and fits a file system."""
+    try:
+        parts = os.fsencode(name).split(b"/")
+    except UnicodeEncodeError:
+        parts = [b""]
+    if b"\0" in b"".join(parts) or any(part in (b"", b".", b"..") for part in parts):
+        raise PathRefused(f"'{printable_line(name)}': not a path inside the storage.")
+    if sum(map(len, parts)) + len(parts) > MAX_PATH_BYTES or max(map(len, parts)) > MAX_NAME_BYTES:
+        raise PathRefused(f"{printable_line(name[:80])}…: the name is too long.")
+    if is_own(name):
+        raise PathRefused(f"{printable_line(name)}: a file of the storage itself.")
+
+
+def is_own(path: str) -> bool:
+    return path == OWN_FOLDER or path.startswith(OWN_FOLDER + "/")
+
+
+def check_version(path: str, version: str, expected: str | None) -> None:
+    if expected is not None and version != expected:
+        reason = "it has changed" if version and expected else "it exists" if version else "it is gone"
+        raise StorageConflict(f"{printable_line(path)}: {reason}.")
+
+
+def check_blank(log: str, old: bytes, new: bytes) -> bytes:
+    """Return a line filled up to the length of the one that it replaces."""
+    if len(new) > len(old) or b"\n" in new:
+        raise UsageError(f"{log}: a line can only be replaced by one that is not longer.")
+    return new.ljust(len(old))

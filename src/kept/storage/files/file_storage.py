@@ -1,0 +1,362 @@
+"""`FileStorage`: documents and logs in a folder.
+
+Readers take no lock. A file is replaced by a rename, and a log's line counts once it ends with a line break, so a
+reader sees a change whole or not at all. While a commit of several changes is under way its journal is there, and a
+reader waits until it is gone; if its process was killed, the reader finishes it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from kept.durable import make_private_folder
+from kept.errors import DocumentNotFound, LeaseLost, StorageConflict, WriteFailed
+from kept.file_lock import locked
+from kept.limits import printable_line
+from kept.storage.contract import (
+    ABSENT,
+    OWN_FOLDER,
+    START,
+    Append,
+    Blank,
+    Change,
+    Changed,
+    Cursor,
+    Document,
+    DocumentInfo,
+    Erase,
+    Extend,
+    Lease,
+    LogInfo,
+    LogLine,
+    LogPosition,
+    Move,
+    Receipt,
+    Remove,
+    Trim,
+    Write,
+    check_blank,
+    check_changes,
+    check_name,
+    check_version,
+    is_log,
+    version_of,
+)
+from kept.storage.files.folders import opened_file, read_file, walk
+from kept.storage.files.steps import JOURNAL, TRIMMED, Step, Steps, make_receipt
+from kept.storage.files.watch import FolderWatch
+from kept.values import frozen
+
+LOCK_WAIT_S = 30.0
+RECEIPT_DAYS = 30
+_RACY_NS = 50_000_000
+"""A file that changed this shortly before a scan may change again without getting another time."""
+_BLOCK = 1 << 16
+
+
+class FileStorage:
+    """Safe between threads and processes. Holds nothing open between calls."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.abspath(root)
+        self.documents = FileDocuments(self)
+        self.logs = FileLogs(self)
+        self._held: set[Lease] = set()
+
+    # committing
+
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None, commit_id: str = "") -> Receipt:
+        check_changes(changes)
+        with self._locked():
+            if lease is not None:
+                self._require(lease)
+            name = _receipt_name(commit_id)
+            if commit_id and (receipt := self._find_receipt(name)):
+                return receipt
+            steps = [self._resolve(change) for change in changes]
+            receipt = make_receipt(steps)
+            if commit_id:
+                steps.append(Step("write", self._receipt_path(name), receipt.to_json()))
+            if steps:
+                Steps(self.root).run(steps)
+            return receipt
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the storage, with nothing half done in it."""
+        self._make_own_folder("")
+        path = self._own("lock")
+        with locked(path, wait_s=LOCK_WAIT_S, purpose="writing to this memory"):
+            Steps(self.root).finish()
+            yield
+
+    def settle(self) -> None:
+        """Wait for a commit that is under way, or finish it if its process was killed and the disk allows it."""
+        if os.path.lexists(os.path.join(self.root, JOURNAL)):
+            with suppress(WriteFailed), self._locked():
+                pass
+
+    def _resolve(self, change: Change) -> Step:
+        match change:
+            case Write(path, data, expected):
+                return Step("write", path, data, self._check(path, expected))
+            case Extend(path, data):
+                old = read_file(self.root, path)
+                return Step("write", path, (old or b"") + data, ABSENT if old is None else version_of(old))
+            case Remove(path, expected):
+                return Step("remove", path, before=self._check(path, expected))
+            case Erase(path):
+                return Step("erase", path, before=self._check(path, None))
+            case Move(path, to, expected):
+                before = self._check(path, expected)
+                if not before:
+                    raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
+                check_version(to, self._check(to, None), ABSENT)
+                return Step("move", path, before=before, to=to)
+            case Append() | Blank() | Trim():
+                return self.logs.resolve(change)
+
+    def _check(self, path: str, expected: str | None) -> str:
+        """Return the version of a document. Raise StorageConflict if it is not the expected one."""
+        data = read_file(self.root, path)
+        version = ABSENT if data is None else version_of(data)
+        check_version(path, version, expected)
+        return version
+
+    # receipts
+
+    def _find_receipt(self, name: str) -> Receipt | None:
+        folder = self._own("receipts")
+        for day in sorted(os.listdir(folder), reverse=True) if os.path.isdir(folder) else ():
+            raw = read_file(self.root, f"{OWN_FOLDER}/receipts/{day}/{name}")
+            if raw is not None:
+                return Receipt.from_json(raw)
+        return None
+
+    def _receipt_path(self, name: str) -> str:
+        """Return where to write a receipt. With the first one of a day, those of a month ago go."""
+        today = dt.datetime.now(dt.UTC).date()
+        folder = self._own(f"receipts/{today}")
+        if not os.path.isdir(folder):
+            self._make_own_folder(f"receipts/{today}")
+            oldest = str(today - dt.timedelta(days=RECEIPT_DAYS))
+            for day in os.listdir(self._own("receipts")):
+                if day < oldest:
+                    shutil.rmtree(self._own(f"receipts/{day}"), ignore_errors=True)
+        return f"{OWN_FOLDER}/receipts/{today}/{name}"
+
+    # leases
+
+    @contextmanager
+    def lease(self, name: str, *, wait_s: float) -> Iterator[Lease]:
+        check_name(name)
+        self._make_own_folder("leases")
+        path = self._own(f"leases/{name.replace('/', '%')}")
+        with locked(path, wait_s=wait_s, purpose=f"holding the lease '{name}'") as handle:
+            lease = Lease(name, _read_number(handle) + 1)
+            os.pwrite(handle, b"%020d" % lease.number, 0)
+            os.fsync(handle)
+            self._held.add(lease)
+            try:
+                yield lease
+            finally:
+                self._held.discard(lease)
+
+    def _require(self, lease: Lease) -> None:
+        """Raise LeaseLost unless a lease is held. A process that was frozen may have a successor by now."""
+        number = 0
+        with opened_file(self.root, f"{OWN_FOLDER}/leases/{lease.name.replace('/', '%')}") as handle:
+            if handle is not None:
+                number = _read_number(handle)
+        if lease not in self._held or number != lease.number:
+            raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
+
+    # noticing changes
+
+    def watch(self, prefix: str = "") -> FolderWatch:
+        return FolderWatch(self.root, prefix)
+
+    # own files
+
+    def _own(self, name: str) -> str:
+        return os.path.join(self.root, OWN_FOLDER, name)
+
+    def _make_own_folder(self, name: str) -> None:
+        try:
+            make_private_folder(self._own(name))
+        except OSError as exc:
+            raise WriteFailed(f"{self.root}: could not be written ({exc.strerror}).") from exc
+
+
+def _read_number(handle: int) -> int:
+    digits = os.pread(handle, 20, 0)
+    return int(digits) if digits.isdigit() else 0
+
+
+def _receipt_name(commit_id: str) -> str:
+    return hashlib.sha256(commit_id.encode()).hexdigest()[:32]
+
+
+@frozen
+class _SeenFiles:
+    """Cursor: the state of every document, empty for one that may have changed within the same tick of the clock."""
+
+    states: dict[str, str]
+
+
+class FileDocuments:
+    def __init__(self, storage: FileStorage) -> None:
+        self._storage = storage
+
+    def list(self, prefix: str = "") -> Iterator[DocumentInfo]:
+        self._storage.settle()
+        for path, state in walk(self._storage.root, prefix):
+            if not is_log(path):
+                yield DocumentInfo(path, _state_of(state), state.st_size, state.st_mtime_ns)
+
+    def read(self, path: str) -> Document:
+        check_name(path)
+        self._storage.settle()
+        data = None if is_log(path) else read_file(self._storage.root, path)
+        if data is None:
+            raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
+        return Document(path, data, version_of(data))
+
+    def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
+        seen = since.states if isinstance(since, _SeenFiles) else {}
+        racy_ns = time.time_ns() - _RACY_NS
+        states: dict[str, str] = {}
+        changed = []
+        for info in self.list():
+            ctime_ns = int(info.state.partition("-")[0], 16)
+            states[info.path] = info.state if ctime_ns < racy_ns else ""
+            if seen.get(info.path) != info.state:
+                changed.append(Changed(info.path, info))
+        changed += [Changed(path, None) for path in seen if path not in states]
+        return changed, _SeenFiles(states)
+
+
+def _state_of(state: os.stat_result) -> str:
+    return f"{state.st_ctime_ns:x}-{state.st_mtime_ns:x}-{state.st_size:x}-{state.st_ino:x}"
+
+
+class FileLogs:
+    """Logs as files of lines. A position is the offset that a line had before the log was ever trimmed."""
+
+    def __init__(self, storage: FileStorage) -> None:
+        self._storage = storage
+
+    def read(self, name: str, start: LogPosition = START) -> Iterator[LogLine]:
+        check_name(name)
+        self._storage.settle()
+        with opened_file(self._storage.root, name) as handle:
+            if handle is None:
+                return
+            first, base = _read_base(handle)
+            with open(handle, "rb", buffering=_BLOCK, closefd=False) as file:
+                offset = file.seek(max(first, start.offset - base))
+                if offset > first:  # a position inside a line means the next one
+                    file.seek(offset - 1)
+                    offset += len(file.readline()) - 1
+                for raw in file:
+                    if not raw.endswith(b"\n"):
+                        return
+                    end = offset + len(raw)
+                    yield LogLine(raw[:-1], LogPosition(base + offset), LogPosition(base + end))
+                    offset = end
+
+    def read_back(self, name: str) -> Iterator[LogLine]:
+        check_name(name)
+        self._storage.settle()
+        at, base = self._find_end(name)
+        with opened_file(self._storage.root, name) as handle:
+            first, rest = 0 if handle is None else _read_base(handle)[0], b""
+            while handle is not None and at > first:
+                start = max(first, at - _BLOCK)
+                block = os.pread(handle, at - start, start) + rest
+                # What comes before the first line break may be the end of a line that begins in an earlier block.
+                cut = 0 if start == first else block.index(b"\n") + 1
+                end = base + start + len(block)
+                for line in reversed(block[cut:].split(b"\n")[:-1]):
+                    yield LogLine(line, LogPosition(end - len(line) - 1), LogPosition(end))
+                    end -= len(line) + 1
+                rest, at = block[:cut], start
+
+    def list(self, prefix: str = "") -> Iterator[LogInfo]:
+        self._storage.settle()
+        for path, state in walk(self._storage.root, prefix):
+            if is_log(path):
+                end, base = self._find_end(path)
+                yield LogInfo(path, LogPosition(base + end), state.st_mtime_ns)
+
+    # for commits
+
+    def resolve(self, change: Append | Blank | Trim) -> Step:
+        match change:
+            case Append(log, lines, expected_end):
+                end, base = self._repair_end(log)
+                if expected_end is not None and expected_end.offset != base + end:
+                    raise StorageConflict(f"{printable_line(log)}: it has other lines at its end.")
+                data = b"".join(line + b"\n" for line in lines)
+                return Step("append", log, data, offset=end, end=base + end + len(data))
+            case Blank(log, position, line):
+                old = next(self.read(log, position), None)
+                if old is None or old.start != position:
+                    raise StorageConflict(f"{printable_line(log)}: no line begins at this position.")
+                offset = position.offset - self._find_end(log)[1]
+                return Step("blank", log, check_blank(log, old.data, line), offset=offset)
+            case Trim(log, before):
+                rest = b"".join(line.data + b"\n" for line in self.read(log, before))
+                end, base = self._find_end(log)
+                start = base + end - len(rest)
+                first = next((line.start for line in self.read(log)), LogPosition(base + end))
+                if start != before.offset > first.offset:
+                    raise StorageConflict(f"{printable_line(log)}: no line begins at this position.")
+                return Step("trim", log, TRIMMED + b"%20d}\n" % start + rest)
+
+    def _repair_end(self, name: str) -> tuple[int, int]:
+        """Return the offset at which to append, and the base of positions. Bytes that a crash tore are put aside."""
+        end, base = self._find_end(name)
+        with opened_file(self._storage.root, name, os.O_RDWR) as handle:
+            torn = b"" if handle is None else os.pread(handle, os.fstat(handle).st_size - end, end)
+            if handle is None or not torn:
+                return end, base
+            try:
+                json.loads(torn)
+                os.pwrite(handle, b"\n", end + len(torn))  # a whole line that lacks only its line break
+                end += len(torn) + 1
+            except ValueError:
+                Steps(self._storage.root).displace(torn)
+                os.ftruncate(handle, end)
+            os.fsync(handle)
+            return end, base
+
+    def _find_end(self, name: str) -> tuple[int, int]:
+        """Return the offset after the last whole line, and the base of positions."""
+        with opened_file(self._storage.root, name) as handle:
+            if handle is None:
+                return 0, 0
+            first, base = _read_base(handle)
+            at = os.fstat(handle).st_size
+            while at > first:
+                start = max(first, at - _BLOCK)
+                last = os.pread(handle, at - start, start).rfind(b"\n")
+                if last >= 0:
+                    return start + last + 1, base
+                at = start
+            return first, base
+
+
+def _read_base(handle: int) -> tuple[int, int]:
+    """Return the offset of the first line in the file, and what to add to an offset to get a position."""
+    head = os.pread(handle, len(TRIMMED) + 22, 0)
+    if not head.startswith(TRIMMED):
+        return 0, 0
+    return len(head), int(head[len(TRIMMED) : len(TRIMMED) + 20]) - len(head)

@@ -1,0 +1,123 @@
+"""Opens the files of a storage one folder at a time, so that no symbolic link on the way is ever followed.
+
+Checking a path and then opening it leaves a moment in which a folder can be swapped for a link. So each folder is
+opened in its parent (``openat`` with ``O_NOFOLLOW``). The root itself may be a link: the user chose it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kept.durable import OPEN_FOLDER, is_temporary, make_folder_in, make_private_folder
+from kept.errors import PathRefused, WorkspaceError
+from kept.limits import printable_line
+from kept.storage.contract import is_own
+
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""A pipe in the place of a file must not block the process."""
+
+
+@contextmanager
+def opened_folder(root: str, path: str, *, create: bool = False) -> Iterator[int]:
+    """Yield the open folder that a file is in. Raise OSError, with ELOOP if a link is in the way."""
+    if create:
+        make_private_folder(root)
+    handle = os.open(root, OPEN_FOLDER)
+    try:
+        for part in path.split("/")[:-1]:
+            below = _open_in(handle, part, create)
+            os.close(handle)
+            handle = below
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _open_in(folder: int, name: str, create: bool) -> int:
+    if create:
+        make_folder_in(folder, name)
+    try:
+        return os.open(name, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except NotADirectoryError:  # what Linux reports for a link, too
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+        raise
+
+
+@contextmanager
+def opened_file(root: str, path: str, flags: int = os.O_RDONLY) -> Iterator[int | None]:
+    """Yield the open file, or None if there is none. Raise PathRefused for a link or anything else that is no file."""
+    handle = None
+    try:
+        with opened_folder(root, path) as folder:
+            handle = os.open(path.rpartition("/")[2], flags | _FILE, dir_fd=folder)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise PathRefused(f"{printable_line(path)}: not a file.")
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as exc:
+        raise refusal(path, exc) from exc
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def read_file(root: str, path: str) -> bytes | None:
+    """Return the bytes of a file, or None if there is none."""
+    with opened_file(root, path) as handle:
+        if handle is None:
+            return None
+        with open(handle, "rb", closefd=False) as file:
+            return file.read()
+
+
+def walk(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the files whose path begins with a prefix, ordered by path. Links and temporary files are left out."""
+    folders = [_list(root, prefix.rpartition("/")[0])]
+    while folders:
+        path, state = next(folders[-1], ("", None))
+        if not path:
+            folders.pop()
+        elif state is None:
+            if path.startswith(prefix) or prefix.startswith(path + "/"):
+                folders.append(_list(root, path))
+        elif path.startswith(prefix):
+            yield path, state
+
+
+def _list(root: str, folder: str) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Yield the files of a folder with their state, and its folders without one."""
+    entries: list[tuple[str, os.stat_result | None]] = []
+    try:
+        with opened_folder(root, f"{folder}/." if folder else ".") as handle:
+            listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
+        try:
+            for name in os.listdir(listing):
+                path = f"{folder}/{name}" if folder else name
+                try:
+                    state = os.stat(name, dir_fd=listing, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISDIR(state.st_mode) and not is_own(path):
+                    entries.append((path, None))
+                elif stat.S_ISREG(state.st_mode) and not is_temporary(name):
+                    entries.append((path, state))
+        finally:
+            os.close(listing)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as exc:
+        raise refusal(folder or root, exc) from exc
+    yield from sorted(entries, key=lambda entry: entry[0] if entry[1] else entry[0] + "/")
+
+
+def refusal(path: str, error: OSError) -> WorkspaceError:
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return PathRefused(f"{printable_line(path)}: symbolic links are not followed.")
+    return WorkspaceError(f"{printable_line(path)}: cannot be read ({error.strerror}).")

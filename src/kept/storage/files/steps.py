@@ -1,0 +1,219 @@
+"""Steps of a commit, and the journal that holds them while several are under way.
+
+A change becomes a step when all that it depends on is known: the bytes to write, the version that they replace, the
+offset to append at. So a step can be done again after a crash, and changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Literal
+
+from kept.durable import append_durably, cut_durably, erase_file, sync_folder, write_atomic
+from kept.errors import StorageConflict, WriteFailed
+from kept.limits import printable_line
+from kept.storage.contract import ABSENT, OWN_FOLDER, LogPosition, Receipt, version_of
+from kept.storage.files.folders import opened_file, opened_folder, read_file
+from kept.values import frozen
+
+JOURNAL = f"{OWN_FOLDER}/journal"
+DISPLACED = f"{OWN_FOLDER}/displaced"
+TRIMMED = b'{"trimmed": '
+"""Beginning of the first line of a log that lost its beginning: the offset that its next line had before."""
+
+
+_SPARE_BYTES = 1 << 20
+
+
+@frozen
+class Step:
+    kind: Literal["write", "append", "blank", "trim", "move", "remove", "erase"]
+    path: str
+    data: bytes = b""
+    """Bytes to write; for a trim, all that the file has afterwards."""
+    before: str = ABSENT
+    """Version that a document had."""
+    to: str = ""
+    offset: int = 0
+    """Place in the file where a line is appended or blanked."""
+    end: int = 0
+    """End of a log after an append, as a position."""
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether a crash leaves all or nothing of it. Several lines can be torn between two of them."""
+        return self.kind not in ("blank", "append") or (self.kind == "append" and self.data.count(b"\n") == 1)
+
+
+def make_receipt(steps: Sequence[Step]) -> Receipt:
+    versions, ends = {}, {}
+    for step in steps:
+        match step.kind:
+            case "write":
+                versions[step.path] = version_of(step.data)
+            case "append":
+                ends[step.path] = LogPosition(step.end)
+            case "move":
+                versions |= {step.path: ABSENT, step.to: step.before}
+            case "remove" | "erase":
+                versions[step.path] = ABSENT
+    return Receipt(versions, ends)
+
+
+def encode_journal(steps: Sequence[Step]) -> bytes:
+    """Return one line with the steps, and after it the bytes of all of them."""
+    heads = [{**asdict(step), "data": len(step.data)} for step in steps]
+    return json.dumps(heads).encode() + b"\n" + b"".join(step.data for step in steps)
+
+
+def decode_journal(raw: bytes) -> list[Step]:
+    line, _, rest = raw.partition(b"\n")
+    steps = []
+    for head in json.loads(line):
+        size = head.pop("data")
+        steps.append(Step(**head, data=rest[:size]))
+        rest = rest[size:]
+    return steps
+
+
+class Steps:
+    """Does steps in a root folder. The caller holds the lock of the storage."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """Do all steps or none."""
+        if len(steps) == 1 and steps[0].is_atomic:
+            self._do(steps[0])
+            return
+        journal = encode_journal(steps)
+        self._require_space(2 * len(journal) + _SPARE_BYTES)
+        self.write(JOURNAL, journal)
+        try:
+            for step in steps:
+                self._do(step, is_journaled=True)
+        except WriteFailed as exc:
+            hint = "Do not repeat the change: it is written down, and finished as soon as the disk allows it."
+            raise WriteFailed(exc.message, hint=hint) from exc
+        self._remove(JOURNAL)
+
+    def _require_space(self, size: int) -> None:
+        """Raise WriteFailed if the disk has no space for a commit and its journal: then nothing is begun."""
+        state = os.statvfs(self.root)
+        if state.f_bavail * state.f_frsize < size:
+            raise WriteFailed(f"{self.root}: could not be written (No space left on device).")
+
+    def finish(self) -> None:
+        """Do what a process that was killed did not do any more."""
+        raw = read_file(self.root, JOURNAL)
+        if raw is None:
+            return
+        for step in decode_journal(raw):
+            if not self._is_done(step):
+                self._do(step, is_journaled=True, is_late=True)
+        self._remove(JOURNAL)
+
+    def _is_done(self, step: Step) -> bool:
+        """Return whether a step was done before the crash."""
+        if step.kind == "append":
+            return self._read_at(step.path, step.offset, len(step.data)) == step.data
+        if step.kind == "trim":
+            return read_file(self.root, step.path) == step.data
+        return step.kind == "move" and read_file(self.root, step.path) is None
+
+    def _do(self, step: Step, *, is_journaled: bool = False, is_late: bool = False) -> None:
+        match step.kind:
+            case "write":
+                self._write(step, is_journaled, is_late)
+            case "append":
+                if is_late:
+                    self._cut(step.path, step.offset)
+                self._in_folder(step.path, append_durably, step.data)
+            case "trim":
+                self.write(step.path, step.data)
+            case "blank":
+                self._blank(step)
+            case "move":
+                self._move(step)
+            case "erase":
+                self._in_folder(step.path, erase_file)
+            case "remove":
+                self._remove(step.path)
+
+    def _write(self, step: Step, is_journaled: bool, is_late: bool) -> None:
+        """Write a document. If another program changed it after it was read, a commit of one change fails, a longer
+        one saves the other's bytes first, and one that is finished late lets the other's bytes stand."""
+        current = read_file(self.root, step.path)
+        version = ABSENT if current is None else version_of(current)
+        if version == version_of(step.data):
+            return
+        if version != step.before:
+            if not is_journaled:
+                raise StorageConflict(f"{printable_line(step.path)}: it has changed.")
+            self.displace(step.data if is_late else current or b"")
+            if is_late:
+                return
+        self.write(step.path, step.data)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._in_folder(path, write_atomic, data)
+
+    def displace(self, data: bytes) -> None:
+        """Keep bytes that would be lost otherwise."""
+        if data:
+            self.write(f"{DISPLACED}/{version_of(data)}", data)
+
+    def _blank(self, step: Step) -> None:
+        with opened_file(self.root, step.path, os.O_WRONLY) as handle:
+            if handle is not None:
+                try:
+                    os.pwrite(handle, step.data, step.offset)
+                    os.fsync(handle)
+                except OSError as exc:
+                    raise WriteFailed(f"{printable_line(step.path)}: could not be written ({exc.strerror}).") from exc
+
+    def _move(self, step: Step) -> None:
+        self._in_folder(step.to, lambda path, dir_fd: None)  # create its folder
+        with opened_folder(self.root, step.path) as old, opened_folder(self.root, step.to) as new:
+            name, new_name = step.path.rpartition("/")[2], step.to.rpartition("/")[2]
+            try:
+                os.rename(name, new_name, src_dir_fd=old, dst_dir_fd=new)
+                try:
+                    sync_folder(new)
+                    sync_folder(old)
+                except OSError:
+                    os.rename(new_name, name, src_dir_fd=new, dst_dir_fd=old)
+                    raise
+            except OSError as exc:
+                raise WriteFailed(f"{printable_line(step.path)}: could not be renamed ({exc.strerror}).") from exc
+
+    def _remove(self, path: str) -> None:
+        with suppress(FileNotFoundError), opened_folder(self.root, path) as folder:
+            try:
+                os.unlink(path.rpartition("/")[2], dir_fd=folder)
+            except FileNotFoundError:
+                return
+            except OSError as exc:
+                raise WriteFailed(f"{printable_line(path)}: could not be removed ({exc.strerror}).") from exc
+            sync_folder(folder)
+
+    def _cut(self, path: str, size: int) -> None:
+        """Cut off what a killed process left of an append."""
+        if self._read_at(path, size, 1):
+            cut_durably(os.path.join(self.root, path), size)
+
+    def _read_at(self, path: str, offset: int, size: int) -> bytes:
+        with opened_file(self.root, path) as handle:
+            return b"" if handle is None else os.pread(handle, size, offset)
+
+    def _in_folder(self, path: str, act: Any, *arguments: bytes) -> None:
+        try:
+            with opened_folder(self.root, path, create=True) as folder:
+                act(os.path.join(self.root, path), *arguments, dir_fd=folder)
+        except OSError as exc:
+            raise WriteFailed(f"{printable_line(path)}: could not be written ({exc.strerror}).") from exc

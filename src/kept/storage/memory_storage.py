@@ -1,0 +1,244 @@
+"""`MemoryStorage`: documents and logs in memory, for tests. It behaves as a storage must, and forgets at the end."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from kept.errors import DocumentNotFound, LeaseLost, LockBusy, StorageConflict
+from kept.storage.contract import (
+    ABSENT,
+    START,
+    Append,
+    Blank,
+    Change,
+    Changed,
+    Cursor,
+    Document,
+    DocumentInfo,
+    Erase,
+    Extend,
+    Lease,
+    LogInfo,
+    LogLine,
+    LogPosition,
+    Move,
+    Receipt,
+    Remove,
+    Trim,
+    Write,
+    check_blank,
+    check_changes,
+    check_name,
+    check_version,
+    targets_of,
+    version_of,
+)
+from kept.values import frozen
+
+_Stamp = tuple[int, int]
+"""Number of the commit that wrote something, and the time."""
+_Lines = list[LogLine]
+
+
+class MemoryStorage:
+    def __init__(self) -> None:
+        self.documents = MemoryDocuments()
+        self.logs = MemoryLogs()
+        self._changed = threading.Condition()
+        self._receipts: dict[str, Receipt] = {}
+        self._leases: dict[str, tuple[int, bool]] = {}
+        self._numbers = itertools.count(1)
+        self._subscriptions: list[MemorySubscription] = []
+
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None, commit_id: str = "") -> Receipt:
+        check_changes(changes)
+        with self._changed:
+            if lease is not None and self._leases.get(lease.name) != (lease.number, True):
+                raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
+            if commit_id in self._receipts:
+                return self._receipts[commit_id]
+            documents, logs = self.documents.copy(), self.logs.copy()
+            stamp = next(self._numbers), time.time_ns()
+            versions: dict[str, str] = {}
+            ends: dict[str, LogPosition] = {}
+            for change in changes:
+                match change:
+                    case Append() | Blank() | Trim():
+                        ends |= logs.change(change, stamp)
+                    case _:
+                        versions |= documents.change(change, stamp)
+            self.documents.files, self.logs.files = documents.files, logs.files
+            receipt = Receipt(versions, ends)
+            if commit_id:
+                self._receipts[commit_id] = receipt
+            for subscription in self._subscriptions:
+                subscription.report({name for change in changes for name in targets_of(change)})
+            self._changed.notify_all()
+            return receipt
+
+    @contextmanager
+    def lease(self, name: str, *, wait_s: float) -> Iterator[Lease]:
+        check_name(name)
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._leases.get(name, (0, False))[1], wait_s):
+                raise LockBusy(f"Another process is holding the lease '{name}'.")
+            lease = Lease(name, self._leases.get(name, (0, False))[0] + 1)
+            self._leases[name] = lease.number, True
+        try:
+            yield lease
+        finally:
+            with self._changed:
+                if self._leases[name] == (lease.number, True):
+                    self._leases[name] = lease.number, False
+                self._changed.notify_all()
+
+    def take_over(self, name: str) -> None:
+        """End a lease whose holder does not answer any more, as a server's clock would."""
+        with self._changed:
+            self._leases[name] = self._leases[name][0], False
+            self._changed.notify_all()
+
+    def watch(self, prefix: str = "") -> MemorySubscription:
+        subscription = MemorySubscription(prefix, self._changed)
+        self._subscriptions.append(subscription)
+        return subscription
+
+
+class MemorySubscription:
+    def __init__(self, prefix: str, changed: threading.Condition) -> None:
+        self._prefix, self._changed = prefix, changed
+        self._names: set[str] = set()
+
+    def __enter__(self) -> MemorySubscription:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._prefix = "\0"
+
+    def report(self, names: set[str]) -> None:
+        self._names |= {name for name in names if name.startswith(self._prefix)}
+
+    def wait(self, timeout_s: float) -> frozenset[str]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._names, timeout_s)
+            names, self._names = self._names, set()
+            return frozenset(names)
+
+
+@frozen
+class _SeenCommit:
+    states: dict[str, str]
+
+
+class MemoryDocuments:
+    def __init__(self, files: dict[str, tuple[bytes, _Stamp]] | None = None) -> None:
+        self.files = files or {}
+
+    def copy(self) -> MemoryDocuments:
+        return MemoryDocuments(dict(self.files))
+
+    def list(self, prefix: str = "") -> Iterator[DocumentInfo]:
+        for path, (data, stamp) in sorted(self.files.items()):
+            if path.startswith(prefix):
+                yield DocumentInfo(path, str(stamp[0]), len(data), stamp[1])
+
+    def read(self, path: str) -> Document:
+        check_name(path)
+        if path not in self.files:
+            raise DocumentNotFound(f"{path}: there is no such document.")
+        return Document(path, self.files[path][0], self._version(path))
+
+    def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
+        seen = since.states if isinstance(since, _SeenCommit) else {}
+        states = {info.path: info.state for info in self.list()}
+        changed = [Changed(info.path, info) for info in self.list() if seen.get(info.path) != info.state]
+        return changed + [Changed(path, None) for path in seen if path not in states], _SeenCommit(states)
+
+    def _version(self, path: str) -> str:
+        return version_of(self.files[path][0]) if path in self.files else ABSENT
+
+    def change(self, change: Change, stamp: _Stamp) -> dict[str, str]:
+        """Return the new version of each document that changed."""
+        match change:
+            case Write(path, data, expected):
+                check_version(path, self._version(path), expected)
+                self.files[path] = data, stamp
+            case Extend(path, data):
+                self.files[path] = self.files.get(path, (b"",))[0] + data, stamp
+            case Move(path, to, expected):
+                check_version(path, self._version(path), expected)
+                check_version(to, self._version(to), ABSENT)
+                self.files[to] = self.read(path).data, stamp
+                del self.files[path]
+                return {path: ABSENT, to: self._version(to)}
+            case Remove(path) | Erase(path):
+                check_version(path, self._version(path), getattr(change, "expected", None))
+                self.files.pop(path, None)
+            case _:
+                raise TypeError(change)
+        return {path: self._version(path)}
+
+
+class MemoryLogs:
+    def __init__(self, files: dict[str, tuple[list[LogLine], LogPosition, _Stamp]] | None = None) -> None:
+        self.files = files or {}
+        """Lines, end and stamp of each log. A log without lines has an end, too."""
+
+    def copy(self) -> MemoryLogs:
+        return MemoryLogs({name: (list(lines), end, stamp) for name, (lines, end, stamp) in self.files.items()})
+
+    def read(self, name: str, start: LogPosition = START) -> Iterator[LogLine]:
+        check_name(name)
+        lines = self._get(name)[0]
+        yield from lines[_find(lines, start) :]
+
+    def read_back(self, name: str) -> Iterator[LogLine]:
+        check_name(name)
+        yield from reversed(self._get(name)[0])
+
+    def list(self, prefix: str = "") -> Iterator[LogInfo]:
+        for name, (_, end, stamp) in sorted(self.files.items()):
+            if name.startswith(prefix):
+                yield LogInfo(name, end, stamp[1])
+
+    def _get(self, name: str) -> tuple[_Lines, LogPosition]:
+        lines, end, _ = self.files.get(name, ([], START, (0, 0)))
+        return lines, end
+
+    def change(self, change: Append | Blank | Trim, stamp: _Stamp) -> dict[str, LogPosition]:
+        """Return the new end of a log that was appended to."""
+        lines, end = self._get(change.log)
+        match change:
+            case Append(name, added, expected_end):
+                if expected_end is not None and expected_end != end:
+                    raise StorageConflict(f"{name}: it has other lines at its end.")
+                for line in added:
+                    start, end = end, LogPosition(end.offset + len(line) + 1)
+                    lines.append(LogLine(line, start, end))
+                self.files[name] = lines, end, stamp
+                return {name: end}
+            case Blank(name, position, line):
+                at = _find(lines, position)
+                if at == len(lines) or lines[at].start != position:
+                    raise StorageConflict(f"{name}: no line begins at this position.")
+                lines[at] = replace(lines[at], data=check_blank(name, lines[at].data, line))
+            case Trim(name, before):
+                at = _find(lines, before)
+                start = lines[at].start if at < len(lines) else end
+                first = lines[0].start if lines else end
+                if start != before and before.offset > first.offset:
+                    raise StorageConflict(f"{name}: no line begins at this position.")
+                del lines[:at]
+        self.files[change.log] = lines, end, stamp
+        return {}
+
+
+def _find(lines: Sequence[LogLine], position: LogPosition) -> int:
+    return bisect_left(lines, position.offset, key=lambda line: line.start.offset)

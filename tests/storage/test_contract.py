@@ -1,0 +1,290 @@
+"""What every storage does: the same tests run on all of them."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kept.errors import DocumentNotFound, LeaseLost, LockBusy, PathRefused, StorageConflict, UsageError
+from kept.storage.contract import (
+    ABSENT,
+    START,
+    Append,
+    Blank,
+    Erase,
+    Extend,
+    LogPosition,
+    Move,
+    Remove,
+    Trim,
+    Write,
+    version_of,
+)
+
+
+def texts(storage, prefix=""):
+    return {info.path: storage.documents.read(info.path).data for info in storage.documents.list(prefix)}
+
+
+def lines(storage, name, start=START):
+    return [line.data for line in storage.logs.read(name, start)]
+
+
+def test_a_document_is_written_read_listed_and_removed(storage):
+    receipt = storage.commit([Write("memory/ideas.md", b"one\n")])
+    document = storage.documents.read("memory/ideas.md")
+    assert (document.data, document.version) == (b"one\n", version_of(b"one\n"))
+    assert receipt.versions == {"memory/ideas.md": document.version}
+    (info,) = storage.documents.list()
+    assert (info.path, info.size) == ("memory/ideas.md", 4)
+    assert storage.commit([Remove("memory/ideas.md")]).versions == {"memory/ideas.md": ABSENT}
+    assert texts(storage) == {}
+    with pytest.raises(DocumentNotFound):
+        storage.documents.read("memory/ideas.md")
+
+
+def test_documents_and_logs_are_listed_by_prefix_in_the_order_of_their_paths(storage):
+    paths = ["a.md", "a/b.md", "a/b/c.md", "a0.md", "b/x.md"]
+    storage.commit([Write(path, b"x") for path in reversed(paths)])
+    storage.commit([Append("b/x.jsonl", [b"1"]), Append("a/y.jsonl", [b"2"])])
+    assert [info.path for info in storage.documents.list()] == sorted(paths)
+    assert [info.path for info in storage.documents.list("a/b")] == ["a/b.md", "a/b/c.md"]
+    assert [info.name for info in storage.logs.list()] == ["a/y.jsonl", "b/x.jsonl"]
+    assert [info.name for info in storage.logs.list("b")] == ["b/x.jsonl"]
+
+
+def test_a_document_is_extended_moved_and_erased(storage):
+    storage.commit([Extend("a.md", b"1")])
+    storage.commit([Extend("a.md", b"2")])
+    assert texts(storage) == {"a.md": b"12"}
+    receipt = storage.commit([Move("a.md", "deep/er/b.md")])
+    assert receipt.versions == {"a.md": ABSENT, "deep/er/b.md": version_of(b"12")}
+    assert texts(storage) == {"deep/er/b.md": b"12"}
+    storage.commit([Erase("deep/er/b.md"), Erase("never.md")])
+    assert texts(storage) == {}
+
+
+@pytest.mark.parametrize("change", [Write, Remove])
+def test_a_change_of_another_version_is_refused(storage, change):
+    storage.commit([Write("a.md", b"1")])
+    arguments = (b"2",) if change is Write else ()
+    for expected in (ABSENT, version_of(b"0")):
+        with pytest.raises(StorageConflict):
+            storage.commit([change("a.md", *arguments, expected)])
+    assert texts(storage) == {"a.md": b"1"}
+    storage.commit([change("a.md", *arguments, version_of(b"1"))])
+    assert texts(storage) == ({"a.md": b"2"} if change is Write else {})
+
+
+def test_a_move_never_replaces_a_document(storage):
+    storage.commit([Write("a.md", b"1"), Write("b.md", b"2")])
+    with pytest.raises(StorageConflict):
+        storage.commit([Move("a.md", "b.md")])
+    with pytest.raises(DocumentNotFound):
+        storage.commit([Move("c.md", "d.md")])
+    with pytest.raises(StorageConflict):
+        storage.commit([Move("a.md", "c.md", version_of(b"0"))])
+    assert texts(storage) == {"a.md": b"1", "b.md": b"2"}
+
+
+def test_a_commit_makes_all_its_changes_or_none(storage):
+    storage.commit([Write("a.md", b"1"), Append("log.jsonl", [b"x"])])
+    changes = [Write("b.md", b"2"), Append("log.jsonl", [b"y"]), Remove("a.md"), Write("c.md", b"3", version_of(b"no"))]
+    with pytest.raises(StorageConflict):
+        storage.commit(changes)
+    assert texts(storage) == {"a.md": b"1"}
+    assert lines(storage, "log.jsonl") == [b"x"]
+    storage.commit(changes[:3])
+    assert texts(storage) == {"b.md": b"2"}
+    assert lines(storage, "log.jsonl") == [b"x", b"y"]
+
+
+def test_the_same_commit_again_returns_the_first_receipt(storage):
+    first = storage.commit([Append("log.jsonl", [b"x"]), Write("a.md", b"1")], commit_id="message 17")
+    assert storage.commit([Append("log.jsonl", [b"x"]), Write("a.md", b"1")], commit_id="message 17") == first
+    assert lines(storage, "log.jsonl") == [b"x"]
+    storage.commit([Append("log.jsonl", [b"x"])], commit_id="message 18")
+    assert lines(storage, "log.jsonl") == [b"x", b"x"]
+
+
+def test_a_commit_without_changes_changes_nothing(storage):
+    assert storage.commit([]).versions == {}
+    assert texts(storage) == {}
+
+
+# logs
+
+
+def test_a_log_is_read_from_any_position_forwards_and_backwards(storage):
+    end = storage.commit([Append("s.jsonl", [b"one", b"", b"three"])]).ends["s.jsonl"]
+    storage.commit([Append("s.jsonl", [b"four"])])
+    found = list(storage.logs.read("s.jsonl"))
+    assert [line.data for line in found] == [b"one", b"", b"three", b"four"]
+    assert list(storage.logs.read_back("s.jsonl")) == found[::-1]
+    assert lines(storage, "s.jsonl", end) == [b"four"]
+    assert lines(storage, "s.jsonl", found[1].start) == [b"", b"three", b"four"]
+    assert [line.end for line in found[:-1]] == [line.start for line in found[1:]]
+    (info,) = storage.logs.list()
+    assert info.end == found[-1].end
+    assert lines(storage, "none.jsonl") == list(storage.logs.read_back("none.jsonl")) == []
+
+
+def test_long_logs_are_read_backwards_in_blocks(storage):
+    added = [b"%d " % number * (number % 7 * 3_000) for number in range(60)]
+    storage.commit([Append("long.jsonl", added)])
+    assert [line.data for line in storage.logs.read_back("long.jsonl")] == added[::-1]
+    assert lines(storage, "long.jsonl") == added
+
+
+def test_an_append_at_another_end_is_refused(storage):
+    end = storage.commit([Append("s.jsonl", [b"one"], START)]).ends["s.jsonl"]
+    with pytest.raises(StorageConflict):
+        storage.commit([Append("s.jsonl", [b"two"], START)])
+    storage.commit([Append("s.jsonl", [b"two"], end)])
+    assert lines(storage, "s.jsonl") == [b"one", b"two"]
+
+
+def test_positions_survive_blanking_and_trimming(storage):
+    storage.commit([Append("s.jsonl", [b'"aaaa"', b'"bbbb"', b'"cccc"', b'"dddd"'])])
+    found = list(storage.logs.read("s.jsonl"))
+    storage.commit([Blank("s.jsonl", found[1].start, b'""'), Blank("s.jsonl", found[2].start, b"")])
+    assert lines(storage, "s.jsonl") == [b'"aaaa"', b'""    ', b"      ", b'"dddd"']
+    assert lines(storage, "s.jsonl", found[3].start) == [b'"dddd"']
+    for _ in range(2):  # a second time it changes nothing
+        storage.commit([Trim("s.jsonl", found[2].start)])
+        assert [(line.start, line.data) for line in storage.logs.read("s.jsonl")] == [
+            (found[2].start, b"      "),
+            (found[3].start, b'"dddd"'),
+        ]
+    assert lines(storage, "s.jsonl", found[0].start) == [b"      ", b'"dddd"']
+    storage.commit([Blank("s.jsonl", found[3].start, b'"d"'), Append("other.jsonl", [b"1"])])
+    assert [line.data for line in storage.logs.read_back("s.jsonl")] == [b'"d"   ', b"      "]
+    end = storage.commit([Append("s.jsonl", [b"5"], found[3].end)]).ends["s.jsonl"]
+    storage.commit([Trim("s.jsonl", end)])
+    assert lines(storage, "s.jsonl") == []
+    assert storage.commit([Append("s.jsonl", [b"6"], end)]).ends["s.jsonl"].offset == end.offset + 2
+
+
+def test_only_a_whole_line_is_blanked_or_trimmed_at(storage):
+    storage.commit([Append("s.jsonl", [b"one", b"two"])])
+    inside, second = LogPosition(1), list(storage.logs.read("s.jsonl"))[1].start
+    for change in (Blank("s.jsonl", inside, b""), Trim("s.jsonl", inside), Blank("s.jsonl", LogPosition(99), b"")):
+        with pytest.raises(StorageConflict):
+            storage.commit([change])
+    with pytest.raises(UsageError):
+        storage.commit([Blank("s.jsonl", second, b"longer than before")])
+    assert lines(storage, "s.jsonl") == [b"one", b"two"]
+    assert lines(storage, "s.jsonl", inside) == [b"two"]
+
+
+# what is not allowed
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/etc/passwd",
+        "../out.md",
+        "a/../../out.md",
+        "a//b.md",
+        "./a.md",
+        "a/",
+        "a\0.md",
+        "x" * 256,
+        "y/" * 1_600 + "a",
+        ".kept/storage/lock",
+        ".kept/storage",
+        "\ud83d.md",
+    ],
+)
+def test_names_that_are_not_inside_the_storage_are_refused(storage, path):
+    for change in (Write(path, b"x"), Remove(path), Move("a.md", path), Erase(path), Extend(path, b"x")):
+        with pytest.raises(PathRefused):
+            storage.commit([change])
+    with pytest.raises(PathRefused):
+        storage.documents.read(path)
+    with pytest.raises(PathRefused):
+        storage.commit([Append(f"{path}/a.jsonl", [b"x"])])
+    assert texts(storage) == {}
+
+
+def test_a_commit_that_contradicts_itself_is_refused(storage):
+    for changes in (
+        [Write("a.md", b"1"), Write("a.md", b"2")],
+        [Write("a.md", b"1"), Move("b.md", "a.md")],
+        [Append("a.jsonl", [b"1"]), Trim("a.jsonl", START)],
+        [Append("a.jsonl", [b"two\nlines"])],
+    ):
+        with pytest.raises(UsageError):
+            storage.commit(changes)
+    for change in (Write("a.jsonl", b""), Append("a.md", [b""])):
+        with pytest.raises(PathRefused):
+            storage.commit([change])
+    assert texts(storage) == {}
+
+
+# cursors, watches, leases, many at once
+
+
+def test_changes_are_told_by_cursor(storage):
+    storage.commit([Write("a.md", b"1"), Write("b.md", b"2")])
+    changed, cursor = storage.documents.changes()
+    assert {change.path for change in changed} == {"a.md", "b.md"}
+    storage.commit([Write("a.md", b"3"), Move("b.md", "c.md")])
+    changed, cursor = storage.documents.changes(cursor)
+    assert {change.path: change.info is None for change in changed} == {"a.md": False, "b.md": True, "c.md": False}
+    storage.commit([Remove("a.md"), Append("s.jsonl", [b"1"])])
+    changed, _ = storage.documents.changes(cursor)
+    assert [change.path for change in changed if change.info is None] == ["a.md"]
+
+
+def test_a_watch_tells_what_others_changed(storage):
+    storage.commit([Write("memory/a.md", b"1")])
+    with storage.watch("memory") as subscription:
+        assert subscription.wait(0) == frozenset()
+        storage.commit([Write("other.md", b"1")])
+        thread = threading.Thread(target=storage.commit, args=([Write("memory/new/b.md", b"2")],))
+        thread.start()
+        assert subscription.wait(30) == {"memory/new/b.md"}
+        thread.join()
+        storage.commit([Remove("memory/a.md")])
+        assert subscription.wait(30) == {"memory/a.md"}
+
+
+def test_a_lease_has_one_holder_and_a_higher_number_each_time(storage):
+    with storage.lease("gateway", wait_s=0) as first:
+        storage.commit([Write("a.md", b"1")], lease=first)
+        with pytest.raises(LockBusy), storage.lease("gateway", wait_s=0):
+            pass
+        with storage.lease("index", wait_s=0) as other:
+            storage.commit([Write("b.md", b"1")], lease=other)
+    with pytest.raises(LeaseLost):
+        storage.commit([Write("a.md", b"2")], lease=first)
+    with storage.lease("gateway", wait_s=0) as second:
+        assert second.number > first.number
+        with pytest.raises(LeaseLost):
+            storage.commit([Write("a.md", b"3")], lease=first)
+        storage.commit([Write("a.md", b"4")], lease=second)
+    assert texts(storage)["a.md"] == b"4"
+
+
+def test_many_at_once_lose_nothing(storage):
+    def add(number):
+        storage.commit([Append("s.jsonl", [b"%d" % number]), Extend("all.md", b"%d\n" % number)])
+        while True:
+            document = storage.documents.read("count.md")
+            try:
+                storage.commit([Write("count.md", b"%d" % (int(document.data) + 1), document.version)])
+                return
+            except StorageConflict:
+                pass
+
+    storage.commit([Write("count.md", b"0")])
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(40)))
+    assert storage.documents.read("count.md").data == b"40"
+    assert sorted(map(int, lines(storage, "s.jsonl"))) == list(range(40))
+    assert sorted(map(int, storage.documents.read("all.md").data.split())) == list(range(40))
