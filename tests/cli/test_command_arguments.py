@@ -135,7 +135,7 @@ def test_the_first_screen_has_ten_lines(kept):
 
 def test_a_search_imports_neither_the_help_nor_other_commands(environment, workspace, tmp_path):
     imported = modules_of(["search", "x"], environment, workspace, tmp_path)
-    assert not imported & {"kept.cli.help", "kept.cli.config", "ruamel", "rich", "difflib"}
+    assert not imported & {"kept.cli.help", "kept.cli.config", "ruamel", "difflib"}
 
 
 def test_only_changing_a_setting_imports_the_library_that_keeps_comments(environment, workspace, tmp_path):

@@ -26,7 +26,7 @@ PACKAGES = (
     *("search", "sessions", "store", "tools", "words", "workspace"),
 )
 """Packages that commands import. Not those that bring an SDK or a web server."""
-OTHERS = ("apsw", "rich.console", "rich.table", "simsimd", "yaml", "kept.app", "kept.provenance")
+OTHERS = ("apsw", "simsimd", "yaml", "kept.app", "kept.provenance")
 MAX_REQUEST_BYTES = 1 << 20
 MAX_FILES = 1024
 

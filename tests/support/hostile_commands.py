@@ -20,9 +20,6 @@ SERVING = {"--watch": b" chunks", "gateway": b"/v1/messages", "web": b"Stop with
 """What a command that serves says once it does."""
 PATIENCE_S = 60
 LIBRARIES = (
-    "rich.table",
-    "rich.progress",
-    "rich.live",
     "openai",
     "mcp",
     "kept.mcp.server",

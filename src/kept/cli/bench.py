@@ -5,23 +5,22 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from kept.cli.command_arguments import setting_pairs
-from kept.cli.output import console, echo, print_json, printable, progress_bar, style, warn
+from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import show_table
 from kept.errors import UsageError
 from kept.records import GRADES
 from kept.tools.record_json import to_json
 from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from kept.bench.measurement import FigureSummary, GradeFigures, SetMeasurement
 
 FIGURE_HEADERS = {
@@ -38,7 +37,7 @@ LEGEND = (
 MISSING = "–"
 _SHOWN_CATEGORIES = 12
 """Sets with more categories are shown without them."""
-_NAME_CHARS, _WIDE = 17, 100
+_COST_HEADERS = ("set", "docs", "chunks", "indexed", "index", "p50 ms", "p95 ms")
 
 Pair = tuple["SetMeasurement", "SetMeasurement | None"]
 """A measurement, and one of the same set with the settings that it is compared with."""
@@ -107,50 +106,32 @@ def make_starter(options: Globals, folders: tuple[str, ...]) -> None:
 
 
 def show(measured: Sequence[Pair]) -> None:
-    out = console()
-    out.print(recall_table(measured))
-    out.print(grade_table([measurement for measurement, _ in measured]))
-    out.print(cost_table([measurement for measurement, _ in measured]))
+    for title, headers, rows in (
+        ("Recall", ("set", "n", *FIGURE_HEADERS.values(), "abst."), [*_recall_rows(measured)]),
+        ("Grades", ("set", *GRADES), [_grade_row(measurement) for measurement, _ in measured]),
+        ("Cost", _COST_HEADERS, [_cost_row(measurement) for measurement, _ in measured]),
+    ):
+        echo(style(title, bold=True))
+        show_table(headers, rows, figures=True)
+        echo()
     echo(style(LEGEND, dim=True))
     for measurement, _ in measured:
         for reason in measurement.degraded:
             warn(f"{measurement.name}: {reason}")
 
 
-def table(title: str, first: str, *columns: str) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    new = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=0)
-    new.add_column(first, no_wrap=True)
-    for column in columns:
-        new.add_column(column, justify="right", no_wrap=True)
-    return new
-
-
-def recall_table(measured: Sequence[Pair]) -> Table:
-    from rich.text import Text
-
-    rows = table("Recall", "set", "n", *FIGURE_HEADERS.values(), "abst.")
+def _recall_rows(measured: Sequence[Pair]) -> Iterator[list[str]]:
     for measurement, other in measured:
-        rows.add_row(Text(_short(measurement.name), style="bold"), *_summary_texts(measurement.summary))
+        summary = measurement.summary
+        yield [measurement.name, *_summary_texts(summary)]
         if other is not None:
-            _add_comparison(rows, measurement.summary, other.summary)
-        _add_parts(rows, measurement)
-        rows.add_section()
-    return rows
-
-
-def _add_comparison(rows: Table, ours: FigureSummary, theirs: FigureSummary) -> None:
-    rows.add_row("  against", *_summary_texts(theirs))
-    changes = {name: value - theirs.figures[name] for name, value in ours.figures.items()}
-    rows.add_row("  difference", "", *_figure_texts(changes, "+.3f"), "")
-
-
-def _add_parts(rows: Table, measurement: SetMeasurement) -> None:
-    if 1 < len(measurement.categories) <= _SHOWN_CATEGORIES:
-        for category, summary in measurement.categories.items():
-            rows.add_row(f"  · {_short(category)}", *_summary_texts(summary))
+            theirs = other.summary
+            changes = {name: value - theirs.figures[name] for name, value in summary.figures.items()}
+            yield ["against", *_summary_texts(theirs)]
+            yield ["difference", "", *_figure_texts(changes, "+.3f"), ""]
+        if 1 < len(measurement.categories) <= _SHOWN_CATEGORIES:
+            for category, part in measurement.categories.items():
+                yield [f"· {category}", *_summary_texts(part)]
 
 
 def _summary_texts(summary: FigureSummary) -> list[str]:
@@ -164,35 +145,20 @@ def _figure_texts(figures: Mapping[str, float], shape: str = ".3f") -> list[str]
     return [format(figures[name], shape) if name in figures else MISSING for name in FIGURE_HEADERS]
 
 
-def _short(name: str) -> str:
-    """Shorten a name on a narrow terminal to leave room for the figures. The middle is dropped, since similar names
-    differ at their ends."""
-    shown = printable(name)
-    if len(shown) > _NAME_CHARS and console().width < _WIDE:
-        shown = f"{shown[: _NAME_CHARS // 2]}…{shown[-(_NAME_CHARS - _NAME_CHARS // 2 - 1) :]}"
-    return shown
+def _cost_row(measurement: SetMeasurement) -> list[str]:
+    return [
+        measurement.name,
+        f"{measurement.documents:,}",
+        f"{measurement.index.chunks:,}",
+        f"{measurement.index.seconds:.1f} s",
+        size_text(measurement.index.bytes),
+        f"{measurement.latency['p50_ms']:.1f}",
+        f"{measurement.latency['p95_ms']:.1f}",
+    ]
 
 
-def cost_table(measured: Sequence[SetMeasurement]) -> Table:
-    rows = table("Cost", "set", "docs", "chunks", "indexed", "index", "p50 ms", "p95 ms")
-    for measurement in measured:
-        rows.add_row(
-            _short(measurement.name),
-            f"{measurement.documents:,}",
-            f"{measurement.index.chunks:,}",
-            f"{measurement.index.seconds:.1f} s",
-            size_text(measurement.index.bytes),
-            f"{measurement.latency['p50_ms']:.1f}",
-            f"{measurement.latency['p95_ms']:.1f}",
-        )
-    return rows
-
-
-def grade_table(measured: Sequence[SetMeasurement]) -> Table:
-    rows = table("Grades", "set", *GRADES)
-    for measurement in measured:
-        rows.add_row(_short(measurement.name), *(_right_text(measurement.grades[grade]) for grade in GRADES))
-    return rows
+def _grade_row(measurement: SetMeasurement) -> list[str]:
+    return [measurement.name, *(_right_text(measurement.grades[grade]) for grade in GRADES)]
 
 
 def _right_text(figures: GradeFigures) -> str:

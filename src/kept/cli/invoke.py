@@ -46,10 +46,6 @@ def run() -> NoReturn:
     except (BrokenPipeError, OutputClosed):
         _discard_output()
         sys.exit(0)
-    except SystemExit as exc:
-        if not isinstance(exc.__context__, BrokenPipeError):
-            raise
-        sys.exit(0)  # rich raises SystemExit for a closed pipe
     except Exception as exc:  # noqa: BLE001  (the last resort: one line and an exit code instead of a traceback)
         _show_traceback(debug=debug)
         _fail_unexpectedly(exc, as_json=as_json)

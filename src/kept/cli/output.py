@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,9 +18,6 @@ from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     import datetime as dt
-
-    from rich.console import Console
-    from rich.progress import Progress as Bars
 
     from kept.records import Progress
 
@@ -47,7 +45,7 @@ def max_results_option(default: int | None, most: int, *, note: str = "") -> Cal
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a text, with unsafe characters escaped. Commands print only with this and with `console`."""
+    """Print a text, with unsafe characters escaped. Commands print only with this."""
     stream = sys.stderr if err else sys.stdout
     shown = text if isinstance(stream, GuardedStream) else printable(text)
     stream.write(f"{shown}\n" if nl else shown)
@@ -113,85 +111,41 @@ def warn_all(reasons: Iterable[str]) -> None:
         warn(reason)
 
 
-@cache
-def _console_type() -> type[Console]:
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.segment import Segment
-
-    class GuardedConsole(Console):
-        """Console that escapes every text it renders. The library marks its own control sequences as such."""
-
-        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-            for segment in super().render(renderable, options):
-                yield segment if segment.control else Segment(printable(segment.text), segment.style)
-
-    return GuardedConsole
-
-
-def console(*, stderr: bool = False) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    return _console_type()(
-        file=unguarded(stream),
-        # A pipe has no width, and a program cannot read a table with wrapped lines.
-        width=None if stream.isatty() else 10_000,
-        # With NO_COLOR alone, rich keeps bold and dim.
-        color_system=None if os.environ.get("NO_COLOR") else "auto",
-        highlight=False,
-        # Brackets and colons in a text are part of it.
-        markup=False,
-        emoji=False,
-    )
-
-
 _MIN_NOTES_FOR_BAR = 100
 _MIN_BYTES_FOR_BAR = 20_000_000
-"""Less is indexed or imported before anyone could read a bar."""
+"""Less is indexed or imported before anyone could read it."""
+_DRAW_INTERVAL_S = 0.1
+_ERASE_LINE = "\r\x1b[K"
 
 
 @contextmanager
 def progress_bar(label: str, *, in_bytes: bool = False) -> Iterator[Progress | None]:
-    """Show a bar on a terminal, if there is enough to do. Yield the callback that moves it."""
+    """Show on a terminal how far a command is, if there is enough to do. Yield the callback to tell it."""
     if not sys.stderr.isatty():
         yield None
         return
-    started: list[Any] = []
-    least = _MIN_BYTES_FOR_BAR if in_bytes else _MIN_NOTES_FOR_BAR
+    from kept.cli.terminal_layout import cut
+
+    stream, least = unguarded(sys.stderr), _MIN_BYTES_FOR_BAR if in_bytes else _MIN_NOTES_FOR_BAR
+    room = shutil.get_terminal_size().columns - 1
+    drawn = 0.0
 
     def report(completed: int, total: int, path: str) -> None:
-        if not started and total < least:
+        nonlocal drawn
+        if total < least or time.monotonic() < drawn + _DRAW_INTERVAL_S:
             return
-        if not started:
-            started.append(_start_bar(label, total, in_bytes=in_bytes))
-        bar, task = started[0]
-        shown = os.path.basename(path) if in_bytes else path
-        bar.update(task, completed=completed, total=total, path=printable(shown))
+        drawn = time.monotonic()
+        count = f"{size_text(completed)} of {size_text(total)}" if in_bytes else f"{completed:,} of {total:,}"
+        line = f"{label}: {count}  {os.path.basename(path) if in_bytes else path}"
+        stream.write(_ERASE_LINE + cut(printable(line).replace("\n", " "), room))
+        stream.flush()
 
     try:
         yield report
     finally:
-        for bar, _ in started:
-            bar.stop()
-
-
-def _start_bar(label: str, total: int, *, in_bytes: bool) -> tuple[Any, Any]:
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TimeRemainingColumn
-
-    count = DownloadColumn() if in_bytes else MofNCompleteColumn()
-    bar = bars(BarColumn(), count, TimeRemainingColumn(), last="path")
-    bar.start()
-    return bar, bar.add_task(label, total=total, path="")
-
-
-def bars(*columns: Any, last: str | None = None) -> Bars:
-    """Return progress bars with these columns between the description and the field that ``last`` names."""
-    from rich.progress import Progress, TextColumn
-
-    all_columns: list[Any] = [TextColumn("{task.description}", markup=False), *columns]
-    if last:
-        all_columns.append(TextColumn(f"{{task.fields[{last}]}}", style="dim", markup=False))
-    # The streams are not redirected: the library would take our style marks for text.
-    screen = console(stderr=True)
-    return Progress(*all_columns, console=screen, transient=True, redirect_stdout=False, redirect_stderr=False)
+        if drawn:
+            stream.write(_ERASE_LINE)
+            stream.flush()
 
 
 def local_time(timestamp: str | dt.datetime) -> str:
@@ -226,8 +180,6 @@ def log_to_stderr() -> None:
 
 
 __all__ = [
-    "bars",
-    "console",
     "echo",
     "echo_exactly",
     "json_text",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from kept.cli.output import console, echo, style
+from kept.cli.output import echo, style
 from kept.cli.streams import printable
 from kept.limits import one_line
 from kept.listings import FileSummary
@@ -119,21 +119,19 @@ def _about(file: FileSummary) -> str:
     return printable(": ".join(part for part in (title, file.excerpt) if part)).replace("\n", " ")
 
 
-def show_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows below their headers: numbers to the right, and long texts folded on a terminal."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold", show_header=bool(any(headers)))
-    cells = [*rows]
-    for at, header in enumerate(headers):
-        is_number = bool(cells) and all(isinstance(row[at], int) for row in cells)
-        # A pipe is wide enough, and a program cannot read a folded line.
-        fold: Any = "fold" if sys.stdout.isatty() else "ellipsis"
-        table.add_column(header, overflow=fold, justify="right" if is_number else "left")
-    for row in cells:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row))
-    console().print(table)
+def show_table(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, figures: bool = False) -> None:
+    """Print rows below their headers, and numbers to the right; with ``figures``, all columns but the first. A line
+    that does not fit the terminal is wrapped."""
+    values = [*rows]
+    cells = [[*headers], *([_cell(value) for value in row] for row in values)]
+    widths = [max(map(text_width, column)) for column in zip(*cells, strict=True)]
+    right = [at > 0 if figures else all(isinstance(row[at], int) for row in values) for at in range(len(headers))]
+    for number, row in enumerate(cells):
+        gaps = [" " * (width - text_width(cell)) for cell, width in zip(row, widths, strict=True)]
+        parts = zip(row, gaps, right, strict=True)
+        line = "  ".join(gap + cell if is_right else cell + gap for cell, gap, is_right in parts).rstrip()
+        for shown in wrap(line, indent=0, hang=4):
+            echo(style(shown, bold=True) if number == 0 else shown)
 
 
 def _cell(value: Any) -> str:
