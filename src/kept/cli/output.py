@@ -128,13 +128,13 @@ def progress_bar(label: str, *, in_bytes: bool = False) -> Iterator[Progress | N
 
     stream, least = unguarded(sys.stderr), _MIN_BYTES_FOR_BAR if in_bytes else _MIN_NOTES_FOR_BAR
     room = shutil.get_terminal_size().columns - 1
-    drawn = 0.0
+    last_drawn = 0.0
 
     def report(completed: int, total: int, path: str) -> None:
-        nonlocal drawn
-        if total < least or time.monotonic() < drawn + _DRAW_INTERVAL_S:
+        nonlocal last_drawn
+        if total < least or time.monotonic() < last_drawn + _DRAW_INTERVAL_S:
             return
-        drawn = time.monotonic()
+        last_drawn = time.monotonic()
         count = f"{size_text(completed)} of {size_text(total)}" if in_bytes else f"{completed:,} of {total:,}"
         line = f"{label}: {count}  {os.path.basename(path) if in_bytes else path}"
         stream.write(_ERASE_LINE + cut(printable(line).replace("\n", " "), room))
@@ -143,7 +143,7 @@ def progress_bar(label: str, *, in_bytes: bool = False) -> Iterator[Progress | N
     try:
         yield report
     finally:
-        if drawn:
+        if last_drawn:
             stream.write(_ERASE_LINE)
             stream.flush()
 

@@ -274,10 +274,10 @@ def _descend(root: Any, path: Path) -> list[Any]:
         if not _is_block(chain[-1]):
             break
         items = [*enumerate(chain[-1].value)] if isinstance(step, int) else chain[-1].value
-        found = [value for key, value in items if getattr(key, "value", key) == step]
-        if not found:
+        nodes = [value for key, value in items if getattr(key, "value", key) == step]
+        if not nodes:
             break
-        chain.append(found[0])
+        chain.append(nodes[0])
     return chain
 
 
