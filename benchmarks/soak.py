@@ -49,9 +49,10 @@ class Figures:
     details: list[str] = field(default_factory=list)
 
     @property
-    def holds(self) -> bool:
-        faults = (self.rebuilds, self.repairs, self.re_embedded, self.tracebacks, self.lock_errors, self.failures)
-        return not any((*faults, self.unfinished, self.differing))
+    def faults(self) -> list[str]:
+        """Names of the figures that have to be zero, and are not."""
+        must = ("rebuilds", "repairs", "re_embedded", "tracebacks", "lock_errors", "failures", "unfinished", "differing")
+        return [name.replace("_", " ") for name in must if getattr(self, name)]
 
 
 def main() -> None:
@@ -63,7 +64,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kept-soak-") as scratch:
         figures = soak(Path(scratch), seconds=chosen.minutes * 60, processes=chosen.processes)
     print(json.dumps(figures.__dict__, indent=2) if chosen.json else table(figures))
-    sys.exit(0 if figures.holds else 1)
+    sys.exit(1 if figures.faults else 0)
 
 
 def soak(scratch: Path, *, seconds: float, processes: int) -> Figures:
@@ -173,7 +174,7 @@ def table(figures: Figures) -> str:
     rows = [
         f"| {name.replace('_', ' ')} | {value:,} |" for name, value in figures.__dict__.items() if name != "details"
     ]
-    verdict = "Passed." if figures.holds else "Failed:"
+    verdict = f"Failed: {', '.join(figures.faults)}." if figures.faults else "Passed."
     return "\n".join(["| figure | |", "|---|--:|", *rows, "", verdict, *figures.details[:20]])
 
 

@@ -200,8 +200,8 @@ class LazyGroup(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0].lower(), COMMANDS, n=1, cutoff=0.7)
-            hint = f"Did you mean '{near[0]}'?" if near else "'kept --help' lists them all."
-            raise click.UsageError(f"There is no command '{args[0]}'. {hint}", ctx=ctx)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"There is no command '{args[0]}'.{hint}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
