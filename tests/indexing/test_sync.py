@@ -196,8 +196,10 @@ def test_the_cache_forgets_what_was_used_longest_ago(tmp_path):
 
 def test_without_a_cache_nothing_is_kept_in_it(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", SECTIONS)
+    with open_memory(tmp_path) as memory:
+        count = memory.sync().embedded
     with open_memory(tmp_path, settings={"memory_search.cache.enabled": False}) as memory:
-        memory.sync()
+        assert memory.sync(force=True).embedded == count  # what was cached before it was switched off is not used
         assert memory.status().cache_entries == 0
         assert memory.search("lions").hits[0].vector_score is not None
 
