@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from typing import Any
 
-from kept.errors import UsedAfterClose
+from kept.errors import UsageError
 from kept.memory import Memory
 
 _PARTS = ("notes", "history", "review", "forgetting")
@@ -46,7 +46,7 @@ class AsyncPart:
         @wraps(method)
         async def call(*args: Any, **options: Any) -> Any:
             if self._threads.is_closed:
-                raise UsedAfterClose("The memory is closed.", hint="Open it again with AsyncMemory.open().")
+                raise UsageError("The memory is closed.", hint="Open it again with AsyncMemory.open().")
             threads = self._threads.writer if name in _WRITES else self._threads.readers
             return await asyncio.get_running_loop().run_in_executor(threads, partial(method, *args, **options))
 
@@ -82,7 +82,7 @@ class AsyncMemory(AsyncPart):
         await self.close()
 
     async def close(self) -> None:
-        """Wait for running calls and close the memory. Every later use raises UsedAfterClose."""
+        """Wait for running calls and close the memory. Every later use raises UsageError."""
         self._threads.is_closed = True
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 

@@ -6,25 +6,20 @@
     │   ├── EmptyNote
     │   ├── CitationMismatch    a citation whose lines are not what the caller means
     │   ├── ScheduleInvalid     a time, a time zone or an address of a schedule that cannot be read
-    │   ├── ScheduleNotFound    no schedule has this id
-    │   ├── TokenNotFound       no token has this name or id
-    │   ├── UsedAfterClose
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
+    ├── NotFound                no schedule, token, project, change or item for review has this name or id
     ├── ScopeMissing            the token of a request does not allow it
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
     │   └── AgentNotFound       no agent has this name
     ├── WorkspaceError
     │   ├── WorkspaceMissing
-    │   ├── ProjectNotFound     no project has this name, or none is for this folder
     │   ├── NoteNotFound
     │   ├── PathRefused         a path outside the workspace, or not a note
     │   ├── NoteTooLarge
     │   ├── NoteConflict        the note has changed since it was opened to edit; nothing was changed
     │   ├── WriteFailed         a file could not be written; it is unchanged
     │   ├── HistoryDamaged      an old version of a note is missing or damaged; notes are not
-    │   ├── ChangeNotFound      no change has this id
     │   ├── UndoConflict        a later change touched the same lines; nothing was changed
-    │   ├── ReviewItemNotFound  nothing with this id waits for review
     │   ├── ReviewConflict      the note has changed since; nothing was changed
     │   ├── ReviewFull          too many changes wait for review
     │   ├── DocumentNotFound    the storage has no document with this path
@@ -43,15 +38,13 @@
     │   └── StoreUnavailable
     ├── BackendFailed           an external search program failed; the built-in index answers instead
     ├── ServiceError            the system's service manager could not be used
-    ├── SyncError               `kept sync`
-    │   ├── SyncRefused         the repository is not in a state to synchronise; nothing was changed
-    │   └── SyncFailed          git or the remote failed; what was written here stays and is sent later
+    ├── SyncRefused             the repository is not in a state to synchronise; nothing was changed
+    ├── SyncFailed              git or the remote failed; what was written here stays and is sent later
     ├── ArchiveError            an archive of `kept export`
     │   ├── ArchiveRefused      not such an archive, or one that was made to do harm
     │   └── ArchiveDamaged      truncated, or with a checksum that does not match
     └── SessionError
         ├── SessionNotFound
-        ├── SessionAmbiguous    an id prefix that matches more than one session
         ├── SessionExists       a session with this id exists
         ├── SessionDeleted      the user deleted it, so that it is not imported again
         ├── SessionKeyInvalid
@@ -123,27 +116,15 @@ class ScheduleInvalid(UsageError):
     default_hint = "'kept schedule add --help' shows what can be written."
 
 
-class ScheduleNotFound(UsageError):
-    code = "schedule_not_found"
-    exit_code = 3
-    http_status = 404
-    default_hint = "'kept schedule list' shows the schedules with their ids."
-
-
-class TokenNotFound(UsageError):
-    code = "token_not_found"
-    exit_code = 3
-    http_status = 404
-    default_hint = "'kept token list' shows the tokens with their names."
-
-
-class UsedAfterClose(UsageError):
-    code = "closed"
-
-
 class BenchSetInvalid(UsageError):
     code = "bench_set_invalid"
     default_hint = "'kept bench --init DIR' writes a starter set, with a README that describes its files."
+
+
+class NotFound(KeptError):
+    code = "not_found"
+    exit_code = 3
+    http_status = 404
 
 
 class ScopeMissing(KeptError):
@@ -174,13 +155,6 @@ class WorkspaceMissing(WorkspaceError):
     code = "workspace_missing"
     exit_code = 3
     default_hint = "Create it with 'kept init', or name another with --workspace."
-
-
-class ProjectNotFound(WorkspaceError):
-    code = "project_not_found"
-    exit_code = 3
-    http_status = 404
-    default_hint = "'kept list --projects' shows the projects there are."
 
 
 class NoteNotFound(WorkspaceError):
@@ -221,25 +195,11 @@ class HistoryDamaged(WorkspaceError):
     default_hint = "'kept doctor' checks the history. Notes are not affected."
 
 
-class ChangeNotFound(WorkspaceError):
-    code = "change_not_found"
-    exit_code = 3
-    http_status = 404
-    default_hint = "'kept history' lists the changes."
-
-
 class UndoConflict(WorkspaceError):
     code = "undo_conflict"
     exit_code = 4
     http_status = 409
     default_hint = "Nothing was changed. Take back the later change first, or edit the note."
-
-
-class ReviewItemNotFound(WorkspaceError):
-    code = "review_item_not_found"
-    exit_code = 3
-    http_status = 404
-    default_hint = "'kept review list' shows what waits."
 
 
 class ReviewConflict(WorkspaceError):
@@ -352,19 +312,15 @@ class ServiceError(KeptError):
     exit_code = 12
 
 
-class SyncError(KeptError):
-    code = "sync"
-    exit_code = 14
-
-
-class SyncRefused(SyncError):
+class SyncRefused(KeptError):
     code = "sync_refused"
     exit_code = 4
     http_status = 409
 
 
-class SyncFailed(SyncError):
+class SyncFailed(KeptError):
     code = "sync_failed"
+    exit_code = 14
     retryable = True
     default_hint = "What was written here stays, and is sent by the next sync."
 
@@ -399,13 +355,6 @@ class SessionNotFound(SessionError):
     exit_code = 3
     http_status = 404
     default_hint = "'kept sessions list' shows all sessions."
-
-
-class SessionAmbiguous(SessionError):
-    code = "session_ambiguous"
-    exit_code = 2
-    http_status = 400
-    default_hint = "Give more of the id."
 
 
 class SessionExists(SessionError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
 from kept.durable import make_private_folder
-from kept.errors import UsageError, UsedAfterClose, WorkspaceMissing
+from kept.errors import UsageError, WorkspaceMissing
 from kept.memory_search import MemorySearch, require_number, require_text
 from kept.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Written
 from kept.timings import timed
@@ -153,7 +153,7 @@ class Memory:
         self.close()
 
     def close(self) -> None:
-        """Close the index. Every later use raises UsedAfterClose, except another `close`."""
+        """Close the index. Every later use raises UsageError, except another `close`."""
         self._is_closed = True
         service: IndexService | None = vars(self).get("_service")
         if service is not None:
@@ -161,7 +161,7 @@ class Memory:
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise UsedAfterClose("The memory is closed.", hint="Open it again with Memory.open().")
+            raise UsageError("The memory is closed.", hint="Open it again with Memory.open().")
 
     def _require_unbound(self, what: str) -> None:
         """Raise UsageError in a memory for a person or a project, which would see the texts of others there."""

@@ -3,7 +3,6 @@
 KeptError
 ├── EmbeddingError
 │   ├── EmbedderUnavailable the provider cannot be used as configured
-│   │   └── AccessRefused   the provider needs a key or rejected the one it got
 │   ├── EmbeddingFailed     the provider was called and did not deliver
 │   └── VectorMisfit        its vectors have another size than the settings say
 ├── RemoteError             a network service; callers translate it into what it means for the user
@@ -43,10 +42,6 @@ class EmbeddingError(KeptError):
 
 class EmbedderUnavailable(EmbeddingError):
     code = "embedder_unavailable"
-
-
-class AccessRefused(EmbedderUnavailable):
-    code = "access_refused"
 
 
 class EmbeddingFailed(EmbeddingError):

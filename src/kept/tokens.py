@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from kept.book_file import BookFile
 from kept.clock import Clock, utc_now
-from kept.errors import KeptError, TokenNotFound, UsageError
+from kept.errors import KeptError, NotFound, UsageError
 from kept.grants import OF_A_PERSON, Grant, TokenScope
 from kept.net.serving import RateLimiter
 from kept.values import frozen
@@ -66,11 +66,11 @@ class TokenBook:
     tokens: tuple[AccessToken, ...] = ()
 
     def get(self, reference: str) -> AccessToken:
-        """Return the token with this id, or the newest with this name. Raise TokenNotFound."""
+        """Return the token with this id, or the newest with this name. Raise NotFound."""
         for token in reversed(self.tokens):
             if reference in (token.id, token.name):
                 return token
-        raise TokenNotFound(f"There is no token '{reference[:64]}'.")
+        raise NotFound(f"There is no token '{reference[:64]}'.", hint="'kept token list' shows them.")
 
     def find_secret(self, sent: bytes) -> AccessToken | None:
         """Return the token with this secret. Takes equally long whichever it is: every token is compared."""

@@ -15,7 +15,7 @@ from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.registry import choose_chain, make_embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import ConfigError
-from kept.remote_errors import AccessRefused
+from kept.remote_errors import EmbedderUnavailable
 from tests.support import embedding_servers as servers
 
 ENVIRONMENT = {
@@ -66,10 +66,10 @@ def test_model_and_dimensions_are_taken_from_the_settings():
     [("openai", "OPENAI_API_KEY"), ("gemini", "GEMINI_API_KEY or GOOGLE_API_KEY"), ("voyage", "VOYAGE_API_KEY")],
 )
 def test_without_a_key_the_message_says_where_to_put_one(name, variable):
-    with pytest.raises(AccessRefused) as caught:
+    with pytest.raises(EmbedderUnavailable) as caught:
         chosen(provider=name)
     assert f"set {variable}, or memory_search.remote.api_key" in caught.value.message
-    with pytest.raises(AccessRefused):
+    with pytest.raises(EmbedderUnavailable):
         chosen(dict.fromkeys(variable.split(" or "), "  "), provider=name)
 
 

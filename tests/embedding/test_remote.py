@@ -18,7 +18,7 @@ from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import BatchText, RemoteEmbedder, iter_batches, token_bound
 from kept.net import DOCUMENT_TIMEOUTS, ProviderAccount, Timeouts
 from kept.records import Matrix
-from kept.remote_errors import AccessRefused, EmbedderUnavailable, EmbeddingError, EmbeddingFailed
+from kept.remote_errors import EmbedderUnavailable, EmbeddingError, EmbeddingFailed
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY
 from tests.support.fake_time import FakePace
@@ -257,7 +257,7 @@ def test_a_wrong_key_is_said_to_be_wrong_with_the_variable_that_sets_it(pair):
     if pair.name == "ollama":
         pair.server.always = servers.says(401, {"error": "unauthorized"})
     error = pair.failure(pair.embedder(key="sk-wrong-key-000000"))
-    assert isinstance(error, AccessRefused)
+    assert isinstance(error, EmbedderUnavailable)
     assert not error.retryable
     assert "sk-wrong" not in error.message
     assert "memory_search.remote.api_key" in error.hint
@@ -267,7 +267,7 @@ def test_a_wrong_key_is_said_to_be_wrong_with_the_variable_that_sets_it(pair):
 
 @pytest.mark.parametrize("key", ["sk-abc\ndef", "sk-\u0e01", "sk-\x00"])
 def test_a_key_with_a_line_break_in_it_is_refused_without_being_repeated(pair, key):
-    with pytest.raises(AccessRefused) as caught:
+    with pytest.raises(EmbedderUnavailable) as caught:
         pair.embedder(key=key)
     assert "sk-" not in str(caught.value) + repr(caught.value.__cause__)
     pair.embedder(key=f" {KEY}\n").embed(["hello"], role="query")

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from kept.errors import ChangeNotFound, HistoryDamaged
+from kept.errors import HistoryDamaged, NotFound
 from kept.history.note_change import parse_change
 from kept.workspace.change_recorder import Author
 from tests.support.histories import changes_of, log_file
@@ -47,7 +47,7 @@ def test_a_change_is_found_by_the_beginning_of_its_id(tmp_path):
         memory.add("One.")
         (change,) = changes_of(memory)
         assert memory.history.get_change(change.id[:6]).id == change.id
-        with pytest.raises(ChangeNotFound):
+        with pytest.raises(NotFound):
             memory.history.get_change("ffffffffffffffff0")
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept import Memory
-from kept.errors import ChangeNotFound, UndoConflict
+from kept.errors import NotFound, UndoConflict
 from kept.history.line_changes import LinesOverlap, take_back
 from kept.history.undo import UndoResult, select_by_id, select_changes, undo_changes
 from kept.workspace.change_recorder import Author
@@ -54,7 +54,7 @@ def test_a_change_is_taken_back_once(tmp_path):
         memory.add("- First", to="memory/list.md")
         change = changes_of(memory)[0]
         undo(memory, change.id)
-        with pytest.raises(ChangeNotFound, match="already"):
+        with pytest.raises(NotFound, match="already"):
             undo(memory, change.id)
 
 

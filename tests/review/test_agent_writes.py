@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kept import Author
-from kept.errors import EmptyNote, PathRefused, ReviewConflict, ReviewFull, ReviewItemNotFound, UndoConflict, UsageError
+from kept.errors import EmptyNote, NotFound, PathRefused, ReviewConflict, ReviewFull, UndoConflict, UsageError
 from tests.support.files import write_file
 
 BY = Author("main", session="5054abcd", tool="memory_write")
@@ -48,7 +48,7 @@ def test_an_accepted_proposal_is_a_change_with_its_author(memory, workspace):
     assert (change.by.session, change.by.tool, change.by.person) == ("5054abcd", "memory_write", "ines")
     assert change.why == "accepted by a person: she said so"
     assert opened.review.count() == 0
-    with pytest.raises(ReviewItemNotFound):
+    with pytest.raises(NotFound):
         opened.review.accept(written.review)
 
 
@@ -170,7 +170,7 @@ def test_a_proposal_that_several_accept_at_once_is_written_once(memory, workspac
     def accept(_: int) -> str:
         try:
             return opened.review.accept(written.review).action
-        except ReviewItemNotFound:
+        except NotFound:
             return "too late"
 
     with ThreadPoolExecutor(4) as pool:

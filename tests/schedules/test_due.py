@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from kept.config.schema import HeartbeatSettings
-from kept.errors import ConfigError, ScheduleInvalid, ScheduleNotFound
+from kept.errors import ConfigError, NotFound, ScheduleInvalid
 from kept.schedules.schedule_book import (
     Schedule,
     ScheduleBook,
@@ -165,7 +165,7 @@ def test_schedules_are_found_by_the_beginning_of_their_id():
     assert book.find("ab1").id == "ab12"
     assert book.find("ab").id == "ab"
     for unknown in ("a", "x", ""):
-        with pytest.raises(ScheduleNotFound):
+        with pytest.raises(NotFound):
             book.find(unknown)
 
 

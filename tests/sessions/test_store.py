@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from kept.config import load_config
 from kept.errors import (
     EntryRefused,
-    SessionAmbiguous,
     SessionExists,
     SessionKeyInvalid,
     SessionNotFound,
@@ -165,7 +164,7 @@ def test_sessions_are_found_by_the_beginning_of_an_id_or_by_key(tmp_path):
             store.adopt(start, [], session_id=session_id, created=NOW)
         assert store.get("abc1").id == "abc1"
         assert store.get("abd").id == "abd"
-        with pytest.raises(SessionAmbiguous, match="abc1, abc2"):
+        with pytest.raises(UsageError, match="abc1, abc2"):
             store.get("abc")
         assert store.get("telegram:1").key == start.key
         assert store.get(start.key).key == start.key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.errors import NoteNotFound, PathRefused, ProjectNotFound, UsageError
+from kept.errors import NoteNotFound, NotFound, PathRefused, UsageError
 from kept.workspace.projects import add_project, list_projects, plan_project
 from tests.support.repositories import BADGER, OTTER, make_clone
 from tests.support.workspaces import paths, write_note
@@ -25,7 +25,7 @@ def test_a_memory_can_be_bound_to_a_project_by_name_or_folder(memory, clone):
     assert memory(project="otter").project == memory(project=clone / "src").project == "otter"
     assert memory().notes.find_project(clone / "src") == "otter"
     assert memory().notes.find_project(clone.parent) is None
-    with pytest.raises(ProjectNotFound, match=r"There is no project 'nobody'\. There are: badger, otter\."):
+    with pytest.raises(NotFound, match=r"There is no project 'nobody'\. There are: badger, otter\."):
         memory(project="nobody")
 
 

@@ -12,7 +12,7 @@ from kept.cli.history import SHORT_ID, colour_diff
 from kept.cli.output import echo, local_time, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
 from kept.cli.streams import read_stdin
-from kept.errors import KeptError, NoteTooLarge, ReviewConflict, ReviewItemNotFound, UndoConflict, UsageError
+from kept.errors import KeptError, NoteTooLarge, NotFound, ReviewConflict, UndoConflict, UsageError
 from kept.wording import plural
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def reject(options: Globals, ids: tuple[str, ...], session: str | None, all_wait
 
 
 def _choose(queue: ReviewQueue, ids: Sequence[str], session: str | None, all_waiting: bool) -> list[str]:
-    """Return the ids of the items to decide about, oldest first. Raise ReviewItemNotFound before anything changes."""
+    """Return the ids of the items to decide about, oldest first. Raise NotFound before anything changes."""
     if sum((bool(ids), session is not None, all_waiting)) != 1:
         raise UsageError("Say which changes.", hint="Name ids from 'kept review list', or use --session ID or --all.")
     if ids:
@@ -118,7 +118,7 @@ def _choose(queue: ReviewQueue, ids: Sequence[str], session: str | None, all_wai
         raise UsageError("The session is empty.", hint="'kept review list' shows the sessions.")
     chosen = [item.id for item in queue.list(session=session).items]
     if session is not None and not chosen:
-        raise ReviewItemNotFound(f"Nothing from the session '{session}' waits for review.")
+        raise NotFound(f"Nothing from the session '{session}' waits for review.")
     return chosen
 
 

@@ -30,7 +30,6 @@ from kept.net import (
 )
 from kept.records import Gap, Matrix
 from kept.remote_errors import (
-    AccessRefused,
     BadAnswer,
     EmbedderUnavailable,
     EmbeddingError,
@@ -73,7 +72,7 @@ class RemoteEmbedder(ABC):
         policy: RetryPolicy | None = None,
     ) -> None:
         if not account.has_valid_key:
-            raise AccessRefused(
+            raise EmbedderUnavailable(
                 f"The API key for {self.provider} has characters in it that no key has.", hint=self._key_hint()
             )
         self.model = model or self.default_model
@@ -120,7 +119,7 @@ class RemoteEmbedder(ABC):
         )
         if account.is_home and not account.has_credentials:
             variables = " or ".join(KEY_VARIABLES[cls.provider])
-            raise AccessRefused(
+            raise EmbedderUnavailable(
                 f"There is no API key for {cls.provider}: set {variables}, or memory_search.remote.api_key"
                 " in config.yaml.",
                 hint="Or set memory_search.provider to local.",
@@ -226,7 +225,7 @@ class RemoteEmbedder(ABC):
                     hint="Check plan and billing there, or set memory_search.provider to local.",
                 )
             case RequestRefused(status=401):
-                return AccessRefused(
+                return EmbedderUnavailable(
                     f"{self.provider} does not accept the API key. {exc.message}", hint=self._key_hint()
                 )
             case RequestRefused(status=404):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kept.clock import Clock, new_id
 from kept.digest import digest_bytes
-from kept.errors import ChangeNotFound, HistoryDamaged, KeptError
+from kept.errors import HistoryDamaged, KeptError, NotFound
 from kept.history.change_log import ChangeLog, state_after
 from kept.history.history_folder import HistoryFolder, VersionStore
 from kept.history.note_change import NoteChange, utc_text
@@ -78,12 +78,12 @@ class NoteHistory:
                 yield change
 
     def get_change(self, change_id: str) -> NoteChange:
-        """Return the change with this id, or with the only id that begins so. Raise ChangeNotFound."""
+        """Return the change with this id, or with the only id that begins so. Raise NotFound."""
         (change,) = self.find_changes([change_id])
         return change
 
     def find_changes(self, ids: Sequence[str]) -> list[NoteChange]:
-        """Return the changes with these ids, or beginnings of ids, newest first. Raise ChangeNotFound."""
+        """Return the changes with these ids, or beginnings of ids, newest first. Raise NotFound."""
         prefixes = tuple(ids)
         matches: dict[str, NoteChange] = {}
         for change in self.iter_changes():
@@ -92,9 +92,9 @@ class NoteHistory:
         for prefix in prefixes:
             names = [prefix] if prefix in matches else [name for name in matches if name.startswith(prefix)]
             if len(prefix) < _MIN_PREFIX or not names:
-                raise ChangeNotFound(f"There is no change '{prefix}'.")
+                raise NotFound(f"There is no change '{prefix}'.", hint="'kept history' lists the changes.")
             if len(names) > 1:
-                raise ChangeNotFound(f"{len(names)} changes begin with '{prefix}'.", hint="Write more of the id.")
+                raise NotFound(f"{len(names)} changes begin with '{prefix}'.", hint="Write more of the id.")
         return list(matches.values())
 
     def read_version(self, digest: str | None) -> bytes | None:

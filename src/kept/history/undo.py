@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from kept.durable import sync_folder, write_atomic
-from kept.errors import ChangeNotFound, NoteNotFound, UndoConflict, WriteFailed
+from kept.errors import NoteNotFound, NotFound, UndoConflict, WriteFailed
 from kept.history.line_changes import LinesOverlap, take_back
 from kept.history.note_change import NoteChange
 from kept.history.note_history import NoteHistory
@@ -44,11 +44,11 @@ class UndoResult:
 
 
 def select_by_id(history: NoteHistory, ids: Sequence[str]) -> list[NoteChange]:
-    """Return the changes with these ids, or beginnings of ids, newest first. Raise ChangeNotFound."""
+    """Return the changes with these ids, or beginnings of ids, newest first. Raise NotFound."""
     changes = history.find_changes(ids)
     for change in changes:
         if change.is_undone:
-            raise ChangeNotFound(f"The change {change.id[:8]} was taken back already.")
+            raise NotFound(f"The change {change.id[:8]} was taken back already.")
         if change.is_forgotten:
             hint = "Nothing was changed, and what was forgotten does not come back."
             raise UndoConflict(f"{change.path}: the text of change {change.id[:8]} was forgotten.", hint=hint)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from kept.clock import new_id
 from kept.digest import digest_bytes
-from kept.errors import ReviewItemNotFound, WorkspaceError
+from kept.errors import NotFound, WorkspaceError
 from kept.file_lock import locked
 from kept.history.history_folder import HistoryFolder
 from kept.history.note_history import HistoryRecorder
@@ -115,19 +115,23 @@ class ReviewFolder:
         return parse_item(data, item_id) if data else None
 
     def get(self, prefix: str) -> ReviewItem:
-        """Return the item with this id, or with the only id that begins so. Raise ReviewItemNotFound."""
+        """Return the item with this id, or with the only id that begins so. Raise NotFound."""
         ids = [item_id for item_id in self.ids() if item_id.startswith(prefix)]
         if len(prefix) < _MIN_PREFIX or not ids:
-            raise ReviewItemNotFound(f"Nothing with the id '{prefix}' waits for review.")
+            raise NotFound(
+                f"Nothing with the id '{prefix}' waits for review.", hint="'kept review list' shows what waits."
+            )
         if len(ids) > 1:
-            raise ReviewItemNotFound(f"{len(ids)} ids begin with '{prefix}'.", hint="Write more of the id.")
+            raise NotFound(f"{len(ids)} ids begin with '{prefix}'.", hint="Write more of the id.")
         try:
             item = self.find(ids[0])
         except ValueError as exc:
             path = self._files.path(PROPOSALS, f"{ids[0]}.json")
             raise WorkspaceError(f"{path} is damaged: {exc}.", hint="Delete the file. No note is affected.") from exc
         if item is None:
-            raise ReviewItemNotFound(f"Nothing with the id '{prefix}' waits for review.")
+            raise NotFound(
+                f"Nothing with the id '{prefix}' waits for review.", hint="'kept review list' shows what waits."
+            )
         return item
 
     def put(self, item: ReviewItem) -> None:

@@ -116,7 +116,7 @@ class ReviewQueue:
         return ReviewList(tuple(sorted(items, key=lambda item: (item.time, item.id))), tuple(degraded))
 
     def get(self, item_id: str) -> ReviewItem:
-        """Return the item with this id, or with the only id that begins so. Raise ReviewItemNotFound."""
+        """Return the item with this id, or with the only id that begins so. Raise NotFound."""
         return self.folder.get(item_id)
 
     def preview(self, item: ReviewItem) -> ReviewPreview:

@@ -18,7 +18,7 @@ from kept.book_file import BookFile
 from kept.clock import Clock
 from kept.config import Config
 from kept.config.schema import HeartbeatSettings
-from kept.errors import ConfigError, KeptError, ScheduleNotFound
+from kept.errors import ConfigError, KeptError, NotFound
 from kept.limits import clip, one_line
 from kept.schedules.time_rule import TimeRule, get_zone, parse_rule
 from kept.values import frozen
@@ -67,12 +67,12 @@ class ScheduleBook:
     """Time of the last heartbeat."""
 
     def find(self, schedule_id: str) -> Schedule:
-        """Return the schedule with this id, or with the only id that begins so. Raise ScheduleNotFound."""
+        """Return the schedule with this id, or with the only id that begins so. Raise NotFound."""
         matches = [item for item in self.schedules if schedule_id and item.id.startswith(schedule_id)]
         exact = [item for item in matches if item.id == schedule_id]
         if len(exact or matches) != 1:
             reason = "More than one schedule has an id that begins with" if matches else "No schedule has the id"
-            raise ScheduleNotFound(f"{reason} '{schedule_id[:40]}'.")
+            raise NotFound(f"{reason} '{schedule_id[:40]}'.", hint="'kept schedule list' shows them with their ids.")
         return (exact or matches)[0]
 
     def with_schedule(self, schedule: Schedule) -> ScheduleBook:

@@ -23,7 +23,7 @@ from kept.errors import (
     StoreUnavailable,
     TranscriptUnreadable,
     TranscriptUnwritable,
-    UsedAfterClose,
+    UsageError,
     WorkspaceError,
 )
 from kept.limits import int64, is_utf8, utf8_safe
@@ -87,7 +87,7 @@ class Catalogue:
         self._db, self._folder_state = None, None
 
     def close(self) -> None:
-        """Close the file. Every later use raises UsedAfterClose."""
+        """Close the file. Every later use raises UsageError."""
         self._is_closed = True
         self._disconnect()
 
@@ -253,7 +253,7 @@ class Catalogue:
     def run(self, action: Callable[[apsw.Connection], T]) -> T:
         """Run an action on the database. If that turns out to be damaged, repair it and run the action again."""
         if self._is_closed:
-            raise UsedAfterClose("The sessions are closed.", hint="Open them again with SessionStore.open().")
+            raise UsageError("The sessions are closed.", hint="Open them again with SessionStore.open().")
         with self._lock:
             return retry_damaged(lambda: self._run(action), self._disconnect, self._replace)
 

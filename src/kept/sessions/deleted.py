@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from kept.damaged_records import TORN_ENDING
 from kept.durable import erase_file, replace_erasing, sync_folder
-from kept.errors import SessionAmbiguous, SessionNotFound, TranscriptUnwritable, WriteFailed
+from kept.errors import SessionNotFound, TranscriptUnwritable, UsageError, WriteFailed
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
 
@@ -69,7 +69,7 @@ class DeletedSessions:
             )
         if len(matches) > 1:
             ids = ", ".join(session.id for session in matches[:_SHOWN_CANDIDATES])
-            raise SessionAmbiguous(f"'{reference}' fits more than one deleted session: {ids}.")
+            raise UsageError(f"'{reference}' fits more than one deleted session: {ids}.", hint="Give more of the id.")
         return matches[0]
 
     def all(self) -> list[DeletedSession]:

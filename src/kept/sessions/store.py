@@ -14,7 +14,6 @@ from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import (
-    SessionAmbiguous,
     SessionDeleted,
     SessionExists,
     SessionKeyInvalid,
@@ -110,7 +109,7 @@ class SessionStore:
         self.close()
 
     def close(self) -> None:
-        """Close the catalogue. Every later use raises UsedAfterClose, except another `close`."""
+        """Close the catalogue. Every later use raises UsageError, except another `close`."""
         self._catalogue.close()
 
     def take_problems(self) -> tuple[Problem, ...]:
@@ -145,7 +144,7 @@ class SessionStore:
             raise SessionNotFound(f"There is no session '{reference}'.")
         if len(fitting) > 1:
             ids = ", ".join(record.id for record in fitting[:_SHOWN_CANDIDATES])
-            raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
+            raise UsageError(f"'{reference}' fits more than one session: {ids}.", hint="Give more of the id.")
         return self._catalogue.refresh_one(fitting[0].transcript_path) or fitting[0]
 
     def _fitting(self, reference: str) -> list[SessionRecord]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from kept.config.layers import check_agent_id
 from kept.durable import write_atomic
-from kept.errors import ConfigError, NoteNotFound, ProjectNotFound, UsageError, WorkspaceError
+from kept.errors import ConfigError, NoteNotFound, NotFound, UsageError, WorkspaceError
 from kept.git_remote import find_remote, find_root, folder_key, normalise_remote, repository_keys
 from kept.limits import is_utf8
 from kept.safe_yaml import YamlRefused, load_yaml
@@ -76,7 +76,7 @@ def get_project(workspace: Workspace, name: str) -> str:
     if os.sep in name or name in (os.curdir, os.pardir):
         project = find_project(workspace, os.path.expanduser(name))
         if project is None:
-            raise ProjectNotFound(
+            raise NotFound(
                 f"{os.path.abspath(os.path.expanduser(name))} does not belong to a project.",
                 hint="Add one there: kept init --project",
             )
@@ -84,7 +84,7 @@ def get_project(workspace: Workspace, name: str) -> str:
     names = [project.name for project in _iter_projects(workspace, [])]
     if name not in names:
         shown = f"There are: {', '.join(names[:_MAX_NAMES])}." if names else "There are none."
-        raise ProjectNotFound(f"There is no project '{name}'. {shown}", hint="Add one: kept init --project")
+        raise NotFound(f"There is no project '{name}'. {shown}", hint="Add one: kept init --project")
     return name
 
 
