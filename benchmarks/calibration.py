@@ -41,11 +41,11 @@ from kept.bench.query_runner import QueryRunner
 from kept.config import load_config
 from kept.embedding.base import Embedder
 from kept.memory import Memory
-from kept.records import LIKELY_FROM, STRONG_FROM, Filter
+from kept.records import LIKELY_FROM, STRONG_FROM
 from kept.search.candidates import gather_pool
 from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query
-from kept.search.query import parse_query
+from kept.search.query import SearchRequest, parse_query
 from kept.search.scores import fuse_pool
 from kept.search.weights import (
     FIRST_IS_RIGHT,
@@ -131,7 +131,7 @@ def read_query(memory: Memory, text: str) -> Signals:
     query, settings = parse_query(text), memory.settings.query
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
-        pool = gather_pool(index, vector, query, settings, Filter())
+        pool = gather_pool(index, SearchRequest(query, settings), vector)
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     ranked = fuse_pool(candidates, settings, vector)
     return read_signals(

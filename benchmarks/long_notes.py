@@ -20,10 +20,9 @@ from kept.bench.dataset import BenchSet
 from kept.bench.layout import BenchGroup, lay_out
 from kept.config import load_config
 from kept.memory import Memory
-from kept.records import Filter
 from kept.search.candidates import gather_pool
 from kept.search.pipeline import embed_query
-from kept.search.query import parse_query
+from kept.search.query import SearchRequest, parse_query
 from kept.search.scores import fuse_pool, vector_share
 from kept.search.whole_notes import judge_whole_notes
 
@@ -57,7 +56,7 @@ def rank_notes(
     query, settings, embedder = parse_query(text), memory.settings.query, memory.index_service.embedder
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
-        pool = gather_pool(index, vector, query, settings, Filter())
+        pool = gather_pool(index, SearchRequest(query, settings), vector)
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     ranked = fuse_pool(candidates, settings, vector)
     text_share = 1.0 - vector_share(settings, vector)

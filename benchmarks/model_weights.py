@@ -26,10 +26,9 @@ from kept.config import load_config
 from kept.embedding.base import Embedder
 from kept.embedding.model_catalogue import BUILT_IN
 from kept.memory import Memory
-from kept.records import Filter
 from kept.search.candidates import CandidatePool, gather_pool
 from kept.search.pipeline import embed_query
-from kept.search.query import parse_query
+from kept.search.query import SearchRequest, parse_query
 from kept.search.scores import fuse_pool
 
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
@@ -60,7 +59,8 @@ def rank_with_each(memory: Memory, group: BenchGroup, text: str) -> Iterator[tup
     now_ms = memory.clock.time_ns() // 1_000_000
     with memory.index_service.inspecting() as (index, _), index.reading():
         pools = [
-            gather_pool(index, found, query, replace(settings, max_results=50), Filter()) for found in (vector, None)
+            gather_pool(index, SearchRequest(query, replace(settings, max_results=50)), found)
+            for found in (vector, None)
         ]
     by_meaning, by_words = ((pool, pool.candidates(text, now_ms=now_ms)) for pool in pools)
     for weight in WEIGHTS:

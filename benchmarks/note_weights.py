@@ -25,10 +25,9 @@ from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.measurement import sample
 from kept.config import load_config
 from kept.memory import Memory
-from kept.records import Filter
 from kept.search.candidates import Candidate, gather_pool
 from kept.search.pipeline import embed_query
-from kept.search.query import parse_query
+from kept.search.query import SearchRequest, parse_query
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.weights import COVERED_TRUST, UNCOVERED_TRUST
 
@@ -64,7 +63,7 @@ def rank_by_each(memory: Memory, group: BenchGroup, text: str) -> Iterator[tuple
     query, settings, embedder = parse_query(text), memory.settings.query, memory.index_service.embedder
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
-        pool = gather_pool(index, vector, query, settings, Filter())
+        pool = gather_pool(index, SearchRequest(query, settings), vector)
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     documents = {row: group.units[chunk.path][0].document for row, chunk in pool.chunks.items()}
     for rule in RULES:

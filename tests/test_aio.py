@@ -23,7 +23,6 @@ def test_calls_are_awaited_and_give_what_memory_gives(tmp_path):
             assert len(await memory.list()) == len(await memory.notes.tags()) == 1
             assert (await memory.notes.links(written.path)).path == written.path
             assert (await memory.sync()).ok
-            assert (await memory.preview()).to_embed == 0
             assert (await memory.status()).files == 1
             with pytest.raises(KeptError, match="max_results is 0"):
                 await memory.search("otter", max_results=0)

@@ -123,7 +123,6 @@ def test_a_closed_memory_refuses_every_use(tmp_path):
         lambda: memory.review.list(),
         lambda: memory.forgetting.plan("otter"),
         memory.sync,
-        memory.preview,
         memory.status,
     ]
     for use in uses:
@@ -176,4 +175,4 @@ def test_help_shows_what_a_value_has(otters):
 def test_a_memory_has_ten_methods():
     shown = {name for name in dir(Memory) if not name.startswith("_")}
     methods = {name for name in shown if callable(getattr(Memory, name))}
-    assert methods == {"add", "as_person", "close", "list", "open", "preview", "read", "search", "status", "sync"}
+    assert methods == {"add", "as_person", "close", "list", "open", "read", "search", "status", "sync"}

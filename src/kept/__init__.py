@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
     from kept.records import FactValidity, Hit, NearFact, Occurrence, Passage, SearchResult, Written
-    from kept.reports import Preview, Status, SyncReport
+    from kept.reports import Status, SyncReport
     from kept.sessions.entries import Message, StateEntry
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
@@ -77,7 +77,6 @@ __all__ = [
     "Occurrence",
     "Passage",
     "Place",
-    "Preview",
     "Reply",
     "ReplyDelta",
     "SearchResult",
@@ -134,7 +133,6 @@ _HOMES = {
     "NoteLinks": "kept.listings",
     "Occurrence": "kept.records",
     "Passage": "kept.records",
-    "Preview": "kept.reports",
     "SearchResult": "kept.records",
     "Status": "kept.reports",
     "SyncReport": "kept.reports",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kept.listings import Listing
     from kept.memory_history import MemoryHistory
     from kept.memory_notes import MemoryNotes
-    from kept.reports import Preview, Status, SyncReport
+    from kept.reports import Status, SyncReport
     from kept.review.review_queue import ReviewQueue
     from kept.search.query_dates import When
     from kept.workspace.addition import Addition
@@ -408,10 +408,6 @@ class Memory:
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date with notes and conversations. ``force`` rebuilds it."""
         return self.index_service.sync(force=force, progress=progress)
-
-    def preview(self, *, force: bool = False) -> Preview:
-        """Return the work and the cost of a sync. Changes nothing and calls no provider."""
-        return self.index_service.preview(force=force)
 
     def status(self) -> Status:
         """Return the state of the index and its problems. Changes no note and no setting."""

@@ -27,7 +27,7 @@ class MemoryNotes:
     def tags(self, *, progress: Progress | None = None) -> TagList:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
         visible = self._view.filter()
-        counts, degraded = self._service.read(lambda live: live.count_tags(visible), progress=progress)
+        counts, degraded = self._service.read(lambda index: index.live.count_tags(visible), progress=progress)
         counts.sort(key=lambda count: count[0].split("/"))
         return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
 
@@ -42,7 +42,7 @@ class MemoryNotes:
         if path is None:
             hint = self.name_nearest(name) or "Name it by its path, title or alias."
             raise NoteNotFound(f"There is no note called '{name}'.", hint=hint)
-        links, degraded = self._service.read(lambda live: read_links(live.notes, path), progress=progress)
+        links, degraded = self._service.read(lambda index: read_links(index.live.notes, path), progress=progress)
         return replace(self._view.visible_links(links), degraded=degraded)
 
     def name_nearest(self, name: str) -> str:
@@ -52,7 +52,7 @@ class MemoryNotes:
     def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
         """Return the links of all notes that lead nowhere, by path and line."""
         links, degraded = self._service.read(
-            lambda live: read_broken_links(live.notes, self._view.is_hidden), progress=progress
+            lambda index: read_broken_links(index.live.notes, self._view.is_hidden), progress=progress
         )
         return BrokenLinks(links, degraded)
 

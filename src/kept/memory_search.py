@@ -129,7 +129,7 @@ class MemorySearch:
         progress: Progress | None,
     ) -> SearchResult:
         """Return the hits, as `Memory.search` describes them."""
-        from kept.search.query import parse_query
+        from kept.search.query import SearchRequest, parse_query
 
         require_text(query=query)
         require_number("max_results", max_results, 1, MOST_RESULTS, whole=True)
@@ -146,15 +146,19 @@ class MemorySearch:
         max_results = settings.max_results
         if seen:
             settings = replace(settings, max_results=max_results + _SPARE_HITS)
-        growing = seen.path if seen else None
         service = self.service
+
+        def search_index(narrowed: Filter) -> SearchResult:
+            request = SearchRequest(parsed, settings, narrowed)
+            return service.search(request, growing=seen.path if seen else None, progress=progress)
+
         if self.qmd is None:
-            result = service.search(parsed, settings, filters, growing=growing, progress=progress)
+            result = search_index(filters)
         else:
             result = self.qmd.search(
                 query,
                 filters,
-                lambda narrowed: service.search(parsed, settings, narrowed, growing=growing, progress=progress),
+                search_index,
                 files=(lambda: service.scan().files) if self.settings.sync.on_search else None,
                 limit=settings.max_results,
                 min_score=min_score or 0.0,

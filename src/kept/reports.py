@@ -1,4 +1,4 @@
-"""Reports about the index, as values: a sync and its preview, usage and cost, and the state of the memory."""
+"""Reports about the index, as values: a sync, usage and cost, and the state of the memory."""
 
 from __future__ import annotations
 
@@ -95,23 +95,6 @@ class ModelSpending:
     @property
     def tokens(self) -> int:
         return self.input + self.output
-
-
-@frozen
-class Preview:
-    """Work and cost of a sync that was not run."""
-
-    texts: int
-    cached: int
-    to_embed: int
-    tokens: int
-    """Estimated."""
-    provider: str
-    model: str | None
-    cost_usd: float | None
-    files: int = 0
-    removed: int = 0
-    rebuild: str | None = None
 
 
 @frozen

@@ -592,16 +592,6 @@ def test_the_time_of_indexing_is_apart_from_that_of_the_search():
     assert hits_line(3, 11.4, 22.921) == "3 hits in 11 ms (22.9 s with indexing)"
 
 
-def test_a_preview_names_only_what_there_is_to_do(kept, notes):
-    kept("index")
-    (notes / "memory/ideas.md").unlink()
-    assert kept("index", "--dry-run").out == "1 file to remove.\n"
-    (notes / "memory/copy.md").write_text((notes / "memory/2026-03-02.md").read_text())
-    shown = kept("index", "--dry-run").out
-    assert shown.startswith("1 file to index, 1 to remove.\n")
-    assert "0 texts" not in shown
-
-
 def test_ollama_is_available_only_if_a_server_answers(kept, workspace):
     def state(host: str) -> dict[str, object]:
         providers = kept("--json", "models", env={"OLLAMA_HOST": host}).json["providers"]

@@ -112,7 +112,7 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
     """The commands with arguments that lead to hostile text; any that is not named here with hostile arguments."""
     tmp, session = hostile["tmp"], hostile["session"]
     named = {
-        ("index",): [["--force"], ["--dry-run"], ["--json"], ["--watch"]],
+        ("index",): [["--force"], ["--json"], ["--watch"]],
         ("init",): [[]],
         ("add",): [[HOSTILE, "--to", f"memory/{NAME[:40]}.md"], [HOSTILE, "--json"], ["x", "--to", HOSTILE]],
         ("search",): [["zebra", "--explain"], ["zebra", "--json", "--explain"], [HOSTILE], ["x", "--path", HOSTILE]],

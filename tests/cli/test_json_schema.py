@@ -119,7 +119,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("sync", ["sync", "--init", str(make_remote(tmp))]),
         ("index", ["index"]),
         ("index", ["index", "--verbose"]),
-        ("index --dry-run", ["index", "--dry-run"]),
         ("search", ["search", "lighthouse", "--min-score", "0"]),
         ("search", ["search", "lighthouse", "--explain", "--source", "sessions"]),
         ("search", ["search", "walrus ledger", "--explain"]),

@@ -106,7 +106,7 @@ def test_a_service_manager_that_refuses_is_one_line_with_the_command_to_run(serv
     assert (ended.code, ended.err.count("\n")) == (12, 1)
     assert "Failed to connect to bus" in ended.err
     assert "Run it yourself: systemctl --user daemon-reload" in ended.err
-    assert service("index", "--install", "--dry-run").code == 2
+    assert service("index", "--install", "--force").code == 2
 
 
 def test_a_property_list_for_launchd_is_valid():

@@ -203,7 +203,7 @@ def test_unset_removes_one_setting_and_keeps_the_comments_around_it(kept, file):
 
 @pytest.mark.parametrize(
     "args",
-    [["model.name", "x"], ["memory_search.query.hybrid.match", "all"], ["session.reset.by_channel.a.mode", "none"]],
+    [["model.name", "x"], ["memory_search.query.hybrid.enabled", "false"], ["session.reset.by_channel.a.mode", "none"]],
 )
 def test_what_set_has_added_unset_removes_without_a_trace(kept, home, args):
     before = FILE.replace(" {max_results: 8}      # small screen", "\n        max_results: 8")

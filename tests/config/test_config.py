@@ -552,7 +552,7 @@ def test_config_explain_in_a_pipe_has_one_line_for_each_setting_however_long(kep
     deep = tmp_path / ("a" * 200) / "config.yaml"
     write_file(deep, with_results(3))
     lines = kept("--config", deep, "config", "explain", "memory_search.query").out.splitlines()
-    assert len(lines) == 1 + 8
+    assert len(lines) == 1 + 7
     assert [line for line in lines if RESULTS in line and line.rstrip().endswith(str(deep))]
 
 

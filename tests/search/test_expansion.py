@@ -107,15 +107,6 @@ def test_one_of_several_corrections_is_only_a_guess(tmp_path):
         assert {hit.grade for hit in result.hits} == {"weak"}
 
 
-def test_all_words_are_required_in_some_spelling(tmp_path):
-    for name, text in {"a": "The database is on port 5433.", "b": "The port of Hamburg."}.items():
-        write_note(tmp_path / "workspace", f"memory/{name}.md", text)
-    settings = WORDS_ONLY | {"memory_search.query.hybrid.match": "all"}
-    with open_memory(tmp_path, settings=settings) as memory:
-        assert paths(memory.search("databse port")) == ["memory/a.md"]
-        assert paths(memory.search("databse unheardofword")) == []
-
-
 def test_the_spelling_in_the_notes_is_highlighted(memory):
     hit = memory.search("databse").hits[0]
     assert hit.other_words == ("database",)

@@ -120,16 +120,6 @@ def test_a_quoted_phrase_prefers_the_words_in_that_order(tmp_path):
         assert paths(memory.search('"red door key"'))[0] == "memory/together.md"
 
 
-def test_match_all_wants_every_word(tmp_path):
-    workspace = tmp_path / "workspace"
-    write_note(workspace, "memory/both.md", "tea and coffee\n")
-    write_note(workspace, "memory/one.md", "tea only\n")
-    settings = {"memory_search.provider": "none", "memory_search.query.hybrid.match": "all"}
-    with open_memory(tmp_path, settings=settings) as memory:
-        assert paths(memory.search("tea coffee")) == ["memory/both.md"]
-        assert paths(memory.search("tea coffee cocoa")) == []
-
-
 def test_an_edit_that_keeps_size_and_mtime_is_found(tmp_path):
     note = write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     with open_memory(tmp_path) as memory:

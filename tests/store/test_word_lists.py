@@ -59,8 +59,8 @@ def assert_same(index: Index, rng: random.Random, filters: Filter, *, searches: 
         if not (phrases := random_phrases(index, rng)):
             continue
         budget = rng.choice((0, 50, 1000))
-        by_sqlite = PhraseSearch(index.words, [phrases], rows_budget=budget)
-        in_memory = ListedPhraseSearch(index.words.lists, [phrases], rows_budget=budget)
+        by_sqlite = PhraseSearch(index.words, phrases, rows_budget=budget)
+        in_memory = ListedPhraseSearch(index.words.lists, phrases, rows_budget=budget)
         limit = rng.choice((1, 5, 20, 1000))
         best = by_sqlite.find_best(limit, filters)
         assert sorted(in_memory.find_best(limit, filters)) == sorted(best), phrases
@@ -106,7 +106,7 @@ def test_with_too_many_rows_those_with_a_rarer_phrase_are_ranked_by_all_phrases(
             FileWrite(file, tuple(chunk_of(text, "trees.md", at) for at, text in enumerate(texts, 1)))
         )
     phrases = [phrase(index, "linden"), phrase(index, "maple")]
-    search = ListedPhraseSearch(index.words.lists, [phrases], rows_budget=10, listed_budget=10)
+    search = ListedPhraseSearch(index.words.lists, phrases, rows_budget=10, listed_budget=10)
     assert search.find_best(1, Filter()) == [5]
     assert sorted(search.find_best(100, Filter())) == [1, 2, 3, 4, 5]
     matches, _ = search.count([5, 1], [6])

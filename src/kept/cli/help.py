@@ -25,7 +25,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "history": ("kept history --since 2h --diff", "kept history MEMORY.md"),
     "undo": ("kept undo", "kept undo 3f2a91c0", "kept undo --by memory_write --since 2h --dry-run"),
     "review": ("kept review", "kept review accept --session 5054abcd"),
-    "index": ("kept index --dry-run", "kept index --watch", "kept index --install"),
+    "index": ("kept index", "kept index --watch", "kept index --install"),
     "sync": ("kept sync --init git@example.org:team/notes.git", "kept sync"),
     "sessions": ("kept sessions list -n 5", "kept sessions show telegram:5054 --tail 20"),
     "import": ("kept import", "kept import claude-code --dry-run", "kept import chatgpt ~/Downloads/export.zip"),

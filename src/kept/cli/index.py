@@ -14,7 +14,7 @@ from kept.cli.output import echo, json_text, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.limits import one_line
-from kept.reports import Preview, SyncReport
+from kept.reports import SyncReport
 from kept.tools.record_json import to_json
 from kept.wording import plural
 
@@ -33,30 +33,24 @@ _REASONS = {
 
 @click.command("index")
 @click.option("--force", is_flag=True, help="Rebuild the index from every note.")
-@click.option("--dry-run", is_flag=True, help="Show what would be embedded and its cost, without doing it.")
 @click.option("--watch", is_flag=True, help="Keep the index current while notes change, until interrupted.")
 @service_options
 @click.option("-v", "--verbose", is_flag=True, help="List files of the workspace that are not indexed, and why.")
 @click.pass_context
-def command(ctx: click.Context, force: bool, dry_run: bool, watch: bool, service: Action | None, verbose: bool) -> None:
+def command(ctx: click.Context, force: bool, watch: bool, service: Action | None, verbose: bool) -> None:
     """Update the index from notes and conversations.
 
     If several processes watch the same index, one does the work and another takes over when it ends. With --watch
     --json, each line is an event.
     """
     options: Globals = ctx.obj
-    if (watch or service) and (force or dry_run or verbose):
+    if (watch or service) and (force or verbose):
         raise UsageError("--watch and --install go alone.", hint="Run 'kept index' with the other options before.")
     if service:
         manage_service(options, ("index", "--watch"), service)
         return
     if watch:
         _watch(options)
-        return
-    if dry_run:
-        with options.memory() as memory:
-            preview = memory.preview(force=force)
-        print_json(to_json(preview)) if options.as_json else echo(preview_text(preview))
         return
     with options.memory() as memory, progress_bar("Indexing") as progress:
         report = memory.sync(force=force, progress=progress)
@@ -73,31 +67,6 @@ def _find_left_out(memory: Memory) -> tuple[LeftOut, ...]:
     from kept.workspace.survey import survey_workspace
 
     return survey_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes).left_out
-
-
-def preview_text(preview: Preview) -> str:
-    if not (preview.rebuild or preview.files or preview.removed or preview.to_embed):
-        return "Nothing to do: the index is up to date."
-    lines = [f"Rebuild: {preview.rebuild}."] if preview.rebuild else []
-    parts = [f"{plural(preview.files, 'file')} to index"] if preview.files else []
-    parts += [f"{preview.removed:,} to remove" if parts else f"{plural(preview.removed, 'file')} to remove"] * bool(
-        preview.removed
-    )
-    lines += [", ".join(parts) + "."] if parts else []
-    if preview.model and not preview.to_embed and preview.cached:
-        lines.append(f"Nothing to embed with {preview.model}: {plural(preview.cached, 'text')} from the cache.")
-    elif preview.model and preview.to_embed:
-        lines.append(
-            f"{plural(preview.to_embed, 'text')} to embed with {preview.model}, {preview.cached:,} from the cache:"
-            f" about {plural(preview.tokens, 'token')}, {cost_text(preview.cost_usd)}."
-        )
-    return "\n".join(lines)
-
-
-def cost_text(cost_usd: float | None) -> str:
-    if cost_usd is None:
-        return "price unknown"
-    return "free" if cost_usd == 0 else f"about ${cost_usd:.4f}" if cost_usd < 1 else f"about ${cost_usd:,.2f}"
 
 
 def show_report(report: SyncReport) -> None:

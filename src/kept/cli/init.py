@@ -261,7 +261,7 @@ def _show_next(outcome: InitOutcome) -> None:
     elif provider in _ON_THIS_MACHINE:
         echo("\nNext: kept search 'a question', or kept list.")
     else:
-        echo(f"\nNext: kept index sends the notes to {provider}; kept index --dry-run shows the cost.")
+        echo(f"\nNext: kept index sends the notes to {provider}.")
 
 
 def _outcome_json(outcome: InitOutcome, report: SyncReport | None) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.cli.index import cost_text
 from kept.cli.output import (
     echo,
     local_time,
@@ -224,3 +223,9 @@ def show_checks(checks: list[Check], *, fixed: bool) -> None:
     wrong = [check for check in checks if not check.ok]
     if wrong and not fixed and any(check.remedy for check in wrong):
         echo("\nRun 'kept doctor --fix' to apply the remedies (→).")
+
+
+def cost_text(cost_usd: float | None) -> str:
+    if cost_usd is None:
+        return "price unknown"
+    return "free" if cost_usd == 0 else f"about ${cost_usd:.4f}" if cost_usd < 1 else f"about ${cost_usd:,.2f}"

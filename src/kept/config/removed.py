@@ -41,6 +41,7 @@ REMOVED = frozenset(
         "memory_search.qmd.cooldown_s",
         "memory_search.qmd.timeout_ms",
         "memory_search.query.hybrid.fusion",
+        "memory_search.query.hybrid.match",
         "memory_search.query.rerank.budget_ms",
         "memory_search.query.rerank.top",
         "memory_search.query.rerank.weight",

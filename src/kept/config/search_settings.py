@@ -70,7 +70,6 @@ class ChunkingSettings:
 @frozen
 class HybridSettings:
     enabled: bool = True
-    match: Literal["any", "all"] = "any"
     vector_weight: Weight = bounded("auto", 0, 1)
     text_weight: Weight = bounded("auto", 0, 1)
     candidate_multiplier: int = bounded(4, 1, 20)

@@ -21,7 +21,7 @@ from kept.workspace.workspace import show_path
 if TYPE_CHECKING:
     from kept.indexing.service import IndexService
     from kept.store.file_list import ListedRow, Opening
-    from kept.store.generation import Generation
+    from kept.store.index import Index
 
 Order = Literal["time", "change"]
 _EXCERPT_CHARS = 160
@@ -36,27 +36,15 @@ def list_period(
     service: IndexService, filters: Filter, text: str, *, max_results: int, progress: Progress | None = None
 ) -> SearchResult:
     """Return what is from the time of the filter, oldest first. ``text`` says how the time was read."""
-    from kept.indexing.index_handle import drop_outdated
     from kept.search.pipeline import list_hits
 
     started = time.perf_counter()
     daily = get_daily_notes(service.workspace)
-    (result, total), degraded, is_fresh = service.sync_and_read(
+    (hits, total), degraded, is_fresh = service.sync_and_read(
         lambda index: list_hits(index, filters, daily, max_results=max_results), progress
     )
-    if not is_fresh:
-        result = drop_outdated(result, service.workspace, service.config)
-    embedder = service.embedder
-    identity = embedder.identity if embedder else None
-    return SearchResult(
-        hits=result.hits,
-        degraded=tuple(dict.fromkeys((*degraded, *result.degraded))),
-        provider=identity.provider if identity else "none",
-        model=identity.model if identity else None,
-        took_ms=(time.perf_counter() - started) * 1000,
-        dropped=result.dropped,
-        period=ListedPeriod(_zoned(filters.since_ms), _zoned(filters.until_ms), text, total),
-    )
+    period = ListedPeriod(_zoned(filters.since_ms), _zoned(filters.until_ms), text, total)
+    return service.complete_result(SearchResult(tuple(hits), degraded, period=period), started, is_fresh=is_fresh)
 
 
 def describe_filter(filters: Filter) -> str:
@@ -103,7 +91,8 @@ def list_files(
     if order not in ("time", "change"):
         raise UsageError(f"order is {order!r:.80}.", hint="Use 'time' or 'change'.")
 
-    def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
+    def read(index: Index) -> tuple[tuple[FileSummary, ...], int]:
+        live = index.live
         select = live.lists.by_change if order == "change" else live.lists.by_time
         rows, total = select(filters, max_results, offset)
         titles = live.conversation_titles([row.path for row in rows if row.source == "sessions"])
@@ -169,7 +158,11 @@ def find_note(service: IndexService, name: str, visible: Filter) -> str | None:
     plain_name = _plain(f"{day:%Y-%m-%d}" if day else name)
     spaced_name = _spaced(plain_name.removesuffix(".md"))
     (paths, headings, named), _ = service.read(
-        lambda live: (live.lists.note_paths(), live.lists.note_headings(), live.notes.paths_named(name_key(name)))
+        lambda index: (
+            index.live.lists.note_paths(),
+            index.live.lists.note_headings(),
+            index.live.notes.paths_named(name_key(name)),
+        )
     )
     if visible:
         paths = [path for path in paths if visible.sees_note(path)]

@@ -21,7 +21,7 @@ from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceRe
 from kept.indexing.sync import META_EMBEDDER_SINCE
 from kept.indexing.sync_planner import SEEN_BYTES, SyncPlanner
 from kept.indexing.vectorise import Vectoriser
-from kept.records import Dropped, Hit, SourceFile
+from kept.records import Dropped, Hit, SearchResult, SourceFile
 from kept.sqlite import discard_if_damaged, forget_connection
 from kept.store.index import Index, find_index_path, open_index
 from kept.values import frozen
@@ -32,7 +32,6 @@ from kept.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
     from kept.net.client import RetryPolicy
-    from kept.search.pipeline import IndexSearchResult
 
 
 RESCAN_AFTER_S, RESCAN_AT_LATEST_S = 5.0, 300.0
@@ -366,7 +365,7 @@ class Freshness:
         self.in_step = False
 
 
-def drop_outdated(result: IndexSearchResult, workspace: Workspace, config: Config) -> IndexSearchResult:
+def drop_outdated(result: SearchResult, workspace: Workspace, config: Config) -> SearchResult:
     """Drop hits whose file is gone or has another text in these lines: for an index that may lag behind."""
     current: list[Hit] = []
     outdated: list[Dropped] = []

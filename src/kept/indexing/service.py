@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kept.clock import Clock
-from kept.config import Config, QuerySettings
+from kept.config import Config
 from kept.embedding.base import Embedder, usage_of
 from kept.errors import ConfigError, LockBusy, StoreDamaged, StoreError, WriteFailed
 from kept.indexing.history_sync import HistorySync
@@ -19,9 +19,9 @@ from kept.indexing.sync import META_SYNCED, SyncRun
 from kept.indexing.sync_planner import SyncPlanner
 from kept.indexing.vectorise import measure_spending
 from kept.ledger import open_embedding_ledger
-from kept.records import Filter, Progress, SearchResult, SourceFile
+from kept.records import Progress, SearchResult, SourceFile
 from kept.remote_errors import EmbeddingError
-from kept.reports import Preview, Status, SyncReport, Usage
+from kept.reports import Status, SyncReport, Usage
 from kept.sqlite import ProcessLock, retry_damaged
 from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
@@ -29,9 +29,7 @@ from kept.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from kept.embedding.onnx import CrossEncoder
     from kept.search.candidates import QueryVector
-    from kept.search.pipeline import IndexSearchResult
-    from kept.search.query import ParsedQuery
-    from kept.store.generation import Generation
+    from kept.search.query import SearchRequest
     from kept.store.index import Index
 
 T = TypeVar("T")
@@ -155,13 +153,7 @@ class IndexService:
     # searching
 
     def search(
-        self,
-        query: ParsedQuery,
-        settings: QuerySettings,
-        filters: Filter,
-        *,
-        growing: str | None = None,
-        progress: Progress | None = None,
+        self, request: SearchRequest, *, growing: str | None = None, progress: Progress | None = None
     ) -> SearchResult:
         """Bring the index up to date, unless the settings say otherwise, and search it. ``growing`` is the path of a
         transcript whose last lines the caller knows: they alone do not start a sync."""
@@ -172,38 +164,44 @@ class IndexService:
         with self._lock:
             warnings, is_fresh = self._repairing(self._sync_for_search, progress, growing)
             started = time.perf_counter()  # the time for the index is not that of the search
-            embedder, reasons = self._handle.embedder_for_search(settings)
+            embedder, reasons = self._handle.embedder_for_search(request.settings)
             usage = usage_of(embedder)
         # Outside the lock: a provider on the network may be slow, and other threads need not wait for it.
-        vector, problems = embed_query(embedder, query) if embedder else (None, ())
+        vector, problems = embed_query(embedder, request.query) if embedder else (None, ())
         with self._lock:
             self._record_usage(usage)
             if vector:
                 warnings += self._repairing(self._heal_vectors, progress)
-            result = self._repairing(self._search_index, query, vector, settings, filters, is_fresh=is_fresh)
-            notices = self._take_reasons()
-            if not self.settings.sync.on_search and all(hit.grade == "weak" for hit in result.hits):
+            result, is_fresh = self._repairing(self._search_index, request, vector, is_fresh=is_fresh)
+            degraded = (*self._take_reasons(), *warnings, *reasons, *problems, *result.degraded)
+        return self.complete_result(replace(result, degraded=degraded), started, is_fresh=is_fresh)
+
+    def complete_result(self, result: SearchResult, started: float, *, is_fresh: bool) -> SearchResult:
+        """Return a result with the embedder in use and the time since ``started``, and each reason once. Unless the
+        index is as new as the files, hits that are not in them any more are dropped."""
+        if not is_fresh:
+            result = drop_outdated(result, self.workspace, self.config)
+        if not self.settings.sync.on_search and all(hit.grade == "weak" for hit in result.hits):
+            with self._lock:
                 age = self._handle.planner().describe_age("searches do not update it. Run 'kept index'.")
-                notices += (age,) if age else ()
-            embedder = self._handle.embedder
-            identity = embedder.identity if embedder else None
-        return SearchResult(
-            hits=result.hits,
-            degraded=tuple(dict.fromkeys((*notices, *warnings, *reasons, *problems, *result.degraded))),
+            result = replace(result, degraded=(*result.degraded, age)) if age else result
+        embedder = self.embedder
+        identity = embedder.identity if embedder else None
+        return replace(
+            result,
+            degraded=tuple(dict.fromkeys(result.degraded)),
             provider=identity.provider if identity else "none",
             model=identity.model if identity else None,
             took_ms=(time.perf_counter() - started) * 1000,
-            dropped=result.dropped,
         )
 
-    def read(self, action: Callable[[Generation], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
+    def read(self, action: Callable[[Index], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
         """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
-        value, reasons, _ = self.sync_and_read(lambda index: action(index.live), progress)
+        value, reasons, _ = self.sync_and_read(action, progress)
         return value, reasons
 
     def sync_and_read(self, action: Callable[[Index], T], progress: Progress | None) -> tuple[T, tuple[str, ...], bool]:
-        """Bring the index up to date as a search does, and read from it. Return the value of the action, what did not
-        work, and whether the index is as new as the files."""
+        """Do so, and return also whether the index is as new as the files."""
         self.require_usable()
         with self._lock:
             warnings, is_fresh = self._repairing(self._sync_for_search, progress)
@@ -260,14 +258,8 @@ class IndexService:
         return (*warnings, f"Searching by word only: {change}. Run 'kept index'.") if change else warnings
 
     def _search_index(
-        self,
-        query: ParsedQuery,
-        vector: QueryVector | None,
-        settings: QuerySettings,
-        filters: Filter,
-        *,
-        is_fresh: bool,
-    ) -> IndexSearchResult:
+        self, request: SearchRequest, vector: QueryVector | None, *, is_fresh: bool
+    ) -> tuple[SearchResult, bool]:
         from kept.search.pipeline import search_index
 
         while self._handle.index() is not self._synced:
@@ -277,10 +269,8 @@ class IndexService:
             vector = None  # rebuilt with another embedder while the query was embedded
         model_path = self.settings.query.rerank.model_path
         problems = self._load_reranker(model_path) if model_path and self._reranker is None else ()
-        result = search_index(index, vector, query, settings, filters, now_ms=now_ms, reranker=self._reranker)
-        if problems:
-            result = replace(result, degraded=(*problems, *result.degraded))
-        return result if is_fresh else drop_outdated(result, self.workspace, self.config)
+        result = search_index(index, request, vector, now_ms=now_ms, reranker=self._reranker)
+        return replace(result, degraded=(*problems, *result.degraded)), is_fresh
 
     def _load_reranker(self, path: str) -> tuple[str, ...]:
         """Load the model that reranks. Return the reason if it cannot be loaded."""
@@ -406,12 +396,6 @@ class IndexService:
             self._handle.notices.append(problem)
 
     # reading its state
-
-    def preview(self, *, force: bool = False) -> Preview:
-        """Return what a sync would do and cost. Changes nothing and asks no provider."""
-        self.require_usable()
-        with self._lock:
-            return self._repairing(lambda: self._handle.planner().preview(force=force))
 
     def status(self) -> Status:
         """Return the state of the memory. Changes nothing: a damaged index is reported, not repaired."""

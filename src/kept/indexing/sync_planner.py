@@ -4,7 +4,6 @@ written, and no provider is asked."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,8 @@ from kept.config import MemorySearchSettings
 from kept.errors import KeptError
 from kept.indexing.note_rows import Recipe, file_row
 from kept.indexing.sources import SourceReader, SyncTarget, scan_sources, scan_transcripts
-from kept.indexing.vectorise import Vectoriser, price_texts
+from kept.indexing.vectorise import Vectoriser
 from kept.records import SourceFile
-from kept.reports import Preview
 from kept.store.rows import META_RECIPE, FileRow
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
@@ -273,18 +271,3 @@ class SyncPlanner:
         if not stored or (self.vectors is not None and self.vectors.pauses()):
             return set()
         return {key for key in {**stored, **current} if stored.get(key) != current.get(key)}
-
-    def preview(self, *, force: bool = False) -> Preview:
-        """Return what a sync would do and cost. Reads and chunks the notes that the sync would read."""
-        scan, rebuild = self.scan(), self.why_rebuild(force=force)
-        target = self.plan_update(scan)
-        if rebuild:
-            target = replace(target, files=scan.files, known={})
-        texts: dict[bytes, str] = {}
-        files = 0
-        for batch in self.reader.iter_batches(target):
-            texts.update((key, text) for prepared in batch.prepared for key, text in prepared.embed_texts.items())
-            files += batch.indexed
-        cached = self.vectors.find_cached(texts) if self.vectors else {}
-        preview = price_texts(texts, cached, self.vectors.embedder if self.vectors else None, self.settings)
-        return replace(preview, files=files, removed=len(target.removed), rebuild=rebuild)

@@ -11,10 +11,9 @@ from kept.clock import Clock
 from kept.config import CacheSettings, MemorySearchSettings
 from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
-from kept.limits import estimate_tokens
 from kept.redact import redact
 from kept.remote_errors import EmbeddingError, VectorMisfit
-from kept.reports import Preview, Spending, Usage
+from kept.reports import Spending, Usage
 from kept.store.vector_codes import quantise
 from kept.values import frozen
 
@@ -209,24 +208,5 @@ def measure_spending(
         tokens=tokens,
         cached=cached,
         retries=now.retries - before.retries,
-        cost_usd=None if price is None else price * tokens / 1_000_000,
-    )
-
-
-def price_texts(
-    texts: Mapping[bytes, str], cached: Collection[bytes], embedder: Embedder | None, settings: MemorySearchSettings
-) -> Preview:
-    """Return what it would take to embed the texts that are not in the cache: nothing without an embedder."""
-    identity = embedder.identity if embedder else None
-    missing = [text for key, text in texts.items() if key not in cached] if identity else []
-    tokens = sum(estimate_tokens(text) for text in missing)
-    price = find_price(identity.provider, identity.model, settings) if identity else 0.0
-    return Preview(
-        texts=len(texts),
-        cached=len(cached),
-        to_embed=len(missing),
-        tokens=tokens,
-        provider=identity.provider if identity else "none",
-        model=identity.model if identity else None,
         cost_usd=None if price is None else price * tokens / 1_000_000,
     )

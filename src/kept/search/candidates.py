@@ -12,12 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kept.clock import DAY_MS
-from kept.config import QuerySettings
 from kept.embedding.base import Calibration
-from kept.records import Filter
 from kept.search.keywords import KeywordHit, KeywordSearch, WeightedTerm, share_of_unknown_words
 from kept.search.no_answers import may_answer
-from kept.search.query import Expansion, ParsedQuery
+from kept.search.query import Expansion, SearchRequest
 from kept.search.weights import CLOSEST_MEANING, JUST_WEAK, SMALL_MEMORY_PASSAGES
 from kept.store.rows import ChunkRow
 from kept.values import frozen
@@ -200,10 +198,8 @@ class QueryVector:
 
 def gather_pool(
     index: Index,
+    request: SearchRequest,
     vector: QueryVector | None,
-    query: ParsedQuery,
-    settings: QuerySettings,
-    filters: Filter,
     *,
     exact_rows: Sequence[int] = (),
     limit: int | None = None,
@@ -212,10 +208,11 @@ def gather_pool(
 
     There are at least 40 of each kind: the neighbours of a candidate are evidence only if they are candidates too.
     """
+    query, settings, filters = request.query, request.settings, request.filters
     if limit is None:
         limit = settings.max_results * settings.hybrid.candidate_multiplier
         limit = min(MAX_CANDIDATES, max(MIN_CANDIDATES, limit))
-    keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
+    keywords = KeywordSearch(index.words, query)
     best = keywords.find_best(limit, filters)
     cosine: dict[int, float] = {}
     # In a few notes a question gets the closest, however far it is. A word that is nowhere gets nothing.

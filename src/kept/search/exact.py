@@ -19,7 +19,7 @@ from kept.records import SOURCES, Filter, ScorePart
 from kept.search.query import ParsedQuery, make_phrase
 from kept.search.scores import Scored
 from kept.search.weights import EXACT_FLOOR
-from kept.store.phrases import AllOf
+from kept.store.phrases import every
 from kept.store.rows import ChunkRow
 from kept.words.segment import fold, is_unspaced, name_parts_in, normalise
 
@@ -79,11 +79,11 @@ class ExactMatch:
         """Return the chunks that may have it. The context of a chunk holds the titles above it."""
         if not self.is_usable:
             return []
-        search = partial(words.best_with_all, weights=(1.0, 1.0), limit=MAX_ROWS)
+        search = partial(words.best_rows, weights=(1.0, 1.0), limit=MAX_ROWS)
         phrases = tuple(term.phrase for term in self.phrases)
-        rows = search(AllOf(phrases), filters=filters) if self.counts_in_text else []
+        rows = search(every(phrases), filters=filters) if self.counts_in_text else []
         if (not self.counts_in_text or len(rows) == MAX_ROWS) and "memory" in (filters.sources or SOURCES):
-            rows = [*rows, *search(AllOf(phrases, in_context=True), filters=replace(filters, sources=("memory",)))]
+            rows = [*rows, *search(every(phrases, in_context=True), filters=replace(filters, sources=("memory",)))]
         return list(dict.fromkeys(rows))
 
     def compare(

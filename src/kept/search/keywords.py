@@ -78,9 +78,8 @@ class KeywordHit:
 class KeywordSearch:
     """One query against the word index. Terms are weighted once, for finding and for scoring."""
 
-    def __init__(self, words: WordIndex, query: ParsedQuery, *, match_all: bool) -> None:
+    def __init__(self, words: WordIndex, query: ParsedQuery) -> None:
         self.words = words
-        self.match_all = match_all
         self.chunk_count = words.chunk_count()
         weighted = (_weigh(words, term, self.chunk_count) for term in query.terms)
         self.terms = _rarest_pairs([term for term in weighted if term is not None])
@@ -88,13 +87,10 @@ class KeywordSearch:
         if expansions:
             self.terms = [_replace_unknown(term, expansions) for term in self.terms]
         self.total_idf = sum(term.idf for term in self.terms)
-        groups = [_phrases_of(term, expansions) for term in self.terms]
-        self._phrases = [phrase for group in groups for phrase in group]
+        self._phrases = [phrase for term in self.terms for phrase in _phrases_of(term, expansions)]
         self._gains = [(phrase.gain, phrase.expansion, phrase.source.term.text) for phrase in self._phrases]
         self._has_expansions = bool(expansions)
-        self._can_match = bool(groups) and all(groups) if match_all else bool(self._phrases)
-        lookups = [[phrase.lookup() for phrase in group] for group in groups if group]
-        self._search = words.search(lookups, match_all=match_all)
+        self._search = words.search([phrase.lookup() for phrase in self._phrases])
 
     def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
         unknown = [term.term.text for term in self.terms if not term.rows and term.term.kind in ("word", "wildcard")]
@@ -120,12 +116,12 @@ class KeywordSearch:
 
     def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""
-        return self._search.find_best(limit, filters) if self._can_match else []
+        return self._search.find_best(limit, filters) if self._phrases else []
 
     def score_rows(self, best: Sequence[int], others: Iterable[int]) -> list[KeywordHit]:
         """Return the hits among the ``best`` rows, which `find_best` found, and others: chunks that are near in
         meaning may have some of the words too."""
-        if not self._can_match:
+        if not self._phrases:
             return []
         known = set(best)
         matches, mean_length = self._search.count(best, [row for row in dict.fromkeys(others) if row not in known])

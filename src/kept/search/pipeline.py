@@ -13,18 +13,29 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from kept.config import QuerySettings
 from kept.embedding.base import BlendingEmbedder, Embedder
 from kept.errors import StoreDamaged
 from kept.limits import time_from_ms
-from kept.records import LIKELY_FROM, Dropped, Filter, Grade, Hit, Occurrence, ScorePart, cite, grade_of
+from kept.records import (
+    LIKELY_FROM,
+    Dropped,
+    DropReason,
+    Filter,
+    Grade,
+    Hit,
+    Occurrence,
+    ScorePart,
+    SearchResult,
+    cite,
+    grade_of,
+)
 from kept.redact import redact
 from kept.remote_errors import EmbeddingError
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.exact import ExactMatch, lift_exact
 from kept.search.no_answers import is_done, may_answer
-from kept.search.query import Expansion, ParsedQuery
+from kept.search.query import Expansion, ParsedQuery, SearchRequest
 from kept.search.query_dates import boost_periods, find_periods
 from kept.search.repetitions import (
     Arrangement,
@@ -59,13 +70,6 @@ _ListedRow = tuple[int, str, str, int]
 """Row, source, path and timestamp of a chunk."""
 
 
-@frozen
-class IndexSearchResult:
-    hits: tuple[Hit, ...]
-    dropped: tuple[Dropped, ...]
-    degraded: tuple[str, ...] = ()
-
-
 def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
     """Return the vector of a query, or None and the reason."""
     text = redact(query.text)
@@ -93,22 +97,21 @@ def _blend(embedder: BlendingEmbedder, row: bytes, identity: str, unknown: float
 
 def search_index(
     index: Index,
+    request: SearchRequest,
     vector: QueryVector | None,
-    query: ParsedQuery,
-    settings: QuerySettings,
-    filters: Filter,
     *,
     now_ms: int,
     reranker: Reranker | None = None,
-) -> IndexSearchResult:
+) -> SearchResult:
     """Return the hits of a query, best first.
 
     ``vector`` must be of the embedder whose vectors the index holds; None searches by word only. ``reranker`` reads the
     best passages together with the query, if there is one.
     """
+    settings, filters = request.settings, request.filters
     with index.reading():
-        ranking = _rank(index, vector, query, settings, filters, now_ms=now_ms, reranker=reranker)
-        pool, arrangement, degraded = ranking.pool, ranking.arrangement, ranking.degraded
+        ranking = _rank(index, request, vector, now_ms=now_ms, reranker=reranker)
+        pool, arrangement = ranking.pool, ranking.arrangement
         scores = {scored.candidate.row: scored.score for scored in arrangement.ranked}
         within = filters
         if filters.as_of_ms is not None:
@@ -125,7 +128,7 @@ def search_index(
             bystanders=arrangement.bystanders,
         )
         titles = _read_titles(index, (window[0] for _, window in selection.hits))
-    return _make_result(selection, ranking, index.path, degraded, titles)
+    return _make_result(selection, ranking, index.path, titles)
 
 
 @frozen
@@ -142,21 +145,15 @@ class _Ranking:
 
 
 def _rank(
-    index: Index,
-    vector: QueryVector | None,
-    query: ParsedQuery,
-    settings: QuerySettings,
-    filters: Filter,
-    *,
-    now_ms: int,
-    reranker: Reranker | None,
+    index: Index, request: SearchRequest, vector: QueryVector | None, *, now_ms: int, reranker: Reranker | None
 ) -> _Ranking:
+    query, settings, filters = request.query, request.settings, request.filters
     exact = ExactMatch(query)
     exact_rows = exact.find_rows(index.words, filters)
-    pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows)
+    pool = gather_pool(index, request, vector, exact_rows=exact_rows)
     marked = [row for row, chunk in pool.chunks.items() if _may_be_dated(chunk)]
     if len(marked) > _MANY_MARKED:  # many versions of a fact may have crowded out the one that holds
-        pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows, limit=_VERSIONS)
+        pool = gather_pool(index, request, vector, exact_rows=exact_rows, limit=_VERSIONS)
     questions = find_repeated_questions(pool, query.text)
     left_out = questions if is_question(query.text) else frozenset()
     candidates = pool.candidates(query.text, now_ms=now_ms)
@@ -174,9 +171,9 @@ def _rank(
     exact_rows = [row for row in exact_rows if row not in no_answers]
     weak = [scored for scored in ranked if scored.candidate.row in no_answers]
     ranked = [scored for scored in ranked if scored.candidate.row not in no_answers]
-    ranked, degraded = _judge(ranked, pool, query, settings, vector, reranker)
+    ranked, degraded = _judge(ranked, pool, request, vector, reranker)
     if weak:
-        ranked = rank([*ranked, *_judge(weak, pool, query, settings, vector, None, most=JUST_WEAK)[0]])
+        ranked = rank([*ranked, *_judge(weak, pool, request, vector, None, most=JUST_WEAK)[0]])
     if exact_rows:
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
@@ -218,8 +215,7 @@ def _may_be_dated(chunk: ChunkRow) -> bool:
 def _judge(
     ranked: list[Scored],
     pool: CandidatePool,
-    query: ParsedQuery,
-    settings: QuerySettings,
+    request: SearchRequest,
     vector: QueryVector | None,
     reranker: Reranker | None,
     *,
@@ -231,16 +227,16 @@ def _judge(
         ranked,
         pool.terms,
         passages=pool.passages,
-        query_text=query.text,
+        query_text=request.query.text,
         text_of=partial(_text_of, pool),
         most_by_meaning=vector.most_by_meaning if vector else 0.0,
     )
     confidence = min(most, estimate_confidence(signals))
-    share = vector_share(settings, vector)
+    share = vector_share(request.settings, vector)
     judged = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share), pool.chunks)
     if reranker is None:
         return calibrate(judged, confidence, signals), ()
-    reranked, degraded = rerank(judged, reranker, query.text, partial(_passage, pool))
+    reranked, degraded = rerank(judged, reranker, request.query.text, partial(_passage, pool))
     confidence = confidence_after_reranking(confidence, judged, reranked, WEIGHT)
     return calibrate(reranked, confidence, signals), degraded
 
@@ -266,7 +262,7 @@ def _spellings(expansions: Iterable[Expansion]) -> tuple[str, ...]:
     )
 
 
-def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: int) -> tuple[IndexSearchResult, int]:
+def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: int) -> tuple[list[Hit], int]:
     """Return the latest entries of a time, oldest first, and how many there are in all.
 
     An entry is a section of a daily log, any other note as a whole, or what was said in one conversation. Each is shown
@@ -282,7 +278,7 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
         _make_hit(windows.open(row), row, index.path, score=1.0, parts=_LISTED, listed=True, titles=titles)
         for row in latest
     ]
-    return IndexSearchResult(tuple(hits), ()), len(entries)
+    return hits, len(entries)
 
 
 def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_ListedRow]:
@@ -298,9 +294,7 @@ def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_Listed
 # results
 
 
-def _make_result(
-    selection: Selection, ranking: _Ranking, index_path: str, degraded: tuple[str, ...], titles: Mapping[str, str]
-) -> IndexSearchResult:
+def _make_result(selection: Selection, ranking: _Ranking, index_path: str, titles: Mapping[str, str]) -> SearchResult:
     chunks, newer_than = ranking.pool.chunks, ranking.arrangement.newer_than
     shown = selection.rows()
 
@@ -331,16 +325,18 @@ def _make_result(
         further = selection.further.get(scored.candidate.row, ())
         passages = tuple(make_hit(other, (chunks[other.candidate.row],)) for other in further)
         hits.append(make_hit(scored, window, passages))
-    dropped = []
-    for scored, reason in selection.dropped:
-        chunk = chunks[scored.candidate.row]
-        dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), scored.score, reason))
-    for scored in ranking.facts.later if ranking.facts else ():
-        chunk = chunks[scored.candidate.row]
-        dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), scored.score, "later than as_of"))
-    for chunk in (chunks[row] for row in sorted(ranking.questions)):
-        dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), 0.0, "asks the same"))
-    return IndexSearchResult(tuple(hits), tuple(dropped), degraded)
+    later = ranking.facts.later if ranking.facts else ()
+    left_out: list[tuple[int, float, DropReason]] = [
+        *((scored.candidate.row, scored.score, reason) for scored, reason in selection.dropped),
+        *((scored.candidate.row, scored.score, "later than as_of") for scored in later),
+        *((row, 0.0, "asks the same") for row in sorted(ranking.questions)),
+    ]
+    dropped = tuple(Dropped(_cite(chunks[row]), score, reason) for row, score, reason in left_out)
+    return SearchResult(tuple(hits), ranking.degraded, dropped=dropped)
+
+
+def _cite(chunk: ChunkRow) -> str:
+    return cite(chunk.path, chunk.start_line, chunk.end_line)
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:

@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from kept.config import QuerySettings
 from kept.errors import EmptyQuery
+from kept.records import Filter
 from kept.store.phrases import Phrase
 from kept.values import frozen
 from kept.words.segment import fold, is_code_name, is_unspaced, normalise, segment_run, split_name, split_scripts
@@ -75,6 +77,15 @@ class ParsedQuery:
     """The quoted texts, verbatim."""
     pairs: tuple[tuple[str, str], ...] = ()
     """Adjacent words that may be written as one, such as time zone."""
+
+
+@frozen
+class SearchRequest:
+    """What to look for in the index, and where."""
+
+    query: ParsedQuery
+    settings: QuerySettings
+    filters: Filter = Filter()
 
 
 def parse_query(raw: str) -> ParsedQuery:

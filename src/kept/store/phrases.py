@@ -33,13 +33,6 @@ class Phrase(NamedTuple):
     """True if the last word may go on."""
 
 
-class AllOf(NamedTuple):
-    """A condition that a chunk fulfils if it has every phrase, in its context if ``in_context`` is set."""
-
-    phrases: tuple[Phrase, ...]
-    in_context: bool = False
-
-
 @frozen
 class CountedPhrase:
     """A phrase of a query with the number of chunks that have it."""
@@ -71,22 +64,13 @@ def rarest(phrases: Iterable[CountedPhrase], budget: int) -> list[CountedPhrase]
 
 
 class PhraseSearch:
-    """The phrases of one query, in groups of those that stand for each other. ``match_all`` tells if a chunk must have
-    a phrase of every group, or of any."""
+    """The phrases of one query. A chunk must have any of them."""
 
-    def __init__(
-        self,
-        words: WordIndex,
-        groups: Sequence[Sequence[CountedPhrase]],
-        *,
-        match_all: bool = False,
-        rows_budget: int = ROWS_BUDGET,
-    ) -> None:
+    def __init__(self, words: WordIndex, phrases: Sequence[CountedPhrase], *, rows_budget: int = ROWS_BUDGET) -> None:
         self._words = words
-        phrases = [phrase for group in groups for phrase in group]
-        self._expression = expression = combine(groups, match_all=match_all)
+        self._expression = expression = either(phrases)
         self._rows = sum(phrase.rows for phrase in phrases)
-        rare = [] if match_all else rarest(phrases, rows_budget)
+        rare = rarest(phrases, rows_budget)
         self._rare_count = len(rare) if len(rare) < len(phrases) else 0
         """Number of phrases before those that are counted in `_rare_expression`."""
         self._rare_expression = f"({either(rare)}) AND ({expression})"
@@ -129,12 +113,7 @@ def either(phrases: Iterable[CountedPhrase]) -> str:
     return " OR ".join(quote(phrase.phrase) for phrase in phrases)
 
 
-def combine(groups: Sequence[Sequence[CountedPhrase]], *, match_all: bool) -> str:
-    """Return the expression that matches chunks with a phrase of every group, or of any group."""
-    parts = (f"({either(group)})" if len(group) > 1 else either(group) for group in groups if group)
-    return (" AND " if match_all else " OR ").join(parts)
-
-
-def every(query: AllOf) -> str:
-    expression = " AND ".join(map(quote, query.phrases))
-    return f"context : ({expression})" if query.in_context else expression
+def every(phrases: Iterable[Phrase], *, in_context: bool = False) -> str:
+    """Return the expression that matches chunks with every phrase, in their context if ``in_context`` is set."""
+    expression = " AND ".join(map(quote, phrases))
+    return f"context : ({expression})" if in_context else expression

@@ -18,7 +18,7 @@ import apsw
 from kept.records import Filter
 from kept.sqlite import pack_rows, read_state
 from kept.store.filter_sql import filter_sql
-from kept.store.phrases import AllOf, CountedPhrase, KeywordMatch, Phrase, PhraseSearch, every, quote
+from kept.store.phrases import CountedPhrase, KeywordMatch, Phrase, PhraseSearch, quote
 from kept.store.vectors import CHUNK_ORDER
 from kept.words.equivalents import IRREGULAR_FORMS
 
@@ -107,19 +107,13 @@ class WordIndex:
         value: T = self._remembered[key]
         return value
 
-    def search(
-        self, groups: Sequence[Sequence[CountedPhrase]], *, match_all: bool
-    ) -> PhraseSearch | ListedPhraseSearch:
-        """Begin a search for phrases, in groups of those that stand for each other."""
-        if match_all or "numpy" not in sys.modules:  # importing numpy takes longer than a search
-            return PhraseSearch(self, groups, match_all=match_all)
+    def search(self, phrases: Sequence[CountedPhrase]) -> PhraseSearch | ListedPhraseSearch:
+        """Begin a search for any of the phrases."""
+        if "numpy" not in sys.modules:  # importing numpy takes longer than a search
+            return PhraseSearch(self, phrases)
         from kept.store.word_lists import ListedPhraseSearch
 
-        return ListedPhraseSearch(self.lists, groups)
-
-    def best_with_all(self, query: AllOf, *, weights: tuple[float, float], limit: int, filters: Filter) -> list[int]:
-        """Return the best chunks by BM25 that have every phrase."""
-        return self.best_rows(every(query), weights=weights, limit=limit, filters=filters)
+        return ListedPhraseSearch(self.lists, phrases)
 
     def best_rows(self, expression: str, *, weights: tuple[float, float], limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25, best first. Equal ones at the end: the newest, then by path and line."""

@@ -250,13 +250,13 @@ class ListedPhraseSearch:
     def __init__(
         self,
         source: WordLists,
-        groups: Sequence[Sequence[CountedPhrase]],
+        phrases: Sequence[CountedPhrase],
         *,
         rows_budget: int = ROWS_BUDGET,
         listed_budget: int = LISTED_BUDGET,
     ) -> None:
         self._source = source
-        self._phrases = [phrase for group in groups for phrase in group]
+        self._phrases = phrases
         self._rows_budget = rows_budget
         listed = rarest(self._phrases, listed_budget)
         self._postings = source.read(phrase.phrase for phrase in listed)

@@ -95,7 +95,7 @@ def load_note(memory: Memory, path: str) -> EditableNote:
 def load_context(memory: Memory, path: str) -> NoteContext:
     try:
         links = memory.notes.links(path)
-        tags, degraded = memory.index_service.read(lambda live: live.notes.tags_of(path))
+        tags, degraded = memory.index_service.read(lambda index: index.live.notes.tags_of(path))
     except KeptError as exc:
         return NoteContext(NoteLinks(path, ""), degraded=(exc.message,))
     return NoteContext(links, tuple(tags), tuple(dict.fromkeys((*links.degraded, *degraded))))

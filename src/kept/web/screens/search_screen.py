@@ -175,7 +175,7 @@ def find_choices(visit: Visit) -> dict[str, Any]:
 def _overview(memory: Memory) -> dict[str, Any]:
     """Return what the page shows before a search: how much is remembered, and what changed last."""
     recent = memory.list(source=None, order="change", max_results=_RECENT)
-    counts, _ = memory.index_service.read(lambda live: live.counts())
+    counts, _ = memory.index_service.read(lambda index: index.live.counts())
     embedder = memory.index_service.embedder
     return {
         "recent": recent,

@@ -65,7 +65,7 @@ def read_day(text: str, memory: Memory) -> dt.date | None:
 
 def load_counts(memory: Memory) -> tuple[Mapping[dt.date, DayCount], tuple[str, ...]]:
     """Return the number of entries of each day that has any, and problems of the index."""
-    _, degraded = memory.index_service.read(lambda live: None)  # brings the index up to date
+    _, degraded = memory.index_service.read(lambda index: None)  # brings the index up to date
     with memory.index_service.inspecting() as (index, _), index.reading():
         rows = index.words.remember("days", lambda: index.live.lists.count_days(Filter()))
     counts: dict[dt.date, DayCount] = {}
