@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from kept.net.client import RetryPolicy
 
 
-RESCAN_AFTER_S, RESCAN_AT_LATEST_S = 5.0, 300.0
-"""The kernel does not see every change (such as another machine's, on a network file system), so its signal is
-trusted for a limited time. It does see those on disks of this machine: there, a scan that takes long is put off."""
+RESCAN_AFTER_S, RESCAN_AT_LATEST_S = 5.0, 60.0
+"""The kernel does not see every change (such as another machine's, on a network file system, or one under a second name
+of a note), so its signal is trusted for a limited time. A scan that takes long is put off."""
 _RESCAN_SHARE = 200
-"""Then, a scan takes at most so small a part of the time."""
+"""A scan takes at most so small a part of the time."""
 
 MAX_CHUNKS_EMBEDDED_BY_SEARCH = 50
 """A search embeds at most this many chunks again because a slow model was chosen. A larger index is searched by word
@@ -352,9 +352,7 @@ class Freshness:
         took_s = time.thread_time() - started
         while self._signal is not None and self._signal.watch(result.folders):
             result = scan()  # a folder that was not watched yet may have changed while it was read
-        self._trusted_s = RESCAN_AFTER_S
-        if self._signal is not None and self._signal.sees_all and not result.has_linked:
-            self._trusted_s = min(max(RESCAN_AFTER_S, _RESCAN_SHARE * took_s), RESCAN_AT_LATEST_S)
+        self._trusted_s = min(max(RESCAN_AFTER_S, _RESCAN_SHARE * took_s), RESCAN_AT_LATEST_S)
         self._transcripts = {file.path: file for file in result.files if file.source == "sessions"}
         return result
 

@@ -52,7 +52,6 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
         notes.files + transcripts.files,
         notes.problems + transcripts.problems,
         notes.folders + transcripts.folders,
-        notes.has_linked,
     )
 
 

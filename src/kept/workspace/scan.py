@@ -42,8 +42,6 @@ class Scan:
     problems: tuple[Problem, ...]
     folders: tuple[str, ...]
     """Every folder that was listed. A watcher has to watch these."""
-    has_linked: bool = False
-    """Whether a note has a second name, under which it may change where nobody watches."""
 
 
 def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
@@ -57,7 +55,7 @@ def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
             walk.folder(os.path.join(workspace.root, MEMORY_FOLDER))
         for extra in workspace.extra_paths:
             walk.extra(extra)
-    return Scan(tuple(walk.files.values()), tuple(walk.problems), tuple(walk.folders), walk.has_linked)
+    return Scan(tuple(walk.files.values()), tuple(walk.problems), tuple(walk.folders))
 
 
 class _Walk:
@@ -69,7 +67,6 @@ class _Walk:
         self.files: dict[tuple[int, int], SourceFile] = {}
         self.problems: list[Problem] = []
         self.folders: list[str] = []
-        self.has_linked = False
         self.rules: IgnoreRules | None = None
         """Patterns that leave out files and folders, during the walk through a vault."""
 
@@ -186,8 +183,6 @@ class _Walk:
             return
         if not (0 <= mtime_ns <= INT64_MAX and 0 <= ctime_ns <= INT64_MAX):
             mtime_ns, ctime_ns = int64(mtime_ns), int64(ctime_ns)
-        if state.st_nlink > 1:
-            self.has_linked = True
         file = SourceFile(cited, absolute, "memory", size, mtime_ns, ctime_ns)
         self.files.setdefault((state.st_dev, state.st_ino), file)
 
@@ -228,8 +223,6 @@ class ChangeSignal:
         self._watched: set[str] = set()
         self._tops: dict[str, tuple[int, int]] = {}
         """Device and inode of each watched folder whose parent is not watched: the parent may be moved unnoticed."""
-        self.sees_all = False
-        """Whether the folders are on disks of this machine, so that the kernel sees every change."""
         if sys.platform == "linux":
             try:
                 from inotify_simple import INotify
@@ -270,7 +263,6 @@ class ChangeSignal:
         for folder in self._watched:
             if os.path.dirname(folder) not in self._watched and (place := _place(folder)):
                 self._tops[folder] = place
-        self.sees_all = are_local(self._watched)
 
     def read_changes(self) -> set[str]:
         """Return the names of notes and transcripts that changed since the last call, without their folders.
@@ -302,7 +294,6 @@ class ChangeSignal:
             self._inotify = None
         self._watched.clear()
         self._tops.clear()
-        self.sees_all = False
 
 
 def _place(folder: str) -> tuple[int, int] | None:
@@ -312,31 +303,3 @@ def _place(folder: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return state.st_dev, state.st_ino
-
-
-# disks of this machine, whose kernel makes every change and so can report it
-
-_LOCAL = frozenset("ext2 ext3 ext4 xfs btrfs f2fs bcachefs jfs zfs tmpfs ramfs vfat exfat ntfs3".split())
-"""File systems on a disk or in the memory of one machine. Over a network, in FUSE or in layers of a container, files
-may change without this kernel."""
-_MOUNTS = "/proc/self/mountinfo"
-
-
-def are_local(folders: Iterable[str]) -> bool:
-    """Return whether all these folders are on file systems of this machine alone. In doubt, they are not."""
-    try:
-        devices = {os.stat(folder).st_dev for folder in folders}
-        kinds = _read_kinds()
-    except (OSError, LookupError, ValueError):
-        return False
-    return all(kinds.get(f"{os.major(device)}:{os.minor(device)}") in _LOCAL for device in devices)
-
-
-def _read_kinds() -> dict[str, str]:
-    """Return the kind of each mounted file system by its device."""
-    kinds: dict[str, str] = {}
-    with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            fields = line.split()
-            kinds[fields[2]] = fields[fields.index("-", 6) + 1]
-    return kinds
