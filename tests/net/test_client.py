@@ -254,7 +254,7 @@ def test_what_is_not_json_is_said_to_be_so(server, client):
 
 
 def test_an_answer_that_does_not_end_is_not_read_to_the_end(server, fake, monkeypatch):
-    monkeypatch.setattr("kept.net.transport.MAX_ANSWER_BYTES", 1_000)
+    monkeypatch.setattr("kept.net.client.MAX_ANSWER_BYTES", 1_000)
     server.always = servers.says(200, b" " * 10_000)
     assert "more than 1,000 bytes" in failure(client_of(server.base_url, fake)).message
     server.always = servers.says(400, b"x" * 1_000_000)

@@ -23,7 +23,6 @@ from kept.embedding.batch_api import (
 )
 from kept.embedding.remote import RemoteEmbedder, get_list, tokens_used
 from kept.limits import is_count
-from kept.net.transport import encode_form
 from kept.remote_errors import BadAnswer
 
 ENDPOINT = "/v1/embeddings"
@@ -123,8 +122,11 @@ class FileBatches(BatchApi):
         return self.embedder.batch_line(custom_id, text)
 
     def upload(self, key: str, content: bytes) -> str:
+        import httpx
+
         file = (f"{key}.jsonl", content, "application/jsonl")
-        body, content_type = encode_form({"purpose": "batch"}, {"file": file})
+        form = httpx.Request("POST", "http://form.invalid", data={"purpose": "batch"}, files={"file": file})
+        body, content_type = form.read(), form.headers["content-type"]
         answer = self.client.upload("/files", body, content_type=content_type, timeouts=FILE_TIMEOUTS)
         return get_text(answer, "id", self.origin)
 

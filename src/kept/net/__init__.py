@@ -1,8 +1,8 @@
 """HTTP for providers: retries temporary failures, gives up at once on others, and keeps secrets out of messages.
 
-`client` retries calls and explains failures, `transport` sends one request, and `endpoint` keeps keys out of addresses
-and messages. `serving` runs our own servers, checks their requests and counts them by token and by address, within
-limits that `limited_protocol` enforces.
+`client` sends requests, retries them and explains failures, and `endpoint` keeps keys out of addresses and messages.
+`serving` runs our own servers, checks their requests and counts them by token and by address, within limits that
+`limited_protocol` enforces.
 """
 
 from kept.net.client import DOCUMENT_TIMEOUTS, QUERY_TIMEOUTS, CircuitBreaker, HttpClient, RetryPolicy, Timeouts

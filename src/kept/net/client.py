@@ -6,26 +6,35 @@ redirects, requests to wait.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import random
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from kept.clock import Backoff
 from kept.errors import ConfigError
 from kept.limits import clip, printable_line
 from kept.net.endpoint import MAX_DETAIL_CHARS, parse_endpoint, request_headers, secrets_in
-from kept.net.transport import HttpReply, HttpRequest, NoReply, Transport
 from kept.redact import Redactor
 from kept.remote_errors import BadAnswer, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
 from kept.values import frozen
 
+if TYPE_CHECKING:
+    import httpx
+
+MAX_ANSWER_BYTES = 64_000_000
+_MAX_ERROR_BYTES = 64_000
+_CONNECT_S = 10.0
+
 # timeouts and retries
 
+_DOWN_HINT = "Check that the service is running and that the network is up."
 LONGEST_RETRY_AFTER_S = 60.0
 OPEN_S = 60.0
 
@@ -71,7 +80,7 @@ class CircuitBreaker:
         if now_s < until_s:
             raise EndpointDown(
                 f"{reason} It is not called again for {until_s - now_s:.0f} s.",
-                hint="Check that the service is running and that the network is up.",
+                hint=_DOWN_HINT,
             )
 
     def trip(self, endpoint: str, reason: str, *, now_s: float) -> None:
@@ -83,6 +92,25 @@ class CircuitBreaker:
 
 BREAKER = CircuitBreaker()
 """Default breaker of clients that are not handed one, so that all memories of a process share it."""
+
+
+@frozen
+class HttpRequest:
+    method: str
+    target: bytes
+    headers: Mapping[str, str]
+    content: bytes | None = None
+    sink: IO[bytes] | None = None
+    """File that receives the body of an answer too long to be held in memory."""
+    max_bytes: int | None = None
+    """Maximum length of the answer, if it is not the usual one."""
+
+
+@frozen
+class HttpReply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 # replies that are not the answer: errors, redirects, requests to wait
@@ -184,7 +212,8 @@ class HttpClient:
     """Client of one endpoint. Every call raises RemoteError with a message that may be shown: it holds no secret.
 
     Failures that may pass are tried again; an endpoint that stays unreachable through all attempts trips the circuit
-    breaker. Thread-safe.
+    breaker. Connections are reused between calls. httpx is imported by the first call, so commands without a remote
+    provider do not pay for it. Thread-safe.
     """
 
     def __init__(
@@ -201,7 +230,7 @@ class HttpClient:
         self._redact = Redactor([*secrets, *secrets_in(self.endpoint, self._headers)])
         self.policy = policy or RetryPolicy()
         self._breaker = breaker or BREAKER
-        self._transport = Transport(self.endpoint)
+        self._http: httpx.Client | None = None
         self._lock = threading.Lock()
         self.calls = 0
         self.retries = 0
@@ -265,7 +294,9 @@ class HttpClient:
         return clip(self._redact(printable_line(text)), MAX_DETAIL_CHARS)
 
     def close(self) -> None:
-        self._transport.close()
+        http, self._http = self._http, None
+        if http is not None:
+            http.close()
 
     # retries
 
@@ -298,10 +329,18 @@ class HttpClient:
         self, request: HttpRequest, timeout_s: float, attempt: int
     ) -> tuple[HttpReply | RemoteError, float | None]:
         """Return the reply or the error it means, and the pause that the service asks for."""
+        import httpx
+
         self._count(calls=1)
+        origin = self.endpoint.origin
         try:
-            reply = self._transport.send(request, timeout_s)
-        except NoReply as exc:
+            reply = self._send(request, timeout_s)
+        except httpx.DecodingError:
+            return BadAnswer(f"{origin} answered with something that cannot be decoded."), None
+        except httpx.LocalProtocolError:
+            # The text of this error repeats the header it is about, which may be a key.
+            return BadAnswer(f"{origin} cannot be called with the configured headers."), None
+        except httpx.RequestError as exc:
             return self._down(exc, timeout_s, attempt), None
         except BadAnswer as exc:
             return exc, None
@@ -312,22 +351,75 @@ class HttpClient:
         message = f"{self.endpoint.origin} answered {reply.status}{_after_attempts(attempt)}: {detail.rstrip('.')}."
         return classify_failure(reply, message, detail=detail), retry_after_s(reply)
 
+    # one request
+
+    def _send(self, request: HttpRequest, timeout_s: float) -> HttpReply:
+        """Return the reply, whatever its status."""
+        import httpx
+
+        http = self._http = self._http or self._open()
+        deadline_s = time.monotonic() + timeout_s
+        # The path travels apart from the address: httpx logs addresses, and this path may hold a key.
+        with http.stream(
+            request.method,
+            self.endpoint.origin,
+            content=request.content,
+            headers=request.headers,
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
+            extensions={"target": request.target},
+        ) as response:
+            return HttpReply(response.status_code, response.headers, self._read_body(response, request, deadline_s))
+
+    def _open(self) -> httpx.Client:
+        import httpx
+
+        is_plain = self.endpoint.is_loopback and self.endpoint.origin.startswith("http:")
+        client = httpx.Client(
+            # Reading the certificates takes longer than a call on this machine.
+            verify=not is_plain,
+            # A proxy from the environment is for the outside world, not for a service on this machine.
+            trust_env=not self.endpoint.is_loopback,
+            follow_redirects=False,
+        )
+        weakref.finalize(self, client.close)
+        return client
+
+    def _read_body(self, response: httpx.Response, request: HttpRequest, deadline_s: float) -> bytes:
+        import httpx
+
+        limit = (request.max_bytes or MAX_ANSWER_BYTES) if response.is_success else _MAX_ERROR_BYTES
+        memory = io.BytesIO()
+        sink = request.sink if request.sink and response.is_success else memory
+        sink.seek(0)
+        sink.truncate()  # an earlier attempt may have written a part
+        length = 0
+        for part in response.iter_bytes():
+            # httpx limits the wait for the next byte; a server may send one now and then, for ever.
+            if time.monotonic() > deadline_s:
+                raise httpx.ReadTimeout("")
+            length += len(part)
+            if length > limit and response.is_success:
+                raise BadAnswer(f"{self.endpoint.origin} answered with more than {limit:,} bytes.")
+            sink.write(part)
+            if length > limit:
+                break
+        return memory.getvalue()
+
     def _count(self, *, calls: int = 0, retries: int = 0) -> None:
         with self._lock:
             self.calls += calls
             self.retries += retries
 
-    def _down(self, exc: NoReply, timeout_s: float, attempt: int) -> EndpointDown:
-        origin, attempts = self.endpoint.origin, _after_attempts(attempt)
-        reason = self.clean_message(exc.reason).rstrip(".")
-        message = {
-            "timeout": f"{origin} did not answer within {timeout_s:.3g} s{attempts}.",
-            "unreachable": f"{origin} cannot be reached{attempts} ({reason}).",
-            "broken": f"{origin} closed the connection{attempts} ({reason}).",
-        }[exc.kind]
-        error = EndpointDown(message, hint="Check that the service is running and that the network is up.")
-        error.__cause__ = exc
-        return error
+    def _down(self, exc: httpx.RequestError, timeout_s: float, attempt: int) -> EndpointDown:
+        import httpx
+
+        reason = self.clean_message(str(exc) or type(exc).__name__).rstrip(".")
+        if isinstance(exc, httpx.TimeoutException):
+            what, why = f"did not answer within {timeout_s:.3g} s", ""
+        else:
+            is_unreachable = isinstance(exc, httpx.ConnectError)
+            what, why = "cannot be reached" if is_unreachable else "closed the connection", f" ({reason})"
+        return EndpointDown(f"{self.endpoint.origin} {what}{_after_attempts(attempt)}{why}.", hint=_DOWN_HINT)
 
     def _parse(self, reply: HttpReply) -> Any:
         try:
