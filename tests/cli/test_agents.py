@@ -130,9 +130,9 @@ def test_removing_keeps_the_notes_and_says_where(kept, home):
     [
         ("agents:\n  list:\n    - id: coder   # c\n      model: {name: x}\n    # bob\n    - id: bob\n",
          "agents:\n  list:\n    # bob\n    - id: bob\n"),
-        ("agents: {list: [{id: bob}, {id: coder}]} # x\n", "agents: {list: [{id: bob}]} # x\n"),
+        ("agents: {list: [{id: bob}, {id: coder}]} # x\n", "agents: {list: [{id: bob}]}              # x\n"),
         ("agents: {list: [{id: coder}, {id: bob}]}\n", "agents: {list: [{id: bob}]}\n"),
-        ("agents: {list: [{id: coder}]}\n", "agents: {}\n"),
+        ("agents: {list: [{id: coder}]}\n", "{}\n"),
         ("agents:\n  list:\n  - id: coder\ngateway: {}\n", "gateway: {}\n"),
         ("agents:\r\n  list:\r\n    - id: bob\r\n    - id: coder\r\n", "agents:\r\n  list:\r\n    - id: bob\r\n"),
     ],

@@ -1,8 +1,11 @@
-"""Changes the user's settings file. Comments and order stay; the write is atomic, under a lock, and checked before."""
+"""Changes the user's settings file. Comments and order stay; the write is atomic, under a lock, and checked before.
+
+Only this module imports ruamel.yaml, which keeps comments and is slow to import.
+"""
 
 from __future__ import annotations
 
-import json
+import copy
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -179,46 +182,55 @@ def put_entry(text: str, agent: str, values: Mapping[str, str]) -> str:
 def set_value(text: str, path: Path, value: Any, *, agent: str | None = None) -> str:
     """Return the text with a value set at a path. ``agent`` is the id of a list entry that has to be made first."""
     value = list(value) if isinstance(value, tuple) else value
-
-    def put(tree: Any) -> None:
-        for step, following in pairwise(path):
-            if isinstance(tree, list) and step == len(tree):
-                tree.append({"id": agent})
-            elif isinstance(tree, dict) and tree.get(step) is None:
-                tree[step] = [] if isinstance(following, int) else {}
-            tree = tree[step]
-        tree[path[-1]] = value
-
-    return _edit(text, put, lambda root, expected: _write(text, root, path, expected))
+    return _edit(text, lambda tree: _put(tree, path, value, agent))
 
 
 def remove_value(text: str, path: Path) -> str:
     """Return the text without the value at a path, and without groups that are empty then."""
-
-    def drop(tree: Any) -> None:
-        del find_value(tree, path[:-1])[path[-1]]
-
-    return _edit(text, drop, lambda root, expected: _erase(text, root, path, expected))
+    return _edit(text, lambda tree: _remove(tree, path))
 
 
-def _edit(text: str, change: Callable[[Any], None], rewrite: Callable[[Any, Any], str]) -> str:
-    """Return the text after a change. Raise ConfigError unless exactly that is what Kept reads then."""
-    import yaml
+def _edit(text: str, change: Callable[[Any], None]) -> str:
+    """Return the text after a change of its tree. Raise ConfigError unless exactly that is what Kept reads then."""
+    from ruamel.yaml.error import YAMLError
 
-    expected = _load(text) or {}
+    expected = copy.deepcopy(_load(text)) or {}
     try:
         change(expected)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        changed = rewrite(root, expected)
+        changed = _rewrite(text.replace("\r\n", "\n"), change)
         is_right = _without_empty(_load(changed) or {}) == _without_empty(expected)
-    except (yaml.YAMLError, ConfigError, TypeError, AttributeError, LookupError):  # no lists and groups of settings
+    except (YAMLError, TypeError, AttributeError, LookupError):  # not the lists and groups of settings
         is_right = False
     if not is_right:
         raise ConfigError(
             "The settings file cannot be changed without changing its other settings.",
             hint="Nothing was changed. Change it in an editor; 'kept config path' shows where it is.",
         )
-    return changed
+    return changed.replace("\n", "\r\n") if "\r\n" in text else changed
+
+
+def _rewrite(text: str, change: Callable[[Any], None]) -> str:
+    import io
+
+    from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedMap
+
+    document = YAML()
+    document.preserve_quotes = True
+    document.width = 10_000  # no line is folded
+    document.brace_single_entry_mapping_in_flow_sequence = True
+    group = re.search(r"^( *)[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n( +)[^\s#-]", text, re.MULTILINE)
+    items = re.search(r"^( *)[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?: *#[^\n]*\n)*( *)-( +)", text, re.MULTILINE)
+    dash, width = (len(items[2]) - len(items[1]), 1 + len(items[3])) if items else (2, 2)
+    document.indent(len(group[2]) - len(group[1]) if group else 2, sequence=dash + width, offset=dash)
+    tree = document.load(text)
+    lead = ""
+    if tree is None:  # nothing but comments, which the library would lose
+        tree, lead = CommentedMap(), text if not text or text.endswith("\n") else f"{text}\n"
+    change(tree)
+    out = io.StringIO()
+    document.dump(tree, out)
+    return lead + out.getvalue()
 
 
 def _load(text: str) -> Any:
@@ -232,107 +244,116 @@ def _without_empty(tree: Any) -> Any:
     """Return a tree without empty groups and lists, which may stay where a setting was removed."""
     if isinstance(tree, dict):
         items = ((key, _without_empty(value)) for key, value in tree.items())
-        return {key: value for key, value in items if value not in ({}, [], None)}
+        return {key: value for key, value in items if value not in ({}, [])}
     return [_without_empty(item) for item in tree] if isinstance(tree, list) else tree
 
 
-# the text of a node: the parser knows where each begins and ends, so everything around it stays as it is
+# changing a tree: plain, or the library's, in which a comment belongs to the value before it
 
 
-def _write(text: str, root: Any, path: Path, expected: Any) -> str:
-    """Replace the value at a path, or add it after the last line of the innermost group that exists."""
-    chain = _descend(root, path)
-    node, rest = chain[-1], path[len(chain) - 1 :]
-    if node is None:
-        return _insert(text, len(text), path, expected, indent=0)
-    if _is_block(node) and rest:
-        return _insert(text, _end(node), path, expected, indent=node.start_mark.column, depth=len(path) - len(rest))
-    if rest and node.start_mark.index == node.end_mark.index:  # a key without a value
-        indent = chain[-2].start_mark.column + 2
-        return _insert(text, node.end_mark.index, path, expected, indent=indent, depth=len(path) - len(rest))
-    return _replace(text, node, find_value(expected, path[: len(path) - len(rest)]))
+def _put(tree: Any, path: Path, value: Any, agent: str | None) -> None:
+    comment = ""
+    for step, following in pairwise(path):
+        if step == len(tree) if isinstance(tree, list) else tree.get(step) is None:
+            comment += _take_comment(tree, step)
+            if isinstance(tree, list):
+                tree.append(_written(tree, {"id": agent}, block=True))
+            else:
+                tree[step] = _written(tree, [] if isinstance(following, int) else {}, block=True)
+        tree = tree[step]
+    comment += _take_comment(tree, path[-1])
+    tree[path[-1]] = _written(tree, value)
+    _give_comment(tree, path[-1], comment)
 
 
-def _erase(text: str, root: Any, path: Path, expected: Any) -> str:
-    """Remove the lines of a value, and of the groups that have nothing else. Lines of comments stay."""
-    chain = _descend(root, path)
-    if len(chain) <= len(path):  # it is inside braces
-        return _replace(text, chain[-1], _without_empty(find_value(expected, path[: len(chain) - 1])))
-    at = len(path) - 1
-    while at > 0 and len(chain[at].value) == 1:
-        at -= 1
-    start = text.rfind("\n", 0, _key(chain[at], path[at]).start_mark.index) + 1
-    end = _next_line(text, _end(chain[at + 1]))
-    comments = [line for line in text[start:end].splitlines(keepends=True) if line.lstrip().startswith("#")]
-    return text[:start] + "".join(comments) + text[end:]
-
-
-def _descend(root: Any, path: Path) -> list[Any]:
-    """Return the nodes along a path, as far as they exist and are not inside braces."""
-    chain = [root]
-    for step in path:
-        if not _is_block(chain[-1]):
-            break
-        items = [*enumerate(chain[-1].value)] if isinstance(step, int) else chain[-1].value
-        nodes = [value for key, value in items if getattr(key, "value", key) == step]
-        if not nodes:
-            break
-        chain.append(nodes[0])
-    return chain
-
-
-def _key(group: Any, step: str | int) -> Any:
-    """Return the node that the lines of a setting begin with: its key, or the item of a list."""
-    return group.value[step] if isinstance(step, int) else next(key for key, _ in group.value if key.value == step)
-
-
-def _is_block(node: Any) -> bool:
-    return isinstance(getattr(node, "value", None), list) and not node.flow_style
-
-
-def _end(node: Any) -> int:
-    """Return where the text of a value ends: the library counts the comments after a group to it."""
-    while _is_block(node) and node.value:
-        last = node.value[-1]
-        node = last[1] if isinstance(last, tuple) else last
-    return int(node.end_mark.index)
-
-
-def _next_line(text: str, at: int) -> int:
-    if at and text[at - 1] == "\n":
-        return at
-    return text.find("\n", at) + 1 or len(text)
-
-
-def _replace(text: str, node: Any, value: Any) -> str:
-    start, end = node.start_mark.index, _end(node)
-    if "#" in text[start:end] and "\n" in text[start:end]:
-        raise LookupError("comments in it would be lost")
-    return text[:start] + (" " if start == end else "") + _flow(value) + text[end:]
-
-
-def _insert(text: str, after: int, path: Path, expected: Any, *, indent: int, depth: int = 0) -> str:
-    """Return the text with the lines of a new setting after the line of a position. Groups above ``depth`` exist."""
-    lines = ""
-    for at, step in enumerate(path[depth:], depth):
-        if isinstance(step, int):
-            lines += f"{'':{indent}}- id: {_flow(find_value(expected, (*path[:at], step))['id'])}\n"
+def _remove(tree: Any, path: Path, comment: str = "") -> None:
+    group, step = find_value(tree, path[:-1]), path[-1]
+    comment = comment or _take_comment(group, step)
+    keys = [*range(len(group))] if isinstance(group, list) else [*group]
+    at = keys.index(step)
+    del group[step]
+    if at > 0:
+        _give_comment(*_last(group, keys[at - 1]), comment)
+    elif len(group):
+        _give_comment(group, 0 if isinstance(group, list) else keys[1], comment, before=True)
+    elif len(path) > 1:
+        parent, above = find_value(tree, path[:-2]), _comment_above(group)
+        if above or isinstance(path[-2], int) or (comment and len(path) == 2):  # the comments need a place
+            parent[path[-2]] = _written(parent, type(group)())
+            if above:
+                parent.ca.items[path[-2]][-1] = None
+            _give_comment(parent, path[-2], above + comment)
         else:
-            value = f" {_flow(find_value(expected, path))}" if at == len(path) - 1 else ""
-            lines += f"{'':{indent}}{_flow(step)}:{value}\n"
-        indent += 2
-    at = _next_line(text, after)
-    lead = "\n" if text[:at] and not text[:at].endswith("\n") else ""
-    added = lead + lines
-    return text[:at] + (added.replace("\n", "\r\n") if "\r\n" in text else added) + text[at:]
+            _remove(tree, path[:-1], comment)
 
 
-def _flow(value: Any) -> str:
-    """Return a value in one line, with a text in quotes if YAML could read it as something else."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_flow(key)}: {_flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    if isinstance(value, str) and re.fullmatch(r"[\w./~][\w./~ @+-]*", value) and load_yaml(value) == value:
+def _written(tree: Any, value: Any, *, block: bool = False) -> Any:
+    """Return a value as the library should write it: a list in one line, and a text that YAML would read as something
+    else in quotes. In a plain tree, return it as it is."""
+    if not hasattr(tree, "ca"):
         return value
-    return json.dumps(value, ensure_ascii=not str(value).isprintable())
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    if isinstance(value, dict | list):
+        group: Any = CommentedSeq(_written(tree, item) for item in value) if isinstance(value, list) else CommentedMap()
+        for key, item in value.items() if isinstance(value, dict) else ():
+            group[key] = _written(tree, item)
+        if not block:
+            group.fa.set_flow_style()
+        return group
+    try:
+        is_plain = not isinstance(value, str) or load_yaml(value) == value
+    except YamlRefused:
+        is_plain = False
+    return value if is_plain else DoubleQuotedScalarString(value)
+
+
+def _last(group: Any, key: Any) -> tuple[Any, Any]:
+    """Return the innermost group and key with which the text of a value ends."""
+    value = group[key]
+    while isinstance(value, dict | list) and value and hasattr(value, "fa") and not value.fa.flow_style():
+        group, key = value, len(value) - 1 if isinstance(value, list) else next(reversed(value))
+        value = group[key]
+    return group, key
+
+
+def _comment_above(group: Any) -> str:
+    """Return the comment lines between the key of a group and its first key."""
+    tokens = getattr(group, "ca", None) and group.ca.comment and group.ca.comment[1]
+    return "".join(f"{'':{token.start_mark.column}}{token.value}" for token in tokens or ())
+
+
+def _take_comment(group: Any, key: Any) -> str:
+    """Remove and return the comment lines after a value, or after the last one of the group if it has no such key."""
+    if not hasattr(group, "ca") or group.fa.flow_style() or not group:
+        return ""
+    keys = range(len(group)) if isinstance(group, list) else [*group]
+    group, key = _last(group, key if key in keys else keys[-1])
+    tokens, slot = group.ca.items.get(key), 0 if isinstance(group, list) else 2
+    if not tokens or tokens[slot] is None:
+        return ""
+    beside, _, below = tokens[slot].value.partition("\n")
+    tokens[slot].value = f"{beside}\n"
+    if not beside:
+        tokens[slot] = None
+    return str(below)
+
+
+def _give_comment(group: Any, key: Any, comment: str, *, before: bool = False) -> None:
+    """Put comment lines after a value, or before its key."""
+    if not comment:
+        return
+    from ruamel.yaml.error import CommentMark
+    from ruamel.yaml.tokens import CommentToken
+
+    tokens = group.ca.items.setdefault(key, [None, None, None, None])
+    if before:
+        indents = [len(line) - len(line.lstrip()) for line in comment.splitlines()]
+        lines = zip(comment.splitlines(), indents, strict=True)
+        tokens[1] = [CommentToken(f"{line.strip()}\n", CommentMark(indent)) for line, indent in lines]
+        return
+    slot = 0 if isinstance(group, list) else 2
+    if tokens[slot] is None:
+        tokens[slot] = CommentToken("\n", CommentMark(0))
+    tokens[slot].value += comment
