@@ -35,7 +35,6 @@ QUESTIONS = 200
 class Figures:
     operations: int = 0
     rebuilds: int = 0
-    repairs: int = 0
     re_embedded: int = 0
     tracebacks: int = 0
     lock_errors: int = 0
@@ -51,7 +50,7 @@ class Figures:
     @property
     def faults(self) -> list[str]:
         """Names of the figures that have to be zero, and are not."""
-        must = "rebuilds repairs re_embedded tracebacks lock_errors failures unfinished differing"
+        must = "rebuilds re_embedded tracebacks lock_errors failures unfinished differing"
         return [name.replace("_", " ") for name in must.split() if getattr(self, name)]
 
 
@@ -146,7 +145,6 @@ def examine(workspace: Path, home: Path, figures: Figures, *, replaced: bool) ->
         with memory.index_service.inspecting() as (index, _):
             generations = index.generation_number()
     figures.rebuilds += generations + replaced
-    figures.repairs = sum(repair.times for repair in status.repairs)
     figures.notes, figures.chunks = status.files, status.chunks
     if status.cache_entries:  # vectors of the built-in embedder are not cached: it is faster than the cache
         figures.re_embedded = sum(spent.texts for spent in status.spending) - status.cache_entries

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -124,6 +123,8 @@ def progress_bar(label: str, *, in_bytes: bool = False) -> Iterator[Progress | N
     if not sys.stderr.isatty():
         yield None
         return
+    import shutil  # here, since it loads three libraries for archives
+
     from kept.cli.terminal_layout import cut
 
     stream, least = unguarded(sys.stderr), _MIN_BYTES_FOR_BAR if in_bytes else _MIN_NOTES_FOR_BAR

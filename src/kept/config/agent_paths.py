@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from kept.digest import digest_bytes
 from kept.values import frozen
 
 GATEWAY_LOCK = "gateway.lock"
@@ -117,6 +118,4 @@ class AgentPaths:
 
 def workspace_key(workspace: str, *, digits: int = 12) -> str:
     """Return a short hash of a workspace's path, for file names."""
-    import hashlib  # `kept add` needs no hash
-
-    return hashlib.sha256(os.fsencode(workspace)).hexdigest()[:digits]
+    return digest_bytes(os.fsencode(workspace))[:digits]
