@@ -115,8 +115,7 @@ def test_a_compaction_is_told_by_its_summary(home, source):
     assert entries[1].body == CompactionEntry("We said hello.", tokens_before=155_000, source="model")
 
 
-def test_side_conversations_are_sessions_of_their_own(home, source):
-    side = {"isSidechain": True, "agentId": "scout"}
+def test_side_conversations_are_left_out(home, source):
     write_file(
         source / "cc-1.jsonl",
         lines(
@@ -126,14 +125,10 @@ def test_side_conversations_are_sessions_of_their_own(home, source):
             cc_answer("a1", "u1", say("Nothing there."), answer="msg-2"),
         ),
     )
-    write_file(source / "cc-1" / "subagents" / "agent-scout.jsonl", lines(cc_user("w1", None, "Dig.", **side)))
+    write_file(source / "subagents" / "agent-scout.jsonl", lines(cc_user("w1", None, "Dig.", isSidechain=True)))
     report = bring_in(home, "claude-code", source)
-    assert sorted(one.id for one in report.sessions) == ["cc-1", "cc-1.s1", "cc-1.scout"]
+    assert ([one.id for one in report.sessions], report.ignored) == (["cc-1"], ())
     assert [one.text for one in messages_of(home, "cc-1")] == ["Send a scout.", "Nothing there."]
-    assert [one.text for one in messages_of(home, "cc-1.s1")] == ["Look around.", "Nothing."]
-    record = record_of(home, "cc-1.scout")
-    assert (record.chat_type, record.metadata["parentSession"]) == ("sidechain", "cc-1")
-    assert bring_in(home, "claude-code", source).count("unchanged") == 3
 
 
 def test_titles_meta_records_and_other_kinds_are_handled_or_named(home, source):

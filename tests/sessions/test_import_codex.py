@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.sessions.entries import Attachment, CompactionEntry, Text, Thinking, ToolCall, ToolResult
+from kept.sessions.entries import Attachment, CompactionEntry, Thinking, ToolCall, ToolResult
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import (
     bring_in,
@@ -28,7 +28,7 @@ def spoken(role, text, **more):
     return cx_item("message", role=role, content=[{"type": "input_text", "text": text}], **more)
 
 
-def test_what_comes_as_an_item_and_as_an_event_is_one_message(home, source):
+def test_messages_are_taken_from_items_which_events_repeat(home, source):
     write_file(
         source / "rollout.jsonl",
         lines(
@@ -39,9 +39,7 @@ def test_what_comes_as_an_item_and_as_an_event_is_one_message(home, source):
             cx_event("user_message", message="go on"),
             cx_event("agent_message", message="Going."),
             spoken("assistant", "Going."),
-            cx_event("user_message", message="go on"),
             spoken("user", "go on"),
-            cx_event("user_message", message="only here"),
         ),
     )
     bring_in(home, "codex", source)
@@ -51,7 +49,6 @@ def test_what_comes_as_an_item_and_as_an_event_is_one_message(home, source):
         ("user", "go on"),
         ("assistant", "Going."),
         ("user", "go on"),
-        ("user", "only here"),
     ]
     assert bring_in(home, "codex", source).count("unchanged") == 1
 
@@ -93,18 +90,3 @@ def test_compactions_are_kept(home, source):
     write_file(source / "rollout.jsonl", lines(cx_meta(), *talk))
     bring_in(home, "codex", source)
     assert entries_of(home, "cx-1")[1].body == CompactionEntry("We greeted.", source="model")
-
-
-def test_the_first_version_of_the_format_is_read(home, source):
-    write_file(
-        source / "rollout.jsonl",
-        lines(
-            {"id": "cx-0", "timestamp": "2025-05-01T00:00:00Z", "instructions": None},
-            {"record_type": "state"},
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
-            {"type": "function_call", "name": "run", "arguments": "{}", "call_id": "c1"},
-        ),
-    )
-    bring_in(home, "codex", source)
-    assert [one.content for one in messages_of(home, "cx-0")] == [(Text("Hello"),), (ToolCall("c1", "run", {}),)]
-    assert record_of(home, "cx-0").created.year == 2025

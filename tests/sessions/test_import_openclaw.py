@@ -20,7 +20,6 @@ from tests.support.foreign_transcripts import (
     lines,
     messages_of,
     pi_answer,
-    pi_entry,
     pi_header,
     pi_user,
     record_of,
@@ -42,22 +41,17 @@ def sessions(source):
     return folder
 
 
-def test_the_list_gives_key_compactions_and_overrides(home, source, sessions):
+def test_the_list_gives_key_and_model(home, source, sessions):
     entry = {
         "sessionId": "oc-1",
-        "compactionCount": 3,
-        "memoryFlushAt": 1767607260000,
         "modelOverride": "m-7",
         "authProfileOverride": "a secret of no use here",
     }
     write_file(sessions / "sessions.json", json.dumps({"agent:main:telegram:dm:5054": entry, "odd": 1}))
-    write_file(sessions / "oc-1.jsonl", lines(*TALK, pi_entry("compaction", "c1", "a2", summary="Hi.")))
     report = bring_in(home, "openclaw", source)
     assert (report.count("imported"), report.problems) == (1, ())
     record = record_of(home, "telegram:5054")
-    assert (record.id, record.compactions, record.flushes) == ("oc-1", 3, 1)
-    assert record.flushed == dt.datetime.fromtimestamp(1767607260, dt.UTC)
-    assert record.model_override == "m-7"
+    assert (record.id, record.model_override) == ("oc-1", "m-7")
     assert "secret" not in json.dumps(record.metadata)
     assert bring_in(home, "openclaw", source).count("unchanged") == 1
 
@@ -69,17 +63,6 @@ def test_messages_without_times_are_of_the_time_of_their_file(home, source, sess
     bring_in(home, "openclaw", source)
     written = dt.datetime.fromtimestamp(1767607260, dt.UTC)
     assert {entry.timestamp for entry in entries_of(home, "oc-1")} == {written} == {record_of(home, "oc-1").created}
-
-
-def test_a_session_with_a_flush_is_still_added_to(home, source, sessions):
-    entry = {"sessionId": "oc-1", "memoryFlushAt": 1767607260000}
-    write_file(sessions / "sessions.json", json.dumps({"agent:main:main": entry}))
-    bring_in(home, "openclaw", source)
-    write_file(sessions / "oc-1.jsonl", lines(*TALK, pi_user("a3", "a2", "More")))
-    report = bring_in(home, "openclaw", source)
-    assert (report.count("updated"), report.sessions[0].added) == (1, 1)
-    assert [one.id for one in entries_of(home, "oc-1")] == ["a1", "a2", "oc-1-flush", "a3"]
-    assert bring_in(home, "openclaw", source).count("unchanged") == 1
 
 
 @pytest.mark.parametrize(

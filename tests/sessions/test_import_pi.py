@@ -201,12 +201,12 @@ def test_the_first_version_without_ids_is_one_chain(home, source):
         {"type": "session", "id": "old-1", "timestamp": "2025-11-01T00:00:00.000Z", "cwd": "/x"},
         old("message", message={"role": "user", "content": "same"}),
         old("message", message={"role": "user", "content": "same"}),
-        old("compaction", summary="S", firstKeptEntryIndex=2),
+        old("compaction", summary="S"),
     ]
     path = write_file(source / "old.jsonl", lines(*talk))
     bring_in(home, "pi", source)
     first, second, compaction = entries_of(home, "old-1")
-    assert (second.parent_id, compaction.parent_id, compaction.body.first_kept_id) == (first.id, second.id, second.id)
+    assert (second.parent_id, compaction.parent_id) == (first.id, second.id)
     write_file(path, lines(*talk, old("message", message={"role": "user", "content": "more"})))
     assert bring_in(home, "pi", source).sessions[0].added == 1
 

@@ -24,8 +24,8 @@ from kept.sessions.importers.draft import (
 from kept.sessions.importers.source import Record, Source, fingerprint, load_json
 
 FORMAT = "chatgpt"
-_INSTRUCTIONS = ("user_editable_context", "model_editable_context")
-_NOISE = ("reasoning_recap",)
+_NOT_SAID = ("user_editable_context", "model_editable_context", "reasoning_recap")
+"""Types of instructions, and of a line about how long the model thought."""
 _PLAIN_TEXT = ("text", "result", "content")
 _MARK = "\ue200"
 """First character of a citation inside of a text. The citations themselves are in the metadata."""
@@ -46,57 +46,32 @@ def read_conversation(record: Record, source: Source, agent_id: str) -> Draft | 
     session_id = as_text(tree.get("conversation_id")) or as_text(tree.get("id")) or record.digest
     builder = DraftBuilder(source, FORMAT, session_id)
     builder.created = read_time(tree.get("create_time"))
-    leaf = _NodeReader(builder, {node_id: as_dict(node) for node_id, node in nodes.items()}, record).add_all()
+    leaf = _add_nodes(builder, {node_id: as_dict(node) for node_id, node in nodes.items()}, record)
     if title := short_text(tree.get("title")):
         builder.add_title(record, title, leaf=leaf, when=tree.get("update_time"))
     return builder.finish(key_for(agent_id, FORMAT, builder.id), has_global_ids=True)
 
 
-class _NodeReader:
-    """Adds the nodes of one conversation to its session."""
+def _add_nodes(builder: DraftBuilder, nodes: dict[str, dict[str, Any]], record: Record) -> str | None:
+    """Add the messages of all branches. Return the last message of the branch that continues."""
+    parents = {name: parent if is_id(parent := node.get("parent")) else None for name, node in nodes.items()}
+    node_ids, leaf = order_branches(parents, record.tree.get("current_node"))
+    for node_id in node_ids:
+        _add(builder, record, node_id, parents[node_id] if parents[node_id] in nodes else None, nodes[node_id])
+    return leaf
 
-    def __init__(self, builder: DraftBuilder, nodes: dict[str, dict[str, Any]], record: Record) -> None:
-        self.builder = builder
-        self.nodes = nodes
-        self.record = record
 
-    def add_all(self) -> str | None:
-        """Add the messages of all branches. Return the last message of the branch that continues."""
-        parents = self._parents()
-        node_ids, leaf = order_branches(parents, self.record.tree.get("current_node"))
-        for node_id in node_ids:
-            self._add(node_id, parents[node_id])
-        return leaf
-
-    def _parents(self) -> dict[str, str | None]:
-        listed = {
-            child: parent
-            for parent, node in self.nodes.items()
-            for child in as_list(node.get("children"))
-            if isinstance(child, str)
-        }
-        return {
-            node_id: parent if isinstance(parent := node.get("parent"), str) else listed.get(node_id)
-            for node_id, node in self.nodes.items()
-        }
-
-    def _add(self, node_id: str, parent: str | None) -> None:
-        message = self.nodes[node_id].get("message")
-        parent = parent if parent in self.nodes else None
-        if not isinstance(message, dict):
-            return self.builder.leave_out(node_id, parent)
-        content, metadata = as_dict(message.get("content")), as_dict(message.get("metadata"))
-        content_type = short_text(content.get("content_type")) or "unknown"
-        is_hidden = metadata.get("is_visually_hidden_from_conversation") is True
-        if is_hidden or content_type in (*_INSTRUCTIONS, *_NOISE):
-            return self.builder.leave_out(node_id, parent)
-        body = _body(node_id, parent, message)
-        if body is None or not body.content:
-            return self.builder.leave_out(node_id, parent)
-        digest = fingerprint(f"{self.builder.id}/{node_id}".encode("utf-8", "replace"))
-        record = Record(self.record.line, message, digest)
-        self.builder.add(record, body, own_id=node_id, parent=parent, when=message.get("create_time"))
-        return None
+def _add(builder: DraftBuilder, record: Record, node_id: str, parent: str | None, node: dict[str, Any]) -> None:
+    message = as_dict(node.get("message"))
+    content, metadata = as_dict(message.get("content")), as_dict(message.get("metadata"))
+    is_hidden = metadata.get("is_visually_hidden_from_conversation") is True
+    body = None if is_hidden or content.get("content_type") in _NOT_SAID else _body(node_id, parent, message)
+    if body is None or not body.content:
+        builder.leave_out(node_id, parent)
+        return
+    digest = fingerprint(f"{builder.id}/{node_id}".encode("utf-8", "replace"))
+    own = Record(record.line, message, digest)
+    builder.add(own, body, own_id=node_id, parent=parent, when=message.get("create_time"))
 
 
 def _body(node_id: str, parent: str | None, message: dict[str, Any]) -> Message | None:
@@ -149,13 +124,9 @@ def _blocks(content: dict[str, Any], metadata: dict[str, Any]) -> list[Block] | 
         case "text" | "multimodal_text":
             parts = (_part(part, metadata) for part in as_list(content.get("parts")))
             return [block for block in parts if block is not None]
-        case "code":
-            return _code(content)
         case "thoughts":
             thoughts = (_thought(as_dict(thought)) for thought in as_list(content.get("thoughts")))
             return [Thinking(thought) for thought in thoughts if thought]
-        case "tether_quote" | "sonic_webpage":
-            return _page(content)
         case _:
             text = next((content[name] for name in _PLAIN_TEXT if isinstance(content.get(name), str)), None)
             return None if text is None else _nonempty(text)
@@ -170,27 +141,13 @@ def _part(part: Any, metadata: dict[str, Any]) -> Block | None:
         case {"content_type": str(kind)} if kind in _MEDIA:
             pointer = short_text(part.get("asset_pointer"))
             is_named = any(file["id"] in (pointer or "") for file in _listed_files(metadata))
-            prompt = as_dict(as_dict(part.get("metadata")).get("dalle")).get("prompt")
-            return None if is_named else Attachment(_MEDIA[kind], short_text(prompt), pointer)
+            return None if is_named else Attachment(_MEDIA[kind], None, pointer)
         case _:
             return None
 
 
-def _code(content: dict[str, Any]) -> list[Block]:
-    text, language = as_text(content.get("text")) or "", short_text(content.get("language")) or ""
-    if not text.strip():
-        return []
-    # "unknown" is what ChatGPT writes for the arguments of its tools.
-    return [Text(text if language in ("", "unknown", "json") else f"```{language}\n{text}\n```")]
-
-
 def _thought(thought: dict[str, Any]) -> str:
     return "\n".join(text for name in ("summary", "content") if (text := as_text(thought.get(name))))
-
-
-def _page(content: dict[str, Any]) -> list[Block]:
-    fields = (as_text(content.get(name)) for name in ("title", "url", "text"))
-    return _nonempty("\n".join(field for field in fields if field))
 
 
 def _nonempty(text: str) -> list[Block]:

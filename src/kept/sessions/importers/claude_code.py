@@ -1,6 +1,6 @@
 """Transcripts of Claude Code: records linked by uuid and parentUuid, one for each part of an answer.
 
-Conversations of subagents become separate sessions. A question that was asked again from an earlier point is a branch;
+What subagents were told and answered is left out. A question that was asked again from an earlier point is a branch;
 several tool calls at once, which fork too, are not.
 """
 
@@ -35,85 +35,49 @@ from kept.sessions.importers.draft import (
 from kept.sessions.importers.source import Record, Source
 
 FORMAT = "claude-code"
-SIDECHAIN = "sidechain"
 _SPEECH = ("user", "assistant")
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def read(source: Source, agent_id: str) -> list[Draft]:
-    reader = _ClaudeCodeReader(source)
+    reader: _ConversationReader | None = None
+    early: list[Record] = []
     for record in source.records():
+        tree = record.tree
+        kind = tree.get("type")
+        is_foreign = kind in _SPEECH and "uuid" not in tree and not isinstance(tree.get("sessionId"), str)
+        if is_foreign or tree.get("isSidechain") is True:
+            continue
+        if reader is None and kind not in (*_SPEECH, "system"):
+            early.append(record)  # the first message tells which conversation it belongs to
+            continue
+        if reader is None:
+            reader = _ConversationReader(source, tree)
+            for earlier in early:
+                reader.add(earlier)
         reader.add(record)
-    return [conversation.finish(agent_id) for conversation in reader.conversations.values()]
+    return [] if reader is None else [reader.builder.finish(key_for(agent_id, FORMAT, reader.builder.id))]
 
 
-class _ClaudeCodeReader:
-    """Separates the conversations of one file: the main one, and those of subagents."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.conversations: dict[str, _ConversationReader] = {}
-        self._sides: dict[str, str] = {}
-        self._early: list[Record] = []
-
-    def add(self, record: Record) -> None:
-        tree = record.tree
-        if not self.conversations and tree.get("type") not in (*_SPEECH, "system"):
-            self._early.append(record)  # the first message tells which conversation it belongs to
-            return
-        if not isinstance(tree.get("sessionId"), str) and tree.get("type") in _SPEECH and "uuid" not in tree:
-            return
-        conversation = self._conversation_of(record)
-        early, self._early = self._early, []
-        for early_record in early:
-            conversation.add(early_record)
-        conversation.add(record)
-
-    def _conversation_of(self, record: Record) -> _ConversationReader:
-        tree = record.tree
-        side = self._side(tree)
-        if side not in self.conversations:
-            self.conversations[side] = _ConversationReader(self.source, self._session_id(tree), side, tree)
-        return self.conversations[side]
-
-    def _side(self, tree: dict[str, Any]) -> str:
-        """Return the conversation of a record: a subagent's, or that of the record it follows; '' is the main one."""
-        own, parent = tree.get("uuid"), tree.get("parentUuid")
-        if tree.get("isSidechain") is not True:
-            return ""
-        side = short_text(tree.get("agentId")) or (self._sides.get(parent) if is_id(parent) else None)
-        side = side or (own[:8] if is_id(own) else "") or SIDECHAIN
-        if is_id(own):
-            self._sides[own] = side
-        return side
-
-    def _session_id(self, tree: dict[str, Any]) -> str:
-        """Return the id in the file's name. A file that continues another starts with a copy of it, with the other's
-        id."""
-        match = _UUID.search(os.path.basename(self.source.path))
-        stem = os.path.basename(self.source.path).partition(".jsonl")[0]
-        return (match[0] if match else None) or as_text(tree.get("sessionId")) or stem or "session"
+def _session_id(path: str, first: dict[str, Any]) -> str:
+    """Return the id in the file's name. A file that continues another starts with a copy of it, with the other's id."""
+    match = _UUID.search(os.path.basename(path))
+    stem = os.path.basename(path).partition(".jsonl")[0]
+    return (match[0] if match else None) or as_text(first.get("sessionId")) or stem or "session"
 
 
 class _ConversationReader:
-    """Builds the session of one conversation."""
+    """Builds the session of the conversation in a file."""
 
-    def __init__(self, source: Source, session_id: str, side: str, first: dict[str, Any]) -> None:
+    def __init__(self, source: Source, first: dict[str, Any]) -> None:
         self.source = source
-        self.side = side
-        self.builder = DraftBuilder(source, FORMAT, f"{session_id}.{side}" if side else session_id)
+        self.builder = DraftBuilder(source, FORMAT, _session_id(source.path, first))
         self.builder.created = read_time(first.get("timestamp"))
-        self.builder.metadata = present_fields(first, "cwd", "gitBranch", "agentId")
-        if side:
-            self.builder.metadata["parentSession"] = session_id
+        self.builder.metadata = present_fields(first, "cwd", "gitBranch")
         self._last_prompt = -1
         self._tokens_before: int | None = None
         self._custom_title: str | None = None
-
-    def finish(self, agent_id: str) -> Draft:
-        chat_type = SIDECHAIN if self.side else "direct"
-        return self.builder.finish(key_for(agent_id, FORMAT, self.builder.id, chat_type=chat_type))
 
     def add(self, record: Record) -> None:
         tree, builder = record.tree, self.builder

@@ -1,18 +1,13 @@
-"""Rollouts of Codex: records of a time, a type and a payload. A message is an item, and often an event too.
-
-Files of the first version have only the payloads.
-"""
+"""Rollouts of Codex: records of a time, a type and a payload. Messages are items; events repeat them."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from typing import Any
 
 from kept.limits import as_dict, as_list
 from kept.sessions.entries import (
-    Attachment,
     Block,
     CompactionEntry,
     Message,
@@ -25,7 +20,6 @@ from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
     as_text,
-    attachment,
     key_for,
     present_fields,
     read_blocks,
@@ -37,7 +31,6 @@ from kept.sessions.importers.source import Record, Source, load_json
 
 FORMAT = "codex"
 _TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-_BARE = ("message", "reasoning", "function_call", "function_call_output", "local_shell_call")
 _SET_UP = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions instructions>")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
@@ -59,7 +52,6 @@ class _CodexReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.builder: DraftBuilder | None = None
-        self._spoken: Counter[tuple[str, str, str]] = Counter()
         self._model: str | None = None
 
     def add(self, record: Record) -> None:
@@ -69,29 +61,18 @@ class _CodexReader:
             self._begin(record, kind)
             return
         match kind:
-            case "session_meta":  # repeated
-                pass
             case "turn_context":
                 self._model = short_text(as_dict(tree.get("payload")).get("model")) or self._model
             case "compacted":
                 self._compacted(record)
-            case "event_msg":
-                self._event(record, as_dict(tree.get("payload")))
             case "response_item":
                 self._item(record, as_dict(tree.get("payload")))
-            case None if "record_type" in tree:
-                pass
-            case _:
-                self._item(record, tree)
 
     def _begin(self, record: Record, kind: str | None) -> None:
-        tree = record.tree
-        if kind == "message" and not isinstance(tree.get("role"), str):
-            return  # an entry of pi, whose transcripts look alike
-        is_bare = kind is None and isinstance(tree.get("id"), str) and "timestamp" in tree
-        if kind not in (*_TYPES, *_BARE) and not is_bare:
+        if kind not in _TYPES:
             return
-        meta = as_dict(tree.get("payload")) if kind == "session_meta" else tree if is_bare else {}
+        tree = record.tree
+        meta = as_dict(tree.get("payload")) if kind == "session_meta" else {}
         file_stem = os.path.basename(self.source.path).partition(".jsonl")[0]
         builder = DraftBuilder(self.source, FORMAT, as_text(meta.get("id")) or file_stem or "session")
         builder.created = read_time(meta.get("timestamp")) or read_time(tree.get("timestamp"))
@@ -100,35 +81,6 @@ class _CodexReader:
         if not meta:
             self.source.report("has no header; the session is named after the file", line=record.line)
             self.add(record)
-
-    # events
-
-    def _event(self, record: Record, payload: dict[str, Any]) -> None:
-        assert self.builder is not None
-        match payload:
-            case {"type": "user_message", "message": str(text)}:
-                message = Message(_role("user", text), (Text(text), *self._images(record, payload)))
-            case {"type": "agent_message", "message": str(text)}:
-                message = Message.of("assistant", text, model=self._model)
-            case {"type": "agent_reasoning" | "agent_reasoning_raw_content", "text": str(text)}:
-                message = Message("assistant", (Thinking(text),), model=self._model)
-            case _:
-                return
-        if not self._is_repeated("event", message):
-            self.builder.add(record, message, when=record.tree.get("timestamp"))
-
-    def _images(self, record: Record, payload: dict[str, Any]) -> list[Attachment]:
-        images = [*as_list(payload.get("images")), *as_list(payload.get("local_images"))]
-        return [attachment("image/*", image, self.source, record) for image in images]
-
-    def _is_repeated(self, by: str, message: Message) -> bool:
-        """Return whether a message was added in the other form. An item and an event of one text are one message; two
-        items are two."""
-        spoken = message.text + "".join(part.text for part in message.content if isinstance(part, Thinking))
-        other = "item" if by == "event" else "event"
-        role, text = message.role, spoken.strip()
-        self._spoken[by, role, text] += 1
-        return self._spoken[other, role, text] >= self._spoken[by, role, text]
 
     # items
 
@@ -139,8 +91,7 @@ class _CodexReader:
         if self.builder.is_repeated(record, own_id):
             return
         body = self._body(record, payload, name)
-        is_speech = name in ("message", "reasoning")
-        if body is None or (is_speech and self._is_repeated("item", body)):
+        if body is None:
             self.builder.leave_out(own_id)
             return
         self.builder.add(record, body, own_id=own_id, when=when)

@@ -17,7 +17,6 @@ from kept.sessions.entries import (
     Attachment,
     Block,
     Body,
-    CompactionEntry,
     DamagedEntry,
     Entry,
     SessionStart,
@@ -149,22 +148,18 @@ class DraftBuilder:
         key: SessionKey,
         *,
         state: Mapping[str, Any] | None = None,
-        compactions: int = 0,
         metadata: Mapping[str, Any] | None = None,
-        added: tuple[Entry, ...] = (),
         has_global_ids: bool = False,
     ) -> Draft:
         origin = {"from": self.format, "path": self.source.shown_path, "sessionId": self.original_id[:_LONGEST_NAME]}
         start = SessionStart(
             str(key),
-            compactions=max(0, compactions - sum(_is_compaction(entry) for entry in self._entries)),
             state={**({TITLE: self.title} if self.title else {}), **(state or {})},
             metadata={**_remote_of(self.metadata), **self.metadata, **(metadata or {}), "imported": origin},
         )
         first = next((entry.timestamp for entry in self._entries), None)
         created = self.created or first or self.source.written
-        entries = (*self._entries, *added)
-        return Draft(self.id, created, start, entries, self.source.shown_path, has_global_ids)
+        return Draft(self.id, created, start, tuple(self._entries), self.source.shown_path, has_global_ids)
 
 
 def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -173,10 +168,6 @@ def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     root = find_root(folder) if isinstance(folder, str) and os.path.isabs(folder) else None
     remote = find_remote(root) if root else None
     return {"remote": remote} if remote else {}
-
-
-def _is_compaction(entry: Entry) -> bool:
-    return isinstance(entry.body, CompactionEntry)
 
 
 def _content_digest(record: Record) -> str:

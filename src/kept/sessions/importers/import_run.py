@@ -39,6 +39,7 @@ EXPORT_READERS: dict[Format, Callable[[Record, Source, str], Draft | None]] = {
 }
 _TRANSCRIPT = ".jsonl"
 _ARCHIVED = ".jsonl.reset."
+_SUBAGENT = "agent-"
 _NO_SESSION = "holds no conversation of this format"
 
 
@@ -124,7 +125,7 @@ class _ImportRun:
             return name.lower().endswith(".zip") or is_conversations_name(path)
         if self.format == "openclaw" and (_ARCHIVED in name or name.endswith(ENDINGS)):
             return True
-        return name.endswith(_TRANSCRIPT)
+        return name.endswith(_TRANSCRIPT) and not (self.format == "claude-code" and name.startswith(_SUBAGENT))
 
     def _report_unreadable(self, error: OSError) -> None:
         self.problems.append(Problem(utf8_path(str(error.filename)), f"cannot be read ({error.strerror})"))

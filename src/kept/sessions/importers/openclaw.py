@@ -19,15 +19,12 @@ import apsw
 from kept.errors import SessionKeyInvalid
 from kept.limits import as_dict, utf8_path
 from kept.records import Problem
-from kept.sessions.entries import FLUSH, MODEL, Entry, StateEntry
+from kept.sessions.entries import MODEL
 from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
-    as_count,
     as_text,
     key_for,
-    present_fields,
-    read_time,
     short_text,
 )
 from kept.sessions.importers.pi import draft_records
@@ -37,7 +34,6 @@ from kept.sessions.transcript import FileState
 
 FORMAT = "openclaw"
 LIST_NAME = "sessions.json"
-FLUSH_ENDING = "-flush"
 _LARGEST_LIST = 256_000_000
 _CHAT_TYPES = {"dm": "direct", "direct": "direct", "group": "group", "channel": "channel"}
 
@@ -89,23 +85,13 @@ def _finish(builder: DraftBuilder, listed: Listed, agent_id: str) -> Draft:
     return builder.finish(
         to_key(key, agent_id) if key else key_for(agent_id, FORMAT, builder.id),
         state={MODEL: model} if model else {},
-        compactions=as_count(entry.get("compactionCount")),
         metadata={FORMAT: {"sessionKey": key}} if key else None,
-        added=_flush(builder, entry),
     )
 
 
 def _title(entry: dict[str, Any]) -> str | None:
     names = (short_text(entry.get(name)) for name in ("label", "subject", "displayName"))
     return next((name for name in names if name), None)
-
-
-def _flush(builder: DraftBuilder, entry: dict[str, Any]) -> tuple[Entry, ...]:
-    when = read_time(entry.get("memoryFlushAt"))
-    if when is None:
-        return ()
-    flush = StateEntry(FLUSH, present_fields(entry, "memoryFlushCompactionCount") or None)
-    return (Entry(f"{builder.id}{FLUSH_ENDING}", builder.last_id, when, flush),)
 
 
 def to_key(text: str, agent_id: str) -> SessionKey:

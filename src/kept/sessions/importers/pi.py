@@ -1,7 +1,6 @@
 """Transcripts of pi, which OpenClaw uses too: a header, then a tree of entries by id and parentId.
 
-All branches are kept, in the order of the file, with their parents. Files of the first version have no ids; there every
-entry follows the previous one.
+All branches are kept, in the order of the file, with their parents. An entry without an id follows the previous one.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ def read(source: Source, agent_id: str) -> list[Draft]:
 def draft_records(source: Source, format_name: str) -> DraftBuilder | None:
     """Build a session from all records of a source. Return None if it has no header and no entries of this format."""
     builder: DraftBuilder | None = None
-    ids: dict[int, str] = {}
     for record in source.records():
         kind = as_text(record.tree.get("type"))
         if builder is None:
@@ -58,8 +56,7 @@ def draft_records(source: Source, format_name: str) -> DraftBuilder | None:
             builder = _begin(source, record, format_name)
             if kind == "session":
                 continue
-        _add(builder, record, ids)
-        ids[record.line] = builder.last_id
+        _add(builder, record)
     return builder
 
 
@@ -82,21 +79,21 @@ def _id_from_name(path: str) -> str:
     return match["id"] if match else stem or "session"
 
 
-def _add(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> None:
+def _add(builder: DraftBuilder, record: Record) -> None:
     tree = record.tree
     own_id, when = tree.get("id"), tree.get("timestamp")
     parent = tree.get("parentId", "")
     if builder.is_repeated(record, own_id):
         return
     when = when if read_time(when) else as_dict(tree.get("message")).get("timestamp")
-    body = _body(builder, record, ids)
+    body = _body(builder, record)
     if body is None:
         builder.leave_out(own_id, parent)
     else:
         builder.add(record, body, own_id=own_id, parent=parent, when=when)
 
 
-def _body(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> Body | None:
+def _body(builder: DraftBuilder, record: Record) -> Body | None:
     tree = record.tree
     match tree.get("type"):
         case "message":
@@ -107,7 +104,7 @@ def _body(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> Body | 
         case "branch_summary" if isinstance(tree.get("summary"), str):
             return Message.of("system", tree["summary"])
         case "compaction" if isinstance(tree.get("summary"), str):
-            return _compaction(tree, ids)
+            return _compaction(tree)
         case "model_change" if isinstance(tree.get("modelId"), str):
             provider = short_text(tree.get("provider"))
             return StateEntry(MODEL, f"{provider}/{tree['modelId']}" if provider else tree["modelId"])
@@ -117,14 +114,10 @@ def _body(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> Body | 
             return None
 
 
-def _compaction(tree: dict[str, Any], ids: dict[int, str]) -> CompactionEntry:
-    first_kept = as_text(tree.get("firstKeptEntryId"))
-    index = tree.get("firstKeptEntryIndex")
-    if first_kept is None and isinstance(index, int):
-        first_kept = ids.get(index + 1)  # the header has index 0, and lines are counted from 1
+def _compaction(tree: dict[str, Any]) -> CompactionEntry:
     return CompactionEntry(
         tree["summary"],
-        first_kept_id=first_kept,
+        first_kept_id=as_text(tree.get("firstKeptEntryId")),
         tokens_before=as_count(tree.get("tokensBefore")) or None,
         source="model",
     )
