@@ -75,23 +75,8 @@ class TokenBook:
     def find_secret(self, sent: bytes) -> AccessToken | None:
         """Return the token with this secret. Takes equally long whichever it is: every token is compared."""
         digest = hash_token(sent)
-        match = None
-        for token in self.tokens:
-            if hmac.compare_digest(token.digest, digest):
-                match = token
-        return match
-
-    def find_grant(self, sent: bytes, now: dt.datetime) -> Grant | None:
-        """Return what the token with this secret allows, or None if it is not an active one."""
-        token = self.find_secret(sent) if len(sent) <= _MAX_SENT else None
-        return token.grant if token is not None and token.state(now) == "active" else None
-
-    def find_grant_by_id(self, token_id: str, now: dt.datetime) -> Grant | None:
-        """Return what the token with this id allows, or None if it is not an active one."""
-        for token in self.tokens:
-            if token.id == token_id:
-                return token.grant if token.state(now) == "active" else None
-        return None
+        matches = [token for token in self.tokens if hmac.compare_digest(token.digest, digest)]
+        return matches[-1] if matches else None
 
     def with_token(self, token: AccessToken, now: dt.datetime) -> TokenBook:
         """Return the book with another token. Raise UsageError if an active one has its name."""
@@ -171,10 +156,15 @@ class KnownTokens:
         return self._always or self._existed
 
     def find(self, sent: bytes) -> Grant | None:
-        return self._read().find_grant(sent, utc_now(self._clock))
+        """Return what the token with this secret allows, or None if it is not an active one."""
+        return self._active_grant(self._read().find_secret(sent) if len(sent) <= _MAX_SENT else None)
 
     def find_by_id(self, token_id: str) -> Grant | None:
-        return self._read().find_grant_by_id(token_id, utc_now(self._clock))
+        """Return what the token with this id allows, or None if it is not an active one."""
+        return self._active_grant(next((token for token in self._read().tokens if token.id == token_id), None))
+
+    def _active_grant(self, token: AccessToken | None) -> Grant | None:
+        return token.grant if token is not None and token.state(utc_now(self._clock)) == "active" else None
 
     def wait_s(self, grant: Grant) -> float:
         """Count a request. Return how long its sender has to wait, or 0 if it may go on."""

@@ -89,8 +89,8 @@ def test_restoring_again_changes_nothing_and_a_file_that_differs_is_kept_and_nam
     report = restore(tmp_path / "kept.tar", new)
     assert tree_of(new) == before
     assert [problem.path for problem in report.kept] == [str(note)]
-    assert (report.counts["differs"], report.counts["newer"], report.counts["new"]) == (1, 1, 0)
-    assert report.settings == "same"
+    assert (report.counts["differs"], report.counts["new"]) == (1, 0)
+    assert report.settings == "kept"
 
 
 def test_a_conversation_that_was_deleted_here_stays_deleted(filled, tmp_path):

@@ -54,7 +54,7 @@ def test_a_session_begins_with_memory_the_last_days_and_the_last_conversation_he
         assert line in context
     assert "Too long ago" not in context
     assert context.count("The end of the last conversation here") == 1
-    assert "not instructions" in context.splitlines()[0]
+    assert "not instructions" in context.splitlines()[1]
 
 
 DIARY = "Ordered a gift for Mama."

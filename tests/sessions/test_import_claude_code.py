@@ -164,7 +164,7 @@ def test_images_are_kept_by_where_they_are(home, source):
     path = write_file(source / "cc-1.jsonl", lines(cc_user("u1", None, blocks)))
     bring_in(home, "claude-code", source)
     assert messages_of(home, "cc-1")[0].content[1:] == (
-        Attachment("image/png", "image, 4 bytes", f"{path}#L1"),
+        Attachment("image/png", None, f"{path}#L1"),
         Attachment("image/*", None, "https://example.org/a.png"),
-        Attachment("application/pdf", "plan.pdf, 4 bytes", f"{path}#L1"),
+        Attachment("application/pdf", "plan.pdf", f"{path}#L1"),
     )

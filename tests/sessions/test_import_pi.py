@@ -154,7 +154,7 @@ def test_tools_and_images_of_a_message_are_kept(home, source):
     assert found.role == "tool"
     assert found.content == (
         ToolResult("c1", "A spade.", "look", True),
-        Attachment("image/jpeg", "image, 300 bytes", f"{path}#L3"),
+        Attachment("image/jpeg", None, f"{path}#L3"),
     )
 
 

@@ -34,7 +34,6 @@ from kept.archive.archive_file import (
     iter_members,
     parse_member_name,
 )
-from kept.archive.settings_copy import copy_settings
 from kept.config.agent_paths import AgentPaths
 from kept.config.edit import locked_settings, put_entry
 from kept.config.layers import (
@@ -62,14 +61,13 @@ from kept.workspace.opened import FolderTrees, decode
 from kept.workspace.workspace import find_arrival_fault
 
 LOCK_FILE = "restore.lock"
-Action = Literal["new", "same", "newer", "differs", "deleted", "forgotten", "blocked"]
+Action = Literal["new", "same", "differs", "deleted", "forgotten"]
 """new      it is not here
-same     it is here
-newer    a record that is here, with more at its end
-differs  it is here with another content
+same     it is here; a record may have more at its end
+differs  it is here with another content, something that is not a file is in its place, or it is a note with a name that
+         Kept would not give
 deleted  a conversation that was deleted here
-forgotten  it has something that was forgotten here
-blocked  something that is not a file is in its place, or it is a note with a name that Kept would not give"""
+forgotten  it has something that was forgotten here"""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -84,7 +82,7 @@ class RestoreReport:
     kept: tuple[Problem, ...]
     """Files here that a restore leaves although they are not those of the archive."""
     settings: str
-    """'restored', 'same', 'kept' if there were other settings here, 'refused' or 'none'."""
+    """'restored', 'kept' if there were settings here, 'refused' or 'none'."""
     settings_problem: str
     removed_settings: tuple[str, ...]
     """Secret settings that the archive does not have. Set these again."""
@@ -134,7 +132,7 @@ def restore_archive(
             _write_files(path, {name: item for name, item in actions.items() if item.action == "new"})
             settings.apply(user_file)
     counts = Counter(item.action for item in actions.values())
-    left = [item for item in actions.values() if item.action in ("differs", "blocked", "forgotten")]
+    left = [item for item in actions.values() if item.action in ("differs", "forgotten")]
     return RestoreReport(
         created=manifest.created,
         agents=manifest.agents,
@@ -195,9 +193,7 @@ class SettingsPlan:
     def of(cls, archived: bytes | None, places: RestorePlaces, user_file: str) -> SettingsPlan:
         here = read_settings(user_file)
         if archived is None or here:
-            is_same = archived is not None and copy_settings(user_file, here or b"").content == archived
-            outcome = "none" if archived is None else "same" if is_same else "kept"
-            return cls(outcome, here, _plan_entries(places, here or b""))
+            return cls("none" if archived is None else "kept", here, _plan_entries(places, here or b""))
         try:
             for agent in places.agents:
                 layers_of_tree(parse_settings(user_file, archived), user_file, agent.name)
@@ -318,20 +314,18 @@ def _compare(trees: FolderTrees, folder: str, member: MemberPath, record: FileRe
     except FileNotFoundError:
         name = "/".join(member.parts)
         if member.root == NOTES and (fault := find_arrival_fault(os.path.join(folder, name), name)):
-            return "blocked", fault
+            return "differs", fault
         return "new", ""
     except OSError as exc:
         is_link = exc.errno == errno.ELOOP
-        return "blocked", "a symbolic link is in its place" if is_link else f"cannot be read here ({exc.strerror})"
+        return "differs", "a symbolic link is in its place" if is_link else f"cannot be read here ({exc.strerror})"
     with open(handle, "rb") as file:
         state = os.fstat(handle)
         if not stat.S_ISREG(state.st_mode):
-            return "blocked", "something that is not a file is in its place"
-        if state.st_size >= record.size and _hash(file, record.size) == record.sha256:
-            if state.st_size == record.size:
-                return "same", ""
-            if member.grows:
-                return "newer", "has more at its end here"
+            return "differs", "something that is not a file is in its place"
+        is_as_long = state.st_size == record.size or (state.st_size > record.size and member.grows)
+        if is_as_long and _hash(file, record.size) == record.sha256:
+            return "same", ""
         return "differs", f"{state.st_size:,} bytes here, {record.size:,} in the archive"
 
 

@@ -90,7 +90,6 @@ def _print_restored(report: RestoreReport) -> None:
     words = (
         (counts["new"], "restored"),
         (counts["same"], "here already"),
-        (counts["newer"], "with more here than in the archive"),
         (counts["deleted"], "left out because you deleted them here"),
         (counts["forgotten"], "left out because of what you forgot here"),
         (len(report.kept) - counts["forgotten"], "different here and kept"),
@@ -114,7 +113,7 @@ def _print_restored(report: RestoreReport) -> None:
 
 def _print_settings(report: RestoreReport) -> None:
     if report.settings == "kept":
-        echo("Settings: those here are kept; the archive has others.")
+        echo("Settings: those here are kept.")
     elif report.settings == "refused":
         warn(f"The settings of the archive cannot be used here: {report.settings_problem}")
     elif report.settings == "restored" and report.removed_settings:

@@ -45,7 +45,8 @@ def find_only_person(config: Config) -> str | None:
     keys: list[str] = []
     if os.path.isdir(config.paths.sessions):
         with SessionStore(config) as sessions:
-            keys = sessions.conversation_keys(without_channels={*HOME_CHANNELS, SHARED_CHANNEL})
+            others = (record for record in sessions.recent() if record.channel not in {*HOME_CHANNELS, SHARED_CHANNEL})
+            keys = [record.key for record in others]
     people = [token.person for token in TokenBookFile(config.home).read().tokens if token.person is not None]
     return People(config).find_only([*keys, *people], _private_folders(config.workspace))
 

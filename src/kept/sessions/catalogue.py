@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -126,10 +126,6 @@ class Catalogue:
             newest = self.find(newest.successor) or newest
         return newest
 
-    def conversation_keys(self, *, without_channels: Collection[str]) -> list[str]:
-        query = "SELECT DISTINCT key FROM sessions WHERE channel NOT IN (SELECT value FROM json_each(?))"
-        return self.run(lambda db: [key for (key,) in db.execute(query, (json.dumps([*without_channels]),))])
-
     def channels(self) -> list[str]:
         query = "SELECT DISTINCT channel FROM sessions WHERE channel <> '' ORDER BY channel"
         return self.run(lambda db: [channel for (channel,) in db.execute(query)])
@@ -214,7 +210,7 @@ class Catalogue:
         file = os.path.basename(transcript.path)
         try:
             if torn := transcript.repair():
-                self.report(file, str(torn))
+                self.report(file, torn)
         except (TranscriptUnwritable, WorkspaceError) as exc:
             self.report(file, f"its last line is torn and could not be repaired: {exc.message}")
 

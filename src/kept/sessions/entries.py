@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Literal, assert_never, cast
 
 from kept.errors import EntryRefused
-from kept.limits import UNKNOWN_TIME, count_or_zero, is_count, is_deep, is_time, strict_json
+from kept.limits import UNKNOWN_TIME, is_count, is_deep, is_time, strict_json
 from kept.values import frozen
 
 VERSION = 1
@@ -215,19 +215,6 @@ def whole_ms(when: dt.datetime) -> dt.datetime:
     """Return a time as it is stored, in whole milliseconds. A time without an offset is local."""
     when = when.replace(microsecond=when.microsecond // 1000 * 1000)
     return when if when.tzinfo else when.astimezone()
-
-
-def drop_invalid_counts(body: Body) -> Body:
-    """Return a body without counts that would be refused when it is read again."""
-    match body:
-        case Message(usage=TokenUsage() as usage):
-            counts = (usage.input, usage.output, usage.context)
-            return body if all(map(is_count, counts)) else replace(body, usage=TokenUsage(*map(count_or_zero, counts)))
-        case CompactionEntry(tokens_before=before, tokens_after=after):
-            before, after = (count if is_count(count) else None for count in (before, after))
-            return replace(body, tokens_before=before, tokens_after=after)
-        case _:
-            return body
 
 
 # times

@@ -6,7 +6,7 @@ import datetime as dt
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -37,7 +37,6 @@ from kept.sessions.entries import (
     ResetEntry,
     SessionStart,
     StateEntry,
-    drop_invalid_counts,
     require_body,
     whole_ms,
 )
@@ -179,11 +178,6 @@ class SessionStore:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
         self._catalogue.refresh()
         return self._catalogue.recent(channel=channel, limit=limit)
-
-    def conversation_keys(self, *, without_channels: Collection[str] = ()) -> list[str]:
-        """Return the keys of all conversations, each once, except for those on some channels."""
-        self._catalogue.refresh_names()
-        return self._catalogue.conversation_keys(without_channels=without_channels)
 
     def channels(self) -> list[str]:
         """Return the channels that sessions are on."""
@@ -375,14 +369,14 @@ class SessionStore:
         file = os.path.basename(path)
         with Transcript(path).appending() as append:
             if append.torn:
-                self._catalogue.report(file, str(append.torn))
+                self._catalogue.report(file, append.torn)
             if only_if is not None and not only_if(append.transcript):
                 return ()
             when = whole_ms(timestamp or self.clock.now())
             parent = after or append.transcript.find_last_id()
             entries: list[Entry] = []
             for body in bodies:
-                entries.append(Entry(new_id(), parent, when, drop_invalid_counts(body)))
+                entries.append(Entry(new_id(), parent, when, body))
                 parent = entries[-1].id
             append.add(entries)
             try:

@@ -80,20 +80,6 @@ class RawLine:
 
 
 @frozen
-class TornLine:
-    """Bytes that a crash left after the last whole line, and what was done with them."""
-
-    size: int
-    kept_in: str | None
-    """File that has the bytes now; None if they were a whole entry that lacked only its line break."""
-
-    def __str__(self) -> str:
-        if self.kept_in is None:
-            return "its last line lacked its line break, which has been added; nothing is lost"
-        return f"its last line was torn; {self.size} bytes were cut off and kept in {os.path.basename(self.kept_in)}"
-
-
-@frozen
 class FileState:
     """Attributes of a file that change when it is written to."""
 
@@ -209,8 +195,11 @@ class Transcript:
             except LockMissing as exc:
                 raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
 
-    def repair(self) -> TornLine | None:
-        """Repair a torn end, if there is one. Waits for another process that is writing: its line is not torn."""
+    def repair(self) -> str | None:
+        """Repair a torn end, if there is one, and return what was done.
+
+        Waits for another process that is writing: its line is not torn.
+        """
         if not self.is_torn():
             return None
         with self.appending() as append:
@@ -226,7 +215,7 @@ class Transcript:
         finally:
             os.close(handle)
 
-    def _repair_locked(self) -> TornLine:
+    def _repair_locked(self) -> str:
         with self._open() as file:
             size = file.seek(0, os.SEEK_END)
             start, raw = next(_iter_backwards(file, size, ends_with_line_break=False))
@@ -234,9 +223,10 @@ class Transcript:
             try:
                 parse_entry(raw)
             except DamagedEntry:
-                return TornLine(len(raw), move_torn_end(self.path, start, raw))
+                kept_in = os.path.basename(move_torn_end(self.path, start, raw))
+                return f"its last line was torn; {len(raw)} bytes were cut off and kept in {kept_in}"
             append_durably(self.path, b"\n")
-            return TornLine(len(raw), None)
+            return "its last line lacked its line break, which has been added; nothing is lost"
 
 
 @frozen
@@ -244,8 +234,8 @@ class TranscriptAppend:
     """Permission to append to a transcript while its lock is held."""
 
     transcript: Transcript
-    torn: TornLine | None
-    """Torn end that was repaired first."""
+    torn: str | None
+    """What was done with a torn end, which was repaired first."""
 
     def add(self, entries: Sequence[AnyEntry]) -> None:
         """Append entries. When this returns, all are on disk."""

@@ -276,18 +276,13 @@ def _read_file(block: dict[str, Any], source: Source, record: Record) -> Attachm
 
 
 def attachment(media_type: Any, data: Any, source: Source, record: Record, *, name: Any = None) -> Attachment:
-    """Return an image or a file, with its place and size. Its bytes stay in the source."""
+    """Return an image or a file, with its place. Its bytes stay in the source."""
     media = short_text(media_type) or "application/octet-stream"
     if isinstance(data, str) and _ADDRESS.match(data):
         return Attachment(media, short_text(name), data[:2000])
-    if not isinstance(data, str):
-        return Attachment(media, short_text(name), f"{source.shown_path}#L{record.line}")
-    head, _, body = data.partition(",") if data.startswith("data:") else ("", "", data)
-    if head:
-        media = short_text(head[5:].partition(";")[0]) or media
-    size = len(body) * 3 // 4 - body[-2:].count("=")
-    label = f"{short_text(name) or media.partition('/')[0]}, {max(0, size):,} bytes"
-    return Attachment(media, label, f"{source.shown_path}#L{record.line}")
+    if isinstance(data, str) and data.startswith("data:"):
+        media = short_text(data[5:].partition(",")[0].partition(";")[0]) or media
+    return Attachment(media, short_text(name), f"{source.shown_path}#L{record.line}")
 
 
 # branches
