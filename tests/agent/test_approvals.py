@@ -37,9 +37,9 @@ async def respond(at, text="Write to Bob.", *, decide=None, stop=False, as_id="m
             if stop:
                 break
             if decide is not None:
-                assert at.agent.waiting_approvals(at.session().id) == [event]
-                assert at.agent.decide(event.id, allow=decide, by="terminal")
-                assert not at.agent.decide(event.id, allow=True, by="terminal"), "a decision is made once"
+                assert at.agent.approvals.waiting(at.session().id) == [event]
+                assert at.agent.approvals.decide(event.id, allow=decide, by="terminal")
+                assert not at.agent.approvals.decide(event.id, allow=True, by="terminal"), "a decision is made once"
     await stream.aclose()
     return events
 
@@ -128,7 +128,7 @@ def test_no_answer_in_time_counts_as_no(tmp_path, monkeypatch):
         assert mail.sent == []
         assert "counts as no" in results(at)[0].text
         assert decisions(at)[-1] == {"call": "1", "tool": "send_mail", "decision": "timeout", "by": "nobody"}
-        assert at.agent.waiting_approvals() == []
+        assert at.agent.approvals.waiting() == []
 
 
 def test_a_turn_that_is_stopped_while_it_asks_leaves_a_clear_result(tmp_path):
@@ -136,7 +136,7 @@ def test_a_turn_that_is_stopped_while_it_asks_leaves_a_clear_result(tmp_path):
     with open_agent(tmp_path, ScriptedChat([CALL]), tools=[mail.tool]) as at:
         asyncio.run(respond(at, stop=True))
         assert [result.text for result in results(at)] == [UNDECIDED]
-        assert at.agent.waiting_approvals() == []
+        assert at.agent.approvals.waiting() == []
         assert mail.sent == []
 
 

@@ -13,7 +13,6 @@ from kept.agent.approvals import ApprovalDesk
 from kept.agent.compaction import CompactionRequest, compact
 from kept.agent.events import (
     AgentEvent,
-    ApprovalAsked,
     CompactionResult,
     GroupLine,
     Inbound,
@@ -91,6 +90,7 @@ class Agent:
             secret=load_secret(memory.config.paths.fence_key),
         )
         self.models = SessionModels(self.services)
+        self.approvals = self.services.approvals
         self._logs: OrderedDict[str, SessionLog] = OrderedDict()
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
         """Lock of each session in use, and the number of turns that hold it or wait for it."""
@@ -138,14 +138,6 @@ class Agent:
                 await flush_ended(services.writer, ended)
         except KeptError as exc:
             log.warning("session %s: it could not be flushed at its end (%s)", session_id, exc.code)
-
-    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
-        """Decide about a tool call that waits. Return False if it no longer waits."""
-        return self.services.approvals.decide(approval_id, allow=allow, by=by)
-
-    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
-        """Return the calls that wait for a decision, oldest first."""
-        return self.services.approvals.waiting(session_id)
 
     async def close(self) -> None:
         """End the MCP servers that the agent has started."""

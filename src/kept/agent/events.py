@@ -51,7 +51,7 @@ class ToolEnded:
 
 @frozen
 class ApprovalAsked:
-    """Tool call that waits for a person's decision: `Agent.decide`. Without one in time, it counts as denied."""
+    """Tool call that waits for a person's decision: `Agent.approvals`. Without one in time, it counts as denied."""
 
     id: str
     session_id: str

@@ -40,8 +40,6 @@ from kept.sessions.transcript import Transcript, TranscriptLine
 if TYPE_CHECKING:
     from kept.agent.services import AgentServices
 
-AFTER = "after"
-"""Metadata of a message of a channel: entry that it follows, if not the last one. What came after that is left."""
 _RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
 """Names with a meaning in transcripts. A channel cannot set them."""
 
@@ -152,13 +150,11 @@ class SessionLog:
             )
             self.add(Message("tool", tuple(results)))
         messages: list[Message] = []
-        after: str | None = None
         for message in inbound:
             own = (message.metadata or {}).items()
             metadata: dict[str, Any] = {name: value for name, value in own if name not in _RESERVED_METADATA}
             metadata[INBOUND] = message.id
             metadata.setdefault(CHANNEL, self.record.channel)
-            after = metadata.pop(AFTER, after)
             if message.timestamp:
                 metadata[SENT] = format_time(message.timestamp)
             if group and not messages:
@@ -176,7 +172,7 @@ class SessionLog:
             known = {logged.inbound_id for logged in view.inbound}
             missing = [message for message in messages if message.metadata[INBOUND] not in known]
             is_unchanged = partial(lambda end, transcript: next(transcript.iter_lines(end), None) is None, view.end)
-            if not missing or self.sessions.append_all(self.session_id, missing, only_if=is_unchanged, after=after):
+            if not missing or self.sessions.append_all(self.session_id, missing, only_if=is_unchanged):
                 return
 
     def add_compaction(self, compaction: CompactionEntry, *, after: str | None) -> Entry | None:

@@ -13,15 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound, ReplyDelta
-from kept.agent.session_log import AFTER, SessionLog
-from kept.agent.turn import read_reply
 from kept.channels.chat_request import (
     MODEL_PREFIX,
     ChatCall,
-    Continuation,
-    KnownAnswer,
+    ChatLine,
     find_agent_name,
-    plan_continuation,
     read_call,
 )
 from kept.channels.http_messages import (
@@ -117,12 +113,10 @@ class ChatCompletions:
             return await self._front.accept(key, earlier.inbound, grant_of(request))
         responder = self._front.responder_for(key)
         responder.limits.check(str(key))
-        place = await asyncio.to_thread(self._plan, call, key)
-        for line in place.unseen:
+        for line in await asyncio.to_thread(self._find_unseen, call, key):
             sender = "assistant" if line.role == "assistant" else call.user or "user"
             responder.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
-        metadata = {_REQUEST: call.digest, **({AFTER: place.after} if place.after else {})}
-        inbound = Inbound(new_id(), place.text, call.user, self._clock.now(), metadata)
+        inbound = Inbound(new_id(), "\n\n".join(call.new), call.user, self._clock.now(), {_REQUEST: call.digest})
         return await self._front.accept(key, inbound, grant_of(request))
 
     def _find_earlier(self, call: ChatCall, key: SessionKey, *, is_retry: bool) -> AcceptedMessage | None:
@@ -135,22 +129,15 @@ class ChatCompletions:
 
     # the conversation
 
-    def _plan(self, call: ChatCall, key: SessionKey) -> Continuation:
-        """Return where a request continues its conversation. Begin a new session if it does not continue one."""
+    def _find_unseen(self, call: ChatCall, key: SessionKey) -> tuple[ChatLine, ...]:
+        """Return the history if the conversation is new to Kept. Begin a new session if a chat begins like another."""
         sessions = self._sessions[key.agent_id]
         record = sessions.find(NAME, key.user_id, chat_type=key.chat_type)
         if record is None:
-            return plan_continuation(call, (), ())
-        view = SessionLog(sessions, record.id).view()
-        texts = {logged.inbound_id: logged.message.text for logged in view.inbound}
-        answers = []
-        for answer in view.answers:
-            question = "\n\n".join(texts.pop(name, "") for name in answer.answered_ids)
-            answers.append(KnownAnswer(answer.entry.id, question, read_reply(answer.entry).text))
-        place = plan_continuation(call, answers, tuple(texts.values()))
-        if place.anew:
+            return call.history
+        if not call.continues and not call.history:
             sessions.reset(record.id)
-        return place
+        return ()
 
     # the answer
 

@@ -1,8 +1,7 @@
-"""Requests in OpenAI's chat format: what is new in one, and where it continues a conversation. Pure.
+"""Requests in OpenAI's chat format: what is new in one, and which conversation it belongs to. Pure.
 
 A chat program sends the whole history with every request. Kept has that history, so only the user's messages after the
-last answer are new. Where the history differs from the transcript, the person has edited it or wants another answer:
-the conversation then goes on after the last answer that both have.
+last answer are new.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kept.channels.http_messages import MAX_NAME_CHARS, read_flag, read_name
-from kept.limits import one_line, utf8_safe
+from kept.limits import utf8_safe
 from kept.remote_errors import MessageRefused, ModelUnknown
 from kept.values import frozen
 
@@ -171,65 +170,3 @@ def _find_conversation(
 
 def _digest(tree: Any) -> str:
     return hashlib.sha256(json.dumps(tree).encode()).hexdigest()[:_DIGEST_CHARS]
-
-
-# comparing a request with a transcript
-
-
-@frozen
-class KnownAnswer:
-    """Answer in a transcript, with the message that it answers."""
-
-    entry_id: str
-    question: str
-    reply: str
-
-
-@frozen
-class Continuation:
-    """Place where a request continues a conversation."""
-
-    text: str
-    """Message to answer."""
-    after: str | None = None
-    """Entry to continue after, if it is not the last one."""
-    anew: bool = False
-    """True if the request begins a conversation, though there is one of that name."""
-    unseen: tuple[ChatLine, ...] = ()
-    """Messages of the history that the transcript does not have."""
-
-
-def plan_continuation(call: ChatCall, answers: Sequence[KnownAnswer], open_questions: Sequence[str]) -> Continuation:
-    """Compare the history with the answers of a session. ``open_questions`` are the messages after the last answer."""
-    matched = _find_last_match(call.history, answers)
-    if matched is None:
-        is_other_chat = bool(answers) and not call.continues
-        unseen = call.history
-        return Continuation(_join(call.new, () if is_other_chat else open_questions), anew=is_other_chat, unseen=unseen)
-    index, answer = matched
-    is_last = answer == answers[-1]
-    return Continuation(
-        _join(call.new, open_questions if is_last else ()),
-        after=None if is_last else answer.entry_id,
-        unseen=call.history[index + 1 :],
-    )
-
-
-def _join(texts: Sequence[str], known: Sequence[str]) -> str:
-    """Join the new texts. One that is in the transcript without an answer, because that failed, is left out."""
-    *earlier, last = texts
-    return "\n\n".join((*(text for text in earlier if text not in known), last))
-
-
-def _find_last_match(history: Sequence[ChatLine], answers: Sequence[KnownAnswer]) -> tuple[int, KnownAnswer] | None:
-    """Return the last answer in the history that the transcript has, and its index in the history."""
-    for index in range(len(history) - 1, -1, -1):
-        if history[index].role != "assistant":
-            continue
-        reply = one_line(history[index].text)
-        same = [answer for answer in answers if one_line(answer.reply) == reply]
-        if same:
-            question = history[index - 1].text if index and history[index - 1].role == "user" else ""
-            exact = [answer for answer in same if one_line(answer.question) == one_line(question)]
-            return index, (exact or same)[-1]
-    return None

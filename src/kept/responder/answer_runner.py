@@ -218,7 +218,7 @@ class AnswerRunner:
                 await job.channel.ask(to, event)
             except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything; unasked, it is denied
                 log.warning("%s: a person could not be asked (%s)", job.run.channel, type(exc).__name__)
-                self._dispatcher.agent.decide(event.id, allow=False, by=NOBODY)
+                self._dispatcher.agent.approvals.decide(event.id, allow=False, by=NOBODY)
 
     async def _show_progress(self, job: AnswerJob, progress: AnswerProgress) -> None:
         to, is_quiet = job.messages[-1].inbound.metadata or {}, is_heartbeat(job.messages)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from kept.agent.approvals import describe_approval
@@ -149,20 +149,6 @@ def utf16_length(text: str) -> int:
     return len(text) + sum(char > "\uffff" for char in text)
 
 
-@frozen
-class _Block:
-    """Paragraph, or code block with its fences."""
-
-    lines: tuple[str, ...]
-    fence: str | None = None
-    gap: int = 0
-    """Number of blank lines before it."""
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
-
-
 def limit_parts(parts: list[str]) -> list[str]:
     """Return as many parts of a reply as are sent one after the other, the last with a remark if there are more."""
     return parts if len(parts) <= MAX_PARTS else [*parts[: MAX_PARTS - 1], TOO_LONG]
@@ -171,82 +157,40 @@ def limit_parts(parts: list[str]) -> list[str]:
 def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list[str]:
     """Return the parts of a reply. None is blank or longer than the limit; only blank space is left out."""
     text = text.strip("\n")
-    if not text.strip():
-        return []
     if limit is None or measure(text) <= limit:
-        return [text]
-    parts: list[str] = []
-    current = ""
-    for block in _iter_blocks(text):
-        joined = current + "\n" * (block.gap + 1) + block.text if current else block.text
-        if measure(joined) <= limit:
-            current = joined
-            continue
-        if current:
-            parts.append(current)
-        *whole, current = _split_block(block, limit, measure)
-        parts += whole
-    return [part for part in [*parts, current] if part.strip()]
-
-
-def _iter_blocks(text: str) -> Iterator[_Block]:
+        return [text] if text.strip() else []
+    parts: list[list[str]] = []
     lines: list[str] = []
-    fence: str | None = None
-    gap = 0
+    paragraph = 0  # index of the line with which the last paragraph begins
+    opening = closing = ""  # fences of the code block that is open
     for line in text.split("\n"):
-        if fence is not None:
-            lines.append(line)
-            if _closes(line, fence):
-                yield _Block(tuple(lines), fence, gap)
-                lines, fence, gap = [], None, 0
-        elif opening := _FENCE.match(line):
-            if lines:
-                yield _Block(tuple(lines), None, gap)
-                gap = 0
-            lines, fence = [line], opening[1]
-        elif line.strip():
-            lines.append(line)
-        else:
-            if lines:
-                yield _Block(tuple(lines), None, gap)
-                lines, gap = [], 0
-            gap += 1
-    if lines:
-        yield _Block(tuple(lines), fence, gap)
+        fence = _FENCE.match(line)
+        is_end = bool(opening) and _closes(line, closing)
+        is_opening = not opening and fence is not None and measure(line) <= limit // 3
+        end = fence[1] if fence and is_opening else "" if is_end else closing
+        room = limit - measure(opening) - len(closing) - 2 if opening else limit
+        for piece in _cut(line, room, measure, at_words=not opening):
+            while lines and measure("\n".join(filter(None, ("\n".join(lines), piece or " ", end)))) > limit:
+                if paragraph:
+                    parts.append(lines[:paragraph])
+                    lines, paragraph = lines[paragraph:], 0
+                else:
+                    parts.append([*lines, closing])
+                    lines = [opening] if opening else []
+            lines.append(piece)
+        if is_opening and fence:
+            opening, closing = line, fence[1]
+        elif is_end:
+            opening = closing = ""
+        elif not opening and not line.strip():
+            paragraph = len(lines)
+    texts = ("\n".join(part).strip("\n") for part in (*parts, lines))
+    return [part for part in texts if part.strip()]
 
 
 def _closes(line: str, fence: str) -> bool:
     mark = line.strip()
     return len(mark) >= len(fence) and set(mark) == {fence[0]}
-
-
-def _split_block(block: _Block, limit: int, measure: Measure) -> list[str]:
-    if measure(block.text) <= limit:
-        return [block.text]
-    if block.fence is None:
-        return _pack(block.lines, limit, measure, at_words=True)
-    opening = block.lines[0]
-    room = limit - measure(opening) - len(block.fence) - 2
-    if room < limit // 2:
-        return _pack(block.lines, limit, measure, at_words=True)
-    body = block.lines[1:-1] if _closes(block.lines[-1], block.fence) and len(block.lines) > 1 else block.lines[1:]
-    return [f"{opening}\n{piece}\n{block.fence}" for piece in _pack(body, room, measure, at_words=False)]
-
-
-def _pack(lines: Sequence[str], limit: int, measure: Measure, *, at_words: bool) -> list[str]:
-    """Join lines as far as they fit. Cut a line that is too long alone."""
-    packed: list[str] = []
-    current: str | None = None
-    for line in lines:
-        joined = line if current is None else f"{current}\n{line}"
-        if measure(joined) <= limit:
-            current = joined
-            continue
-        if current is not None:
-            packed.append(current)
-        *whole, current = _cut(line, limit, measure, at_words=at_words)
-        packed += whole
-    return packed if current is None else [*packed, current]
 
 
 def _cut(line: str, limit: int, measure: Measure, *, at_words: bool) -> list[str]:

@@ -270,11 +270,11 @@ class Commands:
         """
         waiting = [
             asked
-            for asked in self._agent.waiting_approvals(call.session_id)
+            for asked in self._agent.approvals.waiting(call.session_id)
             if approval_id is None or asked.id == approval_id
         ]
         allow = call.command.name == "approve"
-        if waiting and self._agent.decide(waiting[0].id, allow=allow, by=by):
+        if waiting and self._agent.approvals.decide(waiting[0].id, allow=allow, by=by):
             self._decided[call.message_id] = f"{waiting[0].tool}: {'allowed' if allow else 'not allowed'}."
 
     def _decide(self, call: CommandCall) -> str:

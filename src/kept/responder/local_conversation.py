@@ -76,7 +76,7 @@ class LocalConversation:
 
     async def _decide(self, asked: ApprovalAsked) -> None:
         allow = self._ask is not None and await self._ask(asked)
-        self._dispatcher.agent.decide(asked.id, allow=allow, by=NAME if self._ask else NOBODY)
+        self._dispatcher.agent.approvals.decide(asked.id, allow=allow, by=NAME if self._ask else NOBODY)
 
     async def stop(self) -> None:
         """Record that the last message is no longer to be answered."""

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
+from kept.agent.events import AgentEvent, GroupLine, Inbound
 from kept.clock import Backoff
 from kept.config import ResponderSettings
 from kept.errors import KeptError
@@ -50,6 +50,7 @@ class Responder:
         """``slots`` limits the answers at a time of several responders together."""
         self.inbox = inbox
         self.limits = QueueLimits(settings)
+        self.approvals = dispatcher.agent.approvals
         self._dispatcher = dispatcher
         dispatcher.commands.use_inbox(inbox)
         self._channels = channels
@@ -178,10 +179,6 @@ class Responder:
             raise MessageNotFound(f"There is no message '{message_id}'.")
         return message, self.inbox.find_run(message)
 
-    def messages_of(self, channel: str) -> list[AcceptedMessage]:
-        """Return the messages of a channel that the inbox still has, in the order of their arrival."""
-        return [message for message in self.inbox.messages() if message.channel == channel]
-
     def follow(
         self, channel: str, message_id: str, *, heartbeat_s: float | None = None
     ) -> AsyncIterator[AgentEvent | None]:
@@ -209,20 +206,10 @@ class Responder:
             lines.append(f"Replies that may not have arrived, and are not sent again: {unconfirmed}.")
         return lines
 
-    # permission
-
-    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
-        """Return the tool calls that wait for a decision, in one session or in all."""
-        return self._dispatcher.agent.waiting_approvals(session_id)
-
     def find_chat(self, session_id: str) -> SessionKey | None:
         """Return the key of the chat whose messages are being answered in a session, or None."""
         runs = (queue.current for queue in self._queues.values() if queue.current is not None)
         return next((SessionKey.parse_full(run.key) for run in runs if run.session_id == session_id), None)
-
-    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
-        """Decide about a tool call that waits. Return False if it no longer waits."""
-        return self._dispatcher.agent.decide(approval_id, allow=allow, by=by)
 
     # cancelling
 

@@ -354,12 +354,10 @@ class SessionStore:
         *,
         timestamp: dt.datetime | None = None,
         only_if: Callable[[Transcript], bool] | None = None,
-        after: str | None = None,
     ) -> tuple[Entry, ...]:
         """Append several entries. No other writer comes between them, and all are on disk when this returns.
 
-        ``only_if`` is called under the transcript's lock. If it returns False, nothing is appended. ``after`` is the id
-        of the entry that they follow, by default the last one; the entries between are then on another branch.
+        ``only_if`` is called under the transcript's lock. If it returns False, nothing is appended.
         """
         if not bodies:
             return ()
@@ -373,7 +371,7 @@ class SessionStore:
             if only_if is not None and not only_if(append.transcript):
                 return ()
             when = whole_ms(timestamp or self.clock.now())
-            parent = after or append.transcript.find_last_id()
+            parent = append.transcript.find_last_id()
             entries: list[Entry] = []
             for body in bodies:
                 entries.append(Entry(new_id(), parent, when, body))
