@@ -73,8 +73,3 @@ def repair_end(path: str, is_whole: Callable[[bytes], bool]) -> None:
         append_durably(path, b"\n")
     else:
         move_torn_end(path, start, data[start:])
-
-
-def count_set_aside(path: str) -> int:
-    """Return the number of lines in FILE.damaged."""
-    return len(read_or_empty(path + DAMAGED_ENDING).splitlines())

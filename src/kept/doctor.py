@@ -1,7 +1,6 @@
 """Checks of one agent's memory, and repair of everything that can be derived again.
 
-Notes are never changed. In a transcript only an incomplete last line is repaired, as its next writer would do. In the
-inbox and the books of batches and schedules, unreadable records are found and set aside.
+Notes, transcripts and records are never changed. What is damaged in them is named; their next writer sets it aside.
 """
 
 from __future__ import annotations
@@ -10,15 +9,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
-from kept.clock import Clock
-from kept.config import Config, LoadedConfig
-from kept.config.agent_paths import GATEWAY_LOCK
+from kept.config import LoadedConfig
 from kept.config.agents import agents_sharing_workspace
-from kept.damaged_records import DAMAGED_ENDING, Fault, count_set_aside
+from kept.damaged_records import DAMAGED_ENDING, Fault
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
-from kept.file_lock import claimed
 from kept.forgetting.own_files import find_mentioned, iter_leftovers
 from kept.forgetting.plan import erase_files
 from kept.history.rewrite import check_history
@@ -44,8 +39,6 @@ from kept.workspace.workspace import writing_to
 _TRANSCRIPTS_NAMED = 5
 _REBUILD = "rebuild the index from the notes; no embedding is lost"
 _RECORDS_NAMED = 10
-_DAMAGED = "move it to a .damaged file next to it; the inbox of a running gateway is not touched"
-_TORN = "cut it off; its bytes are kept in a file next to it"
 
 
 @frozen
@@ -113,8 +106,6 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
     remedies: dict[str, Callable[[], object]] = {
         "permissions": lambda: _make_private(memory),
         "integrity": lambda: memory.index_service.repair(progress=progress),
-        "sessions": lambda: _repair_last_lines(memory),
-        "records": lambda: repair_faults(memory.config, memory.clock),
         "forgetting": lambda: memory.forgetting.finish(),
         "leftovers": lambda: _erase_leftovers(memory),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
@@ -253,25 +244,41 @@ def _faults_of(transcript: Transcript) -> Check | None:
     if faults:
         more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
         detail = f"{name}, {faults[0]}{more}. Correct the line by hand, or restore the file from a backup."
-    else:
-        detail = f"{name}: its last line is incomplete."
-    return Check("sessions", False, detail, _TORN if torn else "") if faults or torn else None
+        return Check("sessions", False, detail)
+    detail = f"{name}: its last line is incomplete. The next message moves it to a file beside it."
+    return Check("sessions", True, detail, warning=True) if torn else None
 
 
 def _records(memory: Memory) -> Iterator[Check]:
-    """Read the inbox and the books: they cannot be rebuilt, but a bad record can be set aside. Ledgers skip theirs."""
-    for ledger in (open_embedding_ledger(memory.config, memory.clock), open_model_ledger(memory.config, memory.clock)):
-        for fault in _read(ledger.path, ledger.faults)[:_RECORDS_NAMED]:
-            yield Check("records", True, f"{fault}. The other records are fine.", warning=True)
-    faults = find_faults(memory.config, memory.clock)
+    """Read the inbox, the books and the ledgers. A record that cannot be read is skipped, and set aside by whoever
+    writes the file next."""
+    config, clock = memory.config, memory.clock
+    readers: tuple[Callable[[], list[Fault]], ...] = (
+        lambda: Inbox(config.paths.inbox, clock=clock, read_only=True).faults,
+        lambda: _book_faults(BatchBookFile(config.paths.batches)),
+        lambda: _book_faults(ScheduleBookFile(config.paths.schedules)),
+        open_embedding_ledger(config, clock).faults,
+        open_model_ledger(config, clock).faults,
+    )
+    faults: list[str] = []
+    for read in readers:
+        try:
+            faults += map(str, read())
+        except KeptError as exc:  # so that the others are still checked
+            faults.append(exc.message.rstrip("."))
     for fault in faults[:_RECORDS_NAMED]:
-        yield Check("records", False, f"{fault}. The other records are fine.", _DAMAGED)
+        yield Check("records", True, f"{fault}. The other records are fine.", warning=True)
     if len(faults) > _RECORDS_NAMED:
-        yield Check("records", False, f"{len(faults) - _RECORDS_NAMED} more records cannot be read.", _DAMAGED)
+        yield Check("records", True, f"{len(faults) - _RECORDS_NAMED} more records cannot be read.", warning=True)
     if not faults:
-        counts = count_files_set_aside(memory.config)
-        set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in counts.items())
-        yield Check("records", True, set_aside or "inbox, batches and schedules, all readable")
+        names = os.listdir(config.paths.folder) if os.path.isdir(config.paths.folder) else ()
+        aside = ", ".join(sorted(name for name in names if name.endswith(DAMAGED_ENDING)))
+        yield Check("records", True, "all readable" + (f"; set aside earlier: {aside}" if aside else ""))
+
+
+def _book_faults(book: BatchBookFile | ScheduleBookFile) -> list[Fault]:
+    book.read()
+    return book.faults
 
 
 def _attachments(memory: Memory) -> Iterator[Check]:
@@ -342,14 +349,6 @@ def _receipts(memory: Memory) -> Iterator[Check]:
         yield Check("receipts", True, f"{count} compactions, all compacted messages are unchanged")
 
 
-def _repair_last_lines(memory: Memory) -> None:
-    for transcript in _transcripts(memory):
-        try:
-            transcript.repair()
-        except KeptError:
-            pass  # the next check reports it
-
-
 def _embedder(memory: Memory) -> Iterator[Check]:
     service = memory.index_service
     problems, embedder = service.embedder_warnings, service.embedder
@@ -369,71 +368,3 @@ def _embedder(memory: Memory) -> Iterator[Check]:
                 change = planner.size_change()
             if change:
                 yield Check("freshness", False, f"{change}.", "embed the notes again")
-
-
-# unreadable records
-
-
-def find_faults(config: Config, clock: Clock) -> list[Fault]:
-    """Return the records that cannot be read. Change nothing."""
-    faults: list[Fault] = []
-    faults += _read(config.paths.inbox, lambda: _inbox_faults(config, clock))
-    book = BatchBookFile(config.paths.batches)
-    faults += _read(book.path, lambda: _book_faults(book))
-    schedules = ScheduleBookFile(config.paths.schedules)
-    faults += _read(schedules.path, lambda: _book_faults(schedules))
-    return faults
-
-
-def repair_faults(config: Config, clock: Clock) -> None:
-    """Set unreadable records aside. A record that cannot be moved now is found again the next time."""
-    for book in (BatchBookFile(config.paths.batches), ScheduleBookFile(config.paths.schedules)):
-        _try(partial(_repair_book, book))
-    _try(lambda: _repair_inbox(config, clock))
-
-
-def count_files_set_aside(config: Config) -> dict[str, int]:
-    """Return the number of lines that were set aside, by file."""
-    folder = config.paths.folder
-    names = (
-        sorted(name for name in os.listdir(folder) if name.endswith(DAMAGED_ENDING)) if os.path.isdir(folder) else []
-    )
-    paths = [os.path.join(folder, name) for name in names]
-    return {path: count_set_aside(path.removesuffix(DAMAGED_ENDING)) for path in paths if os.path.isfile(path)}
-
-
-def _inbox_faults(config: Config, clock: Clock) -> list[Fault]:
-    return Inbox(config.paths.inbox, clock=clock, read_only=True).faults
-
-
-def _book_faults(book: BatchBookFile | ScheduleBookFile) -> list[Fault]:
-    book.read()
-    return book.faults
-
-
-def _repair_book(book: BatchBookFile | ScheduleBookFile) -> None:
-    if _book_faults(book):
-        book.change(lambda unchanged: unchanged)
-
-
-def _repair_inbox(config: Config, clock: Clock) -> None:
-    """Open the inbox, which repairs it, unless a gateway is running: that did the same when it started."""
-    if _inbox_faults(config, clock):
-        with claimed(os.path.join(config.home, GATEWAY_LOCK)) as is_ours:
-            if is_ours:
-                Inbox(config.paths.inbox, clock=clock)
-
-
-def _read(path: str, find: Callable[[], list[Fault]]) -> list[Fault]:
-    """Return the faults of a file. A file that cannot be opened is one fault, so that the others are still checked."""
-    try:
-        return find()
-    except KeptError as exc:
-        return [Fault(path, None, exc.message)]
-
-
-def _try(action: Callable[[], None]) -> None:
-    try:
-        action()
-    except KeptError:
-        pass

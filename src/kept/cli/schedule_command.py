@@ -97,7 +97,7 @@ def list_schedules(options: Globals) -> None:
         ]
         show_table(("id", "when", "next", "to", "text"), rows)
     for fault in file.faults:
-        warn(f"{fault}. 'kept doctor --fix' moves it away.")
+        warn(f"{fault}. The next change moves it away.")
 
 
 @command_with_id("remove")

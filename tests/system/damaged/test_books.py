@@ -69,7 +69,7 @@ def test_what_is_recorded_after_a_torn_line_counts(folder):
         assert ledger.faults() == []
 
 
-def test_doctor_names_a_line_of_a_ledger_and_leaves_it(home, folder, workspace):
+def test_doctor_names_a_line_of_a_ledger(home, folder, workspace):
     ledger = Ledger(str(folder / "models.jsonl"), FrozenClock(), ModelSpending)
     ledger.record(model_line(calls=1, input=100))
     before = Path(ledger.path).read_bytes()
@@ -78,8 +78,6 @@ def test_doctor_names_a_line_of_a_ledger_and_leaves_it(home, folder, workspace):
     commands = Commands(home, workspace)
     assert "models.jsonl, line 2" in commands.run("doctor")
     assert "10,000,000,000,000,000,000" not in commands.run("status")
-    commands.run("doctor", "--fix")
-    assert Path(ledger.path).read_bytes() == before + bad.encode() + b"\n"
 
 
 # batches
@@ -103,7 +101,7 @@ def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
     path.write_bytes(json.dumps({**book, "jobs": [{"key": 1}, good]}).encode())
     before = path.read_bytes()
     assert "batches.json: job 1 cannot be read" in commands.run("doctor")
-    commands.run("doctor", "--fix")
+    BatchBookFile(str(path)).change(lambda unchanged: unchanged)
     assert [one.key for one in BatchBookFile(str(path)).read().jobs] == ["good"]
     assert Path(f"{path}.damaged").read_bytes() == before
 

@@ -12,7 +12,7 @@ import pytest
 
 from kept import Memory, SessionStore
 from kept.agent.events import Inbound
-from kept.channels.gateway import Gateway, only_gateway
+from kept.channels.gateway import Gateway
 from kept.clock import SystemClock
 from kept.errors import ConfigError
 from kept.responder.inbox import Inbox
@@ -111,7 +111,6 @@ def test_the_gateway_starts_sets_aside_what_is_damaged_and_answers_the_rest(jour
     assert status["inbox"]["waiting"] >= 1
     checks = [check for check in json.loads(commands.run("doctor", "--json"))["checks"] if check["name"] == "records"]
     assert "inbox.jsonl, line " in checks[0]["detail"]
-    assert ".damaged" in checks[0]["remedy"]
     asyncio.run(answer_everything(home, workspace))
     inbox = opened(journal)
     assert message_status(inbox.find_run(inbox.find("http", "waiting"))) == "answered"
@@ -132,20 +131,6 @@ async def answer_everything(home: Path, workspace: Path) -> None:
         gateway = Gateway(memory, sessions, model, report=lambda line: None)
         gateway.stop()  # it finishes what was accepted, and ends
         await gateway.run()
-
-
-def test_doctor_moves_damaged_lines_aside_and_leaves_a_running_gateway_alone(journal, home, workspace):
-    fill(journal)
-    bad = b'{"type":"received","id":"x"}'
-    journal.write_bytes(journal.read_bytes() + bad + b"\n")
-    before = journal.read_bytes()
-    commands = Commands(home, workspace)
-    with only_gateway(str(home)):
-        commands.run("doctor", "--fix")
-        assert journal.read_bytes() == before
-    commands.run("doctor", "--fix")
-    assert journal.read_bytes() == before.replace(bad + b"\n", b"")
-    assert Path(f"{journal}.damaged").read_bytes() == bad + b"\n"
 
 
 def test_a_message_with_an_absurd_time_is_accepted_and_still_there_after_a_restart(journal):
