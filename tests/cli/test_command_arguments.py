@@ -165,7 +165,7 @@ def modules_of(args: list[str], environment: dict[str, str], workspace: Path, tm
     "args",
     [
         ["--json", "status"], ["status", "--json"], ["--json", "sessions", "list"], ["sessions", "--json", "list"],
-        ["models", "--json", "test"], ["--json", "config", "path"],
+        ["models", "--json"], ["--json", "config", "path"],
     ],
 )  # fmt: skip
 def test_json_may_be_asked_for_anywhere(kept, args):

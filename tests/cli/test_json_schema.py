@@ -150,7 +150,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("models", ["models"]),
         ("models use", ["models", "use", "multilingual"]),
         ("models remove", ["models", "remove", "bge-small-en"]),
-        ("models test", ["models", "test"]),
         ("config explain", ["config", "explain"]),
         ("config get", ["config", "get", "query"]),
         ("config set", ["config", "set", "memory_search.query.max_results", "5"]),

