@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 
 import pytest
 
@@ -116,15 +115,3 @@ def test_providers_are_listed_with_how_to_enable_them(kept):
     with_key = kept("models", "--json", env={"OPENAI_API_KEY": KEY})
     assert KEY not in with_key.out
     assert next(one for one in with_key.json["providers"] if one["name"] == "openai")["available"]
-
-
-def test_a_provider_is_tried_by_name(kept, server):
-    assert kept("models", "test", "--json").json["dims"] == 384
-    refused = kept("models", "test", "openai")
-    assert (refused.code, refused.out) == (7, "")
-    assert "OPENAI_API_KEY" in refused.err
-    options = ("--set", f"memory_search.remote.base_url={server.base_url}", "--set", "memory_search.provider=openai")
-    answered = kept(*options, "--set", f"memory_search.remote.api_key={KEY}", "models", "test", "openai", "--json")
-    assert json.loads(answered.out)["dims"] == 1536
-    assert kept("models", "test", "none").code == 2
-    assert kept("models", "test", "opnai").code == 2

@@ -107,20 +107,3 @@ def test_undone_changes_of_several_notes_come_back_with_the_hint(kept, list_note
     assert kept("undo", *ids, "--yes").code == 0
     assert list_note.exists()
     assert (workspace / "memory/shed.md").exists()
-
-
-def test_an_undo_after_an_edit_by_another_program_says_how_to_take_that_back(kept, workspace):
-    kept("add", "Red", "--to", "memory/door.md")
-    kept("undo", "--yes")
-    note = write_file(workspace / "memory/shed.md", "Blue\n")
-    kept("index")
-    note.write_text("Blue\nGreen\n")
-    ended = kept("undo", "--yes")
-    change = kept("history", "--json").json["changes"][0]["id"][:8]
-    assert (
-        ended.out
-        == f"Kept changed nothing. Another program changed memory/shed.md: 'kept undo {change}' takes that back.\n"
-    )
-    assert note.read_text() == "Blue\nGreen\n"
-    assert kept("undo", change, "--yes").code == 0
-    assert note.read_text() == "Blue\n"

@@ -128,7 +128,6 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("connect",): [["print"], ["cursor", "--scope", "project", "--project", str(tmp / "project"), "--dry-run"]],
         ("chat",): [["-m", "hello"], ["-m", "hello", "--json"], ["-m", "x", "--session", HOSTILE]],
         ("bench",): [[str(tmp / "set")], [HOSTILE]],
-        ("models", "test"): [[], [HOSTILE]],
         ("config", "explain"): [[], ["--json"], [HOSTILE]],
         ("config", "get"): [["model.name"], [HOSTILE]],
         ("config", "set"): [

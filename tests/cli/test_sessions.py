@@ -119,7 +119,7 @@ def test_a_title_of_ones_own_wins_and_is_found_everywhere(kept, session):
 
 def test_a_channel_that_no_session_is_on_is_answered_with_those_there_are(kept, session):
     ended = kept("sessions", "list", "--channel", "nope")
-    assert ended.out == "No session is on channel 'nope'. There are: telegram.\n"
+    assert ended.err == "Note: No session is on channel 'nope'. There are: telegram.\n"
     ended = kept("sessions", "list", "--channel", "nope", "--json")
     assert ended.json == {"sessions": []}
     assert "There are: telegram." in ended.err

@@ -54,7 +54,6 @@ async def _read_line(descriptor: int) -> str:
 
 
 _HISTORY_LINES = 1000
-_WAIT_INTERVAL_S = 0.1
 
 
 @click.command("chat")
@@ -172,18 +171,8 @@ def _talk(options: Globals, conversation: LocalConversation, runner: asyncio.Run
 
 
 async def _answer(conversation: LocalConversation, screen: ChatScreen, text: str) -> None:
-    """Answer a message, with a sign that it is being worked on wherever the answer takes time."""
-
-    async def keep_waiting() -> None:
-        while True:
-            screen.wait()
-            await asyncio.sleep(_WAIT_INTERVAL_S)
-
-    waiting = asyncio.create_task(keep_waiting())
-    try:
-        await conversation.answer(text, screen.show)
-    finally:
-        waiting.cancel()
+    screen.wait()
+    await conversation.answer(text, screen.show)
 
 
 @contextmanager
@@ -219,11 +208,10 @@ class ChatScreen:
         self._streamed = False
         self._can_wait = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._is_waiting = False
-        self._is_asking = False
 
     def wait(self) -> None:
-        """Show that the agent is at work, where a line begins."""
-        if self._can_wait and not (self._line or self._is_asking or self._is_waiting):
+        """Show that the agent is at work, until there is something to show."""
+        if self._can_wait:
             self._draw(_SIGN)
             self._is_waiting = True
 
@@ -249,7 +237,6 @@ class ChatScreen:
         )
 
         self.leave()
-        self._is_asking = isinstance(event, ApprovalAsked)
         match event:
             case ReplyDelta():
                 self._write(event.text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 import click
 
@@ -20,7 +19,7 @@ from kept.cli.output import (
 from kept.cli.root import Globals, command_author
 from kept.cli.streams import printable
 from kept.cli.terminal_layout import columns, cut, text_width
-from kept.errors import KeptError, UsageError
+from kept.errors import UsageError
 from kept.history.line_changes import diff_versions
 from kept.history.note_change import NoteChange
 from kept.history.note_history import NoteHistory
@@ -28,7 +27,6 @@ from kept.history.undo import UndoResult
 from kept.memory import Memory
 from kept.records import ENTRY_RULE
 from kept.wording import plural
-from kept.workspace.change_recorder import Author
 
 SHORT_ID = 8
 _LONGEST_PATH = 40
@@ -220,7 +218,6 @@ def undo_command(
         lines = change_lines(memory.history, plan.changes)
         if plan.changes and not dry_run and not yes:
             _ask(lines, len(plan.changes))
-        others = "" if plan.changes or changes or session or since or by else _find_others(memory)
         is_final = dry_run or not plan.changes
         result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
     if options.as_json:
@@ -230,7 +227,7 @@ def undo_command(
         return
     warn_all(result.degraded)
     if not result.changes:
-        echo(others or "There is nothing to take back.")
+        echo("There is nothing to take back. 'kept history' shows what other programs changed.")
     elif dry_run:
         _show_undone(lines, result)
     else:
@@ -239,17 +236,6 @@ def undo_command(
         echo(f"Took back {plural(len(result.changes), 'change')} in {changed or 'no note'}.")
         if ids:
             echo(style(f"To take that back: kept undo {ids}", dim=True), err=True)
-
-
-def _find_others(memory: Memory) -> str:
-    """Return how to take back the newest change if another program made it, or nothing."""
-    with suppress(KeptError):  # notices what was edited since the last search
-        memory.sync()
-    for change in memory.history.changes(max_results=1):
-        if change.by == Author() and change.kind != "forget":
-            command = f"kept undo {change.id[:SHORT_ID]}"
-            return f"Kept changed nothing. Another program changed {change.path}: '{command}' takes that back."
-    return ""
 
 
 def _ask(lines: list[str], count: int) -> None:

@@ -48,6 +48,10 @@ def describe_session(record: SessionRecord) -> str:
     return f"Session {record.id}, {name}, {plural(record.messages, 'message')}"
 
 
+def is_message(line: TranscriptLine) -> bool:
+    return isinstance(line.content, Entry) and isinstance(line.content.body, Message)
+
+
 def is_talk(line: TranscriptLine) -> bool:
     """Return whether a line is a message of a person or the agent with words in it."""
     content = line.content

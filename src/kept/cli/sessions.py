@@ -22,7 +22,7 @@ from kept.cli.output import (
     warn,
 )
 from kept.cli.root import Globals
-from kept.cli.session_text import describe_session, is_talk, markdown_text, show_lines, time_text
+from kept.cli.session_text import describe_session, is_message, is_talk, markdown_text, show_lines, time_text
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, show_table
 from kept.errors import SessionNotFound, UsageError
 from kept.limits import clip
@@ -65,7 +65,8 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
     channels = sorted({record.channel for record in records if record.channel})
     shown = [record for record in records if channel in (None, record.channel)][:max_results]
     if channel is not None and channel not in channels:
-        _report_channel(channel, channels, as_json=options.as_json)
+        names = f"There are: {', '.join(channels)}." if channels else "There are no sessions yet."
+        warn(f"No session is on channel '{channel}'. {names}")
     elif not shown and not options.as_json:
         echo("No sessions yet.")
     if options.as_json:
@@ -75,15 +76,6 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
         id_chars = _id_chars([record.id for record in records])
         rows = [(record.id[:id_chars], *_cells(record)) for record in shown]
         show_table(("Session", "Last used", "Messages", "Conversation", "Title"), rows)
-
-
-def _report_channel(channel: str, channels: Sequence[str], *, as_json: bool) -> None:
-    names = f"There are: {', '.join(channels)}." if channels else "There are no sessions yet."
-    text = f"No session is on channel '{channel}'. {names}"
-    if as_json:
-        warn(text)
-    else:
-        echo(text)
 
 
 def _list_deleted(sessions: Sequence[DeletedSession], *, as_json: bool) -> None:
@@ -108,10 +100,9 @@ def show(options: Globals, reference: str, tail: int | None, tools: bool, contex
     """Read the session ID: who said what and when. A tool call is one line."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
-        lines = _read_lines(sessions, record, tail, only_talk=not (tools or options.as_json))
+        lines = _last_messages([*sessions.iter_lines(record.id)], tail, only_talk=not (tools or options.as_json))
         _warn_of_problems(sessions)
         if options.as_json:
-            lines = list(lines)
             sent = {"contexts": list(_contexts_json(lines))} if context else {}
             print_json({"session": record_json(record), **_lines_json(lines), **sent})
             return
@@ -122,21 +113,11 @@ def show(options: Globals, reference: str, tail: int | None, tools: bool, contex
             echo(text)
 
 
-def _read_lines(
-    sessions: SessionStore, record: SessionRecord, tail: int | None, *, only_talk: bool
-) -> Iterable[TranscriptLine]:
-    """Return the lines to show. With ``only_talk``, a tail has that many messages with words, whatever tools did."""
-    if tail is None:
-        return sessions.iter_lines(record.id)
-    if not only_talk:
-        return sessions.tail(record.id, tail)
-    count = tail
-    while True:
-        lines = sessions.tail(record.id, count)
-        talk = [index for index, line in enumerate(lines) if is_talk(line)]
-        if len(talk) >= tail or count > record.messages:
-            return lines[talk[-tail] :] if len(talk) >= tail else lines
-        count *= 4
+def _last_messages(lines: list[TranscriptLine], count: int | None, *, only_talk: bool) -> list[TranscriptLine]:
+    """Return the lines from the Nth-last message on; with ``only_talk``, of those with words, whatever tools did."""
+    counts = is_talk if only_talk else is_message
+    at = [number for number, line in enumerate(lines) if count and counts(line)]
+    return lines[at[-count] :] if count and len(at) >= count else lines
 
 
 @command.command("rename")
@@ -150,10 +131,8 @@ def rename(options: Globals, reference: str, title: str) -> None:
     with options.sessions() as sessions:
         record = sessions.rename(reference, title)
         _warn_of_problems(sessions)
-    if options.as_json:
-        print_json({"session": record_json(record)})
-    else:
-        echo(f"Session {record.id} is now called {record.title!r}." if record.title else "It has no title.")
+    text = f"Session {record.id} is now called {record.title!r}." if record.title else "It has no title."
+    options.report({"session": record_json(record)}, text)
 
 
 @command.command("reset")
@@ -164,10 +143,8 @@ def reset(options: Globals, reference: str) -> None:
     with options.sessions() as sessions:
         record = sessions.reset(reference)
         _warn_of_problems(sessions)
-    if options.as_json:
-        print_json({"session": record_json(record)})
-    else:
-        echo(f"Started session {record.id} after {record.predecessor}, which is kept.")
+    text = f"Started session {record.id} after {record.predecessor}, which is kept."
+    options.report({"session": record_json(record)}, text)
 
 
 @command.command("delete")
@@ -188,13 +165,11 @@ def delete(options: Globals, reference: str, purge: bool, yes: bool) -> None:
             require_consent(question)
         kept_in = sessions.delete(session_id, purge=purge)
         _warn_of_problems(sessions)
-    if options.as_json:
-        print_json({"deleted": session_id, "keptIn": kept_in})
-    elif kept_in:
-        echo(f"Session {session_id} is deleted; its transcript is now {kept_in}.")
-        echo(style(f"'kept sessions restore {session_id}' brings it back.", dim=True))
-    else:
-        echo(f"Session {session_id} is deleted for good.")
+    text = f"Session {session_id} is deleted for good."
+    if kept_in:
+        text = f"Session {session_id} is deleted; its transcript is now {kept_in}.\n"
+        text += style(f"'kept sessions restore {session_id}' brings it back.", dim=True)
+    options.report({"deleted": session_id, "keptIn": kept_in}, text)
 
 
 def _find_to_delete(sessions: SessionStore, reference: str, *, purge: bool) -> tuple[str, str]:
@@ -217,12 +192,10 @@ def restore(options: Globals, reference: str) -> None:
     with options.sessions() as sessions:
         deleted, record = sessions.restore(reference)
         _warn_of_problems(sessions)
-    if options.as_json:
-        print_json({"restored": deleted.id, "session": record_json(record) if record else None})
-    elif record:
-        echo(f"Session {record.id} is restored, with {plural(record.messages, 'message')}.")
-    else:
-        echo(f"The transcript of session {deleted.id} was purged. The next import or capture may bring it back.")
+    text = f"The transcript of session {deleted.id} was purged. The next import or capture may bring it back."
+    if record:
+        text = f"Session {record.id} is restored, with {plural(record.messages, 'message')}."
+    options.report({"restored": deleted.id, "session": record_json(record) if record else None}, text)
 
 
 @command.command("export")

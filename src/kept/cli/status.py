@@ -19,7 +19,7 @@ from kept.cli.output import (
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_fields, wrap
 from kept.limits import one_line
-from kept.reports import ModelSpending, Status
+from kept.reports import ModelSpending, Spending, Status
 from kept.tools.record_json import status_json, to_json
 from kept.wording import plural, size_text
 
@@ -80,56 +80,38 @@ def schedule_rows(state: ScheduleState | None) -> list[tuple[str, str]]:
     return [("Schedules", ", ".join(parts))]
 
 
-def ledger_rows(status: Status) -> list[tuple[str, str]]:
-    """Return a row for each of the last days with embeddings."""
-    rows: list[tuple[str, str]] = []
-    for spent in status.spending[-_DAYS_SHOWN:]:
-        parts = [f"{spent.day} {spent.provider}", plural(spent.texts, "text"), f"{spent.cached:,} from the cache"]
-        if spent.calls:
-            retries = f" ({plural(spent.retries, 'retry', 'retries')})" if spent.retries else ""
-            parts += [plural(spent.calls, "call") + retries, plural(spent.tokens, "token"), cost_text(spent.cost_usd)]
-        rows.append(("Embedded" if not rows else "", ", ".join(parts)))
-    return rows
-
-
-def batch_rows(status: Status) -> list[tuple[str, str]]:
-    """Return a row for each running batch job. The first sync after it is done fetches its vectors."""
+def usage_rows(status: Status) -> list[tuple[str, str]]:
+    """Return rows about running batches, and what was spent on the last days."""
+    batches = [f"{plural(job.texts, 'text')} at {job.provider} since {local_time(job.since)}" for job in status.batches]
+    models = zip(status.model_spending, status.model_costs, strict=True)
+    used = f"{status.model_tokens_today:,} of {status.model_budget_tokens or 0:,} tokens today"
     return [
-        (
-            "" if number else "Batches",
-            f"{plural(batch.texts, 'text')} at {batch.provider} since {local_time(batch.since)}",
-        )
-        for number, batch in enumerate(status.batches)
+        *_labelled("Batches", batches),
+        *_labelled("Embedded", list(map(_embedding_text, status.spending[-_DAYS_SHOWN:]))),
+        *_labelled("Models", [_model_text(spent, cost) for spent, cost in models][-_DAYS_SHOWN:]),
+        *_labelled("Budget", [used] if status.model_budget_tokens is not None else []),
     ]
 
 
-def model_rows(status: Status) -> list[tuple[str, str]]:
-    """Return a row for each of the last days with chat model usage, and one for today's budget."""
-    rows: list[tuple[str, str]] = []
-    priced = list(zip(status.model_spending, status.model_costs, strict=True))
-    for spent, cost in priced[-_DAYS_SHOWN:]:
-        failed = f" ({spent.failures:,} failed)" if spent.failures else ""
-        parts = [
-            f"{spent.day} {spent.provider}, {spent.model}, {spent.purpose}: {plural(spent.calls, 'call')}{failed}",
-            f"{plural(spent.input, 'token')} in ({spent.cached:,} cached), {spent.output:,} out",
-        ]
-        parts += [] if cost is None else [f"${cost:.4f}"]
-        rows.append(("Models" if not rows else "", ", ".join(parts)))
-    rows += _cost_rows(priced)
-    if status.model_budget_tokens is not None:
-        used = f"{status.model_tokens_today:,} of {status.model_budget_tokens:,} tokens today"
-        rows.append(("Budget", used))
-    return rows
+def _labelled(label: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    return [("" if number else label, text) for number, text in enumerate(texts)]
 
 
-def _cost_rows(priced: Sequence[tuple[ModelSpending, float | None]]) -> list[tuple[str, str]]:
-    """Return a row with the cost of each of the last days on which a model with a price was used."""
-    by_day: dict[str, float] = {}
-    for spent, cost in priced:
-        if cost is not None:
-            by_day[spent.day] = by_day.get(spent.day, 0.0) + cost
-    days = [f"{day} ${cost:.2f}" for day, cost in [*by_day.items()][-_DAYS_SHOWN:]]
-    return [("Cost", ", ".join(days))] if days else []
+def _embedding_text(spent: Spending) -> str:
+    parts = [f"{spent.day} {spent.provider}", plural(spent.texts, "text"), f"{spent.cached:,} from the cache"]
+    if spent.calls:
+        retries = f" ({plural(spent.retries, 'retry', 'retries')})" if spent.retries else ""
+        parts += [plural(spent.calls, "call") + retries, plural(spent.tokens, "token"), cost_text(spent.cost_usd)]
+    return ", ".join(parts)
+
+
+def _model_text(spent: ModelSpending, cost: float | None) -> str:
+    failed = f" ({spent.failures:,} failed)" if spent.failures else ""
+    parts = [
+        f"{spent.day} {spent.provider}, {spent.model}, {spent.purpose}: {plural(spent.calls, 'call')}{failed}",
+        f"{plural(spent.input, 'token')} in ({spent.cached:,} cached), {spent.output:,} out",
+    ]
+    return ", ".join(parts + ([] if cost is None else [f"${cost:.4f}"]))
 
 
 def show_status(
@@ -163,9 +145,7 @@ def show_status(
         *inbox_rows(inbox),
         *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
         *schedule_rows(schedules),
-        *batch_rows(status),
-        *ledger_rows(status),
-        *model_rows(status),
+        *usage_rows(status),
     ]
     show_fields(shown)
     for reason in (reason for reason in status.degraded if not was_printed(reason)):
