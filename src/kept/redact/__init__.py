@@ -182,11 +182,7 @@ OTHER_SECRETS: tuple[str, ...] = (
 
 OTHERS: dict[str, bool] = dict.fromkeys(OTHER_PASSWORDS, True) | dict.fromkeys(OTHER_SECRETS, False)
 """Names in other languages; True for those of a password."""
-OTHERS_ASCII = tuple([stem for stem in OTHERS if stem.isascii()])
-OTHERS_BEYOND_ASCII = tuple([stem for stem in OTHERS if not stem.isascii()])
-_LETTERS = f"[{''.join(sorted({max(stem) for stem in OTHERS_BEYOND_ASCII}))}]"
-"""One letter of each name: in a long text, one search replaces one per name."""
-_LONG = 400
+_OTHERS_ASCII = tuple([stem for stem in OTHERS if stem.isascii()])
 
 
 def is_kind(before: str) -> bool:
@@ -201,10 +197,7 @@ def _has_key(lower: str) -> bool:
 
 def find_others(lower: str) -> list[str]:
     """Return the names in other languages that a text contains."""
-    stems = [stem for stem in OTHERS_ASCII if stem in lower]
-    if not lower.isascii() and (len(lower) < _LONG or compiled(_LETTERS).search(lower)):
-        stems += [stem for stem in OTHERS_BEYOND_ASCII if stem in lower]
-    return stems
+    return [stem for stem in (_OTHERS_ASCII if lower.isascii() else OTHERS) if stem in lower]
 
 
 IS = r"(?:is|was|now|ist|lautet|est|es|è|é|är|er|je|jest|là|adalah|это)(?![A-Za-z])|是|为|為|は|คือ"

@@ -139,21 +139,13 @@ SHAPES: tuple[Shape, ...] = (
 )
 _MAX_CHARS_BEFORE = 120
 _ESCAPE_BEFORE = r"(?:\\[nrtbf]|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2})\Z"
-_BY_JOINT = (
-    ("_", tuple(prefix for prefix in PREFIXES if "_" in prefix)),
-    ("-", tuple(prefix for prefix in PREFIXES if "-" in prefix and "_" not in prefix)),
-    ("", tuple(prefix for prefix in PREFIXES if "_" not in prefix and "-" not in prefix)),
-)
-"""One search for an underscore saves the searches for half of the table."""
 
 
 def find_keys(text: str, words: str) -> Iterator[Span]:
     """Yield the spans of keys. ``words`` are the words of the text that are long enough to be keys."""
-    for joint, prefixes in _BY_JOINT:
-        if joint in words:
-            for prefix in prefixes:
-                if prefix in words:
-                    yield from _find_prefixed(text, prefix)
+    for prefix in PREFIXES:
+        if prefix in words:
+            yield from _find_prefixed(text, prefix)
     for shape in SHAPES:
         if shape.keyword in text:
             yield from _find_shaped(text, shape)

@@ -118,11 +118,6 @@ _OTHERS = (
         r"(?m)^[\w.*-]{1,100}:(?:[0-9]{2,5}|\*):[\w*-]{1,60}:[\w*-]{1,60}:(?P<secret>\S{3,100})$",
     ),
 )
-_GATES = tuple(
-    (gate, tuple((keyword, rule) for rule in rules for keyword in rule.keywords))
-    for gate, rules in (("://", _ADDRESSES), ("auth", _HEADERS), (" -", _COMMANDS), ("", _OTHERS))
-)
-"""One search for what all rules of a kind need saves the searches for each."""
 RULES = (*_ADDRESSES, *_HEADERS, *_COMMANDS, *_OTHERS)
 
 _COOKIES = (
@@ -133,11 +128,9 @@ _PAIR = r"[^\s=;]{1,80}=(?P<secret>[^\s;,]{1,4000}+)"
 
 
 def find_by_surroundings(text: str, lower: str) -> Iterator[Span]:
-    for gate, keywords in _GATES:
-        if gate in lower:
-            for keyword, rule in keywords:
-                if keyword in lower:
-                    yield from _find_in(text, rule)
+    for rule in RULES:
+        if any(keyword in lower for keyword in rule.keywords):
+            yield from _find_in(text, rule)
     if "cookie" in lower or "curl" in lower:
         for header in compiled(_COOKIES).finditer(text):
             yield from _find_cookies(text, header)
