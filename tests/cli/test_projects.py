@@ -50,7 +50,7 @@ def test_a_project_is_a_folder_with_the_remote_in_plain_sight(kept, workspace, o
     ended = kept("init", "--project", cwd=otter / "src")
     assert (ended.code, "Project otter is ready, for github.com/ada/otter." in ended.out) == (0, True)
     marker = workspace / "memory/projects/otter/PROJECT.md"
-    assert marker.read_text() == "---\nremote: github.com/ada/otter\n---\n"
+    assert marker.read_text() == '---\nremote: "github.com/ada/otter"\n---\n'
     before = tree_of(workspace)
     assert "exists already" in kept("init", "--project", cwd=otter).out
     assert tree_of(workspace) == before

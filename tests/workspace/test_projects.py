@@ -65,7 +65,7 @@ def test_the_marker_keeps_what_else_is_in_it(memory, workspace, clone):
     text = "---\ntitle: Sea\n# mine\n---\n\nAbout otters.\n"
     marker = write_note(workspace, "memory/projects/otter/PROJECT.md", text)
     add_project(notes, plan_project(notes, str(clone), "otter").project)
-    assert marker.read_text() == f"---\nremote: github.com/ada/otter\n---\n\n{text}"
+    assert marker.read_text() == f'---\nremote: "github.com/ada/otter"\n---\n\n{text}'
     assert {project.name: project.keys for project in list_projects(notes)}["otter"] == ("github.com/ada/otter",)
 
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.workspace.mark_words import may_be_marked
 from kept.workspace.statements import read_statements
-from kept.workspace.validity import Validity, format_marks, read_line, strike_line
+from kept.workspace.validity import Validity, format_marks, may_be_marked, read_line, strike_line
 
 DAY = dt.date(2026, 11, 3)
 

@@ -64,7 +64,7 @@ class BatchApi(ABC):
         """Create a batch of an uploaded file, marked with ``key``, and return its id."""
 
     @abstractmethod
-    def find(self, key: str, file_id: str) -> str | None:
+    def find(self, key: str) -> str | None:
         """Return the id of the batch that was created with ``key``, or None."""
 
     @abstractmethod

@@ -103,14 +103,12 @@ class GeminiBatches(BatchApi):
         answer = self.client.post_json(path, {"batch": batch}, timeouts=self.timeouts, attempts=1)
         return get_text(answer, "name", self.origin)
 
-    def find(self, key: str, file_id: str) -> str | None:
+    def find(self, key: str) -> str | None:
         answer = self.client.get_json("/batches", query=f"pageSize={LISTED}", timeouts=self.timeouts)
         # Without a batch there is no list either.
         for operation in get_list(answer, "operations", self.origin) if answer else ():
             match operation:
                 case {"name": str(name), "metadata": {"displayName": mark}} if mark == key:
-                    return name
-                case {"name": str(name), "metadata": {"inputConfig": {"fileName": source}}} if source == file_id:
                     return name
         return None
 

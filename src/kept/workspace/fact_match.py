@@ -61,8 +61,8 @@ def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bo
 
 
 def _statements(note: str, lines: Sequence[str], numbers: Sequence[int]) -> list[Statement]:
-    from kept.workspace.mark_words import may_be_marked
     from kept.workspace.statements import read_statements, read_statements_at
+    from kept.workspace.validity import may_be_marked
 
     if not any(line.startswith("#") and may_be_marked(line) for line in lines):
         return read_statements_at(lines, numbers)

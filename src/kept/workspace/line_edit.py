@@ -12,11 +12,10 @@ from kept.records import cite
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.opened import NoteText, OpenWorkspace, decode, encoding_of, require_utf8
+from kept.workspace.opened import NoteText, OpenWorkspace, decode, encoding_of
 from kept.workspace.workspace import Workspace, require_tool_may_write, writing_to
 
 DIGEST_CHARS = 8
-_RAW_LINE = rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z"
 
 
 @frozen
@@ -76,25 +75,14 @@ def require_editable(workspace: Workspace, path: str, *, by_tool: bool) -> str:
 
 
 def _edited(note: NoteText, path: str, edits: Sequence[LineEdit]) -> bytes:
-    require_utf8(note.raw, path)
-    lines, raw = note.text.split("\n"), re.findall(_RAW_LINE, note.raw)
+    lines = note.text.removesuffix("\n").split("\n")
     ordered = sorted(edits, key=lambda edit: edit.start_line)
     for before, edit in zip([None, *ordered], ordered, strict=False):
         is_apart = before is None or before.end_line < edit.start_line
         read = "\n".join(lines[edit.start_line - 1 : edit.end_line])
-        if not is_apart or edit.end_line > len(raw) or digest_of_lines(read) != edit.digest:
+        if not is_apart or edit.end_line > len(lines) or digest_of_lines(read) != edit.digest:
             raise CitationMismatch(f"{edit.citation} has changed since it was read, so nothing was written.")
-    for edit in reversed(ordered):
-        raw[edit.start_line - 1 : edit.end_line] = [_new_lines(edit, raw[edit.end_line - 1])]
-    return b"".join(raw)
-
-
-def _new_lines(edit: LineEdit, last: bytes) -> bytes:
-    """Return the text with the line ends of the lines that it replaces."""
-    if not edit.text:
-        return b""
-    end = next((end for end in (b"\r\n", b"\n", b"\r") if last.endswith(end)), b"")
-    return edit.text.encode().replace(b"\n", end or b"\n") + end
+    return remove_lines(note.raw, {(edit.start_line, edit.end_line): edit.text for edit in edits}, path)
 
 
 # removing lines, in whatever encoding and with whatever line ends a note has

@@ -9,7 +9,7 @@ from functools import partial
 
 from kept.clock import Clock
 from kept.durable import append_durably, write_atomic
-from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
+from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError
 from kept.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
@@ -114,7 +114,8 @@ class NoteWriter:
         """
         absolute = self.workspace.locate(path)
         with OpenWorkspace(self.workspace) as opened:
-            raw, exists = _read_to_append(opened, absolute, path, len(text.encode("utf-8")) + 1, self.max_bytes)
+            exists = opened.find_state(absolute) is not None
+            raw = opened.read_found(absolute, max_bytes=self.max_bytes).raw if exists else b""
             require_utf8(raw, path)
             # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
             is_half_ended = raw.endswith(b"\r")
@@ -129,7 +130,8 @@ class NoteWriter:
             else:
                 lead = opening + "\n" if opening else ""
             data = f"{lead}{entry.text}\n".encode()
-            _refuse_too_large(path, len(raw) + len(data), self.max_bytes)
+            if len(raw) + len(data) > self.max_bytes:
+                raise NoteTooLarge(f"{path}: with this it would have more than the limit of {self.max_bytes:,} bytes.")
             with recording(self.recorder, path, raw if exists else None, raw + data, kind="add"):
                 append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
         first = before.count("\n") + lead.count("\n") + 1
@@ -193,30 +195,6 @@ def _writable(workspace: Workspace, to: str) -> str:
 def _visible_name(path: str) -> str:
     name = show_path(os.path.basename(path).lstrip("."))
     return name if is_note_name(name) else "ideas.md"
-
-
-def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:
-    if size > max_bytes:
-        raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
-
-
-def _read_to_append(opened: OpenWorkspace, absolute: str, path: str, more: int, max_bytes: int) -> tuple[bytes, bool]:
-    """Return the bytes of a note, and whether it exists.
-
-    Raise NoteTooLarge before reading it if ``more`` bytes do not fit.
-    """
-    state = opened.find_state(absolute)
-    if state is None:
-        return b"", False
-    _refuse_too_large(path, state.st_size + more, max_bytes)
-    try:
-        return opened.read_found(absolute, max_bytes=max_bytes).raw, True
-    except NoteNotFound:
-        return b"", False
-    except (PathRefused, NoteTooLarge):
-        raise
-    except WorkspaceError as exc:
-        raise WriteFailed(exc.message) from exc
 
 
 def create_note(workspace: Workspace, path: str, text: str) -> bool:

@@ -232,12 +232,7 @@ def _format_properties(project: Project) -> str:
 
     lines = []
     for key in project.keys:
-        is_folder = key.startswith("folder:")
+        kind = "folder" if key.startswith("folder:") else "remote"
         # JSON quotes anything that a name may contain, and is valid YAML.
-        value = json.dumps(key.removeprefix("folder:"), ensure_ascii=False)
-        lines.append(f"{'folder' if is_folder else 'remote'}: {value if is_folder or not _is_plain(key) else key}")
+        lines.append(f"{kind}: {json.dumps(key.removeprefix('folder:'), ensure_ascii=False)}")
     return "\n".join(["---", *lines, "---", ""])
-
-
-def _is_plain(text: str) -> bool:
-    return all(char.isascii() and (char.isalnum() or char in "-_./~") for char in text)

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from kept.values import frozen
-from kept.workspace.mark_words import may_be_marked
-from kept.workspace.validity import Validity, read_line
+from kept.workspace.validity import Validity, may_be_marked, read_line
 
 StatementKind = Literal["item", "row", "heading", "text"]
 _ITEM = r"\s*(?:>\s?)*\s*(?:[-*+]|\d{1,9}[.)])\s+"

@@ -24,8 +24,12 @@ from functools import cache
 from typing import Literal
 
 from kept.values import frozen
-from kept.workspace.mark_words import SINCE, UNTIL, WAS, may_be_marked
 
+SINCE = "valid since|valid from|valid as of|since|from|as of|starting|seit|ab|von|depuis|desde"
+UNTIL = "valid until|valid till|until|till|ended|bis|jusqu'au|hasta"
+WAS = "was|formerly|previously|replaces|replaced|before|war|vorher|était|era"
+_FIRST_WORDS = frozenset(phrase.split()[0] for words in (SINCE, UNTIL, WAS) for phrase in words.split("|"))
+_LONGEST = max(map(len, _FIRST_WORDS)) + 3
 MAX_MARKED_CHARS = 2_000
 """A longer line is not searched for marks: they are for facts."""
 _MAX_MARK_CHARS = 240
@@ -97,6 +101,20 @@ class MarkedLine:
     """The line without its marks and without ~~."""
     validity: Validity | None
     """None if the line says nothing about when it holds."""
+
+
+def may_be_marked(text: str) -> bool:
+    """Return whether a text may have marks. False is certain. A search asks this of every candidate."""
+    # A single character is found much faster than a longer text, and most notes have none of these.
+    if "~" in text and "~~" in text:
+        return True
+    at = text.find("(")
+    while at >= 0:
+        words = text[at + 1 : at + _LONGEST].split(None, 1)
+        if words and words[0].lower() in _FIRST_WORDS:
+            return True
+        at = text.find("(", at + 1)
+    return False
 
 
 def read_line(line: str) -> MarkedLine:
