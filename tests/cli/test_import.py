@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from kept.workspace.templates import FULL_TEMPLATES
+from kept.workspace.templates import full_templates
 from tests.support.chat_exports import claude_talk, claude_zip, gpt_talk, gpt_zip
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import (
@@ -70,7 +70,7 @@ def test_openclaw_comes_with_its_notes(kept, tmp_path, workspace):
 
 def test_openclaw_s_files_of_the_prompt_come_on_request_and_take_the_place_of_templates(kept, tmp_path, workspace):
     kept("init", "--full")
-    theirs = {name: f"# Theirs\n\nText of {name}.\n" for name in FULL_TEMPLATES}
+    theirs = {name: f"# Theirs\n\nText of {name}.\n" for name in full_templates()}
     for name, text in theirs.items():
         write_file(tmp_path / "oc" / "workspace" / name, text)
     write_file(workspace / "SOUL.md", "Mine.\n")

@@ -19,7 +19,7 @@ from kept.values import frozen
 from kept.wording import plural
 from kept.workspace.notes import create_note
 from kept.workspace.survey import find_layout, survey_workspace
-from kept.workspace.templates import FULL_TEMPLATES, TEMPLATES
+from kept.workspace.templates import TEMPLATES, full_templates
 from kept.workspace.vault import find_program
 from kept.workspace.workspace import Workspace
 
@@ -142,7 +142,7 @@ def initialise(
 def _create_notes(root: str, *, is_vault: bool, full: bool) -> list[str]:
     notes = Workspace.at(root, layout="vault" if is_vault else "kept")
     notes.make()
-    templates = FULL_TEMPLATES if full else {} if is_vault else TEMPLATES
+    templates = full_templates() if full else {} if is_vault else TEMPLATES
     return [name for name, text in templates.items() if create_note(notes, name, text)]
 
 

@@ -17,7 +17,7 @@ from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.templates import LONGEST_TEMPLATE, is_untouched_template
+from kept.workspace.templates import is_untouched_template
 from kept.workspace.workspace import (
     MEMORY_FOLDER,
     ROOT_NOTES,
@@ -29,8 +29,6 @@ from kept.workspace.workspace import (
     writing_to,
 )
 
-_BLANK_BYTES = 100
-"""Blank lines that a template may have got."""
 _LONG_TERM_NAMES = ("MEMORY.md", "memory.md")
 
 
@@ -124,11 +122,8 @@ class _Copying:
         return next((path for path in paths if self.target.find_state(path)), self.workspace.locate(name))
 
     def _compare(self, absolute: str, raw: bytes) -> str | None:
-        state = self.target.find_state(absolute)
-        if state is None:
+        if self.target.find_state(absolute) is None:
             return None
-        if state.st_size > max(len(raw), LONGEST_TEMPLATE + _BLANK_BYTES):
-            return "conflicts"
         present = self.target.read(absolute, max_bytes=self.max_bytes).raw
         if present == raw:
             return "same"
