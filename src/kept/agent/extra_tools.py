@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +17,7 @@ from kept.config import McpServerSettings
 from kept.context.shortening import shorten
 from kept.errors import UsageError
 from kept.limits import CHARS_PER_TOKEN, clip, utf8_safe
-from kept.llm.base import MALFORMED, ToolSpec
+from kept.llm.base import ToolSpec
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -28,10 +27,7 @@ if TYPE_CHECKING:
 
 Permission = Literal["allow", "ask", "deny"]
 """``allow``: the model may call it. ``ask``: a person decides about each call. ``deny``: it is not offered."""
-DEFAULT_TIMEOUT_S = 60.0
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-
-
+TIMEOUT_S = 60.0
 MAX_RESULT_CHARS = 50_000
 """Longest result of a tool of your own or of an MCP server. A longer one is cut."""
 
@@ -45,88 +41,47 @@ class ToolAnswer:
 
 
 class FunctionTool:
-    """Function that a model may call. A function that is not async runs in a thread.
+    """Function that a model may call, under its own name. A function that is not async runs in a thread.
 
-    >>> Agent(memory, sessions, model, tools=[weather, FunctionTool(send_mail, permission="ask", timeout_s=10)])
+    >>> Agent(memory, sessions, model, tools=[weather, FunctionTool(send_mail, permission="ask")])
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        permission: Permission = "allow",
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> None:
-        if not callable(function):
-            raise UsageError(f"{function!r:.80} is not a function.", hint="A tool is a Python function.")
+    def __init__(self, function: Callable[..., Any], *, permission: Permission = "allow") -> None:
+        try:
+            from pydantic import PydanticUserError, TypeAdapter
+        except ImportError:
+            raise UsageError("Functions as tools need pydantic.", hint="Install it: pip install pydantic.") from None
         self.permission: Permission = permission
-        self._timeout_s = timeout_s
-        routine: Any = function if inspect.isroutine(function) else type(function).__call__.__get__(function)
-        self._is_async = inspect.iscoroutinefunction(routine)
-        tool_name = str(name or getattr(function, "__name__", ""))
-        if not _NAME.fullmatch(tool_name):
-            raise UsageError(
-                f"'{tool_name}' cannot be the name of a tool.", hint="Use letters, digits, '_' and '-', at most 64."
-            )
-        self._adapter, schema = read_signature(routine, tool_name)
-        text = description or inspect.getdoc(function) or tool_name.replace("_", " ")
-        self.spec = ToolSpec(tool_name, text, schema)
+        self._is_async = inspect.iscoroutinefunction(function)
+        name = function.__name__
+        try:
+            routine: Any = function
+            self._adapter: TypeAdapter[Any] = TypeAdapter(routine)
+            schema = self._adapter.json_schema()
+        except (PydanticUserError, NameError, ValueError) as exc:
+            reason = clip(str(exc).splitlines()[0], 300)
+            raise UsageError(f"The signature of '{name}' cannot be read: {reason}") from exc
+        self.spec = ToolSpec(name, inspect.getdoc(function) or name, schema)
 
     async def call(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         from pydantic import ValidationError
         from pydantic_core import ArgsKwargs
 
-        name = self.spec.name
-        if MALFORMED in arguments:
-            return ToolAnswer(f"{name}: the arguments are not a JSON object.", is_error=True)
-        values = ArgsKwargs((), dict(arguments))
+        name, values = self.spec.name, ArgsKwargs((), dict(arguments))
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(TIMEOUT_S):
                 if self._is_async:
                     result = await self._adapter.validate_python(values)
                 else:
                     result = await asyncio.to_thread(self._adapter.validate_python, values)
-            answer = ToolAnswer(result_text(result))
-        except TimeoutError:
-            # A thread cannot be stopped: the function may still finish.
-            doubt = "" if self._is_async else " It may still be carried out."
-            return ToolAnswer(f"{name} took longer than {self._timeout_s:g} s.{doubt}", is_error=True)
+        except TimeoutError:  # a thread cannot be stopped
+            return ToolAnswer(f"{name} took longer than {TIMEOUT_S:g} s. It may still be carried out.", is_error=True)
         except ValidationError as exc:
             problems = (f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors())
             return ToolAnswer(f"{name}: {clip('; '.join(problems), 500)}", is_error=True)
         except Exception as exc:  # noqa: BLE001 - the author's function may raise anything, and the model has to know
             return ToolAnswer(f"{name} failed: {type(exc).__name__}: {clip(str(exc), 500)}", is_error=True)
-        return answer
-
-
-def read_signature(routine: Any, name: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
-    """Return what checks the arguments and calls the function, and the schema of the arguments."""
-    try:
-        from pydantic import PydanticUserError, TypeAdapter
-    except ImportError:
-        raise UsageError("Functions as tools need pydantic.", hint="Install it: pip install pydantic.") from None
-    for parameter in inspect.signature(routine).parameters.values():
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise UsageError(
-                f"'{name}' takes '{parameter}', which a model cannot give by name.", hint="Name every argument."
-            )
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(routine)
-        return adapter, adapter.json_schema()
-    except (PydanticUserError, NameError) as exc:
-        reason = clip(str(exc).splitlines()[0], 300)
-        raise UsageError(f"The signature of '{name}' cannot be read: {reason}") from exc
-
-
-def result_text(result: Any) -> str:
-    """Return what a function returned, as text for a model."""
-    if result is None:
-        return "Done."
-    if isinstance(result, str):
-        return result
-    return json.dumps(result, ensure_ascii=False, default=str)
+        return ToolAnswer(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str))
 
 
 class ExtraTools:
@@ -144,9 +99,7 @@ class ExtraTools:
         names = [*reserved, *(tool.spec.name for tool in tools)]
         for tool in tools:
             if names.count(tool.spec.name) > 1:
-                raise UsageError(
-                    f"Two tools are called '{tool.spec.name}'.", hint="Wrap one: FunctionTool(function, name='…')."
-                )
+                raise UsageError(f"Two tools are called '{tool.spec.name}'.", hint="Rename one.")
         self._functions = [tool for tool in tools if tool.permission != "deny"]
         self._servers: list[McpServer] = []
         if servers:

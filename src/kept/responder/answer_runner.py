@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kept.agent.approvals import NOBODY
-from kept.agent.events import AgentEvent, ApprovalAsked, ApprovalDecided, Notice, Reply, ReplyDelta, ToolEnded
+from kept.agent.events import ApprovalAsked, ApprovalDecided, Reply
 from kept.clock import Backoff
 from kept.errors import KeptError, WriteFailed
 from kept.remote_errors import BudgetExhausted, ContextOverflow, ModelError, ModelRefused
@@ -69,34 +69,9 @@ class AnswerJob:
     command: Command | None
     """Command that the only message gives."""
     channel: Channel
-    replay: EventReplay | None
+    replay: EventReplay
     """Events of the run, for clients that follow its last message."""
     slot: AnswerSlot
-
-
-class AnswerProgress:
-    """An answer as it is written, with its notices and tools, for those who follow it."""
-
-    def __init__(self, replay: EventReplay | None) -> None:
-        self.text = ""
-        self._replay = replay
-        self._notices: list[str] = []
-        self._tools: list[str] = []
-
-    def add(self, event: AgentEvent) -> None:
-        if isinstance(event, Notice):
-            self._notices.append(event.text)
-        elif isinstance(event, ToolEnded):
-            self._tools.append(event.name)
-        elif isinstance(event, ReplyDelta):
-            self.text += event.text
-        if self._replay is not None:
-            self._replay.add(event)
-
-    def to_json(self, reply: Reply) -> dict[str, Any]:
-        usage = {"inputTokens": reply.tokens_in, "outputTokens": reply.tokens_out}
-        details = {"notices": self._notices, "tools": self._tools, "usage": usage}
-        return {**details, "context": reply.context} if reply.context else details
 
 
 _FAILURES: Mapping[type[KeptError], str] = {
@@ -147,15 +122,14 @@ class AnswerRunner:
         """
         channel = job.channel
         error: str | None = None
-        progress = AnswerProgress(job.replay)
         if job.run.attempts > self._timing.max_attempts:
             reply, error = Reply("This message could not be answered.", ""), "gave_up"
         else:
             replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            task = asyncio.create_task(self._consume(job, replied, progress))
+            task = asyncio.create_task(self._consume(job, replied))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            showing = asyncio.create_task(self._show_progress(job, progress)) if channel.pushes else None
+            showing = asyncio.create_task(self._show_progress(job)) if channel.pushes else None
             try:
                 reply = await replied
             except asyncio.CancelledError:
@@ -177,11 +151,11 @@ class AnswerRunner:
         entry_id = reply.entry_id or None
         return await self._writer.write_until_done(
             lambda: self._inbox.answer(
-                job.run, parts, push=channel.pushes, entry_id=entry_id, error=error, details=progress.to_json(reply)
+                job.run, parts, push=channel.pushes, entry_id=entry_id, error=error, details=job.replay.details(reply)
             )
         )
 
-    async def _consume(self, job: AnswerJob, reply: asyncio.Future[Reply], progress: AnswerProgress) -> None:
+    async def _consume(self, job: AnswerJob, reply: asyncio.Future[Reply]) -> None:
         """Publish the events of an answer, and set ``reply`` to the reply or the error."""
         run, dispatcher = job.run, self._dispatcher
         inbound = [message.inbound for message in job.messages]
@@ -191,7 +165,7 @@ class AnswerRunner:
             async with aclosing(answer) as events:
                 async for event in events:
                     if not isinstance(event, Reply):
-                        progress.add(event)
+                        job.replay.add(event)
                         if isinstance(event, ApprovalAsked | ApprovalDecided):
                             await self._handle_approval(job, event)
                     elif not reply.done():  # it is done if the caller was cancelled
@@ -220,10 +194,10 @@ class AnswerRunner:
                 log.warning("%s: a person could not be asked (%s)", job.run.channel, type(exc).__name__)
                 self._dispatcher.agent.approvals.decide(event.id, allow=False, by=NOBODY)
 
-    async def _show_progress(self, job: AnswerJob, progress: AnswerProgress) -> None:
+    async def _show_progress(self, job: AnswerJob) -> None:
         to, is_quiet = job.messages[-1].inbound.metadata or {}, is_heartbeat(job.messages)
         while True:
-            await job.channel.show_progress(to, "" if is_quiet else progress.text)
+            await job.channel.show_progress(to, "" if is_quiet else job.replay.text)
             await asyncio.sleep(self._timing.progress_s)
 
     async def finish(self, timeout_s: float) -> None:

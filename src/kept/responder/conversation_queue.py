@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
-from kept.agent.events import AgentEvent, GroupLine
+from kept.agent.events import AgentEvent, GroupLine, Notice, Reply, ReplyDelta, ToolEnded
 from kept.config import ResponderSettings
 from kept.remote_errors import ConversationFull, QueueFull
 from kept.responder.channel import Channel
@@ -150,14 +151,27 @@ class EventReplay:
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
+        self.text = ""
+        """The answer so far."""
         self._events: list[AgentEvent] = []
         self._changed = asyncio.Event()
         """Set and replaced at every change, so that each follower waits for the change after the last one it saw."""
 
     def add(self, event: AgentEvent) -> None:
         self._events.append(event)
+        if isinstance(event, ReplyDelta):
+            self.text += event.text
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def details(self, reply: Reply) -> dict[str, Any]:
+        """Return what clients are told about the answer besides its text."""
+        details = {
+            "notices": [event.text for event in self._events if isinstance(event, Notice)],
+            "tools": [event.name for event in self._events if isinstance(event, ToolEnded)],
+            "usage": {"inputTokens": reply.tokens_in, "outputTokens": reply.tokens_out},
+        }
+        return {**details, "context": reply.context} if reply.context else details
 
     def end(self) -> None:
         self.ended.set()

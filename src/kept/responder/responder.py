@@ -331,7 +331,7 @@ class Responder:
             messages = queue.take()
             run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
         command = find_command(messages[0].inbound) if len(messages) == 1 else None
-        replay = self._replays.get((run.channel, messages[-1].id))
+        replay = self._replays.setdefault((run.channel, messages[-1].id), EventReplay())
         return AnswerJob(run, messages, command, queue.channel, replay, slot)
 
     async def _open_session(self, chat: SessionKey) -> str:

@@ -340,18 +340,18 @@ def translate_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, An
     names = _NAMES.get(tool, {})
     if isinstance(tags := arguments.get("tags"), list):
         arguments = {**arguments, "tags": ",".join(map(str, tags))}
-    present = {name: value for name, value in arguments.items() if name not in names and name != "endLine"}
+    present = {name: value for name, value in arguments.items() if name not in names}
     for old, name in names.items():
         if old in arguments:
             present.setdefault(name, arguments[old])
-    if "endLine" in arguments and tool != "memory_get":
-        present["endLine"] = arguments["endLine"]
-    elif isinstance(arguments.get("endLine"), int) and "lines" not in present:
-        first = present.get("from")
-        present["lines"] = arguments["endLine"] - (first if isinstance(first, int) else 1) + 1
-    if tool == "memory_get" and present.get("path") == _DAILY:
+    if tool != "memory_get":
+        return present
+    end, first = present.pop("endLine", None), present.get("from")
+    if isinstance(end, int):
+        present.setdefault("lines", end - (first if isinstance(first, int) else 1) + 1)
+    if present.get("path") == _DAILY:
         del present["path"]
         present.setdefault("date", "today")
-    elif tool == "memory_get" and "file" in arguments and present.get("date") is not None:
-        del present["date"]  # a date belonged to the daily file only
+    elif "file" in arguments:
+        present.pop("date", None)  # a date belonged to the daily file only
     return present
