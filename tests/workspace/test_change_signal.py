@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.indexing import index_handle
+from kept.indexing import index_handle, sources
 from kept.indexing.index_handle import RESCAN_AFTER_S, RESCAN_AT_LATEST_S, Freshness
 from kept.workspace.scan import ANY_FILE, ChangeSignal, scan_workspace
 from kept.workspace.workspace import Workspace
@@ -69,3 +69,24 @@ def test_every_change_is_seen_at_once_while_the_scan_is_put_off(tmp_path, monkey
             "memory/old/folder/c.md",
             "memory/old/folder/d.md",
         }
+
+
+def test_a_search_looks_only_at_the_notes_that_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_handle, "_RESCAN_SHARE", 1e9)
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/a.md", "The heron stands still.\n")
+    with open_memory(tmp_path) as memory:
+        for _ in range(3):
+            memory.search("heron")
+        listed = []
+        monkeypatch.setattr(sources, "scan_workspace", lambda *args, **options: listed.append(1))
+        memory.add("An otter swims by.")
+        assert "otter" in memory.search("otter")[0].snippet
+        write_note(workspace, "memory/a.md", "The stork stands still.\n")
+        write_note(workspace, "memory/b.md", "A kingfisher dives.\n")
+        assert memory.search("stork")[0].path == "memory/a.md"
+        assert memory.search("kingfisher")[0].path == "memory/b.md"
+        assert listed == []
+        monkeypatch.undo()
+        (workspace / "memory" / "b.md").unlink()
+        assert "memory/b.md" not in {hit.path for hit in memory.search("kingfisher").hits}

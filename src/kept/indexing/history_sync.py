@@ -59,13 +59,17 @@ class HistorySync:
         except OSError:
             return 0
 
+    def compares_all(self) -> bool:
+        """Return whether all notes have to be compared: that was never done, or the history was deleted since."""
+        state = self._index.get_meta(META_HISTORY)
+        return not state or (state[1] > 0 and not os.path.lexists(_history_folder(self._workspace)))
+
     def begin(self, scan: Scan) -> None:
         """Compare notes with the history: those that Kept wrote since the last sync, or all if that was never done."""
         if not self._is_on:
             return
         state = self._index.get_meta(META_HISTORY)
-        is_deleted = bool(state) and state[1] > 0 and not os.path.lexists(_history_folder(self._workspace))
-        if state and not is_deleted:
+        if not self.compares_all():
             self._attempt(lambda unseen: unseen.record_written(state[1]))
             return
         self._is_first = state != _INCOMPLETE

@@ -310,22 +310,28 @@ class Freshness:
         self._trusted_s = RESCAN_AFTER_S
         self._transcripts: dict[str, SourceFile] = {}
         """As the last scan saw them, by path."""
+        self._last: Scan | None = None
         self._changed: set[str] = set()
-        """Names of files that changed since the last sync."""
+        """Paths of files that changed since the last sync."""
         self.in_step = False
         """True after a sync that indexed everything, until something changes."""
 
-    def is_fresh(self, growing: str | None = None) -> bool:
-        """Return whether the index has what is in the files. ``growing`` is the path of a transcript that may have
-        grown a little."""
+    def _can_name_changes(self) -> bool:
+        """Return whether index and files agree except for the files in ``_changed``."""
         if not self.in_step or self._signal is None or not self._signal.available:
             return False
         self._changed |= self._signal.read_changes()
         if ANY_FILE in self._changed or time.monotonic() - self._scanned_at > self._trusted_s:
             self.in_step = False
+        return self.in_step
+
+    def is_fresh(self, growing: str | None = None) -> bool:
+        """Return whether the index has what is in the files. ``growing`` is the path of a transcript that may have
+        grown a little."""
+        if not self._can_name_changes():
             return False
         transcript = self._transcripts.get(growing or "")
-        if transcript is None or not self._changed <= {os.path.basename(transcript.path)}:
+        if transcript is None or not self._changed <= {transcript.absolute}:
             return not self._changed
         try:
             return 0 <= os.path.getsize(transcript.absolute) - transcript.size < SEEN_BYTES
@@ -335,11 +341,22 @@ class Freshness:
     def note_sync(self, *, ok: bool, growing: str | None = None) -> None:
         """Note that the index has what the last scan saw, except perhaps the end of a transcript."""
         self.in_step = ok
-        if growing:
-            self._changed.add(os.path.basename(growing))
+        if growing in self._transcripts:
+            self._changed.add(self._transcripts[growing].absolute)
 
-    def scan(self, scan: Callable[[], Scan]) -> Scan:
-        """Scan the files, and from the second time on watch their folders for changes."""
+    def scan(self, scan: Callable[[], Scan], look: Callable[[Scan, set[str]], Scan | None] | None = None) -> Scan:
+        """Scan the files, and from the second time on watch their folders for changes.
+
+        If index and files agree except for files that the kernel named, ``look`` looks at these alone. It is None
+        for a caller that wants all files, and returns None if it cannot tell.
+        """
+        if look is not None and self._last is not None and self._can_name_changes():
+            changes = look(self._last, self._changed)
+            if changes is not None:
+                self.in_step = False
+                self._changed.clear()
+                self._transcripts |= {file.path: file for file in changes.files if file.source == "sessions"}
+                return changes
         if self._uses_signal and self._scanned_before and self._signal is None:
             self._signal = ChangeSignal(self._endings)
         self._scanned_before = True
@@ -354,6 +371,7 @@ class Freshness:
             result = scan()  # a folder that was not watched yet may have changed while it was read
         self._trusted_s = min(max(RESCAN_AFTER_S, _RESCAN_SHARE * took_s), RESCAN_AT_LATEST_S)
         self._transcripts = {file.path: file for file in result.files if file.source == "sessions"}
+        self._last = result
         return result
 
     def close(self) -> None:

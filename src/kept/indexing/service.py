@@ -365,7 +365,7 @@ class IndexService:
         if retry and planner.vectors:
             planner.vectors.retry_now()
         self._synced = planner.index
-        scan = self._freshness.scan(planner.scan)
+        scan = self._freshness.scan(planner.scan, planner.look if in_search else None)
         self._folders = scan.folders
         usage = usage_of(self._handle.embedder)
         history = HistorySync(planner.index, self.config, self.workspace, self.clock)

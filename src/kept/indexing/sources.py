@@ -7,7 +7,7 @@ rows and texts to embed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,12 @@ from kept.config import MemorySearchSettings
 from kept.errors import KeptError, NoteNotFound, SessionNotFound
 from kept.indexing.note_rows import PreparedFile, Recipe, file_row, prepare_file
 from kept.limits import int64, utf8_safe
-from kept.records import Problem, SourceFile
+from kept.records import Problem, Source, SourceFile
 from kept.sessions.transcript_paths import (
     CITED_FOLDER,
     cite_transcript,
     is_transcript,
+    is_transcript_citation,
     iter_transcripts,
 )
 from kept.store.rows import FileRow
@@ -53,6 +54,39 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
         notes.problems + transcripts.problems,
         notes.folders + transcripts.folders,
     )
+
+
+def look_at(
+    last: Scan, paths: Iterable[str], workspace: Workspace, sessions_folder: str, settings: MemorySearchSettings
+) -> Scan | None:
+    """Return a scan of these files alone, or None if only a scan of all can tell what they are."""
+    files: list[SourceFile] = []
+    only: set[tuple[str, str]] = set()
+    with OpenWorkspace(workspace) as opened:
+        for absolute in paths:
+            cited = cite_source(absolute, workspace, sessions_folder)
+            if cited is None:
+                continue
+            source: Source = "sessions" if is_transcript_citation(cited) else "memory"
+            try:
+                state = opened.find_state(absolute) if source == "memory" else find_transcript_state(absolute)
+            except (KeptError, OSError):
+                return None
+            # Another name of the same file may be indexed already, and a large file is a problem to report.
+            if state and (state.st_nlink > 1 or (source == "memory" and state.st_size > settings.max_file_bytes)):
+                return None
+            only.add((source, cited))
+            if state:
+                times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
+                files.append(SourceFile(cited, absolute, source, state.st_size, *times))
+    return replace(last, files=tuple(files), only=frozenset(only))
+
+
+def find_transcript_state(absolute: str) -> os.stat_result | None:
+    try:
+        return os.stat(absolute, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
 
 
 def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> str | None:

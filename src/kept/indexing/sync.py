@@ -103,9 +103,11 @@ class SyncRun:
                     self._trim_cache()
                 measured["failed"] = bool(self.tally.failures)
         tally, files = self.tally, len(self.scan.files)
-        with self.index.reading():
-            chunks = self.index.live.count_chunks()
-            vectors = self.index.live.vectors.count() if self.vectors is not None else chunks
+        chunks = vectors = 0
+        if not self.in_search:  # which shows no counts, and need not take the time to count
+            with self.index.reading():
+                chunks = self.index.live.count_chunks()
+                vectors = self.index.live.vectors.count() if self.vectors is not None else chunks
         return SyncReport(
             files=files,
             indexed=tally.indexed,
@@ -139,6 +141,8 @@ class SyncRun:
             with self.index.writing():
                 self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
         if self.history is not None:
+            if self.scan.only is not None and self.history.compares_all():
+                self._scan_again()
             self.history.begin(self.scan)
         reason = self.planner.why_rebuild(force=self.force)
         if reason is not None:
@@ -181,6 +185,8 @@ class SyncRun:
     def _rebuild(self, reason: str) -> bool:
         """Build a new generation beside the live one and switch to it. Return False if that failed: the live one
         stays in use."""
+        if self.scan.only is not None:
+            self._scan_again()
         if self.vectors is not None:
             self.vectors.learn_dims()
         building = self.index.begin_generation()
@@ -244,7 +250,12 @@ class SyncRun:
         texts = {key: text for file in prepared for key, text in file.embed_texts.items()}
         if self.vectors is None or not texts or not self._may_embed(target):
             return None
-        vectors = self.vectors.get_vectors(texts)
+        indexed: dict[bytes, bytes] = {}
+        if target.generation is self.index.live and self.vectors.is_cheap:  # whose vectors are not in the cache
+            with self.index.reading():
+                for file in prepared:
+                    indexed |= self.index.live.find_codes(file.write.file.source, file.write.file.path)
+        vectors = self.vectors.get_vectors(texts, indexed)
         self.tally.cached += len(vectors.known)
         self.tally.embedded += len(vectors.fresh)
         for file in prepared:

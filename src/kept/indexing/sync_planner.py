@@ -11,7 +11,7 @@ from kept.chunking.markdown import ChunkSize
 from kept.config import MemorySearchSettings
 from kept.errors import KeptError
 from kept.indexing.note_rows import Recipe, file_row
-from kept.indexing.sources import SourceReader, SyncTarget, scan_sources, scan_transcripts
+from kept.indexing.sources import SourceReader, SyncTarget, look_at, scan_sources, scan_transcripts
 from kept.indexing.vectorise import Vectoriser
 from kept.records import SourceFile
 from kept.store.rows import META_RECIPE, FileRow
@@ -115,6 +115,10 @@ class SyncPlanner:
     def scan(self) -> Scan:
         return scan_sources(self.workspace, self.sessions_folder, self.settings)
 
+    def look(self, last: Scan, paths: Iterable[str]) -> Scan | None:
+        """Return a scan of these files alone, or None if only a scan of all can tell what they are."""
+        return look_at(last, paths, self.workspace, self.sessions_folder, self.settings)
+
     def describe_age(self, reason: str) -> str | None:
         """Return a warning if the index is older than the files, with the reason why it stays so, or None."""
         if self.why_rebuild():
@@ -128,6 +132,9 @@ class SyncPlanner:
 
         ``growing`` is the path of a transcript that may have grown a little.
         """
+        if scan.only is not None:
+            target = self.plan_update(scan)
+            return bool(target.files or target.removed)
         with self.index.reading():
             if self._files_awaiting_vectors() or self.index.live.has_racy_files(RACY_NS, but=growing):
                 return True
@@ -138,8 +145,8 @@ class SyncPlanner:
     def plan_update(self, scan: Scan) -> SyncTarget:
         """Return the changes to bring into the live tables. Without any, it has no files to read or to remove."""
         with self.index.reading():
-            waiting = self._files_awaiting_vectors()
-            known = self.index.live.file_rows()
+            waiting = self._files_awaiting_vectors() if scan.only is None else set()
+            known = self.index.live.file_rows(scan.only)
         plan = plan_sync(scan.files, known, waiting=waiting)
         # A file with chunks that wait for vectors is indexed even if its bytes are as indexed.
         rows = {key: row for key, row in known.items() if key not in waiting}

@@ -30,7 +30,7 @@ class Vectors:
     """Codes of the vectors of some texts, by the hash of the text."""
 
     known: dict[bytes, bytes]
-    """From the cache."""
+    """From the cache, or from the index."""
     fresh: dict[bytes, bytes]
     """From the embedder."""
     refused: dict[bytes, str]
@@ -89,6 +89,10 @@ class Vectoriser:
         self.learn_dims()
 
     @property
+    def is_cheap(self) -> bool:
+        return bool(getattr(self.embedder, "is_cheap", False))
+
+    @property
     def dims(self) -> int:
         """Length of the embedder's vectors, or 0 if only its first answer tells."""
         return self.embedder.identity.dims or getattr(self.embedder, "dims", 0)
@@ -113,10 +117,11 @@ class Vectoriser:
 
     # vectors
 
-    def get_vectors(self, texts: Mapping[bytes, str]) -> Vectors:
+    def get_vectors(self, texts: Mapping[bytes, str], indexed: Mapping[bytes, bytes]) -> Vectors:
         """Return the vectors that the cache or the embedder has. Never raises EmbeddingError: the result names what
-        is missing and why. Secrets are redacted before a text is embedded."""
-        known = self.find_cached(texts)
+        is missing and why. Secrets are redacted before a text is embedded. ``indexed`` are codes of the same embedder
+        in the index."""
+        known = self.find_cached(texts) or {key: indexed[key] for key in texts if key in indexed}
         missing = [key for key in texts if key not in known and key not in self.refused and key not in self._in_batches]
         awaits_batch = any(key in self._in_batches and key not in known for key in texts)
         batch_reason = self._batch_reason if awaits_batch else None
@@ -144,7 +149,7 @@ class Vectoriser:
 
     def find_cached(self, texts: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the codes that the cache has. A cheap embedder's are not in it: computing them is as quick."""
-        if getattr(self.embedder, "is_cheap", False):
+        if self.is_cheap:
             return {}
         return self.index.cache.find(self.embedder.identity.key, texts, self.dims)
 
@@ -154,7 +159,7 @@ class Vectoriser:
 
     def remember(self, vectors: Vectors) -> None:
         """Put new vectors into the cache and mark known ones as used."""
-        if self.cache.enabled and not getattr(self.embedder, "is_cheap", False):
+        if self.cache.enabled and not self.is_cheap:
             self._put(vectors.fresh, used=vectors.known)
 
     def store(self, vectors: Mapping[bytes, bytes]) -> None:

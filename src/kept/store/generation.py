@@ -81,9 +81,13 @@ class Generation:
 
     # files
 
-    def file_rows(self) -> dict[tuple[str, str], FileRow]:
+    def file_rows(self, only: Iterable[tuple[str, str]] | None = None) -> dict[tuple[str, str], FileRow]:
+        """Return the rows of all files, or of some, by source and path."""
         query = f"SELECT {_FILE_COLUMNS} FROM {self.prefix}files"
-        return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
+        if only is None:
+            return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
+        rows = (self.db.execute(f"{query} WHERE source = ? AND path = ?", key).fetchone() for key in only)
+        return {(row[0], row[1]): FileRow(*row) for row in rows if row}
 
     def file_states(self) -> set[Any]:
         """Return source, path, size, mtime and ctime of each file."""
@@ -248,6 +252,14 @@ class Generation:
             (source, path, after_line),
         ).fetchall()
         return rows
+
+    def find_codes(self, source: str, path: str) -> dict[bytes, bytes]:
+        """Return the codes of the vectors of a file's chunks, by embed hash."""
+        query = (
+            f"SELECT c.embed_hash, v.code FROM {self.prefix}chunks c JOIN {self.prefix}chunks_vec v ON v.row = c.row"
+            " WHERE c.source = ? AND c.path = ?"
+        )
+        return dict(self.db.execute(query, (source, path)))
 
     def files_awaiting_vectors(self) -> set[tuple[str, str]]:
         """Return the files with chunks that are found by word only."""

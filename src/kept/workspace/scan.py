@@ -42,6 +42,8 @@ class Scan:
     problems: tuple[Problem, ...]
     folders: tuple[str, ...]
     """Every folder that was listed. A watcher has to watch these."""
+    only: frozenset[tuple[str, str]] | None = None
+    """Source and path of the only files that were looked at, whether they still exist or not; None for all."""
 
 
 def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
@@ -220,7 +222,8 @@ class ChangeSignal:
     def __init__(self, endings: tuple[str, ...] = (".md",)) -> None:
         self._endings = endings
         self._inotify: INotify | None = None
-        self._watched: set[str] = set()
+        self._watched: dict[int, str] = {}
+        """Folders by the number of their watch."""
         self._tops: dict[str, tuple[int, int]] = {}
         """Device and inode of each watched folder whose parent is not watched: the parent may be moved unnoticed."""
         if sys.platform == "linux":
@@ -237,7 +240,7 @@ class ChangeSignal:
 
     def watch(self, folders: Iterable[str]) -> bool:
         """Watch these folders too. Return True if some are new: their contents were not watched until now."""
-        new = set(folders) - self._watched
+        new = set(folders).difference(self._watched.values())
         if self._inotify is None or not new:
             return False
         from inotify_simple import flags
@@ -248,8 +251,7 @@ class ChangeSignal:
         )  # fmt: skip
         for folder in new:
             try:
-                self._inotify.add_watch(folder, mask)
-                self._watched.add(folder)
+                self._watched[self._inotify.add_watch(folder, mask)] = folder
             except FileNotFoundError:
                 continue
             except OSError:
@@ -260,12 +262,13 @@ class ChangeSignal:
 
     def _note_places(self) -> None:
         self._tops.clear()
-        for folder in self._watched:
-            if os.path.dirname(folder) not in self._watched and (place := _place(folder)):
+        folders = set(self._watched.values())
+        for folder in folders:
+            if os.path.dirname(folder) not in folders and (place := _place(folder)):
                 self._tops[folder] = place
 
     def read_changes(self) -> set[str]:
-        """Return the names of notes and transcripts that changed since the last call, without their folders.
+        """Return the paths of notes and transcripts that changed since the last call.
 
         ANY_FILE stands for a folder and for whatever else may have changed. Without inotify, it is always returned.
         """
@@ -281,11 +284,11 @@ class ChangeSignal:
             about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
             if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
                 self._watched.clear()  # a folder is gone: all are watched again after the next scan
-            name = event.name
+            name, folder = event.name, self._watched.get(event.wd)
             if about_folder or name in IGNORE_FILES:
                 changes.add(ANY_FILE)
             elif name.lower().endswith(self._endings) or is_transcript(name):
-                changes.add(name)
+                changes.add(ANY_FILE if folder is None else os.path.join(folder, name))
         return changes
 
     def close(self) -> None:
