@@ -34,9 +34,8 @@ from benchmarks.model_recall import open_model
 from benchmarks.resize import read_sized_set
 from benchmarks.signal_file import read_signals_file, write_signals
 from benchmarks.threshold import FOREIGN, _short_word, _vocabulary, make_foreign_queries, make_random_queries
-from kept.bench.dataset import BenchQuery, BenchSet
+from kept.bench.dataset import BenchQuery, BenchSet, sample
 from kept.bench.layout import BenchGroup, lay_out
-from kept.bench.measurement import sample
 from kept.bench.query_runner import QueryRunner
 from kept.config import load_config
 from kept.embedding.base import Embedder

@@ -24,9 +24,8 @@ import numpy as np
 
 from benchmarks.ranking import AGAINST, NAMES, TEXT, TOP, VECTOR, Asked, gather, learn, to_mix
 from benchmarks.variants import with_variant
-from kept.bench.dataset import BenchQuery, BenchSet, read_set
+from kept.bench.dataset import BenchQuery, BenchSet, read_set, sample
 from kept.bench.layout import lay_out
-from kept.bench.measurement import sample
 from kept.bench.metrics import evaluate
 from kept.bench.query_runner import QueryRunner, hits_to_ask_for
 from kept.config import load_config

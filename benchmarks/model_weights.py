@@ -19,9 +19,8 @@ import numpy as np
 
 from benchmarks.model_recall import open_model
 from benchmarks.ranking import documents_of
-from kept.bench.dataset import BenchSet, read_set
+from kept.bench.dataset import BenchSet, read_set, sample
 from kept.bench.layout import BenchGroup, lay_out
-from kept.bench.measurement import sample
 from kept.config import load_config
 from kept.embedding.base import Embedder
 from kept.embedding.model_catalogue import BUILT_IN

@@ -15,9 +15,8 @@ from functools import partial
 
 import numpy as np
 
-from kept.bench.dataset import BenchSet, read_set
+from kept.bench.dataset import BenchSet, read_set, sample
 from kept.bench.layout import lay_out
-from kept.bench.measurement import sample
 from kept.bench.metrics import evaluate
 from kept.bench.query_runner import QueryRunner
 from kept.config import load_config

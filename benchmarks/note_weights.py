@@ -20,9 +20,8 @@ import numpy as np
 from benchmarks.confidence_fit import original
 from benchmarks.long_sets import read_long_set
 from benchmarks.resize import read_sized_set
-from kept.bench.dataset import BenchSet
+from kept.bench.dataset import BenchSet, sample
 from kept.bench.layout import BenchGroup, lay_out
-from kept.bench.measurement import sample
 from kept.config import load_config
 from kept.memory import Memory
 from kept.search.candidates import Candidate, gather_pool

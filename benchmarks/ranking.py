@@ -18,9 +18,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from kept.bench.dataset import BenchSet, read_set
+from kept.bench.dataset import BenchSet, read_set, sample
 from kept.bench.layout import BenchGroup, lay_out
-from kept.bench.measurement import sample
 from kept.config import Config, load_config
 from kept.memory import Memory
 from kept.search.candidates import Evidence, gather_pool

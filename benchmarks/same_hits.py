@@ -22,9 +22,8 @@ from typing import Any
 import numpy  # noqa: F401 (as in a process that keeps searching)
 
 from benchmarks.corpus import SEED, Corpus
-from kept.bench.dataset import read_set
+from kept.bench.dataset import read_set, sample
 from kept.bench.layout import lay_out
-from kept.bench.measurement import sample
 from kept.config import load_config
 from kept.memory import Memory
 from kept.records import Hit, SearchResult

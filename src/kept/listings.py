@@ -36,6 +36,21 @@ class TagList:
 
 
 @frozen
+class FoundLink:
+    """A link as a note writes it."""
+
+    line: int
+    """Counted from 1."""
+    target: str
+    """Name or path of a note, without its ending; "/" separates folders."""
+    heading: str = ""
+    label: str = ""
+    is_embed: bool = False
+    is_path: bool = False
+    """True for a Markdown link, whose target is a path relative to its note."""
+
+
+@frozen
 class NoteLink:
     """A link from one note to another."""
 

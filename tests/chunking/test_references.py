@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kept.chunking.markdown import cut_note
-from kept.chunking.references import MAX_LINKS, FoundLink
+from kept.chunking.references import MAX_LINKS
+from kept.listings import FoundLink
 
 
 def tags(text: str) -> list[str]:

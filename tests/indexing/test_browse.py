@@ -229,7 +229,7 @@ def test_what_changed_lately_goes_by_the_change_and_by_what_was_said_last(tmp_pa
         ("ideas", "memory/ideas.md"),
         ("IDEAS", "memory/ideas.md"),
         ("memory/ideas", "memory/ideas.md"),
-        ("Bóat plan", "memory/plan.md"),
+        ("boat PLAN", "memory/plan.md"),
     ],
 )
 def test_a_note_is_read_by_its_day_name_or_title(tmp_path, diary, name, path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ LONG_FILES = "corpora"
 _UNANSWERABLE = ("adversarial", "unanswerable")
 _UNANSWERABLE_ENDING = "_abs"
 
+Item = TypeVar("Item")
 Row = TypeVar("Row", "BenchDocument", "BenchQuery")
 
 Relevance = dict[str, dict[str, float]]
@@ -66,6 +67,13 @@ class BenchSet:
     relevant: Relevance
     files: dict[str, str] = field(default_factory=dict)
     """Long texts by group. Each replaces the documents of its group."""
+
+
+def sample(items: Sequence[Item], size: int | None) -> Sequence[Item]:
+    """Return at most ``size`` of the items, evenly spread, so that every part has its share."""
+    if size is None or size >= len(items):
+        return items
+    return [items[number * len(items) // size] for number in range(size)]
 
 
 def read_set(folder: str) -> BenchSet:

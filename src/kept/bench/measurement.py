@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kept.bench.dataset import BenchQuery, BenchSet, Relevance, read_set
+from kept.bench.dataset import BenchQuery, BenchSet, Relevance, read_set, sample
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.metrics import FIGURES, Figures, ReturnedHit, evaluate, mean_figures, percentile
 from kept.bench.query_runner import ask_all, hits_to_ask_for
@@ -151,13 +151,6 @@ def _index(
             model=status.model,
         )
     return figures, embedder, [*failures]
-
-
-def sample(queries: tuple[BenchQuery, ...], size: int | None) -> tuple[BenchQuery, ...]:
-    """Return at most ``size`` queries, evenly spread, so that every part of a set has its share."""
-    if size is None or size >= len(queries):
-        return queries
-    return tuple(queries[number * len(queries) // size] for number in range(size))
 
 
 def summarise(queries: Sequence[BenchQuery], hits: Hits, relevant: Relevance) -> FigureSummary:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from typing import Any
 
-from kept.bench.dataset import CORPUS, QRELS, QUERIES
+from kept.bench.dataset import CORPUS, QRELS, QUERIES, sample
 from kept.chunking.markdown import HEADING_JOIN, ChunkSize, chunk_markdown
 from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
@@ -131,7 +131,7 @@ def iter_queries(passages: list[SampledPassage]) -> Iterator[dict[str, str]]:
     rng = random.Random(_SEED)
     headings = Counter(passage.heading for passage in passages)
     number = 0
-    for passage in _spread(passages, MAX_QUERIES - len(FOREIGN)):
+    for passage in sample(passages, MAX_QUERIES - len(FOREIGN)):
         has_own_heading = len(passage.heading.split()) > 1 and headings[passage.heading] == 1
         words = _some_words(_pick_sentence(passage.text, rng), rng)
         texts = {"heading": passage.heading if has_own_heading else "", "words": words}
@@ -142,13 +142,6 @@ def iter_queries(passages: list[SampledPassage]) -> Iterator[dict[str, str]]:
             yield {"id": f"q{number}", "text": texts[category], "category": category, "answer": passage.id}
     for foreign_number, text in enumerate(FOREIGN, start=1):
         yield {"id": f"a{foreign_number}", "text": text, "category": "adversarial", "answer": ""}
-
-
-def _spread(passages: list[SampledPassage], limit: int) -> list[SampledPassage]:
-    """Return at most ``limit`` passages, evenly spread."""
-    if len(passages) <= limit:
-        return passages
-    return [passages[number * len(passages) // limit] for number in range(limit)]
 
 
 def _pick_sentence(text: str, rng: random.Random) -> list[str]:

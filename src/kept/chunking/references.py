@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from kept.listings import FoundLink
 from kept.values import frozen
 
 MAX_LINKS = 20_000
@@ -41,19 +42,6 @@ class FoundTag:
     tag: str
     line: int
     """Counted from 1."""
-
-
-@frozen
-class FoundLink:
-    line: int
-    """Counted from 1."""
-    target: str
-    """Name or path of a note, without its ending; "/" separates folders."""
-    heading: str = ""
-    label: str = ""
-    is_embed: bool = False
-    is_path: bool = False
-    """True for a Markdown link, whose target is a path relative to its note."""
 
 
 @frozen

@@ -36,7 +36,7 @@ def _completer(complete: Complete) -> Callable[[click.Context, str], list[Comple
         )
         try:
             values = complete(options.load_quietly(), incomplete)
-        except KeptError:  # broken settings are reported by the command itself
+        except KeptError:  # broken settings, or an index that cannot be read: the command itself reports them
             return []
         return [CompletionItem(_for_shell(value)) for value in values if value.isprintable()]
 
@@ -51,9 +51,9 @@ def _for_shell(value: str) -> str:
 
 
 def _notes(loaded: LoadedConfig, start: str) -> Iterable[str]:
-    from kept.store.name_list import find_note_paths
+    from kept.store.quick_reads import find_note_paths
 
-    return find_note_paths(loaded.config, start)
+    return find_note_paths(loaded.config.paths, loaded.config.workspace, start)
 
 
 def _sessions(loaded: LoadedConfig, start: str) -> Iterable[str]:

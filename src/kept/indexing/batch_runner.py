@@ -102,17 +102,20 @@ class _BatchRun:
         return FetchedVectors(len(self.received & self.texts.keys()), frozenset(pending), reason, tuple(self.problems))
 
 
+@dataclass
 class BatchRunner:
     """Runs the batches of one embedder."""
 
-    def __init__(self, api: BatchApi, settings: BatchSettings, path: str, clock: Clock, *, job_texts: int) -> None:
-        self.api = api
-        self.settings = settings
-        self.book = BatchBookFile(path)
-        self.clock = clock
-        self.job_texts = job_texts
-        self.force = False
-        self.in_search = False
+    api: BatchApi
+    settings: BatchSettings
+    path: str
+    clock: Clock
+    job_texts: int
+    force: bool = False
+    in_search: bool = False
+
+    def __post_init__(self) -> None:
+        self.book = BatchBookFile(self.path)
 
     def prepare(self, *, force: bool, in_search: bool) -> None:
         """Set up the next sync. ``force`` tries batches again after they were given up; a search waits for none."""

@@ -12,7 +12,7 @@ from kept.errors import NoteNotFound, UsageError
 from kept.limits import time_from_ms
 from kept.listings import FileSummary, Listing
 from kept.records import Filter, ListedPeriod, Progress, SearchResult
-from kept.store.note_tables import ALIAS, TITLE
+from kept.store.note_tables import ALIAS, HEADING, TITLE
 from kept.words.segment import fold, name_key, normalise
 from kept.workspace.daily import DailyNotes, daily_name, find_daily, get_daily_notes
 from kept.workspace.scan import scan_workspace
@@ -157,22 +157,17 @@ def find_note(service: IndexService, name: str, visible: Filter) -> str | None:
                 return path
     plain_name = _plain(f"{day:%Y-%m-%d}" if day else name)
     spaced_name = _spaced(plain_name.removesuffix(".md"))
-    (paths, headings, named), _ = service.read(
-        lambda index: (
-            index.live.lists.note_paths(),
-            index.live.lists.note_headings(),
-            index.live.notes.paths_named(name_key(name)),
-        )
+    (paths, named), _ = service.read(
+        lambda index: (index.live.lists.note_paths(), index.live.notes.paths_named(name_key(name)))
     )
     if visible:
         paths = [path for path in paths if visible.sees_note(path)]
-        headings = {path: heading for path, heading in headings.items() if visible.sees_note(path)}
         named = [(path, kind) for path, kind in named if visible.sees_note(path)]
     for matches in (
         [path for path in paths if _plain(path) == plain_name or _plain(path.rpartition(".")[0]) == plain_name],
         [path for path in paths if _spaced(_plain(_stem(path))) == spaced_name],
         [path for path, kind in named if kind in (TITLE, ALIAS)],
-        [path for path, heading in headings.items() if _plain(heading.partition(" > ")[0]) == plain_name],
+        [path for path, kind in named if kind == HEADING],
     ):
         if len(matches) == 1:
             return matches[0]

@@ -30,7 +30,7 @@ def find_indexed_near(
     it is no reason not to write."""
     if not may_be_fact(text) or not text.strip():
         return []
-    from kept.store.note_words import find_notes
+    from kept.store.quick_reads import find_notes
     from kept.words.stopwords import content_words
 
     filters = replace(filters, sources=("memory",))

@@ -20,7 +20,7 @@ from kept.chunking.markdown import (
 from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile, is_fact_list
 from kept.redact import REDACTION_VERSION
-from kept.store.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, LinkRow, NoteRow, TagRow
+from kept.store.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, NoteRow, TagRow
 from kept.store.rows import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
 from kept.values import frozen
 from kept.visibility import PROJECT_MARKER, project_of_path
@@ -32,7 +32,6 @@ from kept.workspace.workspace import CANVAS
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
 DATE_IN_WORDS = "%Y-%m-%d %A %d %B %Y"
 _FIRST_HEADING = r"# +([^\n]{1,200}?)(?: +#+)? *(?:\n|$)"
-_MAX_KEY_CHARS = 400
 _DONE_MARK = r"\[[xX]\](?=\s)"
 """The mark of a task that is done, which is no word."""
 # 15:09, 9:05 am, 15:09:30; not 15:09 inside a longer number.
@@ -177,24 +176,8 @@ def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, file_timestam
         updated_ms=to_timestamp_ms(properties.updated),
         names=tuple(_iter_names(cut, name, heading)),
         tags=tuple(_iter_tags(path, cut, day)),
-        links=tuple(
-            LinkRow(
-                line=link.line,
-                key=link_key(link.target),
-                target=link.target,
-                heading=link.heading,
-                label=link.label,
-                is_embed=link.is_embed,
-                is_path=link.is_path,
-            )
-            for link in cut.references.links
-        ),
+        links=cut.references.links,
     )
-
-
-def link_key(name: str) -> str:
-    """Return the key by which the links to a name are found: that of its last part."""
-    return name_key(name.rstrip("/").rpartition("/")[2])[:_MAX_KEY_CHARS]
 
 
 def _iter_names(cut: CutNote, name: str, heading: str | None) -> Iterator[tuple[int, str, str]]:

@@ -286,21 +286,13 @@ class IndexService:
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date. ``force`` rebuilds it."""
-        self.require_usable()
-        with self._lock:
-            report = self._repairing(self._sync_by_request, force=force, progress=progress)
-            notices = self._take_notices()
-        report = replace(report, failures=(*self.embedder_warnings, *report.failures))
-        return self._completed(report, notices)
+        report = self._sync_with_fallback(force=force, progress=progress, by_request=True)
+        return replace(report, failures=(*self.embedder_warnings, *report.failures))
 
     def sync_background(self, *, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date after a change was noticed. Unlike `sync` this neither checks the pages of the
         index nor retries a failed embedder early; otherwise both would happen each time a note is saved."""
-        self.require_usable()
-        with self._lock:
-            report = self._repairing(self._sync_with_fallback, progress=progress)
-            notices = self._take_notices()
-        return self._completed(report, notices)
+        return self._sync_with_fallback(force=False, progress=progress, by_request=False)
 
     def repair(self, *, progress: Progress | None = None) -> SyncReport:
         """Check every table of the index, delete the file if it is damaged, and bring the index up to date."""
@@ -317,7 +309,11 @@ class IndexService:
         if problems := find_damage(index):
             raise StoreDamaged(f"{index.path}: the index is damaged ({problems[0]}).")
 
-    def _completed(self, report: SyncReport, notices: tuple[str, ...]) -> SyncReport:
+    def _sync_with_fallback(self, *, force: bool, progress: Progress | None, by_request: bool) -> SyncReport:
+        self.require_usable()
+        with self._lock:
+            report = self._repairing(self._try_embedders, force=force, progress=progress, by_request=by_request)
+            notices = self._take_notices()
         problem = self._also_sync(self.scan().files) if self._also_sync else None
         return replace(
             report,
@@ -325,21 +321,18 @@ class IndexService:
             rebuilt=notices[0] if notices else report.rebuilt,
         )
 
-    def _sync_by_request(self, *, force: bool, progress: Progress | None) -> SyncReport:
-        from kept.store.integrity import check_if_quick
-
-        check_if_quick(self._handle.index())
-        return self._sync_with_fallback(force=force, progress=progress, retry=True)
-
-    def _sync_with_fallback(
-        self, *, force: bool = False, progress: Progress | None = None, retry: bool = False
-    ) -> SyncReport:
+    def _try_embedders(self, *, force: bool, progress: Progress | None, by_request: bool) -> SyncReport:
         """Sync with the preferred embedder. If it fails, sync with its fallback, whose vectors replace the others."""
+        if by_request:
+            from kept.store.integrity import check_if_quick
+
+            check_if_quick(self._handle.index())
         failures, reason = list[str](), ""
         embedders = self._handle.embedders_for_sync()
         for number, embedder in enumerate(embedders):
             self._handle.use(embedder)
-            report = self._run_sync(force=force, progress=progress, wait_s=self.limits.sync_wait_s, retry=retry)
+            wait_s = self.limits.sync_wait_s
+            report = self._run_sync(force=force, progress=progress, wait_s=wait_s, retry=by_request)
             failures.extend(report.failures)
             vectors = self._handle.planner().vectors
             if vectors is None or not vectors.failed_recently():
@@ -372,7 +365,7 @@ class IndexService:
         run = SyncRun(
             planner,
             scan,
-            clock=self.clock,
+            self.clock,
             batch_runner=self._handle.batch_runner(),
             force=force,
             in_search=in_search,

@@ -51,6 +51,7 @@ class _SizeChanged(Exception):
     """The embedder's vectors have another size than those of the live tables."""
 
 
+@dataclass
 class SyncRun:
     """One sync of the index that a planner reads. ``run`` is called once. Only one process per index writes at a time.
 
@@ -58,32 +59,20 @@ class SyncRun:
     path of a transcript whose growth alone is not worth a sync.
     """
 
-    def __init__(
-        self,
-        planner: SyncPlanner,
-        scan: Scan,
-        *,
-        clock: Clock,
-        batch_runner: BatchRunner | None = None,
-        force: bool = False,
-        in_search: bool = False,
-        growing: str | None = None,
-        progress: Progress | None = None,
-        history: HistorySync | None = None,
-    ) -> None:
-        self.planner = planner
-        self.history = history
-        self.index = planner.index
-        self.vectors = planner.vectors
-        self.settings = planner.settings
-        self.scan = scan
-        self.clock = clock
-        self.batch_runner = batch_runner
-        self.force = force
-        self.in_search = in_search
-        self.growing = growing
-        self.progress = progress
-        self.tally = _Tally(problems=list(scan.problems))
+    planner: SyncPlanner
+    scan: Scan
+    clock: Clock
+    batch_runner: BatchRunner | None = None
+    force: bool = False
+    in_search: bool = False
+    growing: str | None = None
+    progress: Progress | None = None
+    history: HistorySync | None = None
+
+    def __post_init__(self) -> None:
+        self.index = self.planner.index
+        self.vectors = self.planner.vectors
+        self.tally = _Tally(problems=list(self.scan.problems))
 
     def run(self, *, wait_s: float) -> SyncReport:
         """Bring the index up to date. Raise LockBusy if another process is still indexing after ``wait_s``."""
@@ -172,7 +161,9 @@ class SyncRun:
     def _trim_cache(self) -> None:
         """Keep the cache within its limit. A sync that embedded nothing leaves the file alone."""
         if self.tally.embedded or self.tally.cached:
-            self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
+            self.index.cache.evict(
+                self.planner.settings.cache.max_entries if self.planner.settings.cache.enabled else 0
+            )
 
     def _copies(self) -> list[Problem]:
         """Return the conflict copies among the notes, for a report. A search does not report them."""

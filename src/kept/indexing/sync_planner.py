@@ -3,7 +3,7 @@ written, and no provider is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +40,6 @@ _state_of = attrgetter("source", "path", "size", "mtime_ns", "ctime_ns")
 
 SEEN_BYTES = 16_384
 """Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole."""
-
-_LEAST_MESSAGE_BYTES = 100
-"""No line of a message is shorter, with its id, its parent and its time. So a transcript that has grown by less than
-this for each message that a sync waits for need not be read."""
 
 FileKey = tuple[str, str]
 """Source and path."""
@@ -86,14 +82,6 @@ def _has_only_grown(path: str, states: Set[Any]) -> bool:
         return False
     smaller, larger = sorted(state[2] for state in states)
     return bool(larger - smaller < SEEN_BYTES)
-
-
-@frozen
-class Growth:
-    """Growth of one transcript since the last sync."""
-
-    size: int = 0
-    messages: int = 0
 
 
 @frozen
@@ -176,21 +164,6 @@ class SyncPlanner:
             return None
         return file_row(file, note, checked_ns=0).hash
 
-    def iter_growths(self, *, min_bytes: int = 0) -> Iterator[Growth]:
-        """Yield how much transcripts have grown since they were indexed. Those that have grown by less than
-        ``min_bytes``, or not at all, are not read."""
-        with self.index.reading():
-            known = self.index.live.file_rows()
-        if "sessions" not in self.settings.sources:
-            return
-        files = scan_transcripts(self.sessions_folder).files
-        for file in files:
-            row = known.get((file.source, file.path))
-            if row is None or not (0 < file.size - row.size < min_bytes or is_unchanged(file, row)):
-                from kept.indexing.transcripts import measure_growth
-
-                yield measure_growth(file, row)
-
     def growth_reached(self) -> bool:
         """Return whether a transcript has grown by enough bytes or messages. A threshold of 0 is any growth.
 
@@ -198,10 +171,20 @@ class SyncPlanner:
         conversation costs a sync. A search syncs whatever was said before it answers, however little; one that an
         agent asks in a conversation leaves what is in its context anyway.
         """
+        if "sessions" not in self.settings.sources:
+            return False
+        from kept.indexing.transcripts import measure_growth
+
         thresholds = self.settings.sync.sessions
-        min_bytes, min_messages = max(1, thresholds.delta_bytes), max(1, thresholds.delta_messages)
-        growths = self.iter_growths(min_bytes=min(min_bytes, min_messages * _LEAST_MESSAGE_BYTES))
-        return any(growth.size >= min_bytes or growth.messages >= min_messages for growth in growths)
+        with self.index.reading():
+            known = self.index.live.file_rows()
+        for file in scan_transcripts(self.sessions_folder).files:
+            row = known.get((file.source, file.path))
+            if row is None or not is_unchanged(file, row):
+                size, messages = measure_growth(file, row)
+                if size >= max(1, thresholds.delta_bytes) or messages >= max(1, thresholds.delta_messages):
+                    return True
+        return False
 
     # vectors
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from kept.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.errors import SessionError, SessionKeyInvalid
 from kept.indexing.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, chunk_id, sha256
-from kept.indexing.sync_planner import Growth
 from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.redact import redact
@@ -73,8 +72,9 @@ def _hash_from(transcript: Transcript, checkpoint: TranscriptCheckpoint, state: 
     return running_hash
 
 
-def measure_growth(file: SourceFile, row: FileRow | None) -> Growth:
-    """Return what was added since the last sync: everything, if the transcript is new or has not only grown."""
+def measure_growth(file: SourceFile, row: FileRow | None) -> tuple[int, int]:
+    """Return how many bytes and messages were added since the last sync: all, if the transcript is new or has not only
+    grown."""
     try:
         transcript = Transcript(file.absolute)
         checkpoint = _find_checkpoint(transcript, row, transcript.stat())
@@ -84,8 +84,8 @@ def measure_growth(file: SourceFile, row: FileRow | None) -> Growth:
                 size += len(line.raw)
                 messages += is_message(parse_line(line).content)
     except SessionError:
-        return Growth()
-    return Growth(size, messages)
+        return 0, 0
+    return size, messages
 
 
 # chunks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock
@@ -43,34 +44,28 @@ class Vectors:
         return self.known.get(key) or self.fresh.get(key)
 
 
+@dataclass
 class Vectoriser:
     """One embedder over one index. Refused texts are stored in the index; a failure is remembered for ``rest_s``."""
 
-    def __init__(
-        self,
-        index: Index,
-        embedder: Embedder,
-        cache: CacheSettings,
-        clock: Clock,
-        *,
-        rest_s: float,
-    ) -> None:
-        self.index = index
-        self.embedder = embedder
-        self.cache = cache
-        self.clock = clock
-        self.rest_s = rest_s
+    index: Index
+    embedder: Embedder
+    cache: CacheSettings
+    clock: Clock
+    rest_s: float
+    failure: str = ""
+    """Reason of the last failure."""
+    _rests_until: float = 0.0
+    """Time up to which a failed embedder is not asked again."""
+    _in_batches: frozenset[bytes] = frozenset()
+    """Texts in a provider's batch: paid for, so not asked for again."""
+    _batch_reason: str = ""
+    _batches_rest_until: float = 0.0
+
+    def __post_init__(self) -> None:
         self.refused = self._stored_refusals()
         self.misfit = self._stored_misfit()
         """Reason why no vector of this embedder can be used until the user has asked for a sync."""
-        self.failure = ""
-        """Reason of the last failure."""
-        self._rests_until = 0.0
-        """Time up to which a failed embedder is not asked again."""
-        self._in_batches: frozenset[bytes] = frozenset()
-        """Texts in a provider's batch: paid for, so not asked for again."""
-        self._batch_reason = ""
-        self._batches_rest_until = 0.0
 
     # when not to ask
 

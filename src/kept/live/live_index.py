@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
 from types import TracebackType
 from typing import Any, Literal
@@ -23,8 +24,9 @@ from kept.durable import make_private_folder
 from kept.errors import KeptError, LockBusy, WorkspaceError
 from kept.file_lock import locked
 from kept.indexing.service import IndexService
+from kept.indexing.sources import cite_source
 from kept.live.sync_timing import LiveTiming, PendingChanges, SyncSchedule
-from kept.live.watcher import Watching, WatchSupervisor
+from kept.live.watcher import IntervalWatch, KernelWatch, Watch, Watching
 from kept.memory import Memory
 from kept.reports import SyncReport
 from kept.sqlite import file_number
@@ -191,75 +193,85 @@ class LeaderLock:
 # the loop of the leader
 
 _MAX_WATCH_SETUPS = 5
+_INSTALL_HINT = "To be notified at once, install: pip install 'kept[watch]'"
+_LIMITS_HINT = "Raising fs.inotify.max_user_instances and fs.inotify.max_user_watches may help."
 
 
 class _SyncStopped(Exception):
     """Ends a running sync between two batches of files, because the program ends."""
 
 
+@dataclass
 class LeaderLoop:
-    """One lead. `run` returns when ``stop`` is set or the lock is lost; ``ready`` is set after the first sync."""
+    """One lead. `run` returns when ``stop`` is set or the lock is lost; ``ready`` is set after the first sync.
 
-    def __init__(
-        self,
-        service: IndexService,
-        leadership: LeaderLock,
-        reporter: LiveReporter,
-        timing: LiveTiming,
-        *,
-        stop: Event,
-        ready: Event,
-        watches: bool,
-    ) -> None:
-        self._service = service
-        self._settings = service.settings.sync
-        self._leadership = leadership
-        self._reporter = reporter
-        self._tick_s = timing.tick_s
-        self._stop = stop
-        self._ready = ready
-        self._watches = watches
-        self._schedule = SyncSchedule(self._settings, timing)
-        self._supervisor = WatchSupervisor(service, stop, timing, enabled=watches, report_notice=reporter.report_notice)
+    When folders come or go, the watch is set up again. Without ``watches``, the index is synced by the interval only.
+    """
+
+    service: IndexService
+    leadership: LeaderLock
+    reporter: LiveReporter
+    timing: LiveTiming
+    stop: Event
+    ready: Event
+    watches: bool
+
+    def __post_init__(self) -> None:
+        self.settings = self.service.settings.sync
+        self.schedule = SyncSchedule(self.settings, self.timing)
+        self.watch: Watch = IntervalWatch(self.stop)
+        self.roots = (self.service.workspace.root, *self.service.workspace.extra_paths)
+        self.root_files = list(map(file_number, self.roots))
 
     def run(self) -> None:
-        if not (self._watches or self._settings.on_session_start):
-            self._schedule.note_sync(time.monotonic(), took_s=0.0, ok=True)
+        if not (self.watches or self.settings.on_session_start):
+            self.schedule.note_sync(time.monotonic(), took_s=0.0, ok=True)
         try:
-            for warning in self._service.embedder_warnings:
-                self._reporter.report_notice(warning)
-            while not self._stop.is_set() and self._leadership.is_leader():
+            for warning in self.service.embedder_warnings:
+                self.reporter.report_notice(warning)
+            while not self.stop.is_set() and self.leadership.is_leader():
                 if self._is_due():
                     self._sync_and_watch()
-                    continue
-                # Wait for changes until the schedule has to be asked again, at most for a tick.
-                wake_at_s = min(self._schedule.next_sync_at(), self._schedule.next_measuring_at())
-                timeout_s = min(self._tick_s, max(0.0, wake_at_s - time.monotonic()))
-                changes, lag_s = self._supervisor.wait(timeout_s)
-                if changes:
-                    self._schedule.note_change(changes, time.monotonic() - lag_s)
-                    self._reporter.update(last_change=changes.latest or self._reporter.state().last_change)
-                if self._supervisor.roots_changed():
-                    self._schedule.note_change(PendingChanges(notes=1), time.monotonic())
-                self._reporter.update(waiting=self._schedule.waiting)
+                else:
+                    self._wait()
         finally:
-            self._supervisor.close()
-            self._leadership.release()
-            self._ready.set()
+            self.watch.close()
+            self.leadership.release()
+            self.ready.set()
+
+    def _wait(self) -> None:
+        """Wait for changes until the schedule has to be asked again, at most for a tick."""
+        wake_at_s = min(self.schedule.next_sync_at(), self.schedule.next_measuring_at())
+        timeout_s = min(self.timing.tick_s, max(0.0, wake_at_s - time.monotonic()))
+        try:
+            changes = self.watch.wait(timeout_s)
+        except OSError as exc:
+            self.watch.close()
+            self.watch = self._poll(str(exc))
+            changes = PendingChanges(notes=1)  # some may have been missed
+        # The workspace or an extra path may have been replaced, or a link to it may lead elsewhere.
+        before, self.root_files = self.root_files, list(map(file_number, self.roots))
+        if self.root_files != before:
+            self.watch.is_stale = self.watches
+            changes = replace(changes, notes=changes.notes + 1)
+        if changes:
+            self.schedule.note_change(changes, time.monotonic())
+            self.reporter.update(last_change=changes.latest or self.reporter.state().last_change)
+        self.reporter.update(waiting=self.schedule.waiting)
 
     def _is_due(self) -> bool:
         now_s = time.monotonic()
-        if now_s >= self._schedule.next_sync_at():
+        if now_s >= self.schedule.next_sync_at():
             return True
-        if now_s < self._schedule.next_measuring_at():
+        if now_s < self.schedule.next_measuring_at():
             return False
         try:
-            is_enough = self._service.growth_reached()
+            is_enough = self.service.growth_reached()
         except KeptError as exc:
-            self._reporter.report_problem(exc.message)
+            self.reporter.report_problem(exc.message)
             is_enough = True  # the sync reports what is wrong
         if not is_enough:
-            self._schedule.note_small_growth()
+            self.schedule.note_small_growth()
         return is_enough
 
     def _sync_and_watch(self) -> None:
@@ -267,39 +279,60 @@ class LeaderLoop:
         they may have changed meanwhile."""
         for _ in range(_MAX_WATCH_SETUPS):
             listed = self._sync()
-            if self._stop.is_set() or not listed or not self._supervisor.needs_new_watch():
+            is_watched = not self.watch.is_stale and self.watch.folders == frozenset(self.service.folders())
+            if self.stop.is_set() or not listed or not self.watches or self.watch.mode == "polling" or is_watched:
                 break
-            self._supervisor.set_up()
+            self.watch.close()
+            self.watch = self._make_watch()
         else:  # folders come and go faster than they can be watched
-            self._schedule.note_change(PendingChanges(notes=1), time.monotonic())
-        self._reporter.update(watching=self._supervisor.mode)
-        self._ready.set()
+            self.schedule.note_change(PendingChanges(notes=1), time.monotonic())
+        self.reporter.update(watching=self.watch.mode)
+        self.ready.set()
+
+    def _make_watch(self) -> Watch:
+        """Watch the folders that the last sync listed."""
+        service = self.service
+        cite = partial(cite_source, workspace=service.workspace, sessions_folder=service.config.paths.sessions)
+        try:
+            return KernelWatch(service.folders(), cite, self.stop, quiet_s=self.settings.watch_debounce_ms / 1000)
+        except FileNotFoundError:  # deleted since; the next sync lists the folders that exist
+            return IntervalWatch(self.stop)
+        except ImportError:
+            return self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT)
+        except OSError as exc:
+            return self._poll(str(exc))
+
+    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT) -> Watch:
+        self.reporter.report_notice(
+            f"The kernel does not report changes ({reason}), so the index is synced from time to time. {hint}"
+        )
+        return IntervalWatch(self.stop, self.timing.poll_s)
 
     def _sync(self) -> bool:
         """Sync and report. Return whether the folders were listed."""
         started = time.monotonic()
-        self._reporter.update(syncing=True, completed=0, total=0)
+        self.reporter.update(syncing=True, completed=0, total=0)
         report, problem = self._try_to_sync()
-        syncs = self._reporter.state().syncs
+        syncs = self.reporter.state().syncs
         if report is not None:
             syncs += 1
-            now = self._service.clock.now().isoformat(timespec="seconds")
-            self._reporter.update(files=report.files, chunks=report.chunks, last_sync=now, syncs=syncs)
+            now = self.service.clock.now().isoformat(timespec="seconds")
+            self.reporter.update(files=report.files, chunks=report.chunks, last_sync=now, syncs=syncs)
         now_s = time.monotonic()
-        self._schedule.note_sync(now_s, took_s=now_s - started, ok=problem is None)
-        self._reporter.update(syncing=False, waiting=0)
+        self.schedule.note_sync(now_s, took_s=now_s - started, ok=problem is None)
+        self.reporter.update(syncing=False, waiting=0)
         if problem:
-            self._reporter.report_problem(problem)
+            self.reporter.report_problem(problem)
         else:
-            self._reporter.update(problem=None)
+            self.reporter.update(problem=None)
         if report is not None and (report.indexed or report.removed or report.rebuilt or syncs == 1):
-            self._reporter.emit("synced", report=report)
+            self.reporter.emit("synced", report=report)
         return report is not None
 
     def _try_to_sync(self) -> tuple[SyncReport | None, str | None]:
         """Return the report, or None, and the problem, or None."""
         try:
-            report = self._service.sync_background(progress=self._report_progress)
+            report = self.service.sync_background(progress=self._report_progress)
         except _SyncStopped:
             return None, None
         except KeptError as exc:
@@ -310,9 +343,9 @@ class LeaderLoop:
         return report, report.failures[0] if report.failures else None
 
     def _report_progress(self, completed: int, total: int, label: str) -> None:
-        if self._stop.is_set():
+        if self.stop.is_set():
             raise _SyncStopped
-        self._reporter.update(completed=completed, total=total)
+        self.reporter.update(completed=completed, total=total)
 
 
 def describe_unexpected(exc: Exception) -> str:
@@ -420,17 +453,9 @@ class LiveIndex:
     def _lead(self, service: IndexService) -> bool:
         """Lead until the lead ends. Return whether it ended in order; after an error a new lead begins, perhaps in
         another process."""
-        loop = LeaderLoop(
-            service,
-            self._leadership,
-            self._reporter,
-            self._timing,
-            stop=self._stop,
-            ready=self._ready,
-            watches=self._watches,
-        )
+        shared = (self._leadership, self._reporter, self._timing, self._stop, self._ready)
         try:
-            loop.run()
+            LeaderLoop(service, *shared, watches=self._watches).run()
         except Exception as exc:  # the thread must survive whatever one lead meets
             log.info("leading failed", exc_info=True)
             self._reporter.report_problem(exc.message if isinstance(exc, KeptError) else describe_unexpected(exc))

@@ -35,8 +35,8 @@ class LiveTiming:
     """Wait after the first failed sync, after the second, and so on."""
     minute_s: float = 60.0
     """Unit of ``memory_search.sync.interval_minutes``."""
-    poll_s: float = 2.0
-    """Shortest time between two scans when folders are polled."""
+    poll_s: float = 10.0
+    """Time between two syncs if the kernel reports no changes."""
 
 
 @frozen
@@ -51,9 +51,6 @@ class PendingChanges:
 
     def __bool__(self) -> bool:
         return bool(self.notes or self.transcripts)
-
-    def __len__(self) -> int:
-        return self.notes + self.transcripts
 
 
 @dataclass

@@ -1,7 +1,7 @@
-"""Noticing changes: through the kernel (watchfiles) or, if it refuses, by scanning the folders from time to time.
+"""Noticing changes: through the kernel (watchfiles) or, if it refuses, by a sync from time to time.
 
 Only the folders that a sync has listed are watched, each without its subfolders: neither a symbolic link nor a large
-folder of other files can make it watch more. When folders come or go, `WatchSupervisor` sets the watch up again.
+folder of other files can make it watch more.
 """
 
 from __future__ import annotations
@@ -9,16 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from functools import partial
 from threading import Event
 from typing import Literal
 
-from kept.indexing.service import IndexService
-from kept.indexing.sources import cite_source
-from kept.live.sync_timing import LiveTiming, PendingChanges
+from kept.live.sync_timing import PendingChanges
 from kept.sessions.transcript_paths import is_transcript_citation
-from kept.sqlite import file_number
-from kept.workspace.scan import Scan
 from kept.workspace.workspace import IGNORE_FILES
 
 Watching = Literal["nothing", "kernel", "polling"]
@@ -27,8 +22,6 @@ Watching = Literal["nothing", "kernel", "polling"]
 _MAX_STEP_S = 0.25
 _MIN_STEP_S = 0.01
 _GROUPED_S = 1.0
-_SCAN_SHARE = 40
-"""Scans take at most one part in this many of the time."""
 
 
 class KernelWatch:
@@ -50,8 +43,6 @@ class KernelWatch:
         self._deleted = Change.deleted
         # The kernel's queue is read once per step: often enough to be in time, rarely enough to cost nothing.
         step_s = min(_MAX_STEP_S, max(_MIN_STEP_S, quiet_s / 6))
-        self.lag_s = 2 * step_s
-        """Possible age of a change when it is reported: one step until it is seen, one to see that no more follow."""
         self.is_stale = False
         """True after a watched folder itself came or went: the kernel may watch a folder that is gone."""
         self._batches = watch(
@@ -108,148 +99,27 @@ class KernelWatch:
         self._batches.close()
 
 
-class PollingWatch:
-    """Scans names, sizes and times, and compares. The larger the workspace, the longer the time between scans."""
+class IntervalWatch:
+    """Reports a change every ``every_s`` seconds, since the kernel reports none; never, if that is None."""
 
-    mode: Watching = "polling"
     folders: frozenset[str] = frozenset()
     is_stale = False
-    lag_s = 0.0
 
-    def __init__(self, scan: Callable[[], Scan], stop: Event, *, poll_s: float) -> None:
-        self._scan = scan
+    def __init__(self, stop: Event, every_s: float | None = None) -> None:
+        self.mode: Watching = "nothing" if every_s is None else "polling"
         self._stop = stop
-        self._poll_s = poll_s
-        self._next_scan_at_s = 0.0
-        self._states = self._scan_states()
+        self._every_s = float("inf") if every_s is None else every_s
+        self._next_at_s = time.monotonic() + self._every_s
 
     def wait(self, timeout_s: float) -> PendingChanges:
-        self._stop.wait(min(timeout_s, max(0.0, self._next_scan_at_s - time.monotonic())))
-        if self._stop.is_set() or time.monotonic() < self._next_scan_at_s:
+        self._stop.wait(min(timeout_s, max(0.0, self._next_at_s - time.monotonic())))
+        if time.monotonic() < self._next_at_s:
             return PendingChanges()
-        before, self._states = self._states, self._scan_states()
-        changed = {path for path, *_ in before ^ self._states}
-        existing = {path for path, *_ in self._states}
-        transcripts = sum(map(is_transcript_citation, changed & existing))
-        return PendingChanges(len(changed) - transcripts, transcripts, max(changed, default=""))
-
-    def _scan_states(self) -> set[tuple[str, int, int, int]]:
-        started = time.monotonic()
-        files = self._scan().files
-        took_s = time.monotonic() - started
-        self._next_scan_at_s = time.monotonic() + max(self._poll_s, took_s * _SCAN_SHARE)
-        return {(file.path, file.size, file.mtime_ns, file.ctime_ns) for file in files}
+        self._next_at_s = time.monotonic() + self._every_s
+        return PendingChanges(notes=1)
 
     def close(self) -> None:
         pass
 
 
-class NoWatch:
-    """Notices nothing: for an index that is synced by the interval only, or whose folders are not known yet."""
-
-    mode: Watching = "nothing"
-    folders: frozenset[str] = frozenset()
-    is_stale = False
-    lag_s = 0.0
-
-    def __init__(self, stop: Event) -> None:
-        self._stop = stop
-
-    def wait(self, timeout_s: float) -> PendingChanges:
-        self._stop.wait(timeout_s)
-        return PendingChanges()
-
-    def close(self) -> None:
-        pass
-
-
-Watch = KernelWatch | PollingWatch | NoWatch
-
-
-# the watch of an index
-
-_INSTALL_HINT = "To be notified at once, install: pip install 'kept[watch]'"
-_LIMITS_HINT = "Raising fs.inotify.max_user_instances and fs.inotify.max_user_watches may help."
-
-
-class WatchSupervisor:
-    """The current watch. ``enabled`` is False for an index that is synced by the interval only."""
-
-    def __init__(
-        self,
-        service: IndexService,
-        stop: Event,
-        timing: LiveTiming,
-        *,
-        enabled: bool,
-        report_notice: Callable[[str], None],
-    ) -> None:
-        self._service = service
-        self._stop = stop
-        self._report_notice = report_notice
-        self._timing = timing
-        self._enabled = enabled
-        self._watch: Watch = NoWatch(stop)
-        self._roots = (service.workspace.root, *service.workspace.extra_paths)
-        self._root_files = list(map(file_number, self._roots))
-
-    def wait(self, timeout_s: float) -> tuple[PendingChanges, float]:
-        """Wait for changes. Return them, and how long ago they may have happened."""
-        try:
-            changes = self._watch.wait(timeout_s)
-        except OSError as exc:
-            self._watch.close()
-            self._watch = self._poll(str(exc))
-            return PendingChanges(notes=1), 0.0  # changes may have been missed
-        return changes, self._watch.lag_s
-
-    def roots_changed(self) -> bool:
-        """Return whether the workspace or an extra path is another folder than before: it may have been replaced, or
-        a link may lead elsewhere. The watch is set up again after the next sync."""
-        before, self._root_files = self._root_files, list(map(file_number, self._roots))
-        if self._root_files == before:
-            return False
-        self._watch.is_stale = self._enabled
-        return True
-
-    def needs_new_watch(self) -> bool:
-        """Return whether the last sync listed other folders than are watched."""
-        if not self._enabled:
-            return False
-        if isinstance(self._watch, PollingWatch):
-            return False
-        return self._watch.is_stale or self._watch.folders != frozenset(self._service.folders())
-
-    def set_up(self) -> None:
-        """Watch the folders that the last sync listed."""
-        self._watch.close()
-        self._watch = self._make_watch()
-
-    @property
-    def mode(self) -> Watching:
-        return self._watch.mode
-
-    def close(self) -> None:
-        self._watch.close()
-
-    def _make_watch(self) -> Watch:
-        folders = self._service.folders()
-        if not folders:  # nothing could be listed yet
-            return NoWatch(self._stop)
-        quiet_s = self._service.settings.sync.watch_debounce_ms / 1000
-        sessions_folder = self._service.config.paths.sessions
-        cite = partial(cite_source, workspace=self._service.workspace, sessions_folder=sessions_folder)
-        try:
-            return KernelWatch(folders, cite, self._stop, quiet_s=quiet_s)
-        except FileNotFoundError:  # deleted since; the next sync lists the folders that exist
-            return NoWatch(self._stop)
-        except ImportError:
-            return self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT)
-        except OSError as exc:
-            return self._poll(str(exc))
-
-    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT) -> Watch:
-        self._report_notice(
-            f"The kernel does not report changes ({reason}), so folders are scanned from time to time. {hint}"
-        )
-        return PollingWatch(self._service.scan, self._stop, poll_s=self._timing.poll_s)
+Watch = KernelWatch | IntervalWatch

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kept.listings import NoteLink, NoteLinks
-from kept.store.note_tables import FILE, LinkRow
+from kept.listings import FoundLink, NoteLink, NoteLinks
+from kept.store.note_tables import FILE, link_key
 from kept.words.segment import name_key
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read_broken_links(notes: NoteTables, is_hidden: Callable[[str], bool]) -> tu
     return tuple(broken)
 
 
-def _to_record(path: str, link: LinkRow, resolver: LinkResolver) -> NoteLink:
+def _to_record(path: str, link: FoundLink, resolver: LinkResolver) -> NoteLink:
     return NoteLink(
         path=path,
         line=link.line,
@@ -59,7 +59,7 @@ class LinkResolver:
         self._named: dict[str, list[tuple[str, int]]] = {}
         self._resolved: dict[tuple[str, bool, str], str | None] = {}
 
-    def resolve(self, link: LinkRow, source: str) -> str | None:
+    def resolve(self, link: FoundLink, source: str) -> str | None:
         """Return the path of the note that a link in the note ``source`` means, or None if the link is broken."""
         folder = posixpath.dirname(source)
         key = (link.target, link.is_path, folder)
@@ -67,8 +67,8 @@ class LinkResolver:
             self._resolved[key] = self._by_file(link, folder) or self._by_title(link)
         return self._resolved[key]
 
-    def _by_file(self, link: LinkRow, folder: str) -> str | None:
-        paths = [path for path, kind in self._find(link.key) if kind == FILE]
+    def _by_file(self, link: FoundLink, folder: str) -> str | None:
+        paths = [path for path, kind in self._find(link_key(link.target)) if kind == FILE]
         if not paths:
             return None
         by_key = {_path_key(path): path for path in reversed(paths)}
@@ -81,7 +81,7 @@ class LinkResolver:
         fitting = [path for path in paths if f"/{_path_key(path)}".endswith(ending)]
         return min(fitting, key=lambda path: (path.count("/"), len(path), path), default=None)
 
-    def _by_title(self, link: LinkRow) -> str | None:
+    def _by_title(self, link: FoundLink) -> str | None:
         named = self._find(name_key(link.target))
         return next((path for path, kind in named if kind != FILE), None)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 
 from kept.records import GRADES, DropReason, Filter, grade_of
@@ -180,40 +180,34 @@ def _are_alike(left: frozenset[str], right: frozenset[str]) -> bool:
     return shared >= DUPLICATE_SHARE * (len(left) + len(right) - shared)
 
 
+@dataclass
 class Windows:
     """The chunks shown for each hit. Open them in the order of the hits, so that the best hit chooses first."""
 
-    def __init__(
-        self,
-        chunks: Mapping[int, ChunkRow],
-        neighbours: Neighbours,
-        scores: Mapping[int, float],
-        filters: Filter,
-    ) -> None:
-        self._chunks = chunks
-        self._neighbours = neighbours
-        self._scores = scores
-        self._filters = filters
-        self.shown: set[int] = set()
-        """Rows that are shown, as a hit or as the neighbour of one."""
-        self._lines: set[tuple[str, int]] = set()
-        """Path and line of each message that is shown, whole or in part."""
+    chunks: Mapping[int, ChunkRow]
+    neighbours: Neighbours
+    scores: Mapping[int, float]
+    filters: Filter
+    shown: set[int] = field(default_factory=set)
+    """Rows that are shown, as a hit or as the neighbour of one."""
+    lines: set[tuple[str, int]] = field(default_factory=set)
+    """Path and line of each message that is shown, whole or in part."""
 
     def shows(self, chunk: ChunkRow) -> bool:
         """Return whether a chunk is shown already, or another piece of the same message."""
-        return chunk.row in self.shown or (chunk.path, chunk.start_line) in self._lines
+        return chunk.row in self.shown or (chunk.path, chunk.start_line) in self.lines
 
     def open(self, row: int) -> Window:
         """Return the chunk of a hit with the neighbours that are shown with it."""
-        chunk = self._chunks[row]
+        chunk = self.chunks[row]
         window = self._grow(chunk) if chunk.source == "sessions" else (chunk,)
         self.shown.update(shown.row for shown in window)
         if chunk.source == "sessions":
-            self._lines.update((shown.path, shown.start_line) for shown in window)
+            self.lines.update((shown.path, shown.start_line) for shown in window)
         return window
 
     def _grow(self, chunk: ChunkRow) -> Window:
-        around = self._neighbours(chunk)
+        around = self.neighbours(chunk)
         first = last = next(at for at, neighbour in enumerate(around) if neighbour.row == chunk.row)
         room = MAX_CHARS - len(chunk.text)
         while room > 0:
@@ -221,7 +215,7 @@ class Windows:
             if not fitting:
                 break
             # Of two equal neighbours `max` takes the first, which is the later one: that is where an answer is.
-            best = max(fitting, key=lambda at: self._scores.get(around[at].row, 0.0))
+            best = max(fitting, key=lambda at: self.scores.get(around[at].row, 0.0))
             room -= len(around[best].text) + 1
             first, last = min(first, best), max(last, best)
         return tuple(around[first : last + 1])
@@ -229,7 +223,7 @@ class Windows:
     def _may_join(self, around: Sequence[ChunkRow], at: int, room: int) -> bool:
         if not 0 <= at < len(around):
             return False
-        neighbour, since, until = around[at], self._filters.since_ms, self._filters.until_ms
+        neighbour, since, until = around[at], self.filters.since_ms, self.filters.until_ms
         # Pieces of one message are not joined: neither has the white space between them.
         beside = (around[near].start_line for near in (at - 1, at + 1) if 0 <= near < len(around))
         is_whole = neighbour.start_line not in beside

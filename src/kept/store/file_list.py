@@ -113,14 +113,6 @@ class FileLists:
         rows: list[Any] = self.db.execute(query, values).fetchall()
         return rows
 
-    def note_headings(self) -> dict[str, str]:
-        """Return the headings above the first chunk of every note that has some, by path."""
-        query = (
-            f"SELECT path, heading FROM {self.prefix}chunks WHERE source = 'memory' AND heading <> ''"
-            " GROUP BY path HAVING start_line = min(start_line)"
-        )
-        return dict(self.db.execute(query))
-
     def note_paths(self) -> list[str]:
         query = f"SELECT path FROM {self.prefix}files WHERE source = 'memory' ORDER BY path"
         return [path for (path,) in self.db.execute(query)]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import apsw
 
+from kept.listings import FoundLink
 from kept.values import frozen
-from kept.words.segment import tag_key
+from kept.words.segment import name_key, tag_key
 
 FILE, TITLE, ALIAS, HEADING = 0, 1, 2, 3
 """Kinds of names, the most telling first: of the file, in the properties, and the first heading."""
 NOTE_TABLES = ("notes", "note_names", "note_tags", "note_links")
+_MAX_KEY_CHARS = 400
 WHOLE_NOTE = (0, 1 << 40)
 """First and last line of a tag that counts for the whole note."""
 
@@ -24,18 +27,6 @@ class TagRow:
     tag: str
     lines: tuple[int, int]
     """First and last line of the passages that have the tag."""
-
-
-@frozen
-class LinkRow:
-    line: int
-    key: str
-    """Key of the last part of the target: the links to a note are found by it."""
-    target: str
-    heading: str = ""
-    label: str = ""
-    is_embed: bool = False
-    is_path: bool = False
 
 
 @frozen
@@ -50,7 +41,15 @@ class NoteRow:
     names: tuple[tuple[int, str, str], ...] = ()
     """Kind, key and name."""
     tags: tuple[TagRow, ...] = ()
-    links: tuple[LinkRow, ...] = ()
+    links: tuple[FoundLink, ...] = ()
+
+
+_link_values = attrgetter("target", "heading", "label", "is_embed", "is_path")
+
+
+def link_key(name: str) -> str:
+    """Return the key by which the links to a name are found: that of its last part."""
+    return name_key(name.rstrip("/").rpartition("/")[2])[:_MAX_KEY_CHARS]
 
 
 class NoteTables:
@@ -80,7 +79,7 @@ class NoteTables:
             f"INSERT INTO {self.prefix}note_links (path, line, number, key, target, heading, label, embed, by_path)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                (path, link.line, number, link.key, link.target, link.heading, link.label, link.is_embed, link.is_path)
+                (path, link.line, number, link_key(link.target), *_link_values(link))
                 for number, link in enumerate(note.links)
             ),
         )
@@ -146,24 +145,22 @@ class NoteTables:
 
     # links
 
-    def links_from(self, path: str) -> list[tuple[str, LinkRow]]:
+    def links_from(self, path: str) -> list[tuple[str, FoundLink]]:
         """Return the links in a note, in order, each with the path of the note."""
         return self._links("path = ? ORDER BY line, number", (path,))
 
-    def links_by_key(self, keys: Iterable[str]) -> list[tuple[str, LinkRow]]:
+    def links_by_key(self, keys: Iterable[str]) -> list[tuple[str, FoundLink]]:
         """Return path and link of all links whose target ends in one of these keys, by path and line."""
         where = "key IN (SELECT value FROM json_each(?)) ORDER BY path, line, number"
         return self._links(where, (json.dumps(list(keys)),))
 
-    def all_links(self) -> list[tuple[str, LinkRow]]:
+    def all_links(self) -> list[tuple[str, FoundLink]]:
         """Return path and link of all links, by path and line."""
         return self._links("1 ORDER BY path, line, number", ())
 
-    def _links(self, where: str, values: tuple[Any, ...]) -> list[tuple[str, LinkRow]]:
-        query = (
-            f"SELECT path, line, key, target, heading, label, embed, by_path FROM {self.prefix}note_links WHERE {where}"
-        )
+    def _links(self, where: str, values: tuple[Any, ...]) -> list[tuple[str, FoundLink]]:
+        query = f"SELECT path, line, target, heading, label, embed, by_path FROM {self.prefix}note_links WHERE {where}"
         return [
-            (path, LinkRow(line, key, target, heading, label, bool(embed), bool(by_path)))
-            for path, line, key, target, heading, label, embed, by_path in self.db.execute(query, values)
+            (path, FoundLink(line, target, heading, label, bool(embed), bool(by_path)))
+            for path, line, target, heading, label, embed, by_path in self.db.execute(query, values)
         ]
