@@ -26,14 +26,17 @@ def test_two_new_machines_share_notes(tmp_path):
         assert on(machine, tmp_path, "init").code == 0
     refused = on("harbour", tmp_path, "sync")
     assert (refused.code, refused.err.count("\n")) == (4, 1)
-    assert "is no git repository. Connect it to one with 'kept sync --init URL'." in refused.err
+    assert "is no git repository. Connect it with 'kept sync --init URL'." in refused.err
     on("harbour", tmp_path, "add", "Staging moved to port 5433.", "--to", "memory/staging.md")
-    assert on("harbour", tmp_path, "sync", "--init", str(remote)).out == "3 files committed; pushed (origin, main).\n"
+    assert (
+        on("harbour", tmp_path, "sync", "--init", str(remote)).out
+        == "3 files committed, 0 received, pushed (origin, main).\n"
+    )
     on("skerry", tmp_path, "index")
     assert "memory/staging.md" in on("skerry", tmp_path, "sync", "--init", str(remote), "--json").json["received"]
     assert "port 5433" in on("skerry", tmp_path, "search", "staging port").out
     assert "memory/staging.md" in on("skerry", tmp_path, "history").out
-    assert on("skerry", tmp_path, "sync").out == "Nothing changed (origin, main).\n"
+    assert on("skerry", tmp_path, "sync").out == "0 files committed, 0 received (origin, main).\n"
     for machine, port in (("harbour", 1), ("skerry", 2)):
         (tmp_path / machine / ".kept/workspace/memory/staging.md").write_text(f"Port {port}.\n")
         ended = on(machine, tmp_path, "sync")
@@ -55,4 +58,7 @@ def test_two_syncs_of_one_workspace_take_turns(tmp_path):
     both = [subprocess.Popen([KEPT, "sync"], env=environment, stdout=subprocess.PIPE) for _ in range(2)]
     outputs = [process.communicate(timeout=60)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sorted(outputs) == [b"1 file committed; pushed (origin, main).\n", b"Nothing changed (origin, main).\n"]
+    assert sorted(outputs) == [
+        b"0 files committed, 0 received (origin, main).\n",
+        b"1 file committed, 0 received, pushed (origin, main).\n",
+    ]

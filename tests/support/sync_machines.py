@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from kept import git_command
 from kept.config import load_config
 from kept.durable import is_temporary
 from kept.errors import KeptError
@@ -47,7 +46,7 @@ class Machine:
 
     def connect(self, remote: Path) -> GitSyncReport:
         run = self.run_of
-        run.repository.connect(str(remote))
+        run.connect(str(remote))
         return run.run()
 
     def sync(self) -> GitSyncReport:
@@ -101,7 +100,7 @@ def killed_at(machine: Machine, point: int) -> bool:
         try:
             for step in ("replace", "fsync", "unlink"):
                 setattr(os, step, watched(getattr(os, step)))
-            git_command.subprocess.Popen = watched(git_command.subprocess.Popen)
+            subprocess.Popen = watched(subprocess.Popen)
             machine.sync()
         except KeptError:
             pass

@@ -10,7 +10,7 @@ import pytest
 from tests.support.commands import KEPT
 from tests.support.sync_machines import connect_machines, git, killed_at, settle
 
-EVERY = 4
+EVERY = 6
 """Of all points, every so many is a point to kill at. The first differs from round to round."""
 
 

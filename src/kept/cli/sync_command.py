@@ -6,10 +6,7 @@ import click
 
 from kept.cli.output import echo, print_json, warn
 from kept.cli.root import Globals
-from kept.limits import printable_line
 from kept.wording import plural
-
-_SHOWN = 20
 
 
 @click.command("sync")
@@ -22,24 +19,16 @@ def command(options: Globals, url: str | None) -> None:
     Nothing of yours is touched: with staged files or during a merge or a rebase, the command refuses.
     """
     from kept.sync.git_sync import GitSync
+    from kept.tools.record_json import to_json
 
     sync = GitSync(options.load_finished().config)
     if url is not None:
-        sync.workspace.require()
-        sync.repository.connect(url)
+        sync.connect(url)
     report = sync.run()
     if options.as_json:
-        from kept.tools.record_json import to_json
-
         print_json(to_json(report))
         return
-    for problem in report.problems[:_SHOWN]:
+    for problem in report.problems:
         warn(f"{problem.path}: {problem.reason}")
-    if len(report.problems) > _SHOWN:
-        warn(f"{len(report.problems) - _SHOWN:,} more files have problems; --json names them all.")
-    for path in report.conflicts:
-        warn(f"{printable_line(path)}: another machine's version of a note that both changed. Merge and delete it")
-    counts = ((report.committed, "committed"), (report.received, "received"))
-    parts = [f"{plural(len(paths), 'file')} {what}" for paths, what in counts if paths]
-    parts += ["pushed"] if report.pushed else []
-    echo(f"{'; '.join(parts) or 'Nothing changed'} ({sync.repository.remote}, {sync.repository.branch}).")
+    files = f"{plural(len(report.committed), 'file')} committed, {len(report.received):,} received"
+    echo(f"{files}{', pushed' if report.pushed else ''} ({sync.remote}, {sync.branch}).")

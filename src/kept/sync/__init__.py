@@ -1,4 +1,1 @@
-"""`kept sync`: the same notes on several machines, over git.
-
-git_sync    `GitSync`: commits the notes that changed, fetches, merges, writes what arrived, and pushes
-"""
+"""`kept sync`: ``git_sync`` shares the notes of several machines, ``git`` runs the program."""
