@@ -36,8 +36,8 @@ _TITLES = {
 
 @click.command("forget")
 @click.argument("query", nargs=-1)
-@click.option("--session", metavar="ID", help="Forget a whole conversation, and the facts that were made of it.")
-@click.option("--person", metavar="NAME", help="Forget what a person said, and every passage that names them.")
+@click.option("--session", metavar="ID", help="Forget a whole conversation, and the facts taken from it.")
+@click.option("--person", metavar="NAME", help="Forget what a person said, and passages that name them.")
 @click.option("--before", metavar="DATE", help="Forget conversations and daily notes from before this time.")
 @click.option("--places", metavar="LIST", help="Forget only these places, by their numbers: 1,3. Do not ask.")
 @click.option("--yes", "-y", is_flag=True, help="Forget all places that have exactly this. Do not ask.")

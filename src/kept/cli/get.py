@@ -24,12 +24,12 @@ _SHOWN = 50
 @click.argument("path", nargs=-1, required=True)
 @click.option("--from", "start", type=click.IntRange(min=1), metavar="N", help="First line (default: 1).")
 @click.option("--lines", type=click.IntRange(min=1), metavar="N", help="Number of lines (default: 200).")
-@click.option("--links", "what", flag_value="links", help="Its links to other notes instead, and theirs to it.")
+@click.option("--links", "what", flag_value="links", help="Show its links and backlinks instead.")
 @click.option(
     "--why",
     "what",
     flag_value="why",
-    help="Where it came from instead: the conversation, the import, and the change that brought each line.",
+    help="Show where it came from instead: conversation, import, and the change that wrote each line.",
 )
 @person_option
 @click.pass_obj

@@ -205,7 +205,7 @@ def undo_command(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Take back changes of notes, also if later changes touched other lines.
+    """Undo changes of notes, even if later changes touched other lines.
 
     CHANGE is an id from 'kept history'. Without one and without options, the last change that Kept made is taken back.
     If a later change touched the same lines, nothing changes. An undo is a change too, and can be taken back.

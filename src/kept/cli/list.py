@@ -41,10 +41,10 @@ _DEFAULT_RESULTS = 50
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
 @click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
-@click.option("--changed", is_flag=True, help="What changed lately, by day: notes and conversations together.")
-@click.option("--tags", "what", flag_value="tags", help="The tags instead, with how many notes have each.")
-@click.option("--projects", "what", flag_value="projects", help="The projects instead, with their repositories.")
-@click.option("--broken-links", "what", flag_value="links", help="The links of all notes that lead nowhere instead.")
+@click.option("--changed", is_flag=True, help="Show recent changes of notes and conversations, by day.")
+@click.option("--tags", "what", flag_value="tags", help="List tags instead, with the number of notes that have each.")
+@click.option("--projects", "what", flag_value="projects", help="List projects instead, with their repositories.")
+@click.option("--broken-links", "what", flag_value="links", help="List links that lead nowhere instead.")
 @person_option
 @click.pass_obj
 def command(

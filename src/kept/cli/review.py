@@ -75,7 +75,7 @@ def list_waiting(options: Globals, session: str | None = None, diff: bool = Fals
 @click.option("--edit", "new_text", is_flag=True, help="Write the text from standard input instead; with one ID.")
 @click.pass_obj
 def accept(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool, new_text: bool) -> None:
-    """Write proposals, and take changes that are written already off the list.
+    """Write proposals, and remove changes that are already written from the list.
 
     ID is an id from 'kept review list', or the beginning of one.
     """
@@ -96,7 +96,7 @@ def accept(options: Globals, ids: tuple[str, ...], session: str | None, all_wait
 @click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
 @click.pass_obj
 def reject(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool) -> None:
-    """Drop proposals, and take changes that are written already back.
+    """Drop proposals, and undo changes that are already written.
 
     ID is an id from 'kept review list', or the beginning of one.
     """

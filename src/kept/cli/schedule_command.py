@@ -126,7 +126,7 @@ def pause(options: Globals, schedule_id: str) -> None:
 
 @command_with_id("resume")
 def resume(options: Globals, schedule_id: str) -> None:
-    """Resume the schedule ID, which was paused. What it missed meanwhile is not caught up."""
+    """Resume the paused schedule ID. Kept does not make up for what it missed."""
     schedule = _change(options, schedule_id, paused=False, last_due=utc_now(SystemClock(), to_the_second=True))
     _report(options, schedule, f"Resumed {schedule.id}: {_next_text(schedule)}.")
 
