@@ -118,12 +118,9 @@ def open_dispatcher(
 ) -> Dispatcher:
     """Return a dispatcher for an agent and the commands. ``more_status`` returns further lines for /status."""
     from kept.agent.agent import Agent
-    from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
+    from kept.responder.dispatcher import Dispatcher
 
-    agent = Agent(memory, sessions, model)
-    commands = Commands(agent, memory, sessions, more_status=more_status)
-    every = memory.config.gateway.auto_responder.memory_index_interval_messages
-    return Dispatcher(agent, sessions, commands, indexer=PeriodicIndexer(memory, every_messages=every))
+    return Dispatcher(Agent(memory, sessions, model), more_status=more_status)
 
 
 def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:

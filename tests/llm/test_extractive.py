@@ -91,16 +91,6 @@ def test_any_talk_has_a_summary_that_fits(texts, budget):
     assert all(line.startswith("- ") for line in summary.splitlines())
 
 
-def test_as_a_model_it_summarises_and_notes_facts_down():
-    model = ExtractiveChat()
-    talk = ("My dog is called Biscuit.", "What a lovely name for a dog!", "He was born on 2021-06-01.")
-    assert text_of(ask(model, request(*talk, purpose="flush"))) == (
-        "- user: My dog is called Biscuit.\n- user: He was born on 2021-06-01."
-    )
-    assert "Biscuit" in text_of(ask(model, request(*talk, purpose="summary")))
-    assert text_of(ask(model, request("Hi!", purpose="flush"))) == "NO_REPLY"
-
-
 def test_as_a_model_it_answers_with_what_the_search_finds():
     events = ask(ExtractiveChat(), request("Where is staging?", tools=(SEARCH,)))
     (call,) = tools_of(events)

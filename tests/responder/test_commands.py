@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kept.agent.agent import Agent
 from kept.agent.events import Inbound
 from kept.responder.dispatcher import HELP, NAMES, Command, CommandCall, Commands, find_command
 from kept.testing import ScriptedChat
@@ -89,7 +90,7 @@ def test_new_with_a_text_answers_it_in_the_new_conversation(harness):
 
 def test_a_reset_that_a_crash_cut_short_happens_once(harness):
     session = harness.sessions.get_or_create("http", "ada")
-    commands = Commands(None, harness.memory, harness.sessions)
+    commands = Commands(Agent(harness.memory, harness.sessions, harness.model), list)
     call = CommandCall(Command("new", ""), session.id, "m1")
     first = commands.start_session(call)
     assert commands.start_session(call).id == first.id

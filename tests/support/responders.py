@@ -14,7 +14,7 @@ from kept.agent.agent import Agent
 from kept.agent.events import Inbound
 from kept.llm.base import ChatRequest
 from kept.responder.channel import Channel, ResponderTiming
-from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
+from kept.responder.dispatcher import Dispatcher
 from kept.responder.inbox import Inbox
 from kept.responder.inbox_records import AnswerRun
 from kept.responder.responder import Responder
@@ -96,9 +96,7 @@ class ResponderHarness:
     ) -> Responder:
         agent = Agent(self.memory, self.sessions, self.model, retry_wait_s=0.0)
         settings = self.memory.config.gateway.auto_responder
-        commands = Commands(agent, self.memory, self.sessions, more_status=lambda: responder.status_lines())
-        indexer = PeriodicIndexer(self.memory, every_messages=settings.memory_index_interval_messages)
-        dispatcher = dispatcher_class(agent, self.sessions, commands, indexer=indexer)
+        dispatcher = dispatcher_class(agent, more_status=lambda: responder.status_lines())
         responder = Responder(dispatcher, self.inbox(), settings, channels, timing=timing)
         return responder
 

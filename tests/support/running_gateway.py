@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from typing import Any
 
 from kept import Memory, SessionStore
-from kept.channels.gateway import Gateway
+from kept.channels.gateway import Gateway, ServedAgent
 from kept.config import load_config
 from kept.net.serving import ServerLimits
 from kept.serve.run_server import Server, SharedAgent, gateway_preset, listen, open_tokens
@@ -30,6 +30,7 @@ async def running_gateway(
     *,
     limits: ServerLimits | None = None,
     sessions: SessionStore | None = None,
+    others: Sequence[ServedAgent] = (),
     **options: Any,
 ) -> AsyncIterator[tuple[Gateway, SessionStore, list[str]]]:
     """Run the gateway of a memory as `kept gateway` does. Yield it with its conversations and the lines that it has
@@ -41,7 +42,8 @@ async def running_gateway(
     with ExitStack() as opened:
         opened.callback(memory.close)
         opened.callback(sessions.close)
-        gateway = Gateway(memory, sessions, model, report=lines.append, **options)
+        agents = [ServedAgent(memory, sessions, model), *others]
+        gateway = Gateway(agents, report=lines.append, **options)
         bound = None
         if preset.listens:
             bound = opened.enter_context(closing(listen(preset)))

@@ -33,7 +33,6 @@ RETRY_S = 60.0
 """Pause after a server could not be started, during which turns do not wait for it."""
 MAX_TOOLS = 128
 """Tools of one server that are offered."""
-_MAX_PAGES = 20
 _DESCRIPTION_CHARS = 2_000
 _MAX_SCHEMA_CHARS = 20_000
 _MAX_SCHEMA_DEPTH = 30
@@ -236,9 +235,9 @@ class ServerConnection:
         try:
             async with AsyncExitStack() as stack:
                 self.session = await stack.enter_async_context(_open_session(self._settings))
-                tools = await _list_tools(self.session)
+                tools = (await self.session.list_tools()).tools
                 if not started.done():
-                    started.set_result(tools)
+                    started.set_result(list(tools))
                 await self._stop.wait()
         except Exception as exc:  # noqa: BLE001 - the SDK and its transports raise many kinds, also in groups
             if not started.done():
@@ -248,20 +247,6 @@ class ServerConnection:
         finally:
             if not started.done():
                 started.cancel()
-
-
-async def _list_tools(session: ClientSession) -> list[Any]:
-    from mcp.types import PaginatedRequestParams
-
-    tools: list[Any] = []
-    cursor: str | None = None
-    for _ in range(_MAX_PAGES):
-        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
-        tools += page.tools
-        cursor = page.next_cursor
-        if not cursor or len(tools) > MAX_TOOLS:
-            break
-    return tools
 
 
 @asynccontextmanager

@@ -17,7 +17,6 @@ from kept.channels.chat_request import (
     MODEL_PREFIX,
     ChatCall,
     ChatLine,
-    find_agent_name,
     read_call,
 )
 from kept.channels.http_messages import (
@@ -69,11 +68,6 @@ class ChatCompletions:
 
     async def list_models(self, request: Request) -> Response:
         return json_response({"object": "list", "data": [_model_json(name) for name in self._models(request)]})
-
-    async def get_model(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        self._require_agent(request, find_agent_name(name), name)
-        return json_response(_model_json(name))
 
     def _models(self, request: Request) -> tuple[str, ...]:
         """Return the names of the agents that the token of a request may talk to."""

@@ -111,21 +111,11 @@ class ServedAgent:
 
 
 class Gateway:
-    """Answers messages until it is stopped: those of one agent, and of ``others`` as the routes say."""
+    """Answers messages until it is stopped: those of the first agent, and of others as the routes say."""
 
-    def __init__(
-        self,
-        memory: Memory,
-        sessions: SessionStore,
-        model: ChatModel,
-        *,
-        report: Report,
-        others: Sequence[ServedAgent] = (),
-        timing: ResponderTiming | None = None,
-    ) -> None:
-        config = memory.config
+    def __init__(self, agents: Sequence[ServedAgent], *, report: Report, timing: ResponderTiming | None = None) -> None:
+        config = agents[0].memory.config
         timing = timing or ResponderTiming()
-        agents = [ServedAgent(memory, sessions, model), *others]
         self._sessions = {agent.memory.config.agent_id: agent.sessions for agent in agents}
         self._settings = config.gateway
         self._people = People(config)
@@ -157,7 +147,7 @@ class Gateway:
                 self.responders[agent.memory.config.agent_id],
                 agent.memory.config,
                 channels,
-                clock=memory.clock,
+                clock=agent.memory.clock,
                 read_checklist=partial(read_checklist, agent.memory),
             )
             for agent in agents

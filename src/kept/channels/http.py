@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
     Endpoint = Callable[[Request], Awaitable[Response]]
 
-_PATHS_HINT = (
-    "There are POST /v1/messages, GET and DELETE /v1/messages/ID, POST /v1/chat/completions, GET /v1/models, and "
-    "GET /healthz."
-)
-
 
 def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, clock: Clock, people: People) -> App:
     """Return the application without a guard."""
@@ -43,10 +38,9 @@ def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, 
         make("DELETE", "/v1/messages/{id}", endpoints.delete, "talk to the agent"),
         make("POST", "/v1/chat/completions", chat.complete, "talk to the agent"),
         make("GET", "/v1/models", chat.list_models, "read"),
-        make("GET", "/v1/models/{name:path}", chat.get_model, "read"),
         make("POST", "/v1/approvals/{id}", endpoints.decide, "decide about calls of tools"),
     ]
-    return Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _wrong_method})
+    return Starlette(routes=routes, exception_handlers={404: _show_fault, 405: _show_fault})
 
 
 def guard_endpoints(app: App, *, hosts: Iterable[str], gate: TokenGate) -> Guard:
@@ -112,25 +106,19 @@ def find_user(people: People, person: str, channel: str) -> str | None:
 
 
 def _show_error(request: Request, error: KeptError) -> Response:
-    status = error.http
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
-    return _refusal(request, status, error.code, error.message, error.hint, headers=headers)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if error.http in (429, 503) else {}
+    shape = _describe_refusal(request.url.path, error.http, error.code, error.message, error.hint)
+    return json_response(shape, error.http, headers)
 
 
-async def _no_such_path(request: Request, _: Exception) -> Response:
-    return _refusal(request, 404, "not_found", f"There is nothing at {request.url.path}.", _PATHS_HINT)
-
-
-async def _wrong_method(request: Request, exc: Exception) -> Response:
-    headers = dict(getattr(exc, "headers", None) or {})  # Allow
-    message = f"{request.url.path} does not take {request.method}."
-    return _refusal(request, 405, "wrong_method", message, _PATHS_HINT, headers=headers)
-
-
-def _refusal(
-    request: Request, status: int, code: str, message: str, hint: str, *, headers: dict[str, str] | None = None
-) -> Response:
-    return json_response(_describe_refusal(request.url.path, status, code, message, hint), status, headers)
+async def _show_fault(request: Request, exc: Exception) -> Response:
+    """Answer a path or a method that there is not."""
+    status = getattr(exc, "status_code", 404)
+    code = "not_found" if status == 404 else "wrong_method"
+    message = f"There is no {request.method} {request.url.path}."
+    return json_response(
+        _describe_refusal(request.url.path, status, code, message), status, getattr(exc, "headers", None)
+    )
 
 
 def _describe_refusal(path: str, status: int, code: str, message: str, hint: str = "") -> dict[str, Any]:

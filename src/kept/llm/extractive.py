@@ -24,13 +24,11 @@ from kept.llm.base import (
     TextPart,
     ToolOutput,
     ToolUse,
-    Turn,
     count_tokens,
 )
 from kept.redact import redact
 from kept.values import frozen
 
-SUMMARY_TOKENS = 2_000
 _MIN_FACT_SCORE = 2.0
 _HEADING_CHARS = len("\n2026-03-14:\n")
 _MIN_LINE_CHARS = 30
@@ -54,10 +52,7 @@ class SpokenLine:
         return f"- {time}{who}{self.text}{where}"
 
 
-Conversation = Iterable[SpokenLine | Turn]
-
-
-def salient_facts(conversation: Conversation, *, limit: int = 20) -> list[SpokenLine]:
+def salient_facts(conversation: Iterable[SpokenLine], *, limit: int = 20) -> list[SpokenLine]:
     """Return the sentences worth remembering, in the order of the conversation.
 
     Secrets are redacted, because the facts become notes, which are indexed as they are.
@@ -67,7 +62,7 @@ def salient_facts(conversation: Conversation, *, limit: int = 20) -> list[Spoken
     return [_extract_fact(lines, sentence) for sentence in sorted(best, key=lambda sentence: sentence.order)]
 
 
-def extract_summary(conversation: Conversation, budget_tokens: int) -> str:
+def extract_summary(conversation: Iterable[SpokenLine], budget_tokens: int) -> str:
     """Return the best sentences that fit the budget, in order and grouped by day. Empty if none fits."""
     lines = _spoken_lines(conversation)
     left = budget_tokens * CHARS_PER_TOKEN
@@ -107,21 +102,12 @@ def render_facts(facts: Iterable[SpokenLine]) -> str:
     return "\n".join(lines)
 
 
-def _spoken_lines(conversation: Conversation) -> list[SpokenLine]:
-    """Return the redacted lines of a conversation. Tool calls and results are dropped: the answers draw on them."""
-    lines: list[SpokenLine] = []
-    for item in conversation:
-        match item:
-            case SpokenLine():
-                lines.append(SpokenLine(redact(item.text), item.speaker, item.when, item.source))
-            case Turn():
-                text = "\n\n".join(part.text for part in item.parts if isinstance(part, TextPart))
-                lines.append(SpokenLine(redact(text), item.role))
-    return lines
+def _spoken_lines(conversation: Iterable[SpokenLine]) -> list[SpokenLine]:
+    return [SpokenLine(redact(line.text), line.speaker, line.when, line.source) for line in conversation]
 
 
 class ExtractiveChat:
-    """Chat model without a language model: summarises, extracts facts, and answers with search results."""
+    """Chat model without a language model, which answers with search results. Flushes and compactions do without it."""
 
     provider = "extractive"
     name = "extractive"
@@ -133,7 +119,7 @@ class ExtractiveChat:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         input_tokens = count_tokens(request)
-        answer = _answer(request)
+        answer = _reply(request)
         if isinstance(answer, ToolUse):
             yield answer
             yield Finished("tools", ModelUsage(input_tokens))
@@ -145,16 +131,6 @@ class ExtractiveChat:
         """Do nothing: nothing is open."""
 
 
-def _answer(request: ChatRequest) -> str | ToolUse:
-    match request.purpose:
-        case "summary":
-            return extract_summary(request.turns, request.max_tokens or SUMMARY_TOKENS) or NO_REPLY
-        case "flush":
-            return "\n".join(map(str, salient_facts(request.turns))) or NO_REPLY
-        case "reply":
-            return _reply(request)
-
-
 def _reply(request: ChatRequest) -> str | ToolUse:
     parts = request.turns[-1].parts if request.turns else ()
     results = [part.text for part in parts if isinstance(part, ToolOutput)]
@@ -163,7 +139,7 @@ def _reply(request: ChatRequest) -> str | ToolUse:
     question = "\n".join(part.text for part in parts if isinstance(part, TextPart)).strip()
     if question and any(tool.name == _SEARCH for tool in request.tools):
         return ToolUse(f"search-{len(request.turns)}", _SEARCH, {"query": question})
-    return extract_summary(request.turns[:-1], request.max_tokens or SUMMARY_TOKENS) or NO_REPLY
+    return NO_REPLY
 
 
 # scoring sentences

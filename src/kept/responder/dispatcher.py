@@ -25,10 +25,9 @@ from kept.records import Hit
 from kept.responder import forget_command as forget
 from kept.responder.inbox import Inbox
 from kept.sessions.entries import FORWARDED
-from kept.sessions.people import NO_OWNER, People
+from kept.sessions.people import NO_OWNER
 from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import SessionKey
-from kept.sessions.store import SessionStore
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
 
@@ -111,18 +110,11 @@ def act_of(message: Inbound) -> Act:
 class Commands:
     """Executes commands. ``more_status`` returns further lines for /status, such as the queue of a gateway."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        memory: Memory,
-        sessions: SessionStore,
-        *,
-        more_status: Callable[[], list[str]] = list,
-    ) -> None:
+    def __init__(self, agent: Agent, more_status: Callable[[], list[str]]) -> None:
         self._agent = agent
-        self._memory = memory
-        self._sessions = sessions
-        self._people = People(memory.config)
+        self._memory = agent.services.memory
+        self._sessions = agent.services.sessions
+        self._people = agent.services.people
         self._more_status = more_status
         self._inbox: ForgetStore | None = None
         self._decided: dict[str, str] = {}
@@ -302,12 +294,12 @@ def _describe_compaction(result: CompactionResult) -> str:
 class Dispatcher:
     """Chooses between commands and agent. The caller adds the messages that the agent answered to ``indexer``."""
 
-    def __init__(self, agent: Agent, sessions: SessionStore, commands: Commands, *, indexer: PeriodicIndexer) -> None:
+    def __init__(self, agent: Agent, *, more_status: Callable[[], list[str]] = list) -> None:
+        """``more_status`` returns further lines for /status."""
         self.agent = agent
-        self.sessions = sessions
-        self.commands = commands
-        self.indexer = indexer
-        self._people = People(sessions.config)
+        self.sessions = agent.services.sessions
+        self.commands = Commands(agent, more_status)
+        self.indexer = PeriodicIndexer(agent.services.memory)
         self._ended: set[str] = set()
         """Sessions whose last flush was started here."""
         self._flushes: set[asyncio.Task[None]] = set()
@@ -323,7 +315,7 @@ class Dispatcher:
 
     async def current_session_id(self, key: SessionKey) -> str:
         """Return the id of the session that messages of a chat belong to now. Begin one if there is none."""
-        key = self._people.session_key(key)
+        key = self.agent.services.people.session_key(key)
         record = await asyncio.to_thread(
             self.sessions.get_or_create,
             key.channel,
@@ -383,9 +375,9 @@ class Dispatcher:
 class PeriodicIndexer:
     """Indexes new messages every few messages, so that no search has many of them to index."""
 
-    def __init__(self, memory: Memory, *, every_messages: int) -> None:
+    def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._every_messages = every_messages
+        self._every_messages = memory.config.gateway.auto_responder.memory_index_interval_messages
         self._unindexed = 0
         self._task: asyncio.Task[None] | None = None
 

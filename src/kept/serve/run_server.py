@@ -214,8 +214,7 @@ async def _gateway(
                     ServedAgent(agent.memory, agent.sessions, model)
                     for agent, model in zip(shared, models, strict=True)
                 ]
-                first, *others = served
-                gateway = Gateway(first.memory, first.sessions, first.model, others=others, report=report)
+                gateway = Gateway(served, report=report)
             except KeptError as exc:
                 if preset.command == "gateway":
                     raise

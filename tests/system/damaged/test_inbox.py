@@ -12,7 +12,7 @@ import pytest
 
 from kept import Memory, SessionStore
 from kept.agent.events import Inbound
-from kept.channels.gateway import Gateway
+from kept.channels.gateway import Gateway, ServedAgent
 from kept.clock import SystemClock
 from kept.errors import ConfigError
 from kept.responder.inbox import Inbox
@@ -128,7 +128,7 @@ async def answer_everything(home: Path, workspace: Path) -> None:
     memory = Memory.open(workspace, home=home, embedder=FakeEmbedder(), settings=settings)
     with memory, SessionStore(memory.config) as sessions:
         model = ScriptedChat(lambda request: "Yes.")
-        gateway = Gateway(memory, sessions, model, report=lambda line: None)
+        gateway = Gateway([ServedAgent(memory, sessions, model)], report=lambda line: None)
         gateway.stop()  # it finishes what was accepted, and ends
         await gateway.run()
 
