@@ -84,8 +84,9 @@ def test_torn_and_foreign_lines_are_passed_over(tmp_path):
     assert (day.calls, day.texts, day.cost_usd) == (2, 5, 0.75)
 
 
-def test_a_long_ledger_is_summed_up_and_loses_nothing(tmp_path):
-    ledger = Ledger(str(tmp_path / "ledger.jsonl"), FrozenClock(), Spending, compact_above_bytes=2_000)
+def test_a_long_ledger_is_summed_up_and_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.ledger.COMPACT_ABOVE_BYTES", 2_000)
+    ledger = Ledger(str(tmp_path / "ledger.jsonl"), FrozenClock(), Spending)
     for _ in range(100):
         ledger.record(Spending("openai", "m", calls=1, texts=2, tokens=3, cached=4, retries=5))
     (day,) = ledger.by_day()

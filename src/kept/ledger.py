@@ -31,15 +31,12 @@ LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending)
 
 
 class Ledger(Generic[LedgerEntry]):
-    """A file of entries of one kind. ``compact_above_bytes`` is the size above which entries are summed up."""
+    """A file of entries of one kind. Those of a large file are summed up."""
 
-    def __init__(
-        self, path: str, clock: Clock, kind: type[LedgerEntry], *, compact_above_bytes: int = COMPACT_ABOVE_BYTES
-    ) -> None:
+    def __init__(self, path: str, clock: Clock, kind: type[LedgerEntry]) -> None:
         self.path = path
         self.clock = clock
         self._kind: type[LedgerEntry] = kind
-        self._compact_above_bytes = compact_above_bytes
 
     def today(self) -> str:
         return f"{self.clock.now():%Y-%m-%d}"
@@ -70,7 +67,7 @@ class Ledger(Generic[LedgerEntry]):
         """Append an entry. The caller holds the lock."""
         repair_end(self.path, lambda raw: self._parse(raw) is not None)
         append_durably(self.path, _to_line(entry if entry.day else replace(entry, day=self.today())))
-        if os.path.getsize(self.path) > self._compact_above_bytes:
+        if os.path.getsize(self.path) > COMPACT_ABOVE_BYTES:
             write_atomic(self.path, b"".join(map(_to_line, self.by_day())))
 
     def by_day(self) -> list[LedgerEntry]:

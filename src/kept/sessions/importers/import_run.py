@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from kept.errors import UsageError
 from kept.limits import utf8_path
@@ -56,10 +56,10 @@ def import_sessions(
     """
     run = _ImportRun(store, format_name, dry_run=dry_run)
     roots = [os.path.abspath(os.path.expanduser(os.fspath(path))) for path in paths]
-    files = [(path, file_size(path), path == root) for root in roots for path in run.find_files(root)]
-    done, total = 0, sum(size for _, size, _ in files)
-    for path, size, is_named in files:
-        run.import_file(path, is_named=is_named)
+    files = [(path, file_size(path)) for root in roots for path in run.find_files(root)]
+    done, total = 0, sum(size for _, size in files)
+    for path, size in files:
+        run.import_file(path)
         done += size
         if progress is not None:
             progress(done, total, path)
@@ -98,16 +98,8 @@ class _ImportRun:
                 f"{utf8_path(root)}: there is no such file or folder.",
                 hint="Name a transcript, an export, or a folder of them.",
             )
-        others: Counter[str] = Counter()
-        paths = []
-        for path in sorted(self._walk(root)):
-            other = openclaw.other_agent(path, root, self.agent_id) if self.format == "openclaw" else None
-            if other is None:
-                paths.append(path)
-            else:
-                others[other] += 1
-        self.ignored += openclaw.describe_other_agents(others, root)
-        return paths
+        is_mine = partial(openclaw.is_of_agent, root=root, agent_id=self.agent_id)
+        return sorted(path for path in self._walk(root) if self.format != "openclaw" or is_mine(path))
 
     def _walk(self, root: str) -> Iterator[str]:
         for folder, _, names in os.walk(root, onerror=self._report_unreadable):
@@ -135,9 +127,9 @@ class _ImportRun:
 
     # reading
 
-    def import_file(self, path: str, *, is_named: bool) -> None:
+    def import_file(self, path: str) -> None:
         if self.format in EXPORT_READERS:
-            for part in self._find_parts(path, is_named=is_named):
+            for part in self._find_parts(path):
                 self._import_part(part)
         elif self.format == "openclaw" and path.endswith(ENDINGS):
             self._import_database(path)
@@ -177,22 +169,14 @@ class _ImportRun:
         except DatabaseUnreadable as exc:
             self.problems.append(Problem(utf8_path(path), str(exc)))
 
-    def _find_parts(self, path: str, *, is_named: bool) -> list[ExportPart]:
-        """Return the files with conversations in an export. One that is refused is an error if it was named."""
+    def _find_parts(self, path: str) -> list[ExportPart]:
+        """Return the files with conversations in an export; none if it is refused."""
         try:
-            parts = find_parts(path)
+            return find_parts(path)
         except (ExportRefused, OSError) as exc:
             reason = str(exc) if isinstance(exc, ExportRefused) else f"cannot be read ({exc.strerror})"
-            if is_named:
-                raise UsageError(f"{utf8_path(path)} {reason}.", hint="Nothing was imported.") from None
             self.problems.append(Problem(utf8_path(path), reason))
             return []
-        if not parts and is_named:
-            raise UsageError(
-                f"{utf8_path(path)} has no conversations.json, so it is not an export.",
-                hint="Name the zip file as you downloaded it.",
-            )
-        return parts
 
     def _import_part(self, part: ExportPart) -> None:
         source = ExportSource(part)

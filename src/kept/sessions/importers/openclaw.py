@@ -17,8 +17,7 @@ from typing import Any
 import apsw
 
 from kept.errors import SessionKeyInvalid
-from kept.limits import as_dict, utf8_path
-from kept.records import Problem
+from kept.limits import as_dict
 from kept.sessions.entries import MODEL
 from kept.sessions.importers.draft import (
     Draft,
@@ -114,23 +113,10 @@ def to_key(text: str, agent_id: str) -> SessionKey:
         return key_for(agent_id, FORMAT, short_text(text))
 
 
-def other_agent(path: str, root: str, agent_id: str) -> str | None:
-    """Return the agent of a file below OpenClaw's folder, if it is not the agent to import."""
-    parts = os.path.relpath(path, root).split(os.sep)
-    for folder, name in pairwise(parts[:-1]):
-        if folder == "agents":
-            return None if name == agent_id else name
-    return None
-
-
-def describe_other_agents(file_counts: Mapping[str, int], root: str) -> list[Problem]:
-    return [
-        Problem(
-            utf8_path(os.path.join(root, "agents", name)),
-            f"belongs to the agent '{utf8_path(name)}' ({count:,} files); import it with --agent {utf8_path(name)}",
-        )
-        for name, count in sorted(file_counts.items())
-    ]
+def is_of_agent(path: str, root: str, agent_id: str) -> bool:
+    """Return whether a file below OpenClaw's folder is not of another agent than this one."""
+    folders = os.path.relpath(path, root).split(os.sep)[:-1]
+    return all(name == agent_id for folder, name in pairwise(folders) if folder == "agents")
 
 
 ENDINGS = (".sqlite", ".sqlite3", ".db")
