@@ -32,7 +32,6 @@ from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
 from kept.sessions.transcript import (
     Damage,
     FileState,
-    Position,
     ReadEnd,
     Transcript,
     has_only_grown,
@@ -131,7 +130,7 @@ class Catalogue:
         return self.run(lambda db: [channel for (channel,) in db.execute(query)])
 
     def _select(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
-        return self.run(lambda db: [row.record(self.folder) for row in load_rows(db, rest, values)])
+        return self.run(lambda db: load_rows(db, self.folder, rest, values))
 
     # bringing it up to date
 
@@ -182,7 +181,7 @@ class Catalogue:
         if state is None:
             self.forget(file)
             return
-        row = self.run(lambda db: next(iter(load_rows(db, "WHERE file = ?", [file])), None))
+        row = next(iter(self._select("WHERE file = ?", [file])), None)
         if row is not None and FileState(row.inode, row.size, row.mtime_ns) == state:
             return
         self._repair(transcript)
@@ -193,17 +192,17 @@ class Catalogue:
             and state.size > row.size > 0
             and has_only_grown(transcript, ReadEnd(row.inode, row.size, row.tail_hash), state)
         )
-        builder = row if row is not None and can_resume else RecordBuilder.begin(file)
+        builder = RecordBuilder(row) if row is not None and can_resume else RecordBuilder.begin(self.folder, file)
         damaged: list[str] = []
-        for line in transcript.iter_lines(Position(builder.size, builder.lines), stop=state.size):
+        for line in transcript.iter_lines(builder.finish().end, stop=state.size):
             builder.add(line)
             if isinstance(line.content, Damage):
                 damaged.append(f"{line.content}; the rest is read")
         for reason in damaged[:_MAX_DAMAGED_NAMED]:
             self.report(file, reason)
-        builder.inode, builder.mtime_ns = state.inode, state.mtime_ns
-        builder.tail_hash = transcript.tail_hash(builder.size)
-        self.run(lambda db: save_row(db, builder, expected=row))
+        builder.row.inode, builder.row.mtime_ns = state.inode, state.mtime_ns
+        builder.row.tail_hash = transcript.tail_hash(builder.row.size)
+        self.run(lambda db: save_row(db, builder.finish()))
 
     def _repair(self, transcript: Transcript) -> None:
         """Repair a torn end. If that fails, as on a read-only disk, the whole lines are still read."""
@@ -293,49 +292,32 @@ class Catalogue:
 
 
 def _check(db: apsw.Connection) -> None:
-    load_rows(db, "", ())
+    load_rows(db, "", "", ())
 
 
-_COLUMN_NAMES = {"tail_hash": "seam"}
-"""Columns whose name in the file differs from the field's."""
-_COLUMNS = [_COLUMN_NAMES.get(name, name) for name in FIELDS]
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM sessions"
-SAVE_ROW = (
-    f"INSERT INTO sessions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-    f" ON CONFLICT (file) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS[1:])}"
-)
+_SELECT = f"SELECT {', '.join(FIELDS)} FROM sessions"
+_SAVE = f"REPLACE INTO sessions ({', '.join(FIELDS)}) VALUES ({', '.join('?' * len(FIELDS))})"
 _JSON_FIELDS = ("state", "metadata")
 
 
-def load_rows(db: apsw.Connection, rest: str, values: Sequence[Any]) -> list[RecordBuilder]:
-    """Return the rows that the rest of a query selects."""
-    builders = []
+def load_rows(db: apsw.Connection, folder: str, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
+    """Return the records that the rest of a query selects."""
+    records = []
     for row in db.execute(f"{_SELECT} {rest}", [storable(value) for value in values]):
-        fields = dict(zip(FIELDS, row, strict=True))
-        builders.append(RecordBuilder(**{**fields, **{name: json.loads(fields[name]) for name in _JSON_FIELDS}}))
-    return builders
+        fields: dict[str, Any] = dict(zip(FIELDS, row, strict=True))
+        records.append(SessionRecord(folder, **{**fields, **{name: json.loads(fields[name]) for name in _JSON_FIELDS}}))
+    return records
 
 
-def save_row(db: apsw.Connection, builder: RecordBuilder, *, expected: RecordBuilder | None) -> None:
-    """Save a row, unless another process has read further since ``expected`` was loaded."""
+def save_row(db: apsw.Connection, record: SessionRecord) -> None:
+    """Save a row. If another process has read further meanwhile, the next refresh does so again."""
     with immediate(db):
-        stored = next(iter(load_rows(db, "WHERE file = ?", [builder.file])), None)
-        is_unchanged = (
-            stored is not None
-            and expected is not None
-            and (stored.inode, stored.size, stored.mtime_ns) == (expected.inode, expected.size, expected.mtime_ns)
-        )
-        if stored is None or is_unchanged or stored.size < builder.size:
-            db.execute(SAVE_ROW, row_values(builder))
+        db.execute(_SAVE, [storable(getattr(record, name)) for name in FIELDS])
 
 
 def delete_rows(db: apsw.Connection, files: Sequence[str]) -> None:
     with immediate(db):
         db.executemany("DELETE FROM sessions WHERE file = ?", [(file,) for file in files])
-
-
-def row_values(builder: RecordBuilder) -> list[Any]:
-    return [storable(getattr(builder, name)) for name in FIELDS]
 
 
 def storable(value: Any) -> Any:

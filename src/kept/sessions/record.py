@@ -10,7 +10,8 @@ import dataclasses
 import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from types import SimpleNamespace
 from typing import Any, Literal, assert_never
 
 from kept.clock import Clock
@@ -41,43 +42,85 @@ from kept.values import frozen
 
 @frozen
 class SessionRecord:
-    """One session, as far as it is known without reading its transcript."""
+    """One session, as far as it is known without reading its transcript. All fields but the first are columns of the
+    table `sessions`."""
 
-    id: str
-    key: str
+    transcripts: str
+    """Folder of the transcript."""
+    file: str
+    id: str = ""
+    version: int = VERSION
+    key: str = ""
     """Empty if the first line of the transcript, which has the key, is lost."""
-    channel: str
-    account_id: str
-    chat_type: str
-    user_id: str
-    created: dt.datetime
-    updated: dt.datetime
-    active: dt.datetime
+    channel: str = ""
+    account_id: str = ""
+    chat_type: str = ""
+    user_id: str = ""
+    created_ms: int = 0
+    updated_ms: int = 0
+    active_ms: int = 0
     """Time of the last message. Other entries do not keep a session fresh."""
-    messages: int
-    tokens_in: int
-    tokens_out: int
-    tokens_context: int
+    messages: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_context: int = 0
     """Tokens in the context window after the last answer or compaction."""
-    compactions: int
+    compactions: int = 0
     """Including those of its predecessors."""
-    flushes: int
-    flushed: dt.datetime | None
-    flush_compactions: int | None
+    flushes: int = 0
+    flushed_ms: int | None = None
+    flush_compactions: int | None = None
     """Number of compactions at the last flush: one flush before each compaction is enough."""
-    predecessor: str | None
-    successor: str | None
-    ended: dt.datetime | None
-    end_reason: str | None
-    state: dict[str, Any]
-    metadata: dict[str, Any]
-    transcript_path: str
-    version: int
-    damaged_lines: int
-    end: Position
-    """Position up to which the transcript was read for this record."""
-    title: str = ""
-    """The user's title, or that of the program it was imported from, or the first words asked. Without secrets."""
+    predecessor: str | None = None
+    successor: str | None = None
+    ended_ms: int | None = None
+    end_reason: str | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    opening: str = ""
+    """The first words asked (`next_opening`)."""
+    damaged_lines: int = 0
+    lines: int = 0
+    size: int = 0
+    inode: int = 0
+    mtime_ns: int = 0
+    tail_hash: int = 0
+    """Hash of the last bytes that were read (`Transcript.tail_hash`)."""
+
+    @property
+    def transcript_path(self) -> str:
+        return os.path.join(self.transcripts, self.file)
+
+    @property
+    def created(self) -> dt.datetime:
+        return time_from_ms(self.created_ms)
+
+    @property
+    def updated(self) -> dt.datetime:
+        return time_from_ms(self.updated_ms)
+
+    @property
+    def active(self) -> dt.datetime:
+        return time_from_ms(self.active_ms)
+
+    @property
+    def flushed(self) -> dt.datetime | None:
+        return None if self.flushed_ms is None else time_from_ms(self.flushed_ms)
+
+    @property
+    def ended(self) -> dt.datetime | None:
+        return None if self.ended_ms is None else time_from_ms(self.ended_ms)
+
+    @property
+    def end(self) -> Position:
+        """Position up to which the transcript was read for this record."""
+        return Position(self.size, self.lines)
+
+    @property
+    def title(self) -> str:
+        """The user's title, or that of the program it was imported from, or the first words asked. Without secrets."""
+        titles = (clean_title(self.state[name]) for name in (USER_TITLE, TITLE) if name in self.state)
+        return next(filter(None, titles), self.opening)
 
     @property
     def folder(self) -> str:
@@ -105,125 +148,87 @@ class SessionRecord:
         return self.messages == 0
 
 
-@dataclass(slots=True)
-class RecordBuilder:
-    """Row of the catalogue, built line by line. Its fields are the columns of the table `sessions`."""
+FIELDS = tuple(spec.name for spec in dataclasses.fields(SessionRecord))[1:]
 
-    file: str
-    id: str = ""
-    version: int = VERSION
-    key: str = ""
-    channel: str = ""
-    account_id: str = ""
-    chat_type: str = ""
-    user_id: str = ""
-    created_ms: int = 0
-    updated_ms: int = 0
-    active_ms: int = 0
-    messages: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    tokens_context: int = 0
-    compactions: int = 0
-    flushes: int = 0
-    flushed_ms: int | None = None
-    flush_compactions: int | None = None
-    predecessor: str | None = None
-    successor: str | None = None
-    ended_ms: int | None = None
-    end_reason: str | None = None
-    state: dict[str, Any] = field(default_factory=dict)
-    metadata: dict[str, Any] = field(default_factory=dict)
-    opening: str = ""
-    """The first words asked (`next_opening`)."""
-    damaged_lines: int = 0
-    lines: int = 0
-    size: int = 0
-    inode: int = 0
-    mtime_ns: int = 0
-    tail_hash: int = 0
-    """Hash of the last bytes that were read (`Transcript.tail_hash`)."""
+
+class RecordBuilder:
+    """Builds a record line by line, from that of the lines before."""
+
+    def __init__(self, record: SessionRecord) -> None:
+        self._transcripts = record.transcripts
+        self.row: Any = SimpleNamespace(**{name: getattr(record, name) for name in FIELDS})
+        """The fields of the record."""
+        self.row.state = dict(record.state)
 
     @classmethod
-    def begin(cls, file: str) -> RecordBuilder:
-        """Start a row from the name of the file, which is all there is if the first line is lost."""
-        session_id, created = parse_transcript_name(os.path.basename(file))
+    def begin(cls, transcripts: str, file: str) -> RecordBuilder:
+        """Start a record from the name of the file, which is all there is if the first line is lost."""
+        session_id, created = parse_transcript_name(file)
         created_ms = to_ms(created) if created else 0
-        return cls(file, id=session_id, created_ms=created_ms, updated_ms=created_ms, active_ms=created_ms)
+        record = SessionRecord(transcripts, file, session_id, created_ms=created_ms)
+        return cls(dataclasses.replace(record, updated_ms=created_ms, active_ms=created_ms))
+
+    def finish(self) -> SessionRecord:
+        return SessionRecord(self._transcripts, **vars(self.row))
 
     def add(self, line: TranscriptLine) -> None:
-        self.lines, self.size = line.number, line.end
+        row = self.row
+        row.lines, row.size = line.number, line.end
         entry = line.content
         if isinstance(entry, Damage):
-            self.damaged_lines += 1
+            row.damaged_lines += 1
             return
-        at = (to_ms(entry.timestamp) if entry.timestamp else 0) or self.updated_ms  # 0 if its time is unknown
-        self.updated_ms = max(self.updated_ms, at)
+        at = (to_ms(entry.timestamp) if entry.timestamp else 0) or row.updated_ms  # 0 if its time is unknown
+        row.updated_ms = max(row.updated_ms, at)
         if isinstance(entry, UnknownEntry):
             return
         match entry.body:
             case Message(usage=usage):
-                self.messages += 1
-                self.opening = next_opening(self.opening, entry.body)
-                self.active_ms = max(self.active_ms, at)
+                row.messages += 1
+                row.opening = next_opening(row.opening, entry.body)
+                row.active_ms = max(row.active_ms, at)
                 if usage:
-                    self.tokens_in += usage.input
-                    self.tokens_out += usage.output
-                    self.tokens_context = usage.context or self.tokens_context
+                    row.tokens_in += usage.input
+                    row.tokens_out += usage.output
+                    row.tokens_context = usage.context or row.tokens_context
             case CompactionEntry(tokens_after=after):
-                self.compactions += 1
-                self.tokens_context = self.tokens_context if after is None else after
+                row.compactions += 1
+                row.tokens_context = row.tokens_context if after is None else after
             case StateEntry(name, value):
                 self._set_state(name, value, at)
             case ResetEntry(reason, successor):
-                self.ended_ms, self.end_reason, self.successor = at, reason, successor
+                row.ended_ms, row.end_reason, row.successor = at, reason, successor
             case SessionStart():
                 self._start(entry, entry.body, at)
             case _:
                 assert_never(entry.body)
 
     def _set_state(self, name: str, value: Any, at: int) -> None:
+        row = self.row
         if name == FLUSH:
             if isinstance(value, dict) and value.get("outcome") == "failed":
                 return  # a failed flush has written no notes; the next one has to
-            self.flushes += 1
-            self.flushed_ms, self.flush_compactions = at, self.compactions
+            row.flushes += 1
+            row.flushed_ms, row.flush_compactions = at, row.compactions
         elif value is None:
-            self.state.pop(name, None)
+            row.state.pop(name, None)
         else:
-            self.state[name] = value
+            row.state[name] = value
 
     def _start(self, entry: Entry, start: SessionStart, at: int) -> None:
-        self.id, self.version, self.key = entry.id, start.version, start.key
-        self.created_ms = self.active_ms = at
-        self.predecessor = start.predecessor
-        self.compactions += start.compactions
-        self.state, self.metadata = dict(start.state), dict(start.metadata)
+        row = self.row
+        row.id, row.version, row.key = entry.id, start.version, start.key
+        row.created_ms = row.active_ms = at
+        row.predecessor = start.predecessor
+        row.compactions += start.compactions
+        row.state, row.metadata = dict(start.state), dict(start.metadata)
         try:
             key = SessionKey.parse_full(start.key)
         except SessionKeyInvalid:
-            self.key = ""
+            row.key = ""
             return
-        self.key, self.channel, self.account_id = str(key), key.channel, key.account_id
-        self.chat_type, self.user_id = key.chat_type, key.user_id
-
-    def record(self, folder: str) -> SessionRecord:
-        titles = (clean_title(self.state[name]) for name in (USER_TITLE, TITLE) if name in self.state)
-        return SessionRecord(
-            **{name: getattr(self, name) for name in _SHARED},
-            created=time_from_ms(self.created_ms),
-            updated=time_from_ms(self.updated_ms),
-            active=time_from_ms(self.active_ms),
-            flushed=None if self.flushed_ms is None else time_from_ms(self.flushed_ms),
-            ended=None if self.ended_ms is None else time_from_ms(self.ended_ms),
-            transcript_path=os.path.join(folder, self.file),
-            end=Position(self.size, self.lines),
-            title=next(filter(None, titles), self.opening),
-        )
-
-
-FIELDS = tuple(spec.name for spec in dataclasses.fields(RecordBuilder))
-_SHARED = tuple(spec.name for spec in dataclasses.fields(SessionRecord) if spec.name in FIELDS)
+        row.key, row.channel, row.account_id = str(key), key.channel, key.account_id
+        row.chat_type, row.user_id = key.chat_type, key.user_id
 
 
 def to_ms(when: dt.datetime) -> int:
