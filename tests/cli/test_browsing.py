@@ -130,6 +130,4 @@ def test_a_channel_or_path_that_nothing_has_is_said(kept, notes):
     assert "No note matches 'nope'." in kept("search", "otter", "--path", "nope").err
     channel = kept("search", "otter", "--channel", "slack")
     assert "No conversation is on channel 'slack'." in channel.err
-    assert kept("sessions", "list", "--channel", "slack").out == (
-        "No session is on channel 'slack'. There are no sessions yet.\n"
-    )
+    assert "No session is on channel 'slack'. There are no" in kept("sessions", "list", "--channel", "slack").err

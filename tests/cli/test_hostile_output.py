@@ -91,7 +91,7 @@ def hostile(tmp_path: Path, environment: dict[str, str]) -> Iterator[dict[str, A
     record = {"type": HOSTILE, "sessionId": HOSTILE, "uuid": "1", "timestamp": HOSTILE, "message": {"role": HOSTILE}}
     write_file(tmp_path / f"imported/{NAME}.jsonl", json.dumps(record, ensure_ascii=False) + "\nnot JSON\n")
     write_file(
-        tmp_path / "project/.cursor/mcp.json", json.dumps({"mcpServers": {HOSTILE: {"command": HOSTILE}}}, indent=1)
+        tmp_path / ".cursor/mcp.json", json.dumps({"mcpServers": {HOSTILE: {"command": HOSTILE}}}, indent=1)
     )
     write_file(tmp_path / "set/corpus.jsonl", json.dumps({"id": "1", "text": "herons"}) + "\n")
     write_file(tmp_path / "set/queries.jsonl", json.dumps({"id": "1", "text": "herons", "category": HOSTILE}) + "\n")
@@ -125,7 +125,7 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("sessions", "reset"): [[f"telegram:{NAME}"], [hostile["other"]]],
         ("sessions", "delete"): [[hostile["other"]], [HOSTILE[:20]]],
         **{("import", kind): [[str(tmp / "imported")]] for kind in ("openclaw", "claude-code", "codex", "pi")},
-        ("connect",): [["print"], ["cursor", "--scope", "project", "--project", str(tmp / "project"), "--dry-run"]],
+        ("connect",): [["print"], ["cursor", "--scope", "project", "--dry-run"]],
         ("chat",): [["-m", "hello"], ["-m", "hello", "--json"], ["-m", "x", "--session", HOSTILE]],
         ("bench",): [[str(tmp / "set")], [HOSTILE]],
         ("config", "explain"): [[], ["--json"], [HOSTILE]],

@@ -172,7 +172,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ),
         ("import chatgpt", ["import", "chatgpt", str(tmp / "user/Downloads/gpt.zip")]),
         ("import", ["import", "--yes"]),
-        ("connect", ["connect", "cursor", "--scope", "project", "--project", str(tmp), "--dry-run"]),
+        ("connect", ["connect", "cursor", "--scope", "project", "--dry-run"]),
         ("bench", ["bench", str(tmp / "set")]),
         ("bench --init", ["bench", "--init", str(tmp / "starter")]),
         ("chat", ["--set", "model.provider=extractive", "chat", "-m", "where is the lighthouse?"]),

@@ -219,11 +219,11 @@ def test_a_session_in_a_project_begins_with_its_notes(kept, workspace, projects,
 # connecting
 
 
-def test_connecting_a_project_makes_it_and_binds_the_entry(kept, workspace, otter):
-    dry = kept("connect", "cursor", "--scope", "project", "--project", otter, "--dry-run", "--json")
-    assert (dry.json["project"], (workspace / "memory/projects").exists()) == ("otter", False)
-    assert kept("connect", "cursor", "--scope", "project", "--project", cwd=otter).code == 0
+def test_connecting_in_a_project_binds_the_entry(kept, workspace, otter):
+    dry = kept("connect", "cursor", "--scope", "project", "--dry-run", "--json", cwd=otter)
+    assert (dry.json["project"], (workspace / "memory/projects").exists()) == (None, False)
+    kept("init", "--project", cwd=otter)
+    assert kept("connect", "cursor", "--scope", "project", cwd=otter).code == 0
     entry = json.loads((otter / ".cursor/mcp.json").read_text())["mcpServers"]["kept"]
     assert entry["args"][-3:] == ["mcp", "--project", "otter"]
-    assert (workspace / "memory/projects/otter/PROJECT.md").exists()
     assert kept("connect", "cursor", "--scope", "project", "--undo", cwd=otter).code == 0

@@ -51,12 +51,6 @@ def test_items_are_accepted_and_rejected_by_id(kept, propose, workspace):
     assert kept("review", "accept", "--all").out == "Nothing waits for review.\n"
 
 
-def test_a_text_from_standard_input_takes_the_place_of_the_proposed_one(kept, propose, workspace):
-    item = propose("Ada likes tea.")
-    assert kept("review", "accept", item, "--edit", stdin="Ada likes cake.\n").out.startswith("Edited")
-    assert (workspace / "memory/tea.md").read_text() == "Ada likes cake.\n"
-
-
 def test_all_of_a_session_are_accepted_and_a_conflict_waits(kept, propose, workspace):
     write_file(workspace / "MEMORY.md", "- Staging is on port 5433\n")
     stale = propose("- Staging is on port 6000", "memory", replaces="MEMORY.md#L1")

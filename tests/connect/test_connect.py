@@ -152,7 +152,7 @@ def test_a_project_has_settings_of_its_own(kept, user, tmp_path):
         ("vscode", ".vscode/mcp.json", ("servers", "kept", "type")),
         ("codex", ".codex/config.toml", ("mcp_servers", "kept", "command")),
     ):
-        assert kept("connect", client, "--scope", "project", "--project", project).code == 0
+        assert kept("connect", client, "--scope", "project", cwd=project).code == 0
         text = (project / name).read_text()
         tree = tomllib.loads(text) if name.endswith(".toml") else json.loads(text)
         for key in keys:

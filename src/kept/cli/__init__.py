@@ -4,7 +4,6 @@ invoke    runs a command; turns errors into one line and an exit code
 root      the command `kept`: global options, and the table of commands, each imported when it is used
 command_arguments   options that all commands share
 background_service  options that install a command as a service of systemd or launchd
-import_report  part of `kept import`
 output    JSON, plain text, colours, progress bars
 terminal_layout     the width of the terminal, wrapping, tables
 session_text        a conversation as text

@@ -35,7 +35,7 @@ def _completer(complete: Complete) -> Callable[[click.Context, str], list[Comple
             params.get("home"), params.get("workspace"), params.get("agent"), params.get("config_file"), {}
         )
         try:
-            values = complete(options.load_quietly(), incomplete)
+            values = complete(options.load(quietly=True), incomplete)
         except KeptError:  # broken settings, or an index that cannot be read: the command itself reports them
             return []
         return [CompletionItem(_for_shell(value)) for value in values if value.isprintable()]

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.output import echo, print_json, send_option, style, warn
-from kept.cli.root import Globals, command_recorder
+from kept.cli.root import Globals
 from kept.connect.clients import CLIENTS, ClientEnvironment
 from kept.connect.plugin import SENT, Sent, default_sent
 from kept.server_command import ServerCommand, client_command
-from kept.workspace.projects import NewProject, add_project, plan_project
+from kept.workspace.projects import find_project
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.config import LoadedConfig
     from kept.connect.connection import Change, Connection
 
 
@@ -27,13 +26,6 @@ if TYPE_CHECKING:
 @click.argument("client", type=click.Choice([*CLIENTS, "print"]), metavar="CLIENT")
 @click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", help="For your account, or for one project."
-)
-@click.option(
-    "--project",
-    metavar="[DIR]",
-    is_flag=False,
-    flag_value=".",
-    help="Keep notes for the project in DIR (default: the current folder), as 'kept init --project' does.",
 )
 @send_option
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
@@ -43,7 +35,6 @@ def command(
     options: Globals,
     client: str,
     scope: str,
-    project: str | None,
     send: Sent | None,
     dry_run: bool,
     undo: bool,
@@ -53,6 +44,9 @@ def command(
     CLIENT is claude-code, claude-desktop, cursor, codex, vscode or openclaw. Adds an entry that starts 'kept mcp' to
     its settings, and changes nothing else in them. 'kept connect print' prints the entry, for other programs.
 
+    With --scope project, it is an entry in the current folder, for the notes of its project if there is one: 'kept init
+    --project' makes it.
+
     Claude Code also gets hooks. One sends notes to its model when a session begins: you are asked which.
     """
     loaded = options.load()
@@ -60,28 +54,22 @@ def command(
     if client == "print":
         _print_entry(server)
         return
-    connection = _connection(client, scope, os.path.expanduser(project or "."), loaded.config.home)
-    own = _plan_project(loaded, project) if project and not undo else None
-    name = own.project.name if own else None
+    connection = _connection(client, scope, loaded.config.home)
+    project = find_project(Workspace.of(loaded.config), os.curdir) if scope == "project" else None
     sent = send or default_sent(loaded.config.agent.workspace_layout)
     if connection.with_plugin and not any((send, undo, options.as_json)):
         sent = _ask_sent(connection.client.title, sent)
-    changes = connection.plan_undo() if undo else connection.plan(server, project=name, sent=sent)
+    changes = connection.plan_undo() if undo else connection.plan(server, project=project, sent=sent)
     copy = None
     if not dry_run and undo:
         connection.apply_undo(changes)
     elif not dry_run:
-        if own and own.is_new:
-            recorder = command_recorder(loaded.config, "connect")
-            add_project(Workspace.of(loaded.config), own.project, recorder=recorder)
         copy = connection.apply(changes)
     if options.as_json:
-        print_json({**_shape(connection, changes, copy, dry_run=dry_run, undo=undo), "project": name})
+        print_json({**_shape(connection, changes, copy, dry_run=dry_run, undo=undo), "project": project})
     else:
         _show_sent(connection, sent, undo=undo)
         _show(connection, changes, copy, dry_run=dry_run, undo=undo)
-        if own and not dry_run:
-            echo(f"Project {name}: notes for it are in {own.project.folder} of the workspace.", err=True)
         if not undo:
             for problem in _missing(loaded.config.workspace):
                 warn(problem)
@@ -103,12 +91,6 @@ def _show_sent(connection: Connection, sent: Sent, *, undo: bool) -> None:
         echo(f"{connection.client.title} sends when a session begins: {SENT[sent]}.", err=True)
 
 
-def _plan_project(loaded: LoadedConfig, folder: str) -> NewProject:
-    workspace = Workspace.of(loaded.config)
-    workspace.require()
-    return plan_project(workspace, os.path.expanduser(folder))
-
-
 def _missing(workspace: str) -> Iterator[str]:
     """Yield what the client needs and does not have yet."""
     if importlib.util.find_spec("mcp") is None:
@@ -117,12 +99,12 @@ def _missing(workspace: str) -> Iterator[str]:
         yield f"There is no workspace at {workspace} yet. Create it with 'kept init'."
 
 
-def _connection(client: str, scope: Any, project: str, kept_home: str) -> Connection:
+def _connection(client: str, scope: Any, kept_home: str) -> Connection:
     from kept.connect.clients import CLIENTS
     from kept.connect.connection import Connection
 
     home = os.path.expanduser("~")
-    environment = ClientEnvironment(home, os.path.abspath(project), sys.platform, os.environ)
+    environment = ClientEnvironment(home, os.getcwd(), sys.platform, os.environ)
     return Connection(CLIENTS[client], scope, environment, kept_home=kept_home)
 
 

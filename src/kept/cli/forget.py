@@ -11,6 +11,7 @@ from kept.cli.output import echo, local_time, print_json, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
 from kept.limits import clip, one_line
+from kept.tools.record_json import to_json
 from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
@@ -221,14 +222,5 @@ def plan_json(plan: ForgetPlan) -> dict[str, Any]:
 
 
 def _place_json(number: int, place: Place) -> dict[str, Any]:
-    return {
-        "number": number,
-        "kind": place.kind,
-        "citation": place.citation,
-        "path": place.path,
-        "startLine": place.start_line,
-        "lines": place.lines,
-        "whole": place.whole,
-        "text": place.text,
-        "new": place.new,
-    }
+    own = ("digest", "copies", "isProperty")
+    return {"number": number, **{name: value for name, value in to_json(place).items() if name not in own}}

@@ -36,7 +36,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "serve": ("kept serve", "kept serve --host 0.0.0.0 --allow-host memory.example.org --log-format json"),
     "token": ("kept token create ci --scope read --expires 90d", "kept token revoke ci"),
     "mcp": ("kept mcp", "kept mcp --http 127.0.0.1:8738"),
-    "connect": ("kept connect claude-code", "kept connect cursor --scope project --project"),
+    "connect": ("kept connect claude-code", "kept connect cursor --scope project"),
     "doctor": ("kept doctor --fix",),
     "export": ("kept export backup.tar.gz",),
     "restore": ("kept restore backup.tar.gz --check", "kept restore backup.tar.gz --workspace ~/notes"),

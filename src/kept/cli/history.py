@@ -18,7 +18,7 @@ from kept.cli.output import (
 )
 from kept.cli.root import Globals, command_author
 from kept.cli.streams import printable
-from kept.cli.terminal_layout import columns, cut, text_width
+from kept.cli.terminal_layout import layout_rows
 from kept.errors import UsageError
 from kept.history.line_changes import diff_versions
 from kept.history.note_change import NoteChange
@@ -29,9 +29,6 @@ from kept.records import ENTRY_RULE
 from kept.wording import plural
 
 SHORT_ID = 8
-_LONGEST_PATH = 40
-_LONGEST_AUTHOR = 30
-_LEAST_ROOM = 20
 _STRUCK = "~~"
 _MOST_LINES = 100
 """Changes whose versions are read to show a line of each."""
@@ -40,21 +37,19 @@ _MOST_LINES = 100
 def change_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> list[str]:
     """Return a line for each change: its id, when, what kind, which note, by whom, and what it wrote."""
     written = _written_lines(history, changes)
-    paths = [_one_line(change.path) for change in changes]
-    authors = [cut(author_text(change), _LONGEST_AUTHOR) for change in changes]
-    path_width = min(max(map(text_width, paths), default=0), _LONGEST_PATH)
-    author_width = max(map(text_width, authors), default=0)
-    lines = []
-    for change, path, author in zip(changes, paths, authors, strict=True):
-        shown_path = cut(path, path_width)
-        lead = f"{change.id[:SHORT_ID]}  {local_time(change.when)}  {kind_text(change):<7}  "
-        filled = style(shown_path, fg="cyan") + " " * (path_width - text_width(shown_path))
-        room = columns() - text_width(lead) - path_width - author_width - 5
-        by = author + " " * (author_width - text_width(author))
-        about = about_text(change, written.get(change.id, ""))
-        line = f"{lead}{filled}  {by}  {cut(about, max(room, _LEAST_ROOM))}".rstrip()
-        lines.append(style(line, dim=True) if change.is_undone else line)
-    return lines
+    rows = [
+        (
+            change.id[:SHORT_ID],
+            local_time(change.when),
+            kind_text(change),
+            change.path,
+            change.by.description,
+            about_text(change, written.get(change.id, "")),
+        )
+        for change in changes
+    ]
+    lines = zip(layout_rows(rows, coloured=3), changes, strict=True)
+    return [style(line, dim=True) if change.is_undone else line for line, change in lines]
 
 
 def kind_text(change: NoteChange) -> str:

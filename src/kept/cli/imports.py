@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kept.cli.import_report import FAILED, print_report, report_json, show_report
-from kept.cli.output import echo, print_json, progress_bar
-from kept.cli.root import Globals
-from kept.cli.terminal_layout import show_table
+from kept.cli.output import echo, print_json, progress_bar, style, warn
+from kept.cli.root import Globals, command_recorder
 from kept.errors import UsageError
-from kept.values import frozen
+from kept.records import Problem
+from kept.sessions.importers.foreign_format import PROGRAMS, Format, existing_folders, program_folders
+from kept.tools.record_json import to_json
 from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
     from kept.sessions.importers.draft_writer import ImportReport
-    from kept.sessions.importers.foreign_format import Format, Program
     from kept.workspace.adopt import NotesAdopted
+
+_PROBLEMS_SHOWN = 50
+_NAMES_SHOWN = 5
+_FAILED = 9
 
 
 @click.group("import", invoke_without_command=True)
@@ -34,11 +37,35 @@ def command(ctx: click.Context, yes: bool) -> None:
     import …
     """
     if ctx.invoked_subcommand is None:
-        import_all(ctx.obj, yes=yes)
+        _import_all(ctx.obj, yes=yes)
     elif yes:
-        raise UsageError(
-            f"Put the options after '{ctx.invoked_subcommand}'.", hint=f"See 'kept import {ctx.invoked_subcommand} -h'."
-        )
+        raise UsageError("--yes is for 'kept import' alone.", hint="Leave it out.")
+
+
+def _import_all(options: Globals, *, yes: bool) -> None:
+    loaded = options.load_finished()
+    sources = {program: folders for program in PROGRAMS if (folders := existing_folders(program))}
+    if not options.as_json:
+        for program, folders in sources.items():
+            echo(f"{PROGRAMS[program]}: {', '.join(folders)} (kept import {program})")
+        if not sources:
+            echo("No conversations of Claude Code, Codex, OpenClaw or pi were found in their usual folders.")
+            echo("Name a file or folder, also one of an export of ChatGPT or Claude.ai: 'kept import --help'.")
+        elif not yes and not (sys.stdin.isatty() and sys.stdout.isatty()):
+            echo("To import them all: kept import --yes")
+        elif not yes:
+            yes = click.confirm("Import what is new in them?", default=True)
+    results = []
+    for program, folders in sources.items() if yes else ():
+        results.append(_import(loaded, program, folders, label=f"Importing {PROGRAMS[program]}"))
+        if not options.as_json:
+            echo(f"\n{PROGRAMS[program]}:")
+            _print_report(*results[-1])
+    if options.as_json:
+        shapes = [{"format": program, "folders": folders} for program, folders in sources.items()]
+        print_json({"sources": shapes, "reports": [_report_json(*result) for result in results]})
+    if any(report.count("failed") for report, _ in results):
+        raise click.exceptions.Exit(_FAILED)
 
 
 _TRANSCRIPTS = "PATH is a transcript or a folder of them"
@@ -73,198 +100,128 @@ def _add_command(format_name: Format) -> None:
     @click.argument("path", metavar="FILE" if is_export else "[PATH]", type=click.Path(), required=is_export)
     @click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
     @click.pass_obj
-    def run(options: Globals, path: str | None, dry_run: bool, instructions: bool | None = None) -> None:
+    def run(options: Globals, path: str | None, dry_run: bool, instructions: bool = False) -> None:
         loaded = options.load_finished()
-        folders = [path] if path else require_folders(format_name)  # type: ignore[arg-type]
-        report = import_folders(loaded, format_name, folders, dry_run=dry_run)
-        notes = []
-        if instructions is not None:
-            notes = adopt_workspaces(loaded, folders, dry_run=dry_run, instructions=instructions)
-        show_report(report, folders[0], notes, as_json=options.as_json)
+        folders = [path] if path else existing_folders(format_name)  # type: ignore[arg-type]
+        if not folders:
+            raise UsageError(
+                f"There are no conversations in {program_folders(format_name)[0]}.",  # type: ignore[arg-type]
+                hint=f"Name the folder or file: kept import {format_name} PATH",
+            )
+        report, notes = _import(loaded, format_name, folders, dry_run=dry_run, instructions=instructions)
+        if not report.sessions and not notes and os.path.isfile(folders[0]):
+            first = next(iter((*report.problems, *report.ignored)), Problem(folders[0], "holds no conversation"))
+            hint = "'kept import --help' lists the formats."
+            raise UsageError(f"{first.path}: {first.reason}; nothing was imported.", hint=hint)
+        print_json(_report_json(report, notes)) if options.as_json else _print_report(report, notes)
+        if report.count("failed"):
+            raise click.exceptions.Exit(_FAILED)
 
     if format_name == "openclaw":
         about = "Copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md."
         run.params.append(click.Option(["--instructions"], is_flag=True, help=about))
 
 
-def require_folders(program: Program) -> list[str]:
-    """Return the folders of a program that exist. Raise UsageError if there is none."""
-    from kept.sessions.importers.foreign_format import PROGRAMS, existing_folders, program_folders
-
-    existing = existing_folders(program)
-    if not existing:
-        raise UsageError(
-            f"There are no conversations of {PROGRAMS[program]} in {program_folders(program)[0]}.",
-            hint=f"Name the folder or file: kept import {program} PATH",
-        )
-    return existing
-
-
-def import_folders(
-    loaded: LoadedConfig, format_name: Format, paths: list[str], *, dry_run: bool, label: str = "Importing"
-) -> ImportReport:
+def _import(
+    loaded: LoadedConfig,
+    format_name: Format,
+    folders: list[str],
+    *,
+    dry_run: bool = False,
+    instructions: bool = False,
+    label: str = "Importing",
+) -> tuple[ImportReport, NotesAdopted | None]:
+    """Import conversations; of OpenClaw, the notes in its workspace too."""
     from kept.app import open_sessions
     from kept.sessions.importers.import_run import import_sessions
 
     with open_sessions(loaded) as sessions, progress_bar(label, in_bytes=True) as progress:
-        return import_sessions(sessions, format_name, *paths, dry_run=dry_run, progress=progress)
-
-
-# notes
-
-
-def adopt_workspaces(
-    loaded: LoadedConfig, folders: list[str], *, dry_run: bool, instructions: bool
-) -> list[NotesAdopted]:
-    """Copy the notes of OpenClaw's workspace, if there is one."""
-    config = loaded.config
-    workspaces = [workspace for folder in folders for workspace in _workspaces(folder, config.agent_id)][:1]
-    return [_adopt_notes(loaded, folder, dry_run=dry_run, instructions=instructions) for folder in workspaces]
-
-
-def _workspaces(path: str, agent_id: str) -> list[str]:
-    """Return the workspace of an agent of OpenClaw: below its folder, or the path itself. Empty if there is none."""
-    from kept.workspace.adopt import is_workspace
-
-    root = os.path.abspath(os.path.expanduser(path))
-    own = os.path.join(root, f"workspace-{agent_id}")
-    candidates = [own if os.path.isdir(own) else os.path.join(root, "workspace"), root]
-    return [folder for folder in candidates if is_workspace(folder)][:1]
-
-
-def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructions: bool) -> NotesAdopted:
-    from kept.cli.root import command_recorder
-    from kept.workspace.adopt import adopt_notes
+        report = import_sessions(sessions, format_name, *folders, dry_run=dry_run, progress=progress)
+    if format_name != "openclaw":
+        return report, None
+    from kept.workspace.adopt import adopt_notes, is_workspace
     from kept.workspace.workspace import Workspace
 
     config = loaded.config
-    return adopt_notes(
-        Workspace.of(config),
-        folder,
-        max_bytes=config.memory_search.max_file_bytes,
-        dry_run=dry_run,
-        instructions=instructions,
-        recorder=None if dry_run else command_recorder(config, "import", why=f"from {folder}"),
+    theirs = [folder for path in folders for folder in _workspaces(path, config.agent_id) if is_workspace(folder)]
+    if not theirs:
+        return report, None
+    recorder = None if dry_run else command_recorder(config, "import", why=f"from {theirs[0]}")
+    max_bytes, own = config.memory_search.max_file_bytes, Workspace.of(config)
+    return report, adopt_notes(
+        own, theirs[0], max_bytes=max_bytes, dry_run=dry_run, instructions=instructions, recorder=recorder
     )
 
 
-# looking for conversations on this machine
-
-
-@frozen
-class FoundProgram:
-    """A program with conversations on this machine, and what importing them would do."""
-
-    program: Program
-    name: str
-    folders: list[str]
-    plan: ImportReport
-
-    @property
-    def new(self) -> int:
-        return self.plan.count("imported")
-
-    @property
-    def grown(self) -> int:
-        return self.plan.count("updated")
-
-    @property
-    def command(self) -> str:
-        return f"kept import {self.program}"
-
-
-def import_all(options: Globals, *, yes: bool) -> None:
-    loaded = options.load()
-    programs = _find_programs(loaded)
-    wanted = [program for program in programs if program.new or program.grown]
-    if options.as_json:
-        results = [_import(loaded, program) for program in wanted] if yes else []
-        print_json(_json(programs, results))
-    else:
-        _show(programs)
-        results = _import_shown(loaded, wanted) if wanted and (yes or _confirms(wanted)) else []
-    if any(report.count("failed") for report, _ in results):
-        raise click.exceptions.Exit(FAILED)
-
-
-def _find_programs(loaded: LoadedConfig) -> list[FoundProgram]:
-    from kept.sessions.importers.foreign_format import PROGRAMS, existing_folders
-
-    programs = []
-    for program, name in PROGRAMS.items():
-        folders = existing_folders(program)
-        if folders:
-            plan = import_folders(loaded, program, folders, dry_run=True, label=f"Looking at {name}")
-            programs.append(FoundProgram(program, name, folders, plan))
-    return [program for program in programs if program.plan.sessions]
-
-
-def _import(loaded: LoadedConfig, program: FoundProgram) -> tuple[ImportReport, list[NotesAdopted]]:
-    report = import_folders(loaded, program.program, program.folders, dry_run=False, label=f"Importing {program.name}")
-    is_openclaw = program.program == "openclaw"
-    return report, adopt_workspaces(loaded, program.folders, dry_run=False, instructions=False) if is_openclaw else []
-
-
-def _import_shown(loaded: LoadedConfig, wanted: list[FoundProgram]) -> list[tuple[ImportReport, list[NotesAdopted]]]:
-    results = []
-    for program in wanted:
-        results.append(_import(loaded, program))
-        echo()
-        echo(f"{program.name}:")
-        print_report(*results[-1])
-    return results
-
-
-def _confirms(wanted: list[FoundProgram]) -> bool:
-    """Ask on a terminal. Anywhere else, print the commands, so that nothing is imported unasked."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        echo()
-        echo("To import them all: kept import --yes")
-        for program in wanted:
-            echo(f"  {program.name} only: {program.command}")
-        return False
-    new, grown = sum(program.new for program in wanted), sum(program.grown for program in wanted)
-    changed = [f"{new:,} new"] * bool(new) + [f"{grown:,} with new messages"] * bool(grown)
-    return click.confirm(f"\nImport {plural(new + grown, 'session')} ({', '.join(changed)})?", default=True)
+def _workspaces(path: str, agent_id: str) -> list[str]:
+    """Return where the workspace of an agent of OpenClaw may be: below its folder, or the path itself."""
+    root = os.path.abspath(os.path.expanduser(path))
+    own = os.path.join(root, f"workspace-{agent_id}")
+    return [own if os.path.isdir(own) else os.path.join(root, "workspace"), root]
 
 
 # showing
 
 
-def _show(programs: list[FoundProgram]) -> None:
-    if not programs:
-        echo("No conversations of Claude Code, Codex, OpenClaw or pi were found in their usual folders.")
-        echo("Name a file or folder, also one of an export of ChatGPT or Claude.ai: 'kept import --help'.")
-    else:
-        rows = [
-            (
-                program.name,
-                ", ".join(program.folders),
-                len(program.plan.sessions),
-                program.new,
-                program.grown,
-            )
-            for program in programs
-        ]
-        show_table(("Source", "Folder", "Sessions", "New", "Grown"), rows)
+def _print_report(report: ImportReport, notes: NotesAdopted | None) -> None:
+    would = "Would be: " if report.dry_run else ""
+    outcomes = (
+        ("imported", "imported"),
+        ("updated", "updated"),
+        ("unchanged", "here already"),
+        ("deleted", f"left out because you deleted {'it' if report.count('deleted') == 1 else 'them'}"),
+        ("failed", "failed"),
+    )
+    counts = ", ".join(f"{report.count(name):,} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]
+    total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
+    echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
+    if report.count("deleted"):
+        echo("'kept sessions list --deleted' shows deleted sessions, 'kept sessions restore ID' brings one back.")
+    if notes:
+        here = f"{len(notes.same)} here already, {len(notes.conflicts)} in conflict"
+        echo(f"Notes: {len(notes.copied)} copied, {here}.")
+    failed = (session for session in report.sessions if session.reason)
+    warnings = [f"{session.source}: session {session.id} failed: {session.reason}" for session in failed]
+    warnings += [f"{problem.path}: {problem.reason}" for problem in (*report.problems, *report.ignored)]
+    warnings += _note_warnings(notes) if notes else []
+    for warning in warnings[:_PROBLEMS_SHOWN]:
+        warn(f"{warning.rstrip('.')}.")
+    if len(warnings) > _PROBLEMS_SHOWN:
+        warn(f"{len(warnings) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
 
 
-def _json(programs: list[FoundProgram], results: list[tuple[ImportReport, list[NotesAdopted]]]) -> dict[str, Any]:
-    return {
-        "sources": [
-            {
-                "format": program.program,
-                "name": program.name,
-                "folders": program.folders,
-                "sessions": len(program.plan.sessions),
-                "new": program.new,
-                "grown": program.grown,
-                "command": program.command,
-            }
-            for program in programs
-        ],
-        "reports": [report_json(report, notes) for report, notes in results],
+def _note_warnings(notes: NotesAdopted) -> list[str]:
+    warnings = [f"{problem.path}: {problem.reason}" for problem in notes.problems]
+    warnings += [f"{name}: exists here with another text, which is kept" for name in notes.conflicts]
+    if notes.left_out:
+        warnings.append(f"not notes that Kept searches, so left out: {_names(notes.left_out)}")
+    if notes.held_back:
+        names = _names(notes.held_back)
+        warnings.append(f"part of the agent's system prompt, so not copied without --instructions: {names}")
+    return warnings
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+def _report_json(report: ImportReport, notes: NotesAdopted | None) -> dict[str, Any]:
+    from kept.sessions.importers.draft_writer import Outcome
+
+    outcomes: tuple[Outcome, ...] = get_args(Outcome)
+    problems = (*report.problems, *(notes.problems if notes else ()))
+    tree: dict[str, Any] = {
+        **to_json(report),
+        **{outcome: report.count(outcome) for outcome in outcomes},
+        "messages": report.messages,
+        "problems": to_json(problems),
     }
+    for session in tree["sessions"]:
+        session["sessionId"] = session.pop("id")
+    if notes:
+        tree["notes"] = {name: value for name, value in to_json(notes).items() if name != "problems"}
+    return tree
 
 
 for _format in _HELP:

@@ -90,7 +90,7 @@ def command(
         show_report(report)
     from kept.cli.owner import ask_for_owner
 
-    ask_for_owner(options.load_quietly())
+    ask_for_owner(options.load(quietly=True))
     _show_next(outcome)
 
 

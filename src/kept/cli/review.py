@@ -11,8 +11,7 @@ import click
 from kept.cli.history import SHORT_ID, colour_diff
 from kept.cli.output import echo, local_time, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
-from kept.cli.streams import read_stdin
-from kept.errors import KeptError, NoteTooLarge, NotFound, ReviewConflict, UndoConflict, UsageError
+from kept.errors import KeptError, NotFound, ReviewConflict, UndoConflict, UsageError
 from kept.wording import plural
 
 if TYPE_CHECKING:
@@ -72,21 +71,16 @@ def list_waiting(options: Globals, session: str | None = None, diff: bool = Fals
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @session_option
 @click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
-@click.option("--edit", "new_text", is_flag=True, help="Write the text from standard input instead; with one ID.")
 @click.pass_obj
-def accept(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool, new_text: bool) -> None:
+def accept(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool) -> None:
     """Write proposals, and remove changes that are already written from the list.
 
     ID is an id from 'kept review list', or the beginning of one.
     """
-    if new_text and (len(ids) != 1 or session or all_waiting):
-        raise UsageError("--edit needs one ID.", hint="Example: kept review accept 3f2a91c0 --edit < text.md")
     with options.memory() as memory:
-        limit = memory.settings.max_file_bytes
-        text = read_stdin(limit, refusal=NoteTooLarge) if new_text else None
         author = command_author(memory.config.agent_id, "review")
         chosen = _choose(memory.review, ids, session, all_waiting)
-        results = _decide(chosen, lambda item_id: memory.review.accept(item_id, text=text, author=author))
+        results = _decide(chosen, lambda item_id: memory.review.accept(item_id, author=author))
     _report(results, as_json=options.as_json)
 
 

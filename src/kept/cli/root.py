@@ -84,21 +84,13 @@ class Globals:
         workspace: str | None = None,
         settings: dict[str, Any] | None = None,
         new_agent: bool = False,
+        quietly: bool = False,
     ) -> LoadedConfig:
         """Load the settings. ``workspace`` and ``settings`` come from options of the command, and override the global
-        ones. ``new_agent`` allows an agent that the command is about to make."""
-        loaded = self.load_quietly(workspace=workspace, settings=settings, new_agent=new_agent)
-        remember_secrets(loaded.config)
-        warn_of_settings(loaded.config.notices)
-        return loaded
-
-    def load_quietly(
-        self, *, workspace: str | None = None, settings: dict[str, Any] | None = None, new_agent: bool = False
-    ) -> LoadedConfig:
-        """Load the settings without a word about their values."""
+        ones. ``new_agent`` allows an agent that the command is about to make. ``quietly`` says nothing about values."""
         from kept.config import load_config
 
-        return load_config(
+        loaded = load_config(
             home=self.home,
             workspace=workspace or self.workspace,
             agent=self.agent,
@@ -106,6 +98,9 @@ class Globals:
             settings=self.settings | (settings or {}),
             new_agent=new_agent,
         )
+        remember_secrets(loaded.config)
+        warn_of_settings(() if quietly else loaded.config.notices)
+        return loaded
 
     def memory(self, *, person: str | None = None) -> Memory:
         """Open the memory, as a person sees it if one is named."""
@@ -114,9 +109,9 @@ class Globals:
         memory = open_memory(self.load_finished())
         return memory if person is None else memory.as_person(person)
 
-    def load_finished(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:
+    def load_finished(self) -> LoadedConfig:
         """Load the settings, and finish a forget that was interrupted."""
-        loaded = self.load(workspace=workspace, settings=settings)
+        loaded = self.load()
         if os.path.exists(loaded.config.paths.forgetting):
             from kept.cli.forget import finish_interrupted
 

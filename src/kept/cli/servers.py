@@ -147,11 +147,9 @@ def serve_command(
 def _load_for_log(options: Globals) -> LoadedConfig:
     """Load the settings, and log what is wrong with them: standard error has nothing but JSON. A forget that was
     interrupted is finished by the process that answers messages."""
-    from kept.cli.streams import remember_secrets
     from kept.serve.requests import log_line
 
-    loaded = options.load_quietly()
-    remember_secrets(loaded.config)
+    loaded = options.load(quietly=True)
     for notice in loaded.config.notices:
         log_line(notice)
     return loaded

@@ -91,24 +91,34 @@ def _hang(text: str) -> int:
     return min(deep, 16)
 
 
-_LONGEST_PATH = 60
+_LEAST_ROOM = 20
+
+
+def layout_rows(rows: Sequence[Sequence[str]], *, coloured: int) -> list[str]:
+    """Return a line for each row, its cells in columns, cut to half of the terminal, the last one to what is left. The
+    one at ``coloured`` has a colour."""
+    shown = [[cut(printable(cell).replace("\n", " "), columns() // 2) for cell in row[:-1]] for row in rows]
+    widths = [max(map(text_width, column)) for column in zip(*shown, strict=True)]
+    room = max(columns() - sum(widths) - 2 * len(widths), _LEAST_ROOM)
+    lines = []
+    for row, cells in zip(rows, shown, strict=True):
+        gaps = [" " * (width - text_width(cell) + 2) for cell, width in zip(cells, widths, strict=True)]
+        cells[coloured] = style(cells[coloured], fg="cyan")
+        lead = "".join(cell + gap for cell, gap in zip(cells, gaps, strict=True))
+        lines.append((lead + cut(printable(row[-1]).replace("\n", " "), room)).rstrip())
+    return lines
 
 
 def file_lines(files: Sequence[FileSummary], *, dates: bool) -> list[str]:
     """Return a line for each file: when, how large, which, and what it begins with."""
-    paths = [printable(file.path).replace("\n", " ") for file in files]
+    times = (str(file.timestamp)[:10] if dates else str(file.timestamp)[11:16] for file in files)
     sizes = [size_text(file.size) for file in files]
-    path_width = min(max(map(text_width, paths), default=0), _LONGEST_PATH)
-    size_width = max(map(len, sizes), default=0)
-    lines = []
-    for file, path, size in zip(files, paths, sizes, strict=True):
-        when = str(file.timestamp)[:10] if dates else str(file.timestamp)[11:16]
-        lead = f"{when}  {size:>{size_width}}  "
-        about = _about(file)
-        room = columns() - len(lead) - max(path_width, text_width(path)) - 4
-        shown_path = style(path, fg="cyan") + " " * max(0, path_width - text_width(path))
-        lines.append(f"{lead}{shown_path}  {cut(about, room)}".rstrip())
-    return lines
+    width = max(map(len, sizes), default=0)
+    rows = [
+        (when, f"{size:>{width}}", file.path, _about(file))
+        for when, size, file in zip(times, sizes, files, strict=True)
+    ]
+    return layout_rows(rows, coloured=2)
 
 
 def _about(file: FileSummary) -> str:
@@ -116,7 +126,7 @@ def _about(file: FileSummary) -> str:
     first words."""
     is_repeated = file.title in file.path or file.excerpt.startswith(file.title.removesuffix("…"))
     title = "" if is_repeated else file.title
-    return printable(": ".join(part for part in (title, file.excerpt) if part)).replace("\n", " ")
+    return ": ".join(part for part in (title, file.excerpt) if part)
 
 
 def show_table(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, figures: bool = False) -> None:
