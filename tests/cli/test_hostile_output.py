@@ -90,9 +90,7 @@ def hostile(tmp_path: Path, environment: dict[str, str]) -> Iterator[dict[str, A
         write_file(path.parent.parent / name, json.dumps(spent, ensure_ascii=False) + "\n")
     record = {"type": HOSTILE, "sessionId": HOSTILE, "uuid": "1", "timestamp": HOSTILE, "message": {"role": HOSTILE}}
     write_file(tmp_path / f"imported/{NAME}.jsonl", json.dumps(record, ensure_ascii=False) + "\nnot JSON\n")
-    write_file(
-        tmp_path / ".cursor/mcp.json", json.dumps({"mcpServers": {HOSTILE: {"command": HOSTILE}}}, indent=1)
-    )
+    write_file(tmp_path / ".cursor/mcp.json", json.dumps({"mcpServers": {HOSTILE: {"command": HOSTILE}}}, indent=1))
     write_file(tmp_path / "set/corpus.jsonl", json.dumps({"id": "1", "text": "herons"}) + "\n")
     write_file(tmp_path / "set/queries.jsonl", json.dumps({"id": "1", "text": "herons", "category": HOSTILE}) + "\n")
     write_file(tmp_path / "set/qrels.tsv", "query-id\tcorpus-id\tscore\n1\t1\t1\n")
