@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ranking import AGAINST, NAMES, TEXT, TOP, VECTOR, Asked, gather, learn, to_mix
-from benchmarks.variants import with_variant
 from kept.bench.dataset import BenchQuery, BenchSet, read_set, sample
 from kept.bench.layout import lay_out
 from kept.bench.metrics import evaluate
-from kept.bench.query_runner import QueryRunner, hits_to_ask_for
+from kept.bench.query_runner import QueryRunner, with_baseline, hits_to_ask_for
 from kept.config import load_config
 from kept.limits import estimate_tokens
 from kept.search import scores
@@ -150,8 +149,9 @@ def search(each: PreparedSet, weights: Mapping[str, Weights]) -> dict[str, list[
         groups = lay_out(bench, load_config(home=home, environ={}).config, home)
         for name, group in groups.items():
             asked = [(at, query) for at, query in enumerate(each.queries) if query.group == name]
-            for variant, title in (("kept", "held out"), ("kept", "shipped"), ("keyword", "words")):
-                runner = QueryRunner(replace(group, config=with_variant(group.config, variant)))
+            for title in figures:
+                config = with_baseline(group.config, "keyword") if title == "words" else group.config
+                runner = QueryRunner(replace(group, config=config))
                 with runner.memory as memory:
                     memory.sync()
                     most = _hits(bench, memory.status().chunks * len(groups))

@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.everyday.halves import FOLDER, HALVES, SETS, read_halves, write_halves
-from benchmarks.variants import with_variant
 from kept.bench.dataset import BenchQuery, BenchSet, read_set
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.measurement import FigureSummary, by_category, summarise
 from kept.bench.metrics import ReturnedHit, evaluate
-from kept.bench.query_runner import ask_all, hits_to_ask_for
+from kept.bench.query_runner import ask_all, hits_to_ask_for, with_baseline
 from kept.config import load_config
 from kept.limits import estimate_tokens
 from kept.memory import Memory
@@ -75,7 +74,7 @@ def ask_set(name: str) -> AskedSet:
         config = load_config(home=folder, environ={}).config
         groups = lay_out(bench, config, folder)
         max_results = hits_to_ask_for(*index(bench, groups))
-        words = {name: replace(group, config=with_variant(group.config, "keyword")) for name, group in groups.items()}
+        words = {name: replace(group, config=with_baseline(group.config, "keyword")) for name, group in groups.items()}
         variants = {
             DEFAULT: ask_all(groups, bench.queries, max_results=max_results).hits,
             UNTHRESHOLDED: ask_all(groups, bench.queries, max_results=max_results, min_score=0.0).hits,

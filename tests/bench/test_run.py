@@ -39,6 +39,8 @@ def test_recall_on_our_own_sets_does_not_fall(measured):
     assert chat["kept"]["mrr@10"] >= 0.85
     assert shop["kept"]["recall@5"] == 1.0
     assert shop["kept"]["mrr@10"] >= 0.9
+    for alone in ("keyword", "vector"):
+        assert chat["kept"]["mrr@10"] >= chat[alone]["mrr@10"] > 0
 
 
 def test_what_cannot_be_answered_counts_for_abstaining_and_not_for_recall(measured):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from kept.bench.dataset import BenchQuery, BenchSet, Relevance, read_set, sample
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.metrics import FIGURES, Figures, ReturnedHit, evaluate, mean_figures, percentile
-from kept.bench.query_runner import ask_all, hits_to_ask_for
+from kept.bench.query_runner import BASELINES, ask_all, hits_to_ask_for, with_baseline
 from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.errors import BenchSetInvalid
@@ -67,6 +67,8 @@ class SetMeasurement:
     """Number of hits requested for each query."""
     index: IndexFigures
     summary: FigureSummary
+    baselines: dict[str, FigureSummary]
+    """Figures of words alone and of vectors alone, on the same index; none if they were not asked for."""
     categories: dict[str, FigureSummary]
     latency: dict[str, float]
     min_score: float
@@ -90,6 +92,7 @@ def measure_set(
     config: Config,
     *,
     most_queries: int | None = None,
+    baselines: bool = True,
     embedder: Embedder | None = None,
     progress: Progress | None = None,
 ) -> SetMeasurement:
@@ -102,7 +105,7 @@ def measure_set(
         nonlocal done
         done += 1
         if progress is not None and done % 20 == 0:
-            progress(bench.name, done, len(queries), "asking")
+            progress(bench.name, done, len(queries) * (3 if baselines else 1), "asking")
 
     with tempfile.TemporaryDirectory(prefix="kept-bench-") as folder:
         groups = lay_out(bench, config, folder)
@@ -110,6 +113,11 @@ def measure_set(
         texts = [*bench.files.values()] or [document.text for document in bench.documents]
         most = hits_to_ask_for(sum(map(estimate_tokens, texts)), sum(map(len, texts)), index.chunks)
         answers = ask_all(groups, queries, max_results=most, embedder=embedder, tick=tick)
+        others = {}
+        for name in BASELINES if baselines and embedder is not None else ():
+            variants = {key: replace(group, config=with_baseline(group.config, name)) for key, group in groups.items()}
+            hits = ask_all(variants, queries, max_results=most, embedder=embedder, tick=tick).hits
+            others[name] = summarise(queries, hits, relevant)
     return SetMeasurement(
         name=bench.name,
         documents=len(bench.files) or len(bench.documents),
@@ -118,6 +126,7 @@ def measure_set(
         asked_for=most,
         index=index,
         summary=summarise(queries, answers.hits, relevant),
+        baselines=others,
         categories=by_category(queries, answers.hits, relevant),
         latency={f"p{share}_ms": percentile(answers.latencies_ms, share / 100) for share in (50, 95)},
         min_score=config.memory_search.query.min_score,
@@ -199,6 +208,7 @@ def set_json(measurement: SetMeasurement, against: SetMeasurement | None = None)
     for name, each in (("kept", measurement), ("against", against)):
         if each is not None:
             shape[name] = summary_json(each.summary) | _rounded(each.latency)
+    shape |= {name: summary_json(summary) for name, summary in measurement.baselines.items()}
     shape["categories"] = {name: summary_json(summary) for name, summary in measurement.categories.items()}
     return shape | {
         "documents": measurement.documents,

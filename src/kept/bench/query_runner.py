@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from kept.bench.dataset import BenchQuery
 from kept.bench.layout import BenchGroup
 from kept.bench.metrics import BUDGET_TOKENS, ReturnedHit
 from kept.clock import SystemClock
+from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.memory import Memory
 from kept.search.selection import MAX_CHARS
@@ -28,6 +30,17 @@ def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int) -> int:
     snippet_chars = min(MAX_CHARS, text_chars / max(1, chunks))
     snippet_tokens = max(1.0, snippet_chars * text_tokens / max(1, text_chars))
     return min(_MOST, max(_FEWEST, round(1.25 * BUDGET_TOKENS / snippet_tokens)))
+
+
+BASELINES = ("keyword", "vector")
+
+
+def with_baseline(config: Config, name: str) -> Config:
+    """Return the settings for words alone or vectors alone. They have no threshold: each would need one of its own."""
+    query = replace(config.memory_search.query, min_score=0.0)
+    weights = {"enabled": False} if name == "keyword" else {"vector_weight": 1.0, "text_weight": 0.0}
+    search = replace(config.memory_search, query=replace(query, hybrid=replace(query.hybrid, **weights)))
+    return replace(config, agent=replace(config.agent, memory_search=search))
 
 
 @frozen

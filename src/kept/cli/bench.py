@@ -63,8 +63,8 @@ def command(
     """Measure recall on sets of documents and queries.
 
     DIR... are the sets: documents, queries, and which documents answer which query. With --init, DIR is the folder for
-    a starter set. Measures with your settings, in a temporary folder that is removed afterwards. --against measures
-    everything once more with another setting, and prints the difference.
+    a starter set. Measures with your settings, in a temporary folder that is removed afterwards, and compares them
+    with words alone and vectors alone; with --against, with the same settings except for one.
     """
     if starter:
         make_starter(options, folders)
@@ -80,7 +80,7 @@ def command(
     with progress_bar("Measuring") as bar:
         progress = None if bar is None else lambda name, done, total, activity: bar(done, total, f"{name}: {activity}")
         for bench in read_sets(folders):
-            measure = partial(measure_set, bench, most_queries=sample, progress=progress)
+            measure = partial(measure_set, bench, most_queries=sample, baselines=compared is None, progress=progress)
             measured.append((measure(config), measure(compared) if compared else None))
     if options.as_json:
         print_json({"sets": [set_json(measurement, other) for measurement, other in measured]})
@@ -124,6 +124,8 @@ def _recall_rows(measured: Sequence[Pair]) -> Iterator[list[str]]:
     for measurement, other in measured:
         summary = measurement.summary
         yield [measurement.name, *_summary_texts(summary)]
+        for name, baseline in measurement.baselines.items():
+            yield [f"{name} alone", *_summary_texts(baseline)]
         if other is not None:
             theirs = other.summary
             changes = {name: value - theirs.figures[name] for name, value in summary.figures.items()}
