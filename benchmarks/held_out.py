@@ -26,7 +26,7 @@ from benchmarks.ranking import AGAINST, NAMES, TEXT, TOP, VECTOR, Asked, gather,
 from kept.bench.dataset import BenchQuery, BenchSet, read_set, sample
 from kept.bench.layout import lay_out
 from kept.bench.metrics import evaluate
-from kept.bench.query_runner import QueryRunner, with_baseline, hits_to_ask_for
+from kept.bench.query_runner import QueryRunner, hits_to_ask_for, with_baseline
 from kept.config import load_config
 from kept.limits import estimate_tokens
 from kept.search import scores

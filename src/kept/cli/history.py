@@ -222,7 +222,8 @@ def undo_command(
         return
     warn_all(result.degraded)
     if not result.changes:
-        echo("There is nothing to take back. 'kept history' shows what other programs changed.")
+        echo("Kept changed nothing that could be taken back.")
+        echo("'kept history' lists changes by other programs, too; 'kept undo ID' takes one of them back.")
     elif dry_run:
         _show_undone(lines, result)
     else:
