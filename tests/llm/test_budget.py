@@ -63,7 +63,7 @@ def test_the_budget_stops_what_nobody_waits_for_first_and_says_so(ledger):
     ask(model, request("One", purpose="flush"))
     ask(model, "Two")
     for purpose in ("flush", "summary"):
-        with pytest.raises(BudgetExhausted, match=f"kept for replies, so no {purpose}"):
+        with pytest.raises(BudgetExhausted, match="kept for replies"):
             ask(model, request("Three", purpose=purpose))
     ask(model, "Four")
     with pytest.raises(BudgetExhausted, match="Nothing was sent"):

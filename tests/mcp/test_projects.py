@@ -100,9 +100,6 @@ def test_nothing_else_tells_of_another_project(agent, workspace):
     assert "otter/plan.md" in resources
     assert "badger" not in resources
     assert "error" in agent.ask("resources/read", {"uri": "kept://notes/" + SECRET})
-    assert call(agent, "memory_get", path="memory/shared.md", links=True).endswith("0 links from other notes:")
-    links = call(agent, "memory_get", path="memory/projects/otter/plan.md", links=True)
-    assert "> line 3: secret (there is no such note)" in links
 
 
 def test_conversations_of_another_project_are_not_listed(agent, home, clones):

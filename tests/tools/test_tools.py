@@ -313,16 +313,6 @@ def test_a_note_that_tools_may_not_write_names_what_to_do_instead(memory, worksp
             assert "Markdown file inside the workspace" not in outcome.text
 
 
-def test_a_note_is_read_with_its_links(toolbox, workspace):
-    write_file(workspace / "memory/ada.md", "See [[bob]] and [[gone]].\n")
-    write_file(workspace / "memory/bob.md", "See [[ada]].\n")
-    outcome = toolbox.run("memory_get", {"path": "memory/ada.md", "links": True})
-    assert outcome.text.endswith(
-        "2 links to other notes:\n> line 1: memory/bob.md\n> line 1: gone (there is no such note)\n"
-        "1 link from other notes:\n> memory/bob.md#L1"
-    )
-
-
 def test_notes_can_be_listed_without_a_question(toolbox, workspace):
     write_file(workspace / "memory/projects/bees.md", "# Bees\n\nThey fly. #garden\n")
     write_file(workspace / "memory/2026-03-02.md", "# 2026-03-02\n\n## 09:30\n\nStaging moved.\n")

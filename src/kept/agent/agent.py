@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from kept.agent.approvals import ApprovalDesk
 from kept.agent.compaction import CompactionRequest, compact
@@ -92,8 +93,8 @@ class Agent:
         self.models = SessionModels(self.services)
         self.approvals = self.services.approvals
         self._logs: OrderedDict[str, SessionLog] = OrderedDict()
-        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
-        """Lock of each session in use, and the number of turns that hold it or wait for it."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Lock of each session in use. It goes with the last turn that holds it or waits for it."""
 
     def respond(
         self,
@@ -147,21 +148,12 @@ class Agent:
     @asynccontextmanager
     async def _session(self, session_id: str) -> AsyncIterator[SessionLog]:
         """Hold a session for one turn, and return its log."""
-        lock, users = self._turns.get(session_id, (asyncio.Lock(), 0))
-        self._turns[session_id] = (lock, users + 1)
-        try:
-            async with lock:
-                log = self._logs.get(session_id)
-                if log is None:
-                    log = await asyncio.to_thread(SessionLog, self.services.sessions, session_id)
-                self._logs[session_id] = log
-                self._logs.move_to_end(session_id)
-                while len(self._logs) > _MAX_LOGS:
-                    self._logs.popitem(last=False)
-                yield log
-        finally:
-            lock, users = self._turns[session_id]
-            if users == 1:
-                del self._turns[session_id]
-            else:
-                self._turns[session_id] = (lock, users - 1)
+        async with self._turns.setdefault(session_id, asyncio.Lock()):
+            log = self._logs.get(session_id)
+            if log is None:
+                log = await asyncio.to_thread(SessionLog, self.services.sessions, session_id)
+            self._logs[session_id] = log
+            self._logs.move_to_end(session_id)
+            while len(self._logs) > _MAX_LOGS:
+                self._logs.popitem(last=False)
+            yield log

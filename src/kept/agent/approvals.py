@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from kept.agent.events import ApprovalAsked, ApprovalDecided
@@ -27,21 +26,17 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^"\[\]{},:\s]+')
 """Text, number or word in JSON."""
 
 UNDECIDED = "The program ended before anybody had allowed this call. It was not carried out."
-_DENIED: Mapping[str, str] = {
-    "denied": "The person did not allow this call, so it was not carried out. Do not try it again unless they ask.",
-    "timeout": "Nobody allowed this call in time, which counts as no. It was not carried out.",
-}
-
-
 ASK_TIMEOUT_S = 300.0
 """How long a call that needs permission waits for a person. Then it counts as denied."""
 
 
 def denied_text(decided: ApprovalDecided) -> str:
     """Return the result of a call that was not allowed, for the model."""
-    if decided.by == NOBODY and not decided.timed_out:
+    if decided.timed_out:
+        return "Nobody allowed this call in time, which counts as no. It was not carried out."
+    if decided.by == NOBODY:
         return "This call needs the permission of a person, and nobody can be asked here. It was not carried out."
-    return _DENIED[_word(decided)]
+    return "The person did not allow this call, so it was not carried out. Do not try it again unless they ask."
 
 
 def asked_state(use: ToolUse) -> StateEntry:
@@ -51,12 +46,8 @@ def asked_state(use: ToolUse) -> StateEntry:
 
 def decided_state(use: ToolUse, decided: ApprovalDecided) -> StateEntry:
     """Return the entry that records a decision."""
-    value = {"call": use.id, "tool": use.name, "decision": _word(decided), "by": decided.by}
-    return StateEntry(APPROVAL, value)
-
-
-def _word(decided: ApprovalDecided) -> str:
-    return "allowed" if decided.allowed else "timeout" if decided.timed_out else "denied"
+    word = "allowed" if decided.allowed else "timeout" if decided.timed_out else "denied"
+    return StateEntry(APPROVAL, {"call": use.id, "tool": use.name, "decision": word, "by": decided.by})
 
 
 class ApprovalDesk:

@@ -203,7 +203,7 @@ async def _write_new_facts(
     if not new:
         return [], None
     today = services.clock.now().date()
-    text = "\n".join(_note_lines(path, fact, days.get(fact.first_line, today), today) for fact in new)
+    text = "\n".join(_note_lines(path, fact, days.get(fact.first_line), today) for fact in new)
     author = _author(services, path)
     written = await retry(
         lambda: run_to_end(services.memory.add, text, by_tool=True, author=author), services.new_backoff()
@@ -219,13 +219,9 @@ def _propose_lasting(services: AgentServices, path: str, facts: Iterable[Fact], 
     count = 0
     for fact in facts:
         if fact.is_lasting:
-            day = days.get(fact.first_line)
-            text = (
-                f"- {fact.text}{f' (said {day})' if day else ''} (from {cite(path, fact.first_line, fact.last_line)})"
-            )
-            author = _author(services, path)
+            line, author = _fact_line(path, fact, days.get(fact.first_line)), _author(services, path)
             try:
-                written = services.memory.add(text, to="memory", by_tool=True, only_propose=True, author=author)
+                written = services.memory.add(line, to="memory", by_tool=True, only_propose=True, author=author)
             except KeptError as exc:
                 log.warning("a lasting fact could not be proposed (%s)", exc.code)
                 break
@@ -237,10 +233,14 @@ def _author(services: AgentServices, path: str) -> Author:
     return Author(services.memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
 
 
-def _note_lines(path: str, fact: Fact, said_on: dt.date, today: dt.date) -> str:
+def _fact_line(path: str, fact: Fact, said_on: dt.date | None) -> str:
+    date = f" (said {said_on})" if said_on else ""
+    return f"- {fact.text}{date} (from {cite(path, fact.first_line, fact.last_line)})"
+
+
+def _note_lines(path: str, fact: Fact, said_on: dt.date | None, today: dt.date) -> str:
     """Return a fact with its source. The note is that of today; what was said on another day has its date."""
-    date = "" if said_on == today else f" (said {said_on})"
-    line = f"- {fact.text}{date} (from {cite(path, fact.first_line, fact.last_line)})"
+    line = _fact_line(path, fact, None if said_on == today else said_on)
     return f"{line}\n  - Looks like it changes {fact.changes}." if fact.changes else line
 
 

@@ -93,15 +93,12 @@ class MeteredChat(ModelWrapper):
 
     def _check(self, purpose: Purpose, spent: int, estimate: int) -> None:
         budget = self._budget or 0
-        if spent + estimate > budget:
+        limit = budget if purpose == "reply" else int(budget * BACKGROUND_SHARE)
+        if spent + estimate > limit:
+            rest = "" if purpose == "reply" else f" The last {budget - limit:,} are kept for replies."
             raise BudgetExhausted(
-                f"The request would exceed today's budget of {budget:,} tokens: {spent:,} are used, and it needs about "
-                f"{estimate:,}. Nothing was sent."
-            )
-        if purpose != "reply" and spent + estimate > budget * BACKGROUND_SHARE:
-            raise BudgetExhausted(
-                f"{spent:,} of today's {budget:,} tokens are used; the rest is kept for replies, so no {purpose} was "
-                "requested."
+                f"The {purpose} would exceed today's budget of {budget:,} tokens: {spent:,} are used, it needs about "
+                f"{estimate:,}. Nothing was sent.{rest}"
             )
 
     def _record(self, spending: ModelSpending) -> None:

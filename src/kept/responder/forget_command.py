@@ -18,6 +18,7 @@ from kept.memory import Memory
 from kept.responder.inbox import Inbox
 from kept.sessions.entries import StateEntry
 from kept.sessions.store import SessionStore
+from kept.wording import plural
 
 SHOWN_PLACES = 20
 _PROPOSAL_LIFETIME = dt.timedelta(hours=1)
@@ -91,25 +92,22 @@ class LiveInboxStore:
 def describe_plan(plan: ForgetPlan) -> str:
     if not plan.options:
         return "\n\n".join(["No note and no conversation says that.", *_remarks(plan)])
-    shown = [_describe_place(number, place) for number, place in enumerate(plan.options[:SHOWN_PLACES], 1)]
-    if len(plan.options) > SHOWN_PLACES:
-        shown.append(f"and {len(plan.options) - SHOWN_PLACES} more places.")
     if plan.places:
         lead, end = "This would go:", "/forget yes removes it, /forget 1 3 only these; /forget no keeps it."
     else:
-        lead, end = (
-            "Nothing says exactly that. Do you mean one of these?",
-            "/forget 1 removes it; /forget no keeps it.",
-        )
+        lead, end = "Nothing says exactly that. Do you mean one of these?", "/forget 1 removes it; /forget no keeps it."
     if plan.places and plan.candidates:
-        shown.insert(len(plan.places), "These may be meant too, and go only by their number:")
-    return "\n\n".join([lead, *shown, end, *_remarks(plan)])
+        lead = f"These would go. The last {len(plan.candidates):,} may be meant too, and go only by their number:"
+    places = [f"{number}. {_describe_place(place)}" for number, place in enumerate(plan.options[:SHOWN_PLACES], 1)]
+    if len(plan.options) > SHOWN_PLACES:
+        places.append(f"and {len(plan.options) - SHOWN_PLACES} more places.")
+    return "\n\n".join([lead, *places, end, *_remarks(plan)])
 
 
-def _describe_place(number: int, place: Place) -> str:
-    whole = {"note": " (the whole note)", "session": " (the whole conversation)"}.get(place.kind, "")
+def _describe_place(place: Place) -> str:
+    whole = f" (the whole {place.kind})" if place.whole else ""
     new = f"\n→ {clip(place.new, _SHOWN_CHARS)}" if place.new else ""
-    return f"{number}. {place.citation}{whole if place.whole else ''}\n{clip(place.text, _SHOWN_CHARS)}{new}"
+    return f"{place.citation}{whole}\n{clip(place.text, _SHOWN_CHARS)}{new}"
 
 
 def _remarks(plan: ForgetPlan) -> list[str]:
@@ -120,17 +118,13 @@ def _remarks(plan: ForgetPlan) -> list[str]:
 
 def describe_receipt(receipt: ForgetReceipt, count: int, *, is_private: bool = False) -> str:
     """Describe a forget. If ``is_private``, the person sees only part of the memory; the rest is not mentioned."""
-    noun = "passage" if count == 1 else "passages"
     if receipt.kept:
         search = f"{len(receipt.kept)} more were not chosen, and are as they were."
-    elif is_private and not receipt.left:
-        search = "Nothing of it is left in what you see."
     elif receipt.left:
-        names = ", ".join(file.path for file in receipt.left[:5])
-        search = f"Searched {receipt.files:,} files: it is still in {names}."
+        search = f"It is still in {', '.join(file.path for file in receipt.left[:5])}."
     else:
-        search = f"Searched {receipt.files:,} files: nothing of it is left."
-    lines = [f"Forgotten: {count} {noun}. {search} Receipt {receipt.id}."]
+        search = "Nothing of it is left in what you see." if is_private else "Nothing of it is left."
+    lines = [f"Forgotten: {plural(count, 'passage')}. {search} Receipt {receipt.id}."]
     lines += (f"{citation}: changed since then, and left as it is." for citation in receipt.changed)
     if not receipt.is_finished:
         lines.append("A part could not be done now; the next 'kept' command finishes it.")

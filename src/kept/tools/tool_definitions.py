@@ -142,10 +142,6 @@ TOOLS: tuple[Tool, ...] = (
                 "date": text("Instead of a path, the log of that day: 2026-03-01, today, yesterday.", maxLength=40),
                 "from": whole("First line, counted from 1 (default 1).", minimum=1, maximum=1_000_000_000),
                 "lines": whole("How many lines (default 200).", minimum=1, maximum=MAX_LINES),
-                "links": {
-                    "type": "boolean",
-                    "description": "Also list the notes that link to this note, and those that it links to.",
-                },
             },
         ),
     ),

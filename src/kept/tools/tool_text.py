@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from kept.errors import UsageError
 from kept.limits import clip, one_line
-from kept.listings import FileSummary, Listing, NoteLink, NoteLinks, TagCount
+from kept.listings import FileSummary, Listing, TagCount
 from kept.records import (
     FactValidity,
     Hit,
@@ -52,7 +52,6 @@ _PROBLEMS = "Problems:"
 _NAME_CHARS = 200
 _WEAK_CHARS = 160
 """A weak hit below better ones is shown by its beginning: seldom worth more of a model's context."""
-_MOST_LINKS = 100
 _MOST_OCCURRENCES = 3
 _ERROR_CHARS = 1_000
 _PUNCTUATION = frozenset("./_-")
@@ -187,22 +186,6 @@ def passage_text(passage: Passage) -> str:
     last = passage.start + passage.lines - 1
     more = f"\n\nThere is more: read on from line {passage.next_from}." if passage.truncated else ""
     return f"{path}, lines {passage.start} to {last}:\n\n{quote(passage.text)}{more}"
-
-
-def links_text(links: NoteLinks) -> str:
-    """Return the links of a note. Names of notes are data, so each link is a quoted line."""
-    parts = [plural(len(links.outgoing), "link") + " to other notes:"]
-    parts += [
-        quote(clip(one_line(f"line {link.line}: {_target(link)}"), _NAME_CHARS))
-        for link in links.outgoing[:_MOST_LINKS]
-    ]
-    parts.append(plural(len(links.incoming), "link") + " from other notes:")
-    parts += [quote(clip(one_line(link.citation), _NAME_CHARS)) for link in links.incoming[:_MOST_LINKS]]
-    return "\n".join(parts)
-
-
-def _target(link: NoteLink) -> str:
-    return link.resolved or f"{link.target} (there is no such note)"
 
 
 def written_text(written: Written) -> str:

@@ -18,13 +18,11 @@ from kept.memory import Memory
 from kept.records import Hit, SeenTail
 from kept.redact import redact
 from kept.search.query_dates import check_order, parse_when
-from kept.sessions.transcript_paths import is_transcript_citation
 from kept.tools.tool_definitions import DEFAULT_LISTED, check_arguments, get_tool
 from kept.tools.tool_text import (
     error_text,
     from_citation,
     from_uri,
-    links_text,
     listing_text,
     passage_text,
     search_text,
@@ -41,20 +39,13 @@ if TYPE_CHECKING:
     from kept.sessions.store import SessionStore
 
 
+Arguments = dict[str, Any]
+
 _DEFAULT_SESSIONS = 6
 _HITS_PER_SESSION = 3
 _MAX_TAGS = 50
 _FORGED_SOURCE = re.compile(r"\(from (?=sessions/)")
 """What a flush writes after a fact: the lines that it was taken from. A model cannot vouch for that."""
-
-
-@frozen
-class ToolRequest:
-    """One tool call, with checked arguments."""
-
-    arguments: dict[str, Any]
-    seen: SeenTail | None
-    author: Author
 
 
 @frozen
@@ -97,7 +88,7 @@ class Toolbox:
         try:
             checked = check_arguments(get_tool(name), arguments)
             author = Author(self.memory.config.agent_id, session, name, client=client)
-            outcome = HANDLERS[name](self, ToolRequest(checked, seen, author))
+            outcome = HANDLERS[name](self, checked, seen, author)
         except SessionNotFound as exc:
             hint = "sessions_search without a query lists the latest conversations."
             outcome = error_outcome(SessionNotFound(exc.message, hint=hint))
@@ -105,8 +96,7 @@ class Toolbox:
             outcome = error_outcome(exc)
         return replace(outcome, text=utf8_safe(outcome.text))
 
-    def _search(self, request: ToolRequest) -> ToolOutcome:
-        arguments = request.arguments
+    def _search(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
         result = self.memory.search(
             arguments["query"],
             max_results=arguments.get("maxResults"),
@@ -120,12 +110,11 @@ class Toolbox:
             as_of=arguments.get("asOf"),
             tags=_tags_in(arguments),
             project=arguments.get("project"),
-            seen=request.seen,
+            seen=seen,
         )
         return ToolOutcome(search_text(result), result)
 
-    def _list(self, request: ToolRequest) -> ToolOutcome:
-        arguments = request.arguments
+    def _list(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
         listing = self.memory.list(
             source=arguments.get("source"),
             path=_as_path(arguments),
@@ -137,8 +126,7 @@ class Toolbox:
         )
         return ToolOutcome(listing_text(listing), listing)
 
-    def _get(self, request: ToolRequest) -> ToolOutcome:
-        arguments = request.arguments
+    def _get(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
         if ("path" in arguments) == ("date" in arguments):
             raise UsageError(
                 "memory_get: give either a path or a date.",
@@ -153,8 +141,7 @@ class Toolbox:
                 raise NoteNotFound(f"There is no log of {arguments['date']}.", hint="Try another day.") from exc
             hint = self.memory.notes.name_nearest(path) or "memory_search shows paths that exist."
             raise NoteNotFound(exc.message, hint=hint) from exc
-        links = f"\n\n{self._links(passage.path)}" if arguments.get("links") else ""
-        return ToolOutcome(passage_text(passage) + links, passage)
+        return ToolOutcome(passage_text(passage), passage)
 
     def _daily_path(self, date: str) -> str:
         """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
@@ -164,13 +151,7 @@ class Toolbox:
                 return path
         return daily_name(workspace, day)
 
-    def _links(self, path: str) -> str:
-        if is_transcript_citation(path):
-            raise UsageError("memory_get: a conversation has no links.", hint="Leave out 'links'.")
-        return links_text(self.memory.notes.links(path))
-
-    def _write(self, request: ToolRequest) -> ToolOutcome:
-        arguments = request.arguments
+    def _write(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
         to, replaces = arguments.get("to"), arguments.get("replaces")
         written = self.memory.add(
             redact(_FORGED_SOURCE.sub("(see ", arguments["text"])),
@@ -179,11 +160,11 @@ class Toolbox:
             again=arguments.get("again", False),
             by_tool=True,
             project=arguments.get("project"),
-            author=request.author,
+            author=author,
         )
         return ToolOutcome(written_text(written), written)
 
-    def _status(self, request: ToolRequest) -> ToolOutcome:
+    def _status(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
         status = visible_status(self.memory.status(), self.memory.visible, self.memory.index_service)
         count = len(self._visible_sessions()) if os.path.isdir(self.sessions.folder) else 0
         project = self.memory.project
@@ -202,8 +183,7 @@ class Toolbox:
 
     # conversations
 
-    def _search_sessions(self, request: ToolRequest) -> ToolOutcome:
-        arguments = request.arguments
+    def _search_sessions(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
         max_sessions = arguments.get("maxResults", _DEFAULT_SESSIONS)
         if "query" not in arguments:
             recent = self._recent_sessions(arguments, max_sessions)
@@ -259,7 +239,7 @@ class Toolbox:
         return [(records[path], group) for path, group in hits_by_path.items() if path in records]
 
 
-HANDLERS: dict[str, Callable[[Toolbox, ToolRequest], ToolOutcome]] = {
+HANDLERS: dict[str, Callable[[Toolbox, Arguments, SeenTail | None, Author], ToolOutcome]] = {
     "memory_search": Toolbox._search,
     "memory_list": Toolbox._list,
     "memory_get": Toolbox._get,
