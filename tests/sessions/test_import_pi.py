@@ -111,14 +111,6 @@ def test_a_folder_that_was_moved_is_known_again(home, source, tmp_path):
     assert bring_in(home, "pi", tmp_path / "moved").count("unchanged") == 1
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(home, source):
-    write_file(source / "walk.jsonl", lines(*WALK))
-    planned = bring_in(home, "pi", source, dry_run=True)
-    assert not home.exists()
-    done = bring_in(home, "pi", source)
-    assert (planned.dry_run, planned.sessions) == (True, done.sessions)
-
-
 def test_every_branch_is_kept_and_the_one_that_goes_on_is_loaded(home, source):
     write_file(
         source / "walk.jsonl",

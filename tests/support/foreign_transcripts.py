@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kept.sessions.entries import Entry, Message
-from kept.sessions.importers.draft_writer import ImportReport
-from kept.sessions.importers.import_run import Format, import_sessions
+from kept.sessions.importers.import_run import Format, ImportReport, import_sessions
 from kept.sessions.store import SessionStore
 
 

@@ -28,7 +28,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "index": ("kept index", "kept index --watch", "kept index --install"),
     "sync": ("kept sync --init git@example.org:team/notes.git", "kept sync"),
     "sessions": ("kept sessions list -n 5", "kept sessions show telegram:5054 --tail 20"),
-    "import": ("kept import", "kept import claude-code --dry-run", "kept import chatgpt ~/Downloads/export.zip"),
+    "import": ("kept import", "kept import claude-code", "kept import chatgpt ~/Downloads/export.zip"),
     "forget": ("kept forget 'the old gate code'", "kept forget --session 3f2a", "kept forget --person Mallory"),
     "chat": ("kept chat", "kept chat -m 'What did we decide about backups?'"),
     "schedule": ("kept schedule add 'every weekday 8:00' 'What is due today?' --to telegram:5054",),

@@ -12,13 +12,12 @@ from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.errors import UsageError
 from kept.records import Problem
-from kept.sessions.importers.foreign_format import PROGRAMS, Format, existing_folders, program_folders
 from kept.tools.record_json import to_json
 from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
-    from kept.sessions.importers.draft_writer import ImportReport
+    from kept.sessions.importers.import_run import Format, ImportReport
     from kept.workspace.adopt import NotesAdopted
 
 _PROBLEMS_SHOWN = 50
@@ -43,6 +42,8 @@ def command(ctx: click.Context, yes: bool) -> None:
 
 
 def _import_all(options: Globals, *, yes: bool) -> None:
+    from kept.sessions.importers.import_run import PROGRAMS, existing_folders
+
     loaded = options.load_finished()
     sources = {program: folders for program in PROGRAMS if (folders := existing_folders(program))}
     if not options.as_json:
@@ -98,9 +99,10 @@ def _add_command(format_name: Format) -> None:
 
     @command.command(format_name, help=_HELP[format_name])
     @click.argument("path", metavar="FILE" if is_export else "[PATH]", type=click.Path(), required=is_export)
-    @click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
     @click.pass_obj
-    def run(options: Globals, path: str | None, dry_run: bool, instructions: bool = False) -> None:
+    def run(options: Globals, path: str | None, instructions: bool = False) -> None:
+        from kept.sessions.importers.import_run import existing_folders, program_folders
+
         loaded = options.load_finished()
         folders = [path] if path else existing_folders(format_name)  # type: ignore[arg-type]
         if not folders:
@@ -108,7 +110,7 @@ def _add_command(format_name: Format) -> None:
                 f"There are no conversations in {program_folders(format_name)[0]}.",  # type: ignore[arg-type]
                 hint=f"Name the folder or file: kept import {format_name} PATH",
             )
-        report, notes = _import(loaded, format_name, folders, dry_run=dry_run, instructions=instructions)
+        report, notes = _import(loaded, format_name, folders, instructions=instructions)
         if not report.sessions and not notes and os.path.isfile(folders[0]):
             first = next(iter((*report.problems, *report.ignored)), Problem(folders[0], "holds no conversation"))
             hint = "'kept import --help' lists the formats."
@@ -127,7 +129,6 @@ def _import(
     format_name: Format,
     folders: list[str],
     *,
-    dry_run: bool = False,
     instructions: bool = False,
     label: str = "Importing",
 ) -> tuple[ImportReport, NotesAdopted | None]:
@@ -136,7 +137,7 @@ def _import(
     from kept.sessions.importers.import_run import import_sessions
 
     with open_sessions(loaded) as sessions, progress_bar(label, in_bytes=True) as progress:
-        report = import_sessions(sessions, format_name, *folders, dry_run=dry_run, progress=progress)
+        report = import_sessions(sessions, format_name, *folders, progress=progress)
     if format_name != "openclaw":
         return report, None
     from kept.workspace.adopt import adopt_notes, is_workspace
@@ -146,11 +147,9 @@ def _import(
     theirs = [folder for path in folders for folder in _workspaces(path, config.agent_id) if is_workspace(folder)]
     if not theirs:
         return report, None
-    recorder = None if dry_run else command_recorder(config, "import", why=f"from {theirs[0]}")
+    recorder = command_recorder(config, "import", why=f"from {theirs[0]}")
     max_bytes, own = config.memory_search.max_file_bytes, Workspace.of(config)
-    return report, adopt_notes(
-        own, theirs[0], max_bytes=max_bytes, dry_run=dry_run, instructions=instructions, recorder=recorder
-    )
+    return report, adopt_notes(own, theirs[0], max_bytes=max_bytes, instructions=instructions, recorder=recorder)
 
 
 def _workspaces(path: str, agent_id: str) -> list[str]:
@@ -164,7 +163,6 @@ def _workspaces(path: str, agent_id: str) -> list[str]:
 
 
 def _print_report(report: ImportReport, notes: NotesAdopted | None) -> None:
-    would = "Would be: " if report.dry_run else ""
     outcomes = (
         ("imported", "imported"),
         ("updated", "updated"),
@@ -174,7 +172,7 @@ def _print_report(report: ImportReport, notes: NotesAdopted | None) -> None:
     )
     counts = ", ".join(f"{report.count(name):,} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]
     total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
-    echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
+    echo(style(f"{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
     if report.count("deleted"):
         echo("'kept sessions list --deleted' shows deleted sessions, 'kept sessions restore ID' brings one back.")
     if notes:
@@ -207,7 +205,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _report_json(report: ImportReport, notes: NotesAdopted | None) -> dict[str, Any]:
-    from kept.sessions.importers.draft_writer import Outcome
+    from kept.sessions.importers.import_run import Outcome
 
     outcomes: tuple[Outcome, ...] = get_args(Outcome)
     problems = (*report.problems, *(notes.problems if notes else ()))

@@ -162,7 +162,7 @@ class SessionStore:
         Without ``refresh``, transcripts that others than Kept have put into the folder are not looked for: an import
         asks for each of thousands of conversations.
         """
-        if not os.path.isdir(self.folder):  # a dry run creates nothing
+        if not os.path.isdir(self.folder):
             return None
         if refresh:
             self.refresh()
@@ -309,12 +309,9 @@ class SessionStore:
             # Another program may have deleted the transcript since the catalogue was refreshed.
             if known is not None and self._catalogue.refresh_one(known.transcript_path) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
-            self.require_not_deleted(session_id)
+            if self._deleted.find(session_id) is not None:
+                raise SessionDeleted(f"Session {session_id} was deleted.")
             return self._create(start, session_id, created=created, entries=entries)
-
-    def require_not_deleted(self, session_id: str) -> None:
-        if self._deleted.find(session_id) is not None:
-            raise SessionDeleted(f"Session {session_id} was deleted.")
 
     def extend(self, session_id: str, entries: Sequence[AnyEntry], *, after: str) -> SessionRecord:
         """Append entries that an adopted conversation got in the other program.

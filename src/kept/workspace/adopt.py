@@ -56,7 +56,6 @@ def adopt_notes(
     folder: str,
     *,
     max_bytes: int,
-    dry_run: bool = False,
     instructions: bool = False,
     recorder: ChangeRecorder | None = None,
 ) -> NotesAdopted:
@@ -66,8 +65,7 @@ def adopt_notes(
     """
     outcomes: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "left_out": [], "held_back": []}
     problems: list[Problem] = []
-    if not dry_run:
-        workspace.make()
+    workspace.make()
     root = os.path.abspath(folder)
     with OpenWorkspace(Workspace.at(root)) as source, OpenWorkspace(workspace) as target:
         copying = _Copying(source, root, target, workspace, max_bytes, instructions, recorder)
@@ -79,7 +77,7 @@ def adopt_notes(
                 problems.append(Problem(utf8_path(os.path.join(folder, name)), fault))
                 continue
             try:
-                outcomes[copying.adopt(name, dry_run=dry_run)].append(utf8_path(name))
+                outcomes[copying.adopt(name)].append(utf8_path(name))
             except KeptError as exc:
                 problems.append(Problem(utf8_path(os.path.join(folder, name)), exc.message))
     return NotesAdopted(**{kind: tuple(names) for kind, names in outcomes.items()}, problems=tuple(problems))
@@ -97,14 +95,12 @@ class _Copying:
     instructions: bool
     recorder: ChangeRecorder | None
 
-    def adopt(self, name: str, *, dry_run: bool) -> str:
+    def adopt(self, name: str) -> str:
         """Copy a note. Return the field of `NotesAdopted` that it belongs to."""
         note = self.source.read(os.path.join(self.folder, *name.split("/")), max_bytes=self.max_bytes)
         absolute = self._target_path(name)
         if is_persons_own(name) and not self.instructions:
             return self._compare(absolute, note.raw) or "held_back"
-        if dry_run:
-            return self._compare(absolute, note.raw) or "copied"
         with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
             outcome = self._compare(absolute, note.raw)
             if outcome is None:

@@ -1,11 +1,9 @@
 """Import of conversations from other programs, with their own ids and times. In the order that data passes through:
 
-foreign_format      the formats, and where other programs keep their conversations
 source              reads a file record by record, or an export, whatever is in it, and reports what it cannot read
 pi, openclaw, claude_code, codex
                     one format each: records → drafts
 chatgpt, claude_ai  one chat service each: conversations → drafts
 draft               builds a session entry by entry
-draft_writer        drafts → transcripts: each completely or not, and none twice; the report
-import_run          finds the files, reads and writes each conversation, and collects the report
+import_run          finds the files, reads and writes each conversation, none twice, and collects the report
 """
