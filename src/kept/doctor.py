@@ -120,12 +120,10 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
 def _workspace(memory: Memory) -> Iterator[Check]:
     root = memory.workspace.root
     memory.workspace.require()
-    if not os.access(root, os.R_OK | os.X_OK):
-        yield Check("workspace", False, f"{root} cannot be read.", f"make it readable: chmod u+rx '{root}'")
-    elif os.statvfs(root).f_flag & os.ST_RDONLY:
+    if os.statvfs(root).f_flag & os.ST_RDONLY:
         yield Check("workspace", False, f"{root} is on a read-only file system: notes can be searched, not added.")
-    elif not os.access(root, os.W_OK):
-        yield Check("workspace", False, f"{root} cannot be written to.", f"make it writable: chmod u+w '{root}'")
+    elif not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        yield Check("workspace", False, f"{root} cannot be read or not be written to.", f"chmod u+rwx '{root}'")
     else:
         yield Check("workspace", True, root)
 

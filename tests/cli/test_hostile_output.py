@@ -119,7 +119,7 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("review",): [[]],
         ("sessions", "list"): [[], ["--json"], ["--channel", HOSTILE]],
         ("sessions", "show"): [[session], [session, "--json"], [HOSTILE]],
-        ("sessions", "export"): [[session], [session, "--format", "jsonl"], [session, "--json"]],
+        ("sessions", "export"): [[session], [session, "--json"]],
         ("sessions", "reset"): [[f"telegram:{NAME}"], [hostile["other"]]],
         ("sessions", "delete"): [[hostile["other"]], [HOSTILE[:20]]],
         **{("import", kind): [[str(tmp / "imported")]] for kind in ("openclaw", "claude-code", "codex", "pi")},

@@ -175,14 +175,11 @@ def test_a_purge_asks_on_a_terminal(environment, session):
     assert not os.path.exists(session.transcript_path)
 
 
-def test_export_as_markdown_and_as_jsonl(kept, session):
+def test_export_as_markdown(kept, session):
     text = kept("sessions", "export", session.id).out
     assert text.startswith(f"# Where is the spare key?\n\nSession {session.id}")
     assert re.search(r"^## Ada, \d{4}", text, re.MULTILINE)
     assert "```json" in text
-    lines = kept("sessions", "export", session.id, "--format", "jsonl").out
-    with open(session.transcript_path) as file:
-        assert lines == file.read()
     assert len(kept("sessions", "export", session.id, "--json").json["entries"]) == 6
 
 

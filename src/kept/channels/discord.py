@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 def find_discord_token(config: Config) -> str | None:
-    return config.gateway.discord.token or config.keys.discord
+    return config.gateway.discord.token or config.keys.find("discord")
 
 
 class DiscordChannel(BotChannel):

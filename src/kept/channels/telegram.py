@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 def find_token(config: Config) -> str | None:
-    return config.gateway.telegram.token or config.keys.telegram
+    return config.gateway.telegram.token or config.keys.find("telegram")
 
 
 def bot_tokens(config: Config) -> dict[str, str]:

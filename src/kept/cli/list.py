@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import sys
 from collections import Counter
 from itertools import groupby
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from kept.cli.root import Globals
 from kept.cli.terminal_layout import file_lines, show_table
 from kept.errors import UsageError
 from kept.limits import one_line
-from kept.listings import NoteLink, TagCount
+from kept.listings import NoteLink
 from kept.records import SOURCES
 from kept.tools.record_json import links_json, listing_json, to_json
 from kept.wording import plural
@@ -102,7 +101,6 @@ def _day_text(day: dt.date, today: dt.date) -> str:
 
 
 def _list_tags(options: Globals) -> None:
-    """List the tags: a tree on a terminal; in a pipe a line for each tag, whole, so that a program can read it."""
     with options.memory() as memory, progress_bar("Indexing") as progress:
         tags = memory.notes.tags(progress=progress)
     if options.as_json:
@@ -111,15 +109,9 @@ def _list_tags(options: Globals) -> None:
     warn_all(tags.degraded)
     width = max((len(f"{count.notes:,}") for count in tags), default=0)
     for count in tags:
-        echo(_tag_line(count, width, as_tree=sys.stdout.isatty()))
+        echo(f"{style(f'{count.notes:>{width},}', dim=True)}  {style(f'#{count.tag}', fg='cyan')}")
     if not tags.tags:
         echo("No tags yet. Write #tag in a note, or 'tags: [tag]' in its front matter.")
-
-
-def _tag_line(count: TagCount, width: int, *, as_tree: bool) -> str:
-    depth = count.tag.count("/") if as_tree else 0
-    name = count.tag.rpartition("/")[2] if depth else f"#{count.tag}"
-    return f"{style(f'{count.notes:>{width},}', dim=True)}  {'  ' * depth}{style(name, fg='cyan')}"
 
 
 # links

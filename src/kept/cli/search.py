@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -174,8 +173,6 @@ def _plain(text: str) -> str:
 
 
 _DROPPED_SHOWN = 20
-_NOTICEABLE_S = 1.0
-"""Time of the whole command from which on it is shown beside that of the search."""
 
 
 @click.command("search")
@@ -231,7 +228,6 @@ def command(
     or none with --since, lists that time.
     """
     words = " ".join(query)
-    started = time.perf_counter()
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         if not project and has_projects(memory.workspace):
             from kept.workspace.projects import find_project
@@ -255,11 +251,10 @@ def command(
     if options.as_json:
         print_json(result_json(result, explain=explain))
     else:
-        took_s = time.perf_counter() - started
-        show_result(result, words, explain=explain, took_s=took_s)
+        show_result(result, words, explain=explain)
 
 
-def show_result(result: SearchResult, query: str, *, explain: bool, took_s: float) -> None:
+def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
     warn_all(result.degraded)
     if result.period:
         echo(style(printable(result.period.text), bold=True))
@@ -273,13 +268,7 @@ def show_result(result: SearchResult, query: str, *, explain: bool, took_s: floa
     if result.period and result.hits:
         echo(style(_count_text(result.period, len(result.hits)), dim=True))
     elif result.hits:
-        echo(style(hits_line(len(result.hits), result.took_ms, took_s), dim=True))
-
-
-def hits_line(hits: int, search_ms: float, took_s: float) -> str:
-    """Return the number of hits with the time of the search, and that of the whole if it is noticeably longer."""
-    whole = f" ({took_s:.1f} s with indexing)" if took_s >= _NOTICEABLE_S else ""
-    return f"{plural(hits, 'hit')} in {search_ms:.0f} ms{whole}"
+        echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
 
 
 def _show_hits(result: SearchResult, query: str, *, explain: bool) -> None:

@@ -17,7 +17,6 @@ from kept.cli.output import (
     print_json,
     printable,
     require_consent,
-    safe_json,
     style,
     warn,
 )
@@ -200,34 +199,24 @@ def restore(options: Globals, reference: str) -> None:
 
 @command.command("export")
 @click.argument("reference", metavar="ID")
-@click.option("--format", "kind", type=click.Choice(["md", "jsonl"]), default="md", help="Output format.")
 @click.pass_obj
-def export(options: Globals, reference: str, kind: str) -> None:
-    """Print the whole session ID as Markdown, or as JSONL without its damaged lines."""
+def export(options: Globals, reference: str) -> None:
+    """Print the whole session ID as Markdown. The transcript itself is JSONL."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
         lines = sessions.iter_lines(record.id)
         _warn_of_problems(sessions)
         if options.as_json:
             print_json({"session": record_json(record), **_lines_json(lines)})
-        elif kind == "jsonl":
-            for entry in _readable(lines):
-                echo(safe_json(format_entry(entry).decode()), nl=False)
-        else:
-            echo_exactly(f"# {record.title or describe_session(record)}\n")
-            if record.title:
-                echo_exactly(f"\n{describe_session(record)}\n")
-            for entry in _readable(lines):
-                if text := markdown_text(entry):
-                    echo_exactly(f"\n{text}\n")
-
-
-def _readable(lines: Iterable[TranscriptLine]) -> Iterator[AnyEntry]:
-    for line in lines:
-        if isinstance(line.content, Damage):
-            warn(f"Line {line.number} cannot be read and is left out: {line.content.reason}.")
-        else:
-            yield line.content
+            return
+        echo_exactly(f"# {record.title or describe_session(record)}\n")
+        if record.title:
+            echo_exactly(f"\n{describe_session(record)}\n")
+        for line in lines:
+            if isinstance(line.content, Damage):
+                warn(f"Line {line.number} cannot be read and is left out: {line.content.reason}.")
+            elif text := markdown_text(line.content):
+                echo_exactly(f"\n{text}\n")
 
 
 def _warn_of_problems(sessions: SessionStore) -> None:

@@ -37,7 +37,7 @@ MAX_INPUT_BYTES = 4_000_000
 
 
 def read_stdin(limit: int = MAX_INPUT_BYTES, *, refusal: type[KeptError] = UsageError) -> str:
-    """Read all of standard input, in UTF-8, or in UTF-16 with a byte order mark.
+    """Read all of standard input, in UTF-8.
 
     Raise ``refusal`` if it has more bytes than the limit, without reading on, and UsageError if it has other bytes:
     what is stored must be what was meant.
@@ -45,9 +45,8 @@ def read_stdin(limit: int = MAX_INPUT_BYTES, *, refusal: type[KeptError] = Usage
     raw = sys.stdin.buffer.read(limit + 1)
     if len(raw) > limit:
         raise refusal(f"Standard input has more than the limit of {limit:,} bytes.", hint="Pass less text at a time.")
-    is_utf16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
-        text = raw.decode("utf-16" if is_utf16 else "utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise UsageError(f"Standard input is not text in UTF-8 (byte {exc.start + 1}).", hint=_CONVERT) from None
     if "\0" in text:

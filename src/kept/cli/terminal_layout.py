@@ -45,14 +45,14 @@ def cut(text: str, room: int) -> str:
     return text[: _fitting(text, room - 1)].rstrip() + "…" if room > 1 else ""
 
 
-def wrap(text: str, *, indent: int, hang: int | None = None) -> list[str]:
-    """Return a line of text as lines that fit the terminal, indented. The lines after the first have ``hang`` more, or
-    as much as aligns them with the text of a list item. In a pipe, it is one line."""
+def wrap(text: str, *, indent: int, hang: int = 2) -> list[str]:
+    """Return a line of text as lines that fit the terminal, indented; the lines after the first have ``hang`` more. In
+    a pipe, it is one line."""
     lead = " " * indent
     room = columns() - indent
     if text_width(text) <= room:
         return [lead + text]
-    hanging = " " * (_hang(text) if hang is None else hang)
+    hanging = " " * hang
     pieces = list(_pieces(text.rstrip(), max(room, _MIN_TEXT_COLUMNS), max(room - len(hanging), _MIN_TEXT_COLUMNS)))
     return [lead + pieces[0], *(f"{lead}{hanging}{piece}" for piece in pieces[1:])]
 
@@ -80,15 +80,6 @@ def _fitting(text: str, room: int) -> int:
         if width > room:
             return at
     return len(text)
-
-
-def _hang(text: str) -> int:
-    """Return the indent of further lines: that of the text after '- ', '12. ' or '> '."""
-    stripped = text.lstrip(" ")
-    marker, space, _ = stripped.partition(" ")
-    is_marker = marker in ("-", "*", "+", ">") or (marker[:-1].isdigit() and marker[-1] in ".)" and len(marker) < 5)
-    deep = len(text) - len(stripped) + (len(marker) + 1 if space and is_marker else 0)
-    return min(deep, 16)
 
 
 _LEAST_ROOM = 20

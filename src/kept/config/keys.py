@@ -21,34 +21,25 @@ KEY_VARIABLES: dict[str, tuple[str, ...]] = {
 class ProviderKeys:
     """Keys and addresses of providers in the environment. These are not settings and cannot be set in a file."""
 
-    anthropic: str | None = field(default=None, repr=False)
-    openai: str | None = field(default=None, repr=False)
-    gemini: str | None = field(default=None, repr=False)
-    voyage: str | None = field(default=None, repr=False)
-    telegram: str | None = field(default=None, repr=False)
-    discord: str | None = field(default=None, repr=False)
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Keys by provider."""
     ollama_host: str | None = None
     claude: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Part of the environment that is passed to the program `claude`: all it needs, without the keys of others."""
 
     def find(self, provider: str) -> str | None:
-        key: str | None = getattr(self, provider, None) if provider in KEY_VARIABLES else None
-        return key
+        return self.values.get(provider)
 
     def as_environment(self) -> dict[str, str]:
         """Return the keys of embedding providers as variables, for a Kept process that another program starts."""
-        others = ("anthropic", "telegram", "discord")
-        keys = {names[0]: self.find(provider) for provider, names in KEY_VARIABLES.items() if provider not in others}
-        return {name: value for name, value in {**keys, "OLLAMA_HOST": self.ollama_host}.items() if value}
+        names = {KEY_VARIABLES[provider][0]: self.find(provider) for provider in ("openai", "gemini", "voyage")}
+        return {name: value for name, value in {**names, "OLLAMA_HOST": self.ollama_host}.items() if value}
 
 
 def read_keys(environ: Mapping[str, str]) -> ProviderKeys:
-    keys = {
-        provider: next((value for name in names if (value := environ.get(name, "").strip())), None)
-        for provider, names in KEY_VARIABLES.items()
-    }
+    names = ((provider, name) for provider, variables in KEY_VARIABLES.items() for name in reversed(variables))
     return ProviderKeys(
-        **keys,
+        {provider: key for provider, name in names if (key := environ.get(name, "").strip())},
         ollama_host=environ.get("OLLAMA_HOST", "").strip() or None,
         claude={name: value for name, value in environ.items() if _is_for_claude(name)},
     )
