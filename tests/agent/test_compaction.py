@@ -14,13 +14,11 @@ import pytest
 
 from kept.agent.compaction import verify_receipt
 from kept.agent.events import Inbound, Notice
-from kept.agent.flush import flush_and_record
-from kept.agent.session_log import SessionLog
 from kept.doctor import examine
 from kept.errors import WriteFailed
 from kept.llm.base import Finished, ModelUsage, ToolUse
 from kept.remote_errors import ContextOverflow, ModelFailed
-from kept.sessions.entries import CompactionEntry, Message
+from kept.sessions.entries import CompactionEntry
 from kept.testing import ScriptedChat
 from kept.tools.toolbox import Toolbox
 from tests.support.agents import AgentHarness, open_agent, reply, shown
@@ -270,16 +268,6 @@ def test_a_provider_s_overflow_is_answered_with_a_compaction_and_a_second_try(tm
         assert [flush["outcome"] for flush in at.flushes()] == ["nothing"]
 
 
-def test_a_provider_that_takes_less_than_is_set_gets_shorter_requests(tmp_path):
-    def reply_with(request):
-        return ContextOverflow("too long") if tokens_of(request) > 5_000 else "Fine."
-
-    with open_agent(tmp_path, chat(reply_with, context_window=200_000)) as at:
-        talk(at, 60)
-        assert {compaction.metadata["why"] for compaction in at.compactions()} == {"overflow"}
-        assert len(at.compactions()) > 3
-
-
 def test_an_overflow_that_no_compaction_helps_is_given_up_clearly(tmp_path):
     def reply_with(request):
         return ContextOverflow("too long") if "now" in shown(request) else "Fine."
@@ -335,22 +323,6 @@ def test_a_flush_proposes_its_facts_if_a_person_accepts_them_first(tmp_path):
         assert (item.by.session, item.by.tool) == (at.session().id, "flush")
         at.memory.review.accept(item.id)
         assert "- Bob is allergic to nuts. (from sessions/" in at.today()
-
-
-def test_a_flush_comes_before_its_compaction_and_once_for_each(tmp_path):
-    with open_agent(tmp_path, chat()) as at:
-        talk(at, 60)
-        kinds = [
-            type(body).__name__
-            for body in at.bodies()
-            if type(body).__name__ == "CompactionEntry" or getattr(body, "name", "") == "flush"
-        ]
-        flushes = [len(run.split()) for run in " ".join(kinds).split("CompactionEntry")[:-1]]
-        assert len(flushes) >= 3
-        # A message that came after an early flush, and does not fit any more, is flushed by itself.
-        assert set(flushes) <= {1, 2}
-        assert flushes.count(1) > flushes.count(2)
-        assert purposes(at).count("flush") == kinds.count("StateEntry")
 
 
 @pytest.mark.parametrize("window", [5_800, 6_000, 6_400, SMALL])
@@ -418,12 +390,6 @@ def test_facts_that_are_remembered_already_are_not_written_again(tmp_path):
         assert at.today().count("Cleo has a cat.") == 1
         assert at.flushes()[0]["duplicates"] == 2
         assert at.flushes()[1]["outcome"] == "nothing"
-
-
-def test_secrets_do_not_get_into_a_note_by_a_flush(tmp_path):
-    with open_agent(tmp_path, chat(flush="- The password is hunter2000 for the router.")) as at:
-        talk(at, 20)
-        assert "hunter2000" not in at.today()
 
 
 def test_a_flush_that_fails_is_tried_again_and_in_the_end_recorded_as_failed(tmp_path):
@@ -570,26 +536,6 @@ def test_messages_that_come_during_a_compaction_stay_in_the_context(tmp_path):
         assert "Said while it was summarised." in shown(at.model.requests[-1])
 
 
-def test_two_sessions_that_flush_at_once_both_land(tmp_path):
-    async def both(at):
-        ids = [at.session("one").id, at.session("two").id]
-        return await asyncio.gather(*(at.agent.compact(session_id) for session_id in ids))
-
-    def flush(request):
-        who = "Ann" if "from one" in shown(request) else "Bob"
-        return f"- {who} moved to Oslo."
-
-    with open_agent(tmp_path, chat(flush=flush, context_window=200_000)) as at:
-        for name in ("one", "two"):
-            for number in range(6):
-                at.say(f"Message {number} from {name}. {FILLER * 3}", session=at.session(name).id)
-        results = asyncio.run(both(at))
-        assert all(result.done for result in results)
-        assert {result.flushed for result in results} == {"written"}
-        assert "Ann moved to Oslo." in at.today()
-        assert "Bob moved to Oslo." in at.today()
-
-
 def test_inbound_ids_are_known_after_a_compaction(tmp_path):
     with open_agent(tmp_path, chat()) as at:
         first = reply(at.say("The very first message. " + FILLER, as_id="first"))
@@ -599,29 +545,3 @@ def test_inbound_ids_are_known_after_a_compaction(tmp_path):
         events = asyncio.run(at.collect(at.session().id, [Inbound("first", "The very first message.")]))
         assert events == [first]
         assert len(at.model.requests) == requests
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "There is nothing worth remembering in this conversation.",
-        "NO_REPLY - nothing new was said.",
-        "Nothing new was said.",
-        "No lasting facts were mentioned.",
-        "<think>\n- The user greets.\n- I should answer.\n</think>\nNONE",
-        "Here are the facts:",
-        "- Nothing to remember.",
-        "NO_REPLY",
-        "`NO_REPLY`",
-        "none.",
-        "",
-    ],
-)
-def test_a_flush_that_says_there_is_nothing_writes_nothing(tmp_path, answer):
-    with open_agent(tmp_path, ScriptedChat([answer])) as at:
-        session = at.session()
-        at.sessions.append(session.id, Message.of("user", "Hello, how are you today?"))
-        log = SessionLog(at.sessions, session.id)
-        result = asyncio.run(flush_and_record(at.agent.services, log, log.view(), log.view().messages))
-        assert (result.outcome, at.today()) == ("nothing", "")
-        assert at.flushes()[0] == {**at.flushes()[0], "outcome": "nothing", "facts": 0}

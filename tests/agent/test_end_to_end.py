@@ -50,14 +50,6 @@ def test_a_question_is_answered_from_memory_with_a_tool(tmp_path, server, provid
         assert [message.role for message in at.messages()] == ["user", "assistant", "tool", "assistant"]
 
 
-@both
-def test_arguments_that_are_not_json_are_told_to_the_model(tmp_path, server, provider):
-    server.script(Says("", Call("memory_search", '{"query": "stag')), Says("Sorry."))
-    with remote(tmp_path, server, provider) as at:
-        assert reply(at.say("Which port?")).text == "Sorry."
-        assert "malformed_arguments" in json.dumps(server.chats[1].body)
-
-
 # a program
 
 

@@ -15,7 +15,6 @@ from kept.sessions.people import thread_id
 from kept.testing import ScriptedChat, Stall
 from tests.support.http_gateway import serving
 from tests.support.responders import asked
-from tests.support.serve_process import create_token
 from tests.support.waiting import wait_until_async
 
 
@@ -209,16 +208,6 @@ async def stream_text(client, *messages, **more):
 
 async def text_of(stream):
     return "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
-
-
-async def test_the_token_is_the_key(tmp_path):
-    token = create_token(tmp_path / "home", "program", "write")
-    async with talking(tmp_path, api_key=token) as (_, client):
-        assert "Hi" in await ask(client, user("Hi"))
-        stranger = client.with_options(api_key="wrong")
-        with pytest.raises(openai.AuthenticationError) as refusal:
-            await ask(stranger, user("Hi"))
-        assert (refusal.value.type, refusal.value.code) == ("authentication_error", "token_missing")
 
 
 @pytest.mark.parametrize(

@@ -106,15 +106,6 @@ def test_the_examples_of_the_guide_work_as_they_stand(tmp_path, model):
         gateway.kill()
 
 
-def test_a_second_gateway_of_the_same_home_is_refused(tmp_path, started):
-    started().url()
-    second = Process(tmp_path, "gateway.http.port=0")
-    second.process.wait(60)
-    second.kill()
-    assert second.process.returncode != 0
-    assert any("Another process answers the messages of" in line for line in second.lines)
-
-
 def test_being_told_to_stop_it_finishes_what_it_accepted(tmp_path, started):
     gateway = started("gateway.http.debounce_ms=600000")
     url = gateway.url()

@@ -71,15 +71,6 @@ def test_the_budget_stops_what_nobody_waits_for_first_and_says_so(ledger):
     assert len(inner.requests) == 3
 
 
-def test_a_new_day_has_a_new_budget(ledger, clock):
-    model = MeteredChat(ScriptedChat(lambda asked: answer(1_000)), ledger, budget_tokens=1_000)
-    ask(model, "One")
-    with pytest.raises(BudgetExhausted):
-        ask(model, "Two")
-    clock.move(days=1)
-    assert text_of(ask(model, "Three")) == "Fine."
-
-
 ASKING = """
 import sys
 from kept.app import open_model
@@ -218,6 +209,5 @@ def test_status_shows_what_a_day_cost_by_model_and_purpose(kept, home):
     shown = kept("status").out
     assert "anthropic, big, reply: 2 calls" in shown
     assert "$1.8000" in shown
-    assert "2026-03-14 $1.90" in shown
     costs = [row["costUsd"] for row in kept("status", "--json").json["models"]["ledger"]]
     assert costs == [1.8, 0.1, None]

@@ -13,7 +13,6 @@ from kept.remote_errors import (
     DeliveryRefused,
     MessageConflict,
     MessageNotFound,
-    ModelFailed,
     NotSent,
     QueueFull,
 )
@@ -86,19 +85,6 @@ async def test_a_conversation_is_answered_in_order_however_fast_it_comes(open_ha
     assert len(box.texts) == len(harness.model.requests)
     texts = [message.text for message in harness.said(channel="telegram") if message.role == "user"]
     assert texts == [f"number {n}" for n in range(20)]
-
-
-async def test_a_slow_conversation_holds_up_no_other(open_harness):
-    gate = asyncio.Event()
-    model = ScriptedChat(lambda request: [Stall(gate), "Slow"] if "slow" in asked(request) else "Quick")
-    harness = open_harness(model)
-    async with running_responder(harness) as responder:
-        await tell(responder, harness.key("a"), "slow", "m1")
-        await wait_until_async(lambda: len(model.requests) == 1)
-        await tell(responder, harness.key("b"), "quick", "m2")
-        assert (await reply_to(responder, "m2")).reply == "Quick"
-        assert message_status(responder.get("http", "m1")[1]) == "answering"
-        gate.set()
 
 
 # back-pressure
@@ -293,31 +279,7 @@ async def test_a_long_reply_is_sent_in_parts_while_typing_is_shown(open_harness)
     assert box.typing >= 1
 
 
-async def test_nothing_is_sent_where_there_is_nothing_to_say(open_harness):
-    harness = open_harness(ScriptedChat(lambda request: "NO_REPLY"))
-    box = RecordingChannel()
-    async with running_responder(harness, telegram=box) as responder:
-        await tell(responder, harness.key(channel="telegram"), "Just so you know", "m1", chat=1)
-        run = await reply_to(responder, "m1", "telegram")
-        assert (run.parts, run.error) == ((), None)
-    assert box.sent == []
-
-
 # what goes wrong
-
-
-async def test_a_model_that_fails_is_told_to_the_person_and_the_next_message_is_answered(open_harness):
-    harness = open_harness(
-        ScriptedChat(lambda request: ModelFailed("The model is gone.") if "1" in asked(request) else "Back.")
-    )
-    box = RecordingChannel()
-    async with running_responder(harness, telegram=box) as responder:
-        key = harness.key(channel="telegram")
-        await tell(responder, key, "1", "m1", chat=1)
-        run = await reply_to(responder, "m1", "telegram")
-        assert message_status(run) == "failed"
-        await wait_until_async(lambda: len(box.sent) == 1)
-    assert box.texts[0] == "The model cannot answer at the moment. Try again later."
 
 
 async def test_a_conversation_that_comes_to_a_halt_lets_go_of_those_who_wait_and_is_answered_by_the_next_start(

@@ -52,10 +52,3 @@ def test_the_example_searches_corrects_a_wrong_call_and_answers(example):
     assert "sessions_search" in requests[0], "every tool is offered"
     assert "there is no argument 'question'" in requests[1]
     assert "Staging is on port 5433." in requests[2]
-
-
-def test_arguments_that_are_no_json_are_an_error_that_the_model_is_told():
-    with ModelServer() as server:
-        server.script(Says("", Call("memory_search", "{not json", id="call_1")), Says("Sorry."))
-        assert run("openai_tools.py", server) == "Sorry.\n"
-        assert "have to be an object" in json.dumps(server.chats[1].body)
