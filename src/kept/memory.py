@@ -213,11 +213,11 @@ class Memory:
         near = () if again or replaces is not None else self._find_near(text, addition.project)
         by = author or python_author(self.config)
         if only_propose:
-            from kept.review.agent_writes import propose
+            from kept.review.review_queue import propose
 
             written = propose(self._review_queue(), addition, near=near, by=by, why=why)
         elif by_tool:
-            from kept.review.agent_writes import write_for_agent
+            from kept.review.review_queue import write_for_agent
 
             written = write_for_agent(self._review_queue(), addition, near=near, by=by, why=why)
         else:

@@ -52,9 +52,8 @@ from kept.errors import ArchiveDamaged, ArchiveRefused, ConfigError, LockBusy, W
 from kept.file_lock import claimed
 from kept.limits import utf8_safe
 from kept.records import Problem
-from kept.sessions.blanking import blank_tree
 from kept.sessions.deleted import DeletedSessions
-from kept.sessions.forgotten_text import ForgottenText
+from kept.sessions.forgotten_text import ForgottenText, blank_tree
 from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
 from kept.values import frozen
 from kept.workspace.opened import FolderTrees, decode

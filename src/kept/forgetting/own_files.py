@@ -31,7 +31,7 @@ from kept.limits import as_dict, strict_json
 from kept.review.review_item import ReviewFolder
 from kept.schedules.schedule_book import ScheduleBookFile
 from kept.sessions.attachments import AttachmentFolder
-from kept.sessions.blanking import blank_tree
+from kept.sessions.forgotten_text import blank_tree
 from kept.values import frozen
 from kept.visibility import PRIVATE_FOLDER
 from kept.workspace.notes import LOCK_WAIT_S

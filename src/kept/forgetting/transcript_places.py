@@ -16,8 +16,8 @@ from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.note_places import keeps_link
 from kept.forgetting.plan import EntryCut, ForgetOrder, Kind, Place, ScrubResult, digest_of
 from kept.records import cite
-from kept.sessions.blanking import blank_line, renew_receipts
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart, StateEntry
+from kept.sessions.forgotten_text import blank_line, renew_receipts
 from kept.sessions.spoken import find_utterance
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import LOCK_WAIT_S, RawLine, Transcript, TranscriptLine, parse_line

@@ -9,9 +9,8 @@ Each machine appends to a file of its own, so histories that Syncthing or iCloud
 names the note before and after the change by SHA-256. Damage to the history never touches a note, and a history that
 cannot be written never stops a write.
 
-note_history       `NoteHistory`: records changes and reads them back
+note_history       `NoteHistory`: records changes and reads them back; the lines, searched by path
 note_change        one change, and its line
-change_log         the lines: appended, read from the end, searched by path
 history_folder     the files in the workspace: lines and versions
 unseen_changes     changes by other programs, found by a sync
 undo, line_changes take changes back, also if later ones touched other lines; unified diffs

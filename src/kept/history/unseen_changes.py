@@ -13,10 +13,9 @@ from dataclasses import replace
 from kept.digest import digest_bytes
 from kept.errors import KeptError, NoteNotFound
 from kept.file_lock import locked
-from kept.history.change_log import ENDING, state_after
 from kept.history.history_folder import CHANGES
 from kept.history.note_change import NoteChange, parse_change
-from kept.history.note_history import NoteHistory
+from kept.history.note_history import ENDING, NoteHistory, state_after
 from kept.workspace.change_recorder import ChangeKind
 from kept.workspace.opened import OpenWorkspace
 

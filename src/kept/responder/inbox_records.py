@@ -21,7 +21,7 @@ from kept.agent.events import Inbound
 from kept.errors import SessionKeyInvalid
 from kept.limits import MAX_TOKENS, is_count, is_deep, is_time, strict_json
 from kept.remote_errors import MessageConflict
-from kept.sessions.blanking import blank_tree
+from kept.sessions.forgotten_text import blank_tree
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
 

@@ -4,7 +4,6 @@
 
 A file is plain JSON and is removed when a person has decided. Searches do not find it.
 
-agent_writes       writes what a model chose: at once, listed, or only proposed
-review_queue       `ReviewQueue`: lists items; accepts, edits or rejects them
+review_queue       `ReviewQueue`: lists items; accepts, edits or rejects them; writes what a model chose
 review_item        one item, the files of all, and recorders that list a write or stop before it
 """

@@ -14,6 +14,5 @@ importers           conversations of other programs
 people              whose a conversation is, and which sessions a person sees
 echoes              texts that nobody said: those that repeat the memory, which are not indexed, and markup of clients
 attachments         files that came with messages
-blanking, forgotten_text
-                    take text out of lines; hashes of what was forgotten
+forgotten_text      take text out of lines; hashes of what was forgotten
 """
