@@ -19,7 +19,7 @@ from benchmarks.measure import median_cost
 from kept.digest import digest_bytes
 from kept.history.history_folder import HistoryFolder, VersionStore
 from kept.history.note_change import NoteChange, format_change, utc_text
-from kept.machine_id import MACHINE_FILE
+from kept.history.note_history import MACHINE_FILE
 from kept.workspace.change_recorder import Author
 from kept.workspace.workspace import Workspace
 
