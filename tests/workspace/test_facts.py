@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +11,11 @@ import pytest
 from kept.workspace.fact_changes import compare_facts, differ
 from kept.workspace.facts import read_fact
 
-PAIRS = [json.loads(line) for line in (Path(__file__).parent / "data/pairs_of_lines.jsonl").read_text().splitlines()]
+DATA = Path(__file__).parent / "data"
+PAIRS, MORE_PAIRS = (
+    [json.loads(line) for line in (DATA / name).read_text().splitlines()]
+    for name in ("pairs_of_lines.jsonl", "more_pairs_of_lines.jsonl")
+)
 KINDS = {"changes": "change", "repeats": "repetition", "restates": "repetition", None: "none"}
 
 
@@ -29,37 +32,58 @@ def count_found(pairs):
     return Counter((pair["label"], judge(pair)) for pair in pairs)
 
 
+def print_figures(name, counts):
+    for kind in ("change", "repetition"):
+        found = sum(count for (_, given), count in counts.items() if given == kind)
+        labelled = sum(count for (label, _), count in counts.items() if label == kind)
+        print(f"{name}: {kind}: precision {counts[kind, kind]}/{found}, recall {counts[kind, kind]}/{labelled}")
+
+
+def count_false_changes(counts):
+    return sum(count for (label, given), count in counts.items() if given == "change" != label)
+
+
 def test_no_event_and_nothing_that_also_holds_is_proposed_as_changed_and_most_changes_are_found():
-    pairs = PAIRS.copy()
-    random.Random(2026).shuffle(pairs)
-    for name, half in (("the half that the rules were written with", pairs[:100]), ("the other half", pairs[100:])):
-        counts = count_found(half)
-        for kind in ("change", "repetition"):
-            found = sum(count for (_, given), count in counts.items() if given == kind)
-            labelled = sum(count for (label, _), count in counts.items() if label == kind)
-            print(f"{name}: {kind}: precision {counts[kind, kind]}/{found}, recall {counts[kind, kind]}/{labelled}")
     counts = count_found(PAIRS)
-    assert counts["event", "change"] == counts["both_true", "change"] == counts["repetition", "change"] == 0
+    print_figures("first pairs", counts)
+    assert count_false_changes(counts) == 0
     assert counts["change", "change"] >= 0.6 * sum(pair["label"] == "change" for pair in PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("name", "most_false", "least_found"),
+    [
+        ("work, study and money", 0, 26),
+        ("home, health and clubs", 0, 35),
+        # Written together with the rules: what a line tells of one attribute changes no other.
+        ("one subject, two attributes", 1, 14),
+    ],
+)
+def test_pairs_by_other_writers_have_no_false_changes_and_half_of_the_changes_are_found(name, most_false, least_found):
+    counts = count_found(pair for pair in MORE_PAIRS if pair["set"] == name)
+    print_figures(name, counts)
+    assert count_false_changes(counts) <= most_false
+    assert counts["change", "change"] >= least_found
 
 
 @pytest.mark.parametrize(
     ("text", "subject", "verb", "measures"),
     [
-        ("- The rent is 1,450 € per month.", ("rent",), "be", {("money", "1450")}),
-        ("Wedding date: 5 June", ("wed", "date"), "be", {("date", "06-05")}),
-        ("Choir meets on Tuesdays at half past seven", ("choir",), "meet", {("weekday", "2"), ("clock", "7:30")}),
-        ("Room 14 has 45 seats", ("room", "14"), "have", {("seat", "45")}),
-        ("Kim is my boss", ("boss",), "be", set()),
-        ("Ben's phone: +31 6 1234 5678", ("ben", "phon"), "be", {("phone", "31612345678")}),
-        ("Der Kurs beginnt um 18 Uhr", ("kur",), "beginnt", {("clock", "6:00")}),
+        ("- The rent is 1,450 € per month.", {"rent"}, "be", {("money", "1450"), ("often", "30")}),
+        ("Wedding date: 5 June", {"wed", "dat"}, "be", {("date", "06-05")}),
+        ("Choir meets on Tuesdays at half past seven", {"choir"}, "meet", {("weekday", "2"), ("clock", "7:30")}),
+        ("Room 14 has 45 seats", {"room", "14"}, "have", {("seat", "45")}),
+        ("Kim is my boss", {"boss"}, "be", set()),
+        ("Ben's phone: +31 6 1234 5678", {"ben", "phon"}, "be", {("phone", "+31612345678")}),
+        ("The shelf is 80 cm wide", {"shelf"}, "be", {("length", "0.8")}),
+        ("Meetings in Bonn instead of Kiel since 3 May", {"meet"}, "", set()),
     ],
 )
 def test_a_line_is_read_as_subject_verb_and_measures(text, subject, verb, measures):
     fact = read_fact(text)
     assert (fact.subject, fact.verb, fact.measures) == (subject, verb, measures)
     assert not fact.is_event
-    assert not fact.is_denied
+    assert not fact.has("not")
 
 
 @pytest.mark.parametrize(

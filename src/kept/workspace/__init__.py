@@ -10,7 +10,7 @@ the notes of another workspace and `templates` are those of a new one.
 addition                   a text to add, as a value
 replacement                replaces a fact: the old line is struck through, the new one says what it was
 validity, statements       when a line holds; the statements of a note
-facts, fact_changes, fact_match
+facts, fact_measures, fact_words, fact_changes, fact_match
                            what a line says, and whether it repeats or changes another
 line_edit                  changes of lines, and of a whole note
 common_ends                what two texts share at both ends

@@ -41,7 +41,8 @@ def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bo
     if not numbers:
         return []
     from kept.workspace.fact_changes import compare_facts
-    from kept.workspace.facts import read_fact, stem
+    from kept.workspace.fact_words import stem
+    from kept.workspace.facts import read_fact
     from kept.workspace.line_edit import digest_of_lines
     from kept.workspace.validity import read_line
 
