@@ -40,10 +40,11 @@ def test_add_names_the_line_that_a_text_changes_and_does_not_repeat_one(kept, wo
 
 
 def test_add_names_a_line_of_any_note_that_it_contradicts(kept, workspace):
-    write_file(workspace / "memory/infra.md", "# Infra\n\nThe staging database moved again: port 6543\n")
+    write_file(workspace / "memory/our infra.md", "# Infra\n\nThe staging database moved again: port 6543\n")
     assert kept("index").code == 0
     changed = kept("add", "The staging database is on port 7000")
-    assert "Looks like it changes memory/infra.md#L3: The staging database moved again: port 6543" in changed.out
+    assert "Looks like it changes memory/our infra.md#L3: The staging database moved again: port 6543" in changed.out
+    assert "add --replaces 'memory/our infra.md#L3'" in changed.out
 
 
 def test_search_shows_what_held_and_when(kept, workspace):

@@ -115,7 +115,7 @@ def test_odd_queries_break_nothing(pages, workspace, query):
 
 def test_something_can_be_added_on_the_first_page(pages, workspace):
     page = pages.follow(pages.post("/add", text="The ramp is closed."))
-    assert texts(page, ".notice.good")[0].startswith("Added to memory/")
+    assert texts(page, ".notice.good")[0].endswith("Undo it under Changes.")
     assert texts(pages.page("/?q=ramp"), ".hit .where")
     again = pages.follow(pages.post("/add", text="The ramp is closed."))
     assert "says so already" in texts(again, ".notice.good")[0]

@@ -95,4 +95,6 @@ def _show_written(written: Written, folder: str) -> None:
         text = printable(clip(one_line(fact.text), _SHOWN_CHARS))
         echo(f"{relation} {style(printable(fact.citation), fg='cyan')}: {text}")
         if fact.relation == "changes":
-            echo(style(f"To replace that line, add --replaces {printable(fact.citation)}", dim=True))
+            cited = printable(fact.citation)
+            cited = f"'{cited}'" if " " in cited else cited
+            echo(style(f"To replace that line, add --replaces {cited}", dim=True))
