@@ -187,6 +187,9 @@ def test_tokens_usage_and_settings_are_data_and_a_schedule_goes_only_if_it_is_ch
     assert "yesterday" not in kept("schedule", "list").out
     assert (home / "tokens.json").read_bytes() == tokens
     assert "ci" in kept("token", "list").out
+    kept("add", "A query is a question", "--to", "memory/books.md")
+    places = kept("forget", "query", "--dry-run", "--json").json["places"]
+    assert [place["kind"] for place in places] == ["note"]  # and not the receipts, which say what kind they are of
 
 
 def test_the_schema_of_a_database_and_names_that_kept_gives_are_no_trace(kept, workspace):

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def text_of(result):
+    assert "structuredContent" not in result  # a client would hand its model that, and not the text
     assert [block["type"] for block in result["content"]] == ["text"]
     return result["content"][0]["text"]
 
@@ -44,6 +45,7 @@ def test_every_tool_is_listed_with_valid_schemas_and_hints(client):
     for tool in tools.values():
         Draft202012Validator.check_schema(tool["inputSchema"])
         assert tool["description"]
+        assert "outputSchema" not in tool
         assert tool["annotations"]["readOnlyHint"] is (tool["name"] not in ("memory_write", "memory_forget"))
         assert tool["annotations"]["destructiveHint"] is (tool["name"] == "memory_forget")
         assert tool["annotations"]["openWorldHint"] is False
