@@ -111,8 +111,8 @@ def show_search(visit: Visit) -> Response:
 def add_entry(visit: Visit) -> Response:
     """Add a text to today's notes, as `kept add` does."""
     written = visit.memory.add(visit.form.get("text", ""), author=visit.site.author)
-    notice = f"Added to {written.citation}. Undo it under Changes." if written.is_new else f"{written.citation} says so already."
-    return visit.redirect("/", notice=notice)
+    end = "says so already." if not written.is_new else "has it now. Undo it under Changes."
+    return visit.redirect("/", notice=f"{written.citation} {end}")
 
 
 def run_search(memory: Memory, form: SearchForm, limit: int) -> SearchResult:
