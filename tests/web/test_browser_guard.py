@@ -34,13 +34,13 @@ def test_another_host_name_is_refused(pages, host):
 )
 def test_a_request_of_another_origin_is_refused(pages, origin):
     assert pages.get("/", Origin=origin).status_code == 403
-    form = {"form_token": pages.access.form_token(pages.cookie), "theme": "dark"}
-    assert pages.http.post("/theme", data=form, headers={"Origin": origin}).status_code == 403
+    form = {"form_token": pages.access.form_token(pages.cookie), "text": "x"}
+    assert pages.http.post("/add", data=form, headers={"Origin": origin}).status_code == 403
 
 
 def test_a_change_without_an_origin_is_refused(pages):
-    form = {"form_token": pages.access.form_token(pages.cookie), "theme": "dark"}
-    assert pages.http.post("/theme", data=form).status_code == 403
+    form = {"form_token": pages.access.form_token(pages.cookie), "text": "x"}
+    assert pages.http.post("/add", data=form).status_code == 403
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -68,30 +68,30 @@ def test_without_a_cookie_nothing_is_shown(tmp_path):
 
 
 def test_a_form_without_its_token_changes_nothing(pages):
-    answer = pages.post("/theme", theme="dark", form_token="wrong")
+    answer = pages.post("/add", text="x", form_token="wrong")
     assert answer.status_code == 400
-    assert "set-cookie" not in answer.headers
-    assert pages.post("/theme", theme="dark").status_code == 303
+    assert "Added" not in answer.text
+    assert pages.post("/add", text="x").status_code == 303
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/json", "multipart/form-data; boundary=x", ""])
 def test_a_change_that_is_not_a_form_is_refused(pages, media_type):
-    body = f"form_token={pages.access.form_token(pages.cookie)}&theme=dark"
+    body = f"form_token={pages.access.form_token(pages.cookie)}&text=x"
     headers = {"Origin": ORIGIN, "Content-Type": media_type}
-    answer = pages.http.post("/theme", content=body, headers=headers)
+    answer = pages.http.post("/add", content=body, headers=headers)
     assert answer.status_code == 400
-    assert "set-cookie" not in answer.headers
+    assert "Added" not in answer.text
 
 
 def test_a_form_that_is_not_text_is_refused(pages):
     headers = {"Origin": ORIGIN, "Content-Type": "application/x-www-form-urlencoded"}
-    for body in (b"theme=%ff%fe", b"\xff\xfe", b"a&" * 5_000):
-        assert pages.http.post("/theme", content=body, headers=headers).status_code == 400
+    for body in (b"text=%ff%fe", b"\xff\xfe", b"a&" * 5_000):
+        assert pages.http.post("/add", content=body, headers=headers).status_code == 400
 
 
 def test_a_form_that_is_too_long_is_refused(tmp_path):
     with visiting(tmp_path, memory_search__max_file_bytes=1_000) as pages:
-        answer = pages.post("/theme", theme="dark", more="x" * 100_000)
+        answer = pages.post("/add", text="x", more="x" * 100_000)
         assert answer.status_code == 400
         assert "more than 68,536 bytes" in answer.text
 
@@ -142,11 +142,8 @@ def test_static_files_are_confirmed_by_their_hash(pages):
     assert pages.get("/static/%2e%2e/site.py").status_code == 404
 
 
-def test_the_theme_is_kept_and_never_leads_elsewhere(pages):
-    answer = pages.post("/theme", theme="dark", back="/?q=x")
-    assert answer.headers["location"] == "/?q=x"
-    assert pages.page("/").html["data-theme"] == "dark"
-    for back in ("https://evil.example", "//evil.example", "/\\evil.example"):
-        assert pages.post("/theme", theme="light", back=back).headers["location"] == "/"
-    pages.post("/theme", theme="nonsense")
-    assert pages.page("/").html["data-theme"] == "light"
+@pytest.mark.parametrize("back", ["https://evil.example", "//evil.example", "/\\evil.example"])
+def test_a_form_never_leads_elsewhere(pages, workspace, back):
+    pages.site.memory.add("Ada likes tea.", to="memory")
+    change = pages.page("/changes").select_one("button[name=change]")["value"]
+    assert pages.post("/undo", change=change, back=back).headers["location"] == "/changes"

@@ -24,7 +24,6 @@ def page(browser, tmp_path, workspace, model):
     write_note(workspace, "MEMORY.md", "# Memory\n\n- The gate code is 4711.\n- Ada likes tea.\n")
     faults: list[str] = []
     site = open_site(tmp_path, model=model, review__agent_writes="listed")
-    site.poll_s = 0.05
     with served(site) as link:
         page = browser.new_page()
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)

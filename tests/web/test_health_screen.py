@@ -1,18 +1,15 @@
-"""The page about health and cost, its checks, and the events that keep it current."""
+"""The page about health and cost, and its checks."""
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
-from pathlib import Path
 
 from kept.ledger import open_model_ledger
 from kept.reports import ModelSpending, Spending
 from kept.testing import FrozenClock
 from kept.web.charts import HEIGHT, WIDTH, make_bars
-from kept.web.screens.health_screen import stream_events, tokens_by_day
-from kept.web.visit import Visit
-from tests.support.web_site import open_site, texts, visiting
+from kept.web.screens.health_screen import tokens_by_day
+from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note
 
 TODAY = dt.date(2026, 3, 14)
@@ -67,27 +64,3 @@ def test_bars_fit_the_drawing():
 def test_a_day_that_is_no_date_is_left_out_of_the_plot():
     spent = [ModelSpending("p", "m", "reply", "yesterday", 1, 10), ModelSpending("p", "m", "reply", "2026-03-14", 1, 5)]
     assert tokens_by_day(spent, [Spending("p", "m", "2026-03-14", tokens=7)]) == {TODAY: {"reply": 5, "embedding": 7}}
-
-
-def test_a_browser_hears_of_a_change(tmp_path: Path, workspace: Path):
-    site = open_site(tmp_path, review__agent_writes="proposed")
-    site.poll_s = 0.0
-    visit = Visit.__new__(Visit)
-    visit.site = site
-
-    async def listen() -> list[bytes]:
-        response = await stream_events(visit)
-        events = response.body_iterator
-        first = await anext(events)
-        again = await anext(events)
-        await asyncio.to_thread(site.memory.add, "Ada likes tea.", to="memory", by_tool=True)
-        return [first, again, await anext(events)]
-
-    try:
-        first, again, changed = asyncio.run(listen())
-    finally:
-        site.close()
-    assert first.startswith(b"data: ")
-    assert again == b": nothing new\n\n"
-    assert changed.startswith(b"data: ")
-    assert changed != first

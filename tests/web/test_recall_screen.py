@@ -9,7 +9,7 @@ from tests.support.workspaces import write_note
 def test_recall_on_a_set_made_from_the_notes_is_measured_and_shown(pages, workspace):
     for number, subject in enumerate(("gate", "garden", "server", "bicycle")):
         write_note(workspace, f"memory/n{number}.md", f"# {subject}\n\nThe {subject} was repaired in May.\n")
-    pages.follow(pages.post("/recall/run", folder=""))
+    pages.follow(pages.post("/recall/run"))
     pages.site.recall.wait()
     page = pages.page("/recall")
     assert texts(page, ".notice.good")[0].startswith("Measured")
@@ -18,12 +18,7 @@ def test_recall_on_a_set_made_from_the_notes_is_measured_and_shown(pages, worksp
     assert {"adversarial", "strong", "weak"} <= rows.keys()
 
 
-def test_a_folder_that_is_no_set_is_refused(pages, tmp_path):
-    assert pages.post("/recall/run", folder=str(tmp_path / "nowhere")).status_code == 400
-    assert not pages.page("/recall").select("#measuring[data-refresh]")
-
-
 def test_without_notes_the_page_says_so(pages):
-    answer = pages.post("/recall/run", folder="")
+    answer = pages.post("/recall/run")
     assert answer.status_code == 400
     assert "There are no notes" in answer.text

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from kept import Message
-from kept.records import ScorePart
-from kept.web.charts import make_score_bar
 from tests.support.files import write_file
 from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note
@@ -39,7 +37,6 @@ def test_why_shows_the_parts_that_add_up_to_the_score(pages, notes):
     hit = pages.page("/?q=gate+code").select(".hit")[0]
     values = [float(cell) for cell in texts(hit, ".why tbody .figure")]
     assert abs(sum(values) - float(texts(hit, ".why tfoot .figure")[0])) < 0.01
-    assert hit.select(".bar rect:not(.rail)")
 
 
 def test_what_was_left_out_is_listed_with_its_reason(pages, workspace):
@@ -119,11 +116,6 @@ def test_a_missing_embedder_is_reported_above_the_hits(tmp_path, notes):
 def test_a_note_that_is_not_utf_8_is_found(pages, workspace):
     write_file(workspace / "memory/old.md", "Café at the harbour\n".encode("latin-1"))
     assert texts(pages.page("/?q=harbour"), ".hit .where") == ["memory/old.md#L1"]
-
-
-def test_what_a_part_takes_away_is_drawn_back():
-    bar = make_score_bar([ScorePart("words", 0.6, ""), ScorePart("fit", -0.2, ""), ScorePart("recency", 0.1, "")])
-    assert bar.segments == ((0.0, 60.0, "words"), (40.0, 20.0, "loss"), (40.0, 10.0, "time"))
 
 
 def test_links_and_tasks_of_a_hit_are_shown_as_the_note_shows_them(pages, workspace):
