@@ -66,24 +66,6 @@ def test_neither_a_key_nor_a_text_is_in_the_ledger(workspace, home, embedder):
     assert (home / "agents/main/ledger.jsonl").stat().st_mode & 0o077 == 0
 
 
-def test_torn_and_foreign_lines_are_passed_over(tmp_path):
-    file = tmp_path / "ledger.jsonl"
-    ledger = Ledger(str(file), FrozenClock(), Spending)
-    ledger.record(Spending("openai", "m", calls=1, texts=2, cost_usd=0.5))
-    odd = [
-        '{"provider": "openai", "mod',
-        "[1]",
-        '{"provider": 1}',
-        "",
-        "null",
-        '{"provider":"x","model":"y","calls":""}',
-    ]
-    file.write_text(file.read_text() + "\n".join(odd) + "\n")
-    ledger.record(Spending("openai", "m", calls=1, texts=3, cost_usd=0.25))
-    (day,) = ledger.by_day()
-    assert (day.calls, day.texts, day.cost_usd) == (2, 5, 0.75)
-
-
 def test_a_long_ledger_is_summed_up_and_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("kept.ledger.COMPACT_ABOVE_BYTES", 2_000)
     ledger = Ledger(str(tmp_path / "ledger.jsonl"), FrozenClock(), Spending)

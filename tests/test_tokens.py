@@ -101,21 +101,7 @@ def test_tokens_created_at_the_same_time_are_all_kept(home, environment):
             lambda tree, name=name, value=value: json.dumps(
                 {**tree, "tokens": [{**tree["tokens"][0], name: value}]}
             ).encode()
-            for name, value in [
-                ("digest", ""),
-                ("digest", 5),
-                ("scopes", []),
-                ("scopes", "admin"),
-                ("scopes", ["root"]),
-                ("scopes", [[]]),
-                ("created", None),
-                ("expires", "soon"),
-                ("revoked", 1),
-                ("person", ""),
-                ("person", 5),
-                ("agent", ["main"]),
-                ("id", None),
-            ]
+            for name, value in [("digest", ""), ("scopes", []), ("expires", "soon"), ("person", ""), ("id", None)]
         ),
         lambda tree: json.dumps(
             {**tree, "tokens": [{k: v for k, v in tree["tokens"][0].items() if k != "person"}]}

@@ -33,8 +33,3 @@ def test_an_export_does_not_create_the_folder_of_a_disk_that_is_not_mounted(kept
     ended = kept("export", tmp_path / "usb/backup.tar.gz")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert not (tmp_path / "usb").exists()
-
-
-def test_a_short_file_is_not_an_archive_instead_of_a_truncated_one(kept, tmp_path):
-    write_file(tmp_path / "notes.tar.gz", "hi\n")
-    assert "it is not an archive of Kept" in kept("restore", tmp_path / "notes.tar.gz").err

@@ -123,14 +123,6 @@ def test_a_heartbeat_without_an_interval_is_off():
 # the list
 
 
-def test_a_list_is_read_back_as_it_was_written(tmp_path):
-    file = ScheduleBookFile(str(tmp_path / "agent" / "schedules.json"))
-    book = ScheduleBook((schedule(), schedule(id="b2", paused=True, last_due=CREATED, problem="x")), CREATED)
-    file.change(lambda _: book)
-    assert file.read() == book
-    assert file.faults == []
-
-
 @pytest.mark.parametrize("wrong", [7, {}, {"id": "x"}, "when", "timezone", "created", "text", "id"])
 def test_a_damaged_schedule_is_left_out_and_kept_aside_and_the_others_stay(tmp_path, wrong):
     path = tmp_path / "schedules.json"
@@ -146,18 +138,6 @@ def test_a_damaged_schedule_is_left_out_and_kept_aside_and_the_others_stay(tmp_p
     assert file.read().schedules == (schedule(),)
     assert file.faults == []
     assert (tmp_path / "schedules.json.damaged").exists()
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"version": 2, "schedules": []}'])
-def test_a_file_that_is_no_list_of_schedules_is_reported_and_kept(tmp_path, content):
-    path = tmp_path / "schedules.json"
-    path.write_bytes(content)
-    file = ScheduleBookFile(str(path))
-    assert file.read() == ScheduleBook()
-    assert file.faults
-    file.change(lambda book: book.with_schedule(schedule()))
-    assert file.read().schedules == (schedule(),)
-    assert (tmp_path / "schedules.json.damaged").read_bytes() == content
 
 
 def test_schedules_are_found_by_the_beginning_of_their_id():

@@ -24,7 +24,6 @@ from kept.errors import (
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.entries import (
     FLUSH,
-    MODEL,
     CompactionEntry,
     Entry,
     Message,
@@ -72,59 +71,6 @@ def test_a_known_person_comes_back_to_the_same_session(tmp_path):
         assert store.get_or_create("telegram", "5054").id == session.id
 
 
-def test_agents_do_not_see_each_others_sessions(tmp_path):
-    with open_sessions(tmp_path) as store:
-        session = store.get_or_create("telegram", "5054")
-    with SessionStore.open(home=tmp_path / "home", agent="other", create=True) as other:
-        assert other.recent() == []
-        with pytest.raises(SessionNotFound):
-            other.get(session.id)
-
-
-def test_everything_is_counted(tmp_path):
-    clock = FrozenClock(NOW)
-    with open_sessions(tmp_path, clock=clock) as store:
-        session = store.get_or_create("telegram", "5054", metadata={"topic": "keys"})
-        clock.move(seconds=10)
-        say(store, session.id, "hello")
-        store.append(session.id, Message.of("assistant", "hi", usage=TokenUsage(100, 20, 120)))
-        store.append(session.id, Message.of("assistant", "more", usage=TokenUsage(130, 30, 160)))
-        store.append(session.id, StateEntry(FLUSH, {"path": "memory/2026-03-14.md"}))
-        store.append(session.id, CompactionEntry("They said hello.", tokens_before=160, tokens_after=40))
-        store.append(session.id, StateEntry(MODEL, "opus"))
-        record = store.get(session.id)
-        assert (record.messages, record.compactions, record.flushes) == (3, 1, 1)
-        assert (record.tokens_in, record.tokens_out, record.tokens_total) == (230, 50, 280)
-        assert record.tokens_context == 40
-        assert record.model_override == "opus"
-        assert (record.flushed, record.flush_compactions) == (clock.now(), 0)
-        assert (record.created, record.updated) == (NOW, clock.now())
-        assert record.metadata == {"topic": "keys"}
-        store.append(session.id, StateEntry(MODEL, None))
-        assert store.get(session.id).model_override is None
-        compaction = store.load(session.id).entries[5]
-        assert isinstance(compaction, Entry)
-        assert compaction.body == CompactionEntry("They said hello.", tokens_before=160, tokens_after=40)
-    delete_catalogue(tmp_path)
-    with open_sessions(tmp_path) as store:
-        rebuilt = store.get(session.id)
-        assert (rebuilt.tokens_total, rebuilt.flushes) == (280, 1)
-
-
-def test_entries_are_chained_and_loaded_in_order(tmp_path):
-    with open_sessions(tmp_path) as store:
-        session = store.get_or_create("telegram", "5054")
-        written = say(store, session.id, "a", "b")
-        written += store.append_all(session.id, [Message.of("assistant", "c"), Message.of("user", "d")])
-        assert [entry.parent_id for entry in written] == [session.id, *(entry.id for entry in written[:-1])]
-        loaded = store.load(session.id)
-        assert list(loaded)[1:] == written
-        assert said(store, session.id, limit=2) == ["c", "d"]
-        assert said(store, session.id, limit=0) == []
-        assert len(store.load(session.id, limit=99)) == 5
-        assert store.append_all(session.id, []) == ()
-
-
 def test_a_reset_begins_anew_and_keeps_the_old(tmp_path):
     with open_sessions(tmp_path) as store:
         old = store.get_or_create("telegram", "5054")
@@ -147,14 +93,6 @@ def test_a_reset_that_was_interrupted_goes_on_with_the_successor_it_named(tmp_pa
         assert store.find("telegram", "5054") is None
         new = store.get_or_create("telegram", "5054")
         assert (new.id, new.predecessor) == ("0123456789abcdef", old.id)
-
-
-def test_an_answer_that_comes_after_the_reset_stays_with_its_question(tmp_path):
-    with open_sessions(tmp_path) as store:
-        old = store.get_or_create("telegram", "5054")
-        new = store.reset(old.id)
-        store.append(old.id, Message.of("assistant", "late"))
-        assert store.get_or_create("telegram", "5054").id == new.id
 
 
 def test_sessions_are_found_by_the_beginning_of_an_id_or_by_key(tmp_path):
@@ -267,18 +205,6 @@ def test_a_catalogue_that_is_behind_reads_only_what_is_new(talked, monkeypatch):
         assert counter.take() <= 2 * 512 + 3 * len(format_entry(entry)) < record.end.offset / 5
         store.recent()
         assert counter.take() == 0
-
-
-def test_a_transcript_that_was_rewritten_is_read_again(talked):
-    tmp_path, before = talked
-    path = Path(before[0].transcript_path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    copy = path.with_suffix(".new")
-    copy.write_bytes(lines[0] + lines[0].replace(b"session", b"unknown") * 9)
-    os.replace(copy, path)
-    with open_sessions(tmp_path) as store:
-        (now,) = [one for one in store.recent() if one.id == before[0].id]
-        assert (now.messages, now.end.lines) == (0, 10)
 
 
 def test_a_transcript_put_there_by_hand_is_listed_and_one_removed_is_not(talked):

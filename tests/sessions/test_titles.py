@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kept.sessions.echoes import strip_markup
@@ -163,31 +161,3 @@ def test_messages_that_were_sent_while_the_agent_worked_are_kept_and_the_rest_is
     with open(record.transcript_path) as file:
         text = file.read()
     assert len(text) < 3_000
-
-
-def test_a_conversation_that_an_earlier_version_imported_with_its_noise_goes_on(tmp_path, home):
-    source = tmp_path / "cc-1.jsonl"
-    records = [
-        cc_user("u1", None, "Where?"),
-        cc("attachment", "x1", "u1", attachment={"type": "date"}),
-        cc_answer("a1", "x1", say("Here.")),
-    ]
-    write_file(source, lines(*records))
-    bring_in(home, "claude-code", source)
-    path = record_of(home, "cc-1").transcript_path
-    noise = (
-        '{"type":"claude-code/attachment","id":"x1","parentId":"u1",'
-        '"timestamp":"2026-01-05T10:01:00.000+00:00","record":{}}'
-    )
-    with open(path) as file:
-        first, question, answer = file.read().splitlines()
-    write_file(
-        Path(path), "\n".join([first, question, noise, answer.replace('"parentId":"u1"', '"parentId":"x1"')]) + "\n"
-    )
-    with SessionStore.open(home=home) as store:
-        store.rename("cc-1", "Mine")
-    write_file(source, lines(*records, cc_user("u2", "a1", "Really?", 2)))
-    assert bring_in(home, "claude-code", source).count("updated") == 1
-    assert bring_in(home, "claude-code", source).count("unchanged") == 1
-    record = record_of(home, "cc-1")
-    assert (record.messages, record.title) == (3, "Mine")

@@ -74,17 +74,6 @@ def test_an_imported_search_does_not_stand_above_the_newer_note(kept, workspace,
     assert not any("memory_search" in hit["snippet"] or "best first" in hit["snippet"] for hit in found)
 
 
-def test_the_sample_of_the_documentation_does_not_find_its_own_question(kept):
-    with SessionStore.open() as sessions:
-        session = sessions.get_or_create("telegram", "5054")
-        sessions.append(session.id, Message.of("user", "Where is the spare key?"))
-    asked = kept("search", "where did we put the spare key")
-    assert asked.out == "Nothing found.\n"
-    with SessionStore.open() as sessions:
-        sessions.append(session.id, Message.of("assistant", "On the hook behind the cellar door."))
-    assert "On the hook behind the cellar door." in kept("search", "where did we put the spare key").out
-
-
 def quoting(request):
     """Search, then answer with a quotation of the first result."""
     outputs = [part.text for part in request.turns[-1].parts if hasattr(part, "call_id")]

@@ -125,7 +125,7 @@ class Place:
     def serves_all_of(self, path: Path, markers: list[str]) -> None:
         """Every good line of a bad transcript is shown, exported, read by the agent and searched."""
         name = path.stem.partition("_")[2]
-        shown = self.run("sessions", "show", name), self.run("sessions", "export", name, "--format", "jsonl")
+        shown = self.run("sessions", "show", name), self.run("sessions", "export", name)
         shown_as_json = json.dumps(json.loads(self.run("sessions", "show", name, "--json"))["entries"])
         with self.memory() as memory, self.sessions() as sessions:
             memory.sync()
