@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kept.agent.events import Inbound, Notice
-from kept.agent.mcp_tools import tool_name
+from kept.agent.extra_tools import tool_name
 from kept.config import load_config
 from kept.errors import ConfigError
 from kept.llm.base import ToolOutput

@@ -21,9 +21,8 @@ from kept.agent.events import (
 from kept.agent.extra_tools import ExtraTools, FunctionTool
 from kept.agent.flush import flush_ended
 from kept.agent.material import ContextPreview, preview_context
-from kept.agent.services import AgentServices, ModelLimits, load_secret
+from kept.agent.services import AgentServices, ModelLimits, SessionModels, load_secret
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.agent.session_models import SessionModels
 from kept.agent.turn import REPLY, AgentTurn
 from kept.clock import Clock
 from kept.context.view import ANSWERS

@@ -7,23 +7,30 @@ checks the arguments of a call before the function runs.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import logging
+import os
+import re
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from kept.clock import Clock
 from kept.config import McpServerSettings
 from kept.context.shortening import shorten
 from kept.errors import UsageError
-from kept.limits import CHARS_PER_TOKEN, clip, utf8_safe
-from kept.llm.base import ToolSpec
+from kept.limits import CHARS_PER_TOKEN, clip, is_deep, one_line, printable_line, utf8_safe, utf8_safe_tree
+from kept.llm.base import MALFORMED, ToolSpec
+from kept.redact import redact
 from kept.values import frozen
 
 if TYPE_CHECKING:
+    from mcp import ClientSession
     from pydantic import TypeAdapter
 
-    from kept.agent.mcp_tools import McpServer, McpTool
 
 Permission = Literal["allow", "ask", "deny"]
 """``allow``: the model may call it. ``ask``: a person decides about each call. ``deny``: it is not offered."""
@@ -101,11 +108,7 @@ class ExtraTools:
             if names.count(tool.spec.name) > 1:
                 raise UsageError(f"Two tools are called '{tool.spec.name}'.", hint="Rename one.")
         self._functions = [tool for tool in tools if tool.permission != "deny"]
-        self._servers: list[McpServer] = []
-        if servers:
-            from kept.agent.mcp_tools import McpServer
-
-            self._servers = [McpServer(name, settings, clock) for name, settings in servers.items()]
+        self._servers = [McpServer(name, settings, clock) for name, settings in servers.items()]
 
     async def prepare(self) -> list[str]:
         """Connect to the servers that are not connected. Return problems for the person."""
@@ -134,3 +137,316 @@ class ExtraTools:
             for tool in server.tools:
                 tools.setdefault(tool.spec.name, tool)
         return tools
+
+
+# MCP servers. One is started when a turn first needs its tools, and again when it has died. Each connection lives in a
+# task of its own, because the SDK requires that a connection is closed by the task that opened it.
+
+START_TIMEOUT_S = 30.0
+RETRY_S = 60.0
+"""Pause after a server could not be started, during which turns do not wait for it."""
+MAX_TOOLS = 128
+"""Tools of one server that are offered."""
+_DESCRIPTION_CHARS = 2_000
+_MAX_SCHEMA_CHARS = 20_000
+_MAX_SCHEMA_DEPTH = 30
+_STDERR_CHARS = 2_000
+_MAX_NAME = 64
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_STOP_TIMEOUT_S = 15.0
+_PING_TIMEOUT_S = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class ServerGone(Exception):
+    """A server that could not be started, or has ended. The message is the reason."""
+
+
+@frozen
+class McpTool:
+    """Tool of a server. ``spec`` has its name for the model, ``name`` is the one that the server knows."""
+
+    spec: ToolSpec
+    name: str
+    permission: Permission
+    server: McpServer
+
+    async def call(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        if MALFORMED in arguments:
+            return ToolAnswer(f"{self.spec.name}: the arguments are not a JSON object.", is_error=True)
+        return await self.server.call(self.name, dict(arguments))
+
+
+class McpServer:
+    """Server of the settings, with the connection to it while there is one."""
+
+    def __init__(self, name: str, settings: McpServerSettings, clock: Clock) -> None:
+        self.name = name
+        self.settings = settings
+        self._clock = clock
+        self._connection: ServerConnection | None = None
+        self._failed_at_ns: int | None = None
+        self._failure = ""
+        self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self.tools: tuple[McpTool, ...] = ()
+
+    async def prepare(self) -> str | None:
+        """Connect if there is no connection, and read the list of tools. Return a problem for the person, or None.
+
+        A server that could not be started is not tried again at once: the person would wait for it in every turn.
+        """
+        if self._failed_at_ns is not None and self._clock.time_ns() - self._failed_at_ns < RETRY_S * 1e9:
+            return self._failure
+        try:
+            await self._connect()
+        except ServerGone as exc:
+            self._failure = f"The MCP server '{self.name}' cannot be used: {exc}"
+            self._failed_at_ns, self.tools = self._clock.time_ns(), ()
+            log.warning("%s", self._failure)
+            return self._failure
+        self._failed_at_ns = None
+        return None
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolAnswer:
+        """Call a tool. A call that was under way when the server ended is not repeated: it may be carried out."""
+        from mcp import MCPError
+
+        try:
+            connection = await self._connect()
+        except ServerGone as exc:
+            return ToolAnswer(f"The MCP server '{self.name}' cannot be used: {exc}", is_error=True)
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                result = await connection.session.call_tool(tool, arguments)
+        except TimeoutError:
+            text = f"{tool} took longer than {self.settings.timeout_s:g} s. It may still be carried out."
+            return ToolAnswer(text, is_error=True)
+        except MCPError as exc:
+            if await connection.is_alive():
+                return ToolAnswer(f"{tool} failed: {clip(printable_line(str(exc)), 500)}", is_error=True)
+            text = f"The MCP server '{self.name}' ended during the call. It is not known whether it was carried out."
+            return ToolAnswer(text, is_error=True)
+        except Exception as exc:  # noqa: BLE001 - the SDK checks results and may raise anything about them
+            return ToolAnswer(f"{tool} failed: {type(exc).__name__}: {clip(str(exc), 500)}", is_error=True)
+        return ToolAnswer(content_text(result), bool(getattr(result, "is_error", False)))
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connect(self) -> ServerConnection:
+        """Return a connection that is alive. Several turns at once share it."""
+        loop = asyncio.get_running_loop()
+        if self._lock is None or self._lock[0] is not loop:
+            self._lock, self._connection = (loop, asyncio.Lock()), None  # connections of another loop ended with it
+        async with self._lock[1]:
+            if self._connection is not None:
+                if await self._connection.is_alive():
+                    return self._connection
+                await self._connection.close()
+            connection = ServerConnection(self.settings)
+            listed = await connection.start()
+            self._connection = connection
+            self.tools = tuple(self._offer(listed))
+            return connection
+
+    def _offer(self, listed: Sequence[Any]) -> list[McpTool]:
+        """Return the tools that the settings do not deny, in an order that does not depend on the server."""
+        tools: dict[str, McpTool] = {}
+        for tool in sorted(listed, key=lambda tool: str(tool.name))[:MAX_TOOLS]:
+            permission = self.settings.tools.get(tool.name, self.settings.permission)
+            schema = utf8_safe_tree(tool.input_schema)
+            if permission == "deny" or not _is_sane(schema):
+                continue
+            name = tool_name(self.name, tool.name)
+            description = clip(utf8_safe(tool.description or tool.name), _DESCRIPTION_CHARS)
+            tools[name] = McpTool(ToolSpec(name, description, schema), tool.name, permission, self)
+        return list(tools.values())
+
+
+def _is_sane(schema: Any) -> bool:
+    """Return whether a schema can be sent to a model."""
+    if not isinstance(schema, dict) or is_deep(schema, _MAX_SCHEMA_DEPTH):
+        return False
+    return len(json.dumps(schema)) <= _MAX_SCHEMA_CHARS
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return the name of a tool for a model. Providers take 64 letters, digits, '_' and '-'."""
+    name = "__".join(_NOT_IN_A_NAME.sub("_", part) for part in (server, tool))
+    if len(name) <= _MAX_NAME and name == f"{server}__{tool}":
+        return name
+    digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{name[: _MAX_NAME - 9]}_{digest}"
+
+
+def content_text(result: Any) -> str:
+    """Return the content of a result as text. Pictures and sounds are named."""
+    texts: list[str] = []
+    for block in getattr(result, "content", None) or ():
+        resource = getattr(block, "resource", None)
+        text = getattr(block, "text", None) or getattr(resource, "text", None)
+        if isinstance(text, str):
+            texts.append(text)
+        else:
+            kind = getattr(block, "mime_type", None) or getattr(resource, "mime_type", None) or block.type
+            uri = getattr(block, "uri", None) or getattr(resource, "uri", None)
+            texts.append(f"[{one_line(str(kind))}{f', {one_line(str(uri))}' if uri else ''}: not shown]")
+    structured = getattr(result, "structured_content", None)
+    if not texts and structured is not None:
+        texts.append(json.dumps(structured, ensure_ascii=False, default=str))
+    return utf8_safe("\n\n".join(texts)) or "Done."
+
+
+# the connection
+
+
+class ServerConnection:
+    """Connection to a server, in a task that opens and closes it."""
+
+    def __init__(self, settings: McpServerSettings) -> None:
+        self.session: ClientSession
+        self._settings = settings
+        self._task: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+
+    async def is_alive(self) -> bool:
+        """Return whether the server answers."""
+        if self._task is None or self._task.done():
+            return False
+        try:
+            async with asyncio.timeout(_PING_TIMEOUT_S):
+                await self.session.send_ping()
+        except Exception:  # noqa: BLE001 - whatever the SDK raises, a new connection is needed
+            return False
+        return True
+
+    async def start(self) -> list[Any]:
+        """Connect and return the server's tools. Raise ServerGone if that fails or takes too long."""
+        started: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(started))
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                return await asyncio.shield(started)
+        except TimeoutError:
+            await self.close()
+            raise ServerGone(f"it did not answer within {START_TIMEOUT_S:g} s.") from None
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        self._stop.set()
+        if self._task is not None and not self._task.done():
+            _, left = await asyncio.wait([self._task], timeout=_STOP_TIMEOUT_S)
+            for task in left:
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _run(self, started: asyncio.Future[list[Any]]) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                self.session = await stack.enter_async_context(_open_session(self._settings))
+                tools = (await self.session.list_tools()).tools
+                if not started.done():
+                    started.set_result(list(tools))
+                await self._stop.wait()
+        except Exception as exc:  # noqa: BLE001 - the SDK and its transports raise many kinds, also in groups
+            if not started.done():
+                started.set_exception(ServerGone(explain(exc)))
+            else:
+                log.warning("a connection to an MCP server ended: %s", explain(exc))
+        finally:
+            if not started.done():
+                started.cancel()
+
+
+@asynccontextmanager
+async def _open_session(settings: McpServerSettings) -> AsyncGenerator[ClientSession, None]:
+    """Start or reach a server, and shake hands with it."""
+    try:
+        from mcp import ClientSession
+    except ImportError:
+        raise ServerGone("the MCP library is not installed (pip install 'kept[mcp]').") from None
+    transport = _http_transport(settings) if settings.url else _stdio_transport(settings)
+    async with transport as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        yield session
+
+
+@asynccontextmanager
+async def _stdio_transport(settings: McpServerSettings) -> AsyncGenerator[Any, None]:
+    from mcp import StdioServerParameters, stdio_client
+
+    program = os.path.expanduser(settings.command or "")
+    parameters = StdioServerParameters(
+        command=program,
+        args=list(settings.args),
+        env=dict(settings.env),
+        cwd=os.path.expanduser(settings.cwd) if settings.cwd else None,
+        encoding_error_handler="replace",
+    )
+    errors = StderrTail()
+    try:
+        async with stdio_client(parameters, errlog=errors.file) as streams:
+            yield streams
+    except Exception as exc:
+        last = errors.last_line()
+        if last:
+            raise ServerGone(f"{explain(exc)} It wrote: {last}") from exc
+        raise
+    finally:
+        errors.close()
+
+
+@asynccontextmanager
+async def _http_transport(settings: McpServerSettings) -> AsyncGenerator[Any, None]:
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    assert settings.url is not None
+    timeout = httpx2.Timeout(START_TIMEOUT_S, read=max(START_TIMEOUT_S, settings.timeout_s))
+    is_local = re.match(r"https?://(?:localhost|127\.|\[::1\])", settings.url) is not None
+    async with (
+        httpx2.AsyncClient(headers=dict(settings.headers), timeout=timeout, trust_env=not is_local) as client,
+        streamable_http_client(settings.url, http_client=client) as streams,
+    ):
+        yield streams
+
+
+class StderrTail:
+    """The end of what a program writes to standard error. ``file`` is where it writes."""
+
+    def __init__(self) -> None:
+        source, target = os.pipe()
+        self.file: TextIO = os.fdopen(target, "w", encoding="utf-8")
+        self._text = ""
+        self._thread = threading.Thread(target=self._read, args=(source,), name="kept-mcp-stderr", daemon=True)
+        self._thread.start()
+
+    def _read(self, source: int) -> None:
+        with os.fdopen(source, "rb", buffering=0) as file:
+            while piece := file.read(4_096):
+                self._text = (self._text + piece.decode("utf-8", "replace"))[-_STDERR_CHARS:]
+
+    def last_line(self) -> str:
+        """Return the last line so far, without secrets."""
+        lines = [line for line in self._text.splitlines() if line.strip()]
+        return clip(printable_line(redact(lines[-1])), 300) if lines else ""
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def explain(error: BaseException) -> str:
+    """Return the reason of a failure in one line. Groups of errors are reduced to the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ServerGone):
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return f"the program '{error.filename}' was not found."
+    reason = clip(printable_line(redact(str(error))), 300)
+    return f"{type(error).__name__}{f': {reason}' if reason else ''}."

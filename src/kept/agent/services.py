@@ -6,17 +6,19 @@ These calls wait for the whole answer, are retried, and read a long conversation
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache
 from typing import TypeVar
 
 from kept.agent.answer import ModelAnswer
 from kept.agent.approvals import ApprovalDesk
 from kept.agent.extra_tools import ExtraTools
+from kept.agent.session_log import SessionLog
 from kept.clock import Backoff, Clock
 from kept.config import Config
 from kept.config.schema import ThinkingLevel
@@ -26,16 +28,19 @@ from kept.context.view import LoggedMessage
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import KeptError
 from kept.llm.base import (
+    DEFAULT_CHOICE,
     ChatModel,
     ChatRequest,
+    ModelFamily,
     ModelUsage,
     ToolSpec,
 )
 from kept.memory import Memory
 from kept.remote_errors import ContextOverflow
 from kept.sessions.attachments import AttachmentFolder
-from kept.sessions.entries import TokenUsage
+from kept.sessions.entries import MODEL, StateEntry, TokenUsage
 from kept.sessions.people import People
+from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.tools.tool_definitions import get_tool
 from kept.tools.toolbox import Toolbox
@@ -214,3 +219,58 @@ def add_usage(left: ModelUsage, right: ModelUsage) -> ModelUsage:
 def usage_fields(usage: ModelUsage | TokenUsage) -> dict[str, int]:
     """Return usage as it is recorded in entries."""
     return {"input": usage.input, "output": usage.output}
+
+
+# the model of each session: what the settings offer, and what a person chose with a command
+
+logger = logging.getLogger(__name__)
+
+
+class SessionModels:
+    """Models of an agent. What is learned about a model's window is shared by all sessions that use it."""
+
+    def __init__(self, services: AgentServices) -> None:
+        self._main = services
+        self._family = services.model if isinstance(services.model, ModelFamily) else None
+        self._limits: dict[int, ModelLimits] = {id(services.model): services.limits}
+
+    def equip(self, services: AgentServices, log: SessionLog) -> AgentServices:
+        """Return the services for a conversation: its memory and its model."""
+        services = log.services_for(services)
+        if self._family is None:
+            return services
+        equipped = self._with_model(services, self._find_model(log.sessions.get(log.session_id)))
+        background = self._family.background
+        if background is None:
+            return equipped
+        return replace(equipped, background=replace(self._with_model(services, background), thinking=None))
+
+    def _with_model(self, services: AgentServices, model: ChatModel) -> AgentServices:
+        limits = self._limits.setdefault(id(model), ModelLimits(model))
+        return replace(services, model=model, limits=limits)
+
+    def _find_model(self, record: SessionRecord) -> ChatModel:
+        """Return the model of a session. A choice that the settings do not offer, as in an imported session, or that
+        cannot be opened, is not used."""
+        if self._family is not None:
+            try:
+                return self._family.find(record.model_override) or self._main.model
+            except KeptError as exc:
+                logger.warning("session %s: its model cannot be used: %s", record.id, exc.message)
+        return self._main.model
+
+    def describe(self, record: SessionRecord) -> str:
+        """Return the model of a session and how much it thinks, in words."""
+        model, thinking = self._find_model(record), self._main.thinking
+        return f"model {model.name} ({model.provider}){f', thinking {thinking}' if thinking else ''}"
+
+    def choose(self, sessions: SessionStore, session_id: str, choice: str) -> str:
+        """Choose the model of a session, and return a reply."""
+        names = (DEFAULT_CHOICE, *(self._family.choices if self._family else ()))
+        if choice not in names:
+            uses = f"This conversation uses {self.describe(sessions.get(session_id))}."
+            return f"{uses} You can choose: {', '.join(names)}."
+        if self._family is not None and choice != DEFAULT_CHOICE:
+            self._family.find(choice)  # raises if it cannot be used
+        sessions.append(session_id, StateEntry(MODEL, None if choice == DEFAULT_CHOICE else choice))
+        return f"From now on, this conversation uses {self.describe(sessions.get(session_id))}."

@@ -31,9 +31,8 @@ from kept.agent.events import (
 from kept.agent.extra_tools import ToolAnswer
 from kept.agent.flush import flush_and_record
 from kept.agent.material import TurnMaterial, build_turn_context, gather_material
-from kept.agent.services import ATTEMPTS, AgentServices, add_usage, usage_fields
+from kept.agent.services import ATTEMPTS, AgentServices, SessionModels, add_usage, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.agent.session_models import SessionModels
 from kept.clock import Backoff
 from kept.context.context import CONTEXT, Context, read_context
 from kept.context.model_turns import NO_RESULT
