@@ -300,8 +300,8 @@ def readable_updates(updates: list[Any]) -> list[dict[str, Any]]:
 
 
 # Sorting messages: addressed to the bot, overheard in a group, or to be ignored. A text that the sender only passed on,
-# by forwarding it or through an inline bot, is marked as forwarded: it is data for the agent, and never a command. So is
-# the message that is replied to.
+# by forwarding it or through an inline bot, is marked as forwarded: it is data for the agent, and never a command. So
+# is the message that is replied to.
 
 _GROUPS = ("group", "supergroup")
 _COMMAND = re.compile(r"\s*(/[A-Za-z]\w*)@(\w+)")
