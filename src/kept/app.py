@@ -79,7 +79,7 @@ def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
         in_use=in_use,
         model=identity.model if identity else None,
         dims=(identity.dims or None) if identity else None,
-        note=PROVIDERS[name].note or ("" if in_use else f"set memory_search.provider to {name}"),
+        note=PROVIDERS[name] or ("" if in_use else f"set memory_search.provider to {name}"),
     )
 
 

@@ -22,7 +22,7 @@ from kept.embedding.batch_api import (
     get_text,
     only_texts,
 )
-from kept.embedding.remote import RemoteEmbedder, get_list, tokens_used
+from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list, tokens_used
 from kept.limits import as_dict, text_or_empty
 
 _TASKS: dict[Role, str] = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
@@ -33,7 +33,10 @@ class GeminiEmbedder(RemoteEmbedder):
     provider = "gemini"
     home_url = "https://generativelanguage.googleapis.com/v1beta"
     default_model = "gemini-embedding-001"
-    known_dims: ClassVar[Mapping[str, int]] = {"gemini-embedding-001": 3072, "text-embedding-004": 768}
+    models: ClassVar[Mapping[str, KnownModel]] = {
+        "gemini-embedding-001": KnownModel(3072, 0.15),
+        "text-embedding-004": KnownModel(768),
+    }
     max_texts = 100
     # Estimated from published examples, not measured: unrelated texts are far from 0 here.
     calibration = Calibration(floor=0.55, ceiling=0.85, weight=0.5)
@@ -53,6 +56,9 @@ class GeminiEmbedder(RemoteEmbedder):
         requests = [self.request_body(text, role) for text in texts]
         answer = self._post(f"{path}:batchEmbedContents", {"requests": requests}, role, texts)
         return [_values(embedding, self.origin) for embedding in get_list(answer, "embeddings", self.origin)]
+
+    def batches(self) -> BatchApi:
+        return GeminiBatches(self)
 
     @property
     def model_path(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from kept.config import MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Role
-from kept.embedding.remote import RemoteEmbedder, get_list
+from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list
 from kept.net import ProviderAccount, Timeouts, parse_endpoint
 from kept.remote_errors import EmbedderUnavailable, EndpointDown, RemoteError, RequestRefused
 
@@ -23,13 +23,14 @@ class OllamaEmbedder(RemoteEmbedder):
     provider = "ollama"
     home_url = f"http://127.0.0.1:{_PORT}"
     default_model = "nomic-embed-text"
-    known_dims: ClassVar[Mapping[str, int]] = {
-        "nomic-embed-text": 768,
-        "mxbai-embed-large": 1024,
-        "all-minilm": 384,
-        "bge-m3": 1024,
-        "embeddinggemma": 768,
+    models: ClassVar[Mapping[str, KnownModel]] = {
+        "nomic-embed-text": KnownModel(768),
+        "mxbai-embed-large": KnownModel(1024),
+        "all-minilm": KnownModel(384),
+        "bge-m3": KnownModel(1024),
+        "embeddinggemma": KnownModel(768),
     }
+    is_free = True
     # Estimated for nomic-embed-text from published examples, not measured.
     calibration = Calibration(floor=0.45, ceiling=0.85, weight=0.5)
 

@@ -21,7 +21,7 @@ from kept.embedding.batch_api import (
     get_text,
     only_texts,
 )
-from kept.embedding.remote import RemoteEmbedder, get_list, tokens_used
+from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list, tokens_used
 from kept.limits import is_count
 from kept.remote_errors import BadAnswer
 
@@ -33,10 +33,10 @@ class OpenAIEmbedder(RemoteEmbedder):
     provider = "openai"
     home_url = "https://api.openai.com/v1"
     default_model = "text-embedding-3-small"
-    known_dims: ClassVar[Mapping[str, int]] = {
-        "text-embedding-3-small": 1536,
-        "text-embedding-3-large": 3072,
-        "text-embedding-ada-002": 1536,
+    models: ClassVar[Mapping[str, KnownModel]] = {
+        "text-embedding-3-small": KnownModel(1536, 0.02),
+        "text-embedding-3-large": KnownModel(3072, 0.13),
+        "text-embedding-ada-002": KnownModel(1536, 0.10),
     }
     # Estimated from published examples, not measured.
     calibration = Calibration(floor=0.15, ceiling=0.65, weight=0.5)
@@ -54,6 +54,9 @@ class OpenAIEmbedder(RemoteEmbedder):
 
     batch_window = "24h"
 
+    def batches(self) -> BatchApi:
+        return FileBatches(self)
+
     def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
         body = {**self.parameters("document"), "input": [text]}
         return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}
@@ -68,14 +71,14 @@ class VoyageEmbedder(OpenAIEmbedder):
     provider = "voyage"
     home_url = "https://api.voyageai.com/v1"
     default_model = "voyage-4-large"
-    known_dims: ClassVar[Mapping[str, int]] = {
-        "voyage-4-large": 1024,
-        "voyage-4": 1024,
-        "voyage-4-lite": 1024,
-        "voyage-3-large": 1024,
-        "voyage-3.5": 1024,
-        "voyage-3.5-lite": 1024,
-        "voyage-code-3": 1024,
+    models: ClassVar[Mapping[str, KnownModel]] = {
+        "voyage-4-large": KnownModel(1024, 0.12),
+        "voyage-4": KnownModel(1024, 0.06),
+        "voyage-4-lite": KnownModel(1024, 0.02),
+        "voyage-3-large": KnownModel(1024, 0.18),
+        "voyage-3.5": KnownModel(1024, 0.06),
+        "voyage-3.5-lite": KnownModel(1024, 0.02),
+        "voyage-code-3": KnownModel(1024),
     }
     # Estimated from published examples, not measured.
     calibration = Calibration(floor=0.25, ceiling=0.75, weight=0.5)

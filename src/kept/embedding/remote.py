@@ -13,7 +13,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kept.config import KEY_VARIABLES, MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
@@ -42,6 +42,9 @@ from kept.remote_errors import (
 from kept.reports import Usage
 from kept.values import frozen
 
+if TYPE_CHECKING:
+    from kept.embedding.batch_api import BatchApi
+
 log = logging.getLogger(__name__)
 
 MAX_BATCH_TOKENS = 8_000
@@ -53,13 +56,21 @@ _STATUS_TOO_LARGE = 413
 _SHORTEST_CUT_CHARS = 64
 
 
+@frozen
+class KnownModel:
+    dims: int
+    usd: float | None = None
+    """List price of a million tokens, for an estimate; None if it is not known."""
+
+
 class RemoteEmbedder(ABC):
     """Base of all providers on the network. A provider defines the class variables and `request_vectors`."""
 
     provider: ClassVar[str]
     home_url: ClassVar[str]
     default_model: ClassVar[str]
-    known_dims: ClassVar[Mapping[str, int]] = {}
+    models: ClassVar[Mapping[str, KnownModel]]
+    is_free: ClassVar[bool] = False
     max_texts: ClassVar[int] = MAX_TEXTS
     calibration: Calibration
 
@@ -87,10 +98,11 @@ class RemoteEmbedder(ABC):
             secrets=[account.key or ""],
             policy=policy,
         )
+        known = self.models.get(self.model.partition(":")[0])
         self.identity = Identity(
             self.provider,
             self.model,
-            self.dimensions or self.known_dims.get(self.model.partition(":")[0], 0),
+            self.dimensions or (known.dims if known else 0),
             fingerprint(self.client.endpoint, account.headers),
         )
 
@@ -141,6 +153,10 @@ class RemoteEmbedder(ABC):
         tokens = tokens_used(answer)
         self.count_usage(texts=len(texts), tokens=sum(map(token_bound, texts)) if tokens is None else tokens)
         return answer
+
+    def batches(self) -> BatchApi | None:
+        """Return the batch API of the provider, or None if it has none."""
+        return None
 
     @property
     def origin(self) -> str:

@@ -285,11 +285,11 @@ class IndexHandle:
         """Return what runs jobs at the provider's batch API, or None if batches are not used."""
         settings = self.settings.remote.batch
         if self._batch_runner is None and settings.enabled:
-            from kept.embedding.registry import find_batch_api
+            from kept.embedding.remote import RemoteEmbedder
             from kept.indexing.batch_runner import BatchRunner
 
             path, job_texts = self.config.paths.batches, self.limits.job_texts
-            if api := find_batch_api(self.embedder):
+            if isinstance(self.embedder, RemoteEmbedder) and (api := self.embedder.batches()):
                 self._batch_runner = BatchRunner(api, settings, path, self.clock, job_texts=job_texts)
         return self._batch_runner
 
