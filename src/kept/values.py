@@ -30,11 +30,14 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def _init_once(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Compile the real `__init__` when the first instance of a class is created, then call it.
-
-    It is like the one that `dataclass` generates: one argument per field, with its default if any.
-    """
+    """Compile the real `__init__` when the first instance of a class is created, then call it."""
     cls = type(self)
+    cls.__init__ = _make_init(cls)
+    cls.__init__(self, *args, **kwargs)
+
+
+def _make_init(cls: Any) -> Any:
+    """Return the `__init__` that `dataclass` would generate: one argument per field, with its default if any."""
     names: dict[str, Any] = {"_missing": MISSING}
     arguments, body = [], []
     for spec in dataclasses.fields(cls):
@@ -51,8 +54,7 @@ def _init_once(self: Any, *args: Any, **kwargs: Any) -> None:
         names[f"_set_{name}"] = getattr(cls, name).__set__  # of the slot: faster than object.__setattr__
         body.append(f"    _set_{name}(self, {value})\n")
     exec(f"def __init__(self, {', '.join(arguments)}):\n{''.join(body) or '    pass'}", names)
-    cls.__init__ = names["__init__"]
-    cls.__init__(self, *args, **kwargs)
+    return names["__init__"]
 
 
 def _values(self: Any) -> tuple[Any, ...]:
@@ -85,7 +87,18 @@ def _refuse_delete(self: Any, name: str) -> NoReturn:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
+class _Signature:
+    """Signature of a class, for `help` and `inspect`. It is made when it is read."""
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        from inspect import signature
+
+        made = signature(_make_init(owner))
+        return made.replace(parameters=[*made.parameters.values()][1:])
+
+
 _SHARED = {
+    "__signature__": _Signature(),
     "__init__": _init_once,
     "__eq__": _equal,
     "__hash__": _hash,

@@ -11,6 +11,7 @@ import json
 import random
 import string
 from dataclasses import dataclass
+from pathlib import Path
 
 _RANDOM = random.Random("redaction")
 _ALNUM = string.ascii_letters + string.digits
@@ -178,38 +179,11 @@ def _settings() -> list[Secret]:
     ).split()
     made = [Secret("environment", f"{name}={value}\nNEXT=1", value) for name in names for value in [_made(24)]]
     made += [
-        Secret("environment", "API_KEY=qwertzuiopasdfghjkl", "qwertzuiopasdfghjkl"),
-        Secret("environment", "export DB_PASSWORD='correct horse battery'", "horse"),
-        Secret("environment", "SMTP_PASS=hunter", "hunter"),
-        Secret("environment", 'MYSQL_PW="hunter2"', "hunter2"),
-        Secret("environment", "$env:API_TOKEN = 'f00dfeed1234'", "f00dfeed1234"),
         Secret("environment", "//registry.npmjs.org/:_authToken=" + (npm := _made(36)), npm),
-        Secret("yaml", "database:\n  user: kai\n  password: hunter2\n", "hunter2"),
-        Secret("yaml", "password:\n    hunter2\nport: 5432", "hunter2"),
-        Secret("yaml", "smtp:\n  pass: 'w0rdpass'\n", "w0rdpass"),
         Secret("yaml", "api_key: " + (key := _made(32, _HEX)), key),
-        Secret("yaml", "password: |\n  hunter2\n", "hunter2"),
-        Secret("yaml", "env:\n- name: DB_PASSWORD\n  value: hunter2\n", "hunter2"),
         Secret("yaml", "client-key-data: " + (key := _made(80, _BASE64)), key),
-        Secret("ini", "[client]\npassword = hunter\n", "= hunter"),
-        Secret("toml", 'token = "abc123def456"', "abc123def456"),
-        Secret("xml", "<server><password>hunter2</password></server>", "hunter2"),
-        Secret("xml", '<add key="ApiKey" value="abc123def456" />', "abc123def456"),
-        Secret("properties", "spring.datasource.password=hunter2", "hunter2"),
-        Secret("connection string", "Server=db;User Id=kai;Password=hunter2;", "hunter2"),
         Secret("connection string", "Protocol=https;AccountKey=" + (key := _made(86, _BASE64)) + "==", key),
         Secret("connection string", "Endpoint=sb://x/;SharedAccessKey=" + (key := _made(43, _BASE64)) + "=", key),
-        Secret("connection string", "host=db user=kai password=hunter dbname=x", "=hunter"),
-        Secret("code", 'connect(user="kai", password="my dog Rex")', "dog Rex"),
-        Secret("code", "const apiKey = 'abc123def456';", "abc123def456"),
-        Secret("code", 'client_secret := "abc123def456"', "abc123def456"),
-        Secret("code", "'password' => 'hunter2',", "hunter2"),
-        Secret("code", 'user.setPassword("hunter2")', "hunter2"),
-        Secret("sql", "CREATE USER kai IDENTIFIED BY 'hunter2';", "hunter2"),
-        Secret("sql", "ALTER ROLE kai WITH PASSWORD 'hunter2';", "hunter2"),
-        Secret("markdown", "**Password:** hunter2", "hunter2"),
-        Secret("markdown", "| password | hunter2 |", "hunter2"),
-        Secret("markdown", "- Password: `hunter2`", "hunter2"),
     ]  # fmt: skip
     return made
 
@@ -234,40 +208,6 @@ def _json() -> list[Secret]:
     headers = json.dumps({"Authorization": "Bearer " + (bearer := _made(30)), "Cookie": "sid=" + (sid := _made(20))})
     made += [Secret("nested json", _nested(headers, times), secret) for times in (0, 1, 3) for secret in (bearer, sid)]
     return made
-
-
-def _commands() -> list[Secret]:
-    lines = {
-        "machine api.x login kai password hunter2": "hunter2",
-        "machine api.x\n  login kai\n  password hunter2\n": "hunter2",
-        "mytool --password hunter2 --verbose": "hunter2",
-        "mytool --password=hunter --verbose": "=hunter",
-        "mytool --db-password 's3cr3t word'": "s3cr3t",
-        "mytool --token abc123def456": "abc123def456",
-        "mytool --api-key abc123def456": "abc123def456",
-        "sshpass -p hunter2 ssh kai@x": "hunter2",
-        "sshpass -p 'hunter2' ssh kai@x": "hunter2",
-        "curl -u kai:hunter2 https://x.example": "hunter2",
-        "curl -s --user 'kai:hunter2' https://x.example": "hunter2",
-        "mysql -h db -u root -phunter2 shop": "hunter2",
-        "mysqldump -uroot -p'hunter2' shop": "hunter2",
-        "redis-cli -h x -a hunter2 ping": "hunter2",
-        "docker login -u kai -p hunter2 x.example": "hunter2",
-        "mongosh -u kai -p hunter2": "hunter2",
-        "PGPASSWORD=hunter psql -h db": "=hunter",
-        "ldapsearch -D cn=kai -w hunter2": "hunter2",
-        "unzip -P hunter2 x.zip": "hunter2",
-        "smbclient //srv/x -U kai%hunter2": "hunter2",
-        "openssl rsa -passin pass:hunter2 -in key.pem": "hunter2",
-        "htpasswd -b .htpasswd kai hunter2": "hunter2",
-        "net user kai hunter2 /add": "hunter2",
-        "aws configure set aws_secret_access_key abc123def456abc1": "abc123def456abc1",
-        "db.x:5432:shop:kai:hunter2": "hunter2",
-        'curl -H "X-Api-Key: abc123def456" https://x.example': "abc123def456",
-        "curl -b 'session=abc123def456' https://x.example": "abc123def456",
-        "kai:$6$saltsalt$" + _made(86) + ":19000:0:": "$6$saltsalt$",
-    }
-    return [Secret("command line", text, secret) for text, secret in lines.items()]
 
 
 def _web() -> list[Secret]:
@@ -310,113 +250,20 @@ def _web() -> list[Secret]:
     return [Secret("web", text, secret) for text, secret in lines.items()]
 
 
-def _languages() -> list[Secret]:
-    lines = (
-        "Passwort: hunter2", "Das Passwort ist hunter2", "Das Passwort lautet: hunter2", "Kennwort = hunter2",
-        "mot de passe : hunter2", "Le mot de passe est hunter2", "mdp: hunter2", "contraseña: hunter2",
-        "La contraseña es hunter2", "senha: hunter2", "A senha é hunter2", "wachtwoord: hunter2", "lösenord: hunter2",
-        "hasło: hunter2", "heslo: hunter2", "пароль: hunter2", "пароль hunter2", "parola: hunter2", "şifre: hunter2",
-        "รหัสผ่าน: hunter2", "รหัสผ่านคือ hunter2", "密码：hunter2", "密码是hunter2", "密碼: hunter2", "パスワード：hunter2",
-        "パスワードは hunter2", "비밀번호: hunter2", "mật khẩu: hunter2", "kata sandi: hunter2", "पासवर्ड: hunter2",
-        "كلمة المرور: hunter2", "סיסמה: hunter2", "password：hunter2", "API-Schlüssel: abc123def456",
-        "clé API : abc123def456", "密钥：abc123def456",
-    )  # fmt: skip
-    return [Secret("languages", text, text.split()[-1][-7:]) for text in lines]
+_FOLDER = Path(__file__).parent.parent / "redact"
 
 
-def _sentences() -> list[Secret]:
-    lines = {
-        "the password is hunter22, remember?": "hunter22",
-        "the wifi password is “my dog Rex”": "dog Rex",
-        "my pw is hunter2": "hunter2",
-        "password: hunter2": "hunter2",
-        "Password: Tr0ub4dor&3": "Tr0ub4dor",
-        "user kai password hunter2": "hunter2",
-        "login: kai, password: hunter": ": hunter",
-        "token: 9f8e7d6c5b4a": "9f8e7d6c5b4a",
-        "the api key is 9f8e7d6c5b4a9f8e": "9f8e7d6c5b4a9f8e",
-        "credentials: kai:hunter2x": "hunter2x",
-        "passphrase: 'correct horse battery staple'": "horse battery",
-        "secret = s3cr3tvalue": "s3cr3tvalue",
-    }
-    return [Secret("sentence", text, secret) for text, secret in lines.items()]
+def _read_lines(name: str) -> list[str]:
+    return [line.replace("\\n", "\n") for line in (_FOLDER / name).read_text().splitlines()]
 
 
-SECRETS: tuple[Secret, ...] = tuple(
-    _keys() + _blocks() + _settings() + _json() + _commands() + _web() + _languages() + _sentences()
-)
+def _written() -> list[Secret]:
+    """Lines of settings and of a shell, and sentences: kind, text and secret, separated by tabs."""
+    shadow = f"kai:$6$saltsalt${_made(86)}:19000:0:"
+    written = [Secret(*line.split("\t")) for line in _read_lines("secrets.txt")]
+    return [*written, Secret("command line", shadow, "$6$saltsalt$")]
 
-INNOCUOUS: tuple[str, ...] = (
-    # about tokens, keys and passwords
-    "token_limit = 128000", "max_tokens=4096", "tokens: 512", "token_count: 1024", "tokenLimit: 200000",
-    "token: a unit of text", "context window: 200k tokens", "tokens_per_second: 84.2", "tokenizer: cl100k_base",
-    "token_type: bearer", "token_url: https://login.example/oauth2/v2.0/token", "token_expires_in: 3600",
-    "token budget: 8000", "the token is split into 3 pieces", "CSRF token: required", "each token costs $0.0000025",
-    "credentials: ~/.aws/credentials2", "credentials: 'same-origin'", "credentials: include", 'credentials: "omit"',
-    "private_key=/etc/ssl/private/server1.key", "password_file: /run/secrets/db1", "secret_name: prod/db/main2",
-    "secret_arn: arn:aws:secretsmanager:eu-west-1:123456789012:secret:db", "api_key_env: OPENAI_API_KEY",
-    "password: required", "password: string", "Password: must be at least 12 characters",
-    "password: str = Field(...)", "password: Optional[str] = None", "password = getpass.getpass()",
-    "password=${DB_PASSWORD}", "password: <your password>", "password: {{ vault_password }}",
-    "password: $DB_PASSWORD", "token = os.environ['GITHUB_TOKEN']", "api_key: YOUR_API_KEY",
-    "api_key=your_api_key_here", "password: ********", "password: [redacted]", "token=<token>",
-    "secret: ${{ secrets.TOKEN }}", "The password: see the fridge.", "the password is written on the fridge",
-    "the password is 12 characters long", "Forgot your password? Reset it here.", '"password": "Enter your password"',
-    '"password": "Password"', '<input type="password" name="password">', "password reset 2026-11-03",
-    "password policy: 90 days", "password hashing with sha256", "password manager: 1Password 8",
-    "passwordless login since v2.1", "password_min_length: 12", "password_reset_url: https://x.example/r1",
-    "passed: 42, failed: 3", "PASS: test_login1", "pass: 12/14", "First pass: 120 files", "pass 2 of 3", "bypass=1",
-    "def check_password(password: str) -> bool:", "if password == expected_password:", "self.password = password",
-    "connect(user=user, password=password)", "login(token=token, secret=secret)", "token = get_token(user1)",
-    "apiKey: config.apiKey1", "secretKey: process.env.SECRET_KEY2", "api_key=settings.api_key", "primary key: id1",
-    "foreign_key: user_id2", "cache_key: user:42:profile", "sort_key=created_at1", "key: value1",
-    "the key idea: 3 rooms", "monkey: 12345678", "keyboard: QWERTY104", "key_id: 42", "keyword: python3",
-    "hotkey: ctrl+shift+p2", "public_key: id_ed25519.pub", "ssh-ed25519 keys are short", "key=lambda x1: x1",
-    "press any key: F12", "secretary: room 1204", "the secret: 3 eggs", "secrets: inherit", "Secret Santa 2026",
-    "secret garden: chapter 12",
-    # names that look like prefixes
-    "sk-learn-contrib-hdbscan-0.8.33", "pip install sk-learn-contrib-hdbscan-0.8.33",
-    "pa-systems-for-events-24-channels-2026", "npm_config_registry_mirror_timeout_2026",
-    "hf_transfer_enable_fast_downloads_2", "npm_package_version", "hf_hub_download",
-    "ask-me-anything-about-the-whole-thing", "task_test_something_else_entirely",
-    "pk-based-pagination-for-large-tables-2", "xai-explainability-toolkit-for-models",
-    "pypi-server-with-authentication", "re_compile_pattern_with_flags_1234567890",
-    "test_a_note_that_is_renamed_keeps_its_embedding_2", "live_index_watcher_thread_started_42",
-    "glob-patterns-for-ignored-files-2", "sdk-platform-tools-35", "api-gateway-v2-staging-eu-west-1",
-    "key-value-store-benchmark-2026", "fc-cache -fv", "sl.tar.gz", "v2.local.example.org",
-    "AKIA is how an AWS key id begins", "ghp_ is the prefix of a GitHub token", "EAAA", "SKU: SK12345",
-    "secret_manager_client_version_1", "pat: a gentle touch", "dp.get(state)", "ya29 is not a token", "SG.1",
-    "dapi: 3 endpoints",
-    # identifiers, hashes and numbers
-    "commit 9692da2f3c1b4e5d6a7b8c9d0e1f2a3b4c5d6e7f",
-    "sha256:3b8e0f8a5cdeaa5ad5b2cfea8b6f4f0d0c4a8f5b0e6a7d9c1f2e3d4c5b6a7980", "5f0c1a52-8a1b-4c6e-9d7e-0123456789ab",
-    "sessionId: 01JCQ7Z3W8K5R2M9X4T6V0B1N8", "session_id=5f0c1a52-8a1b-4c6e", "md5 d41d8cd98f00b204e9800998ecf8427e",
-    "integrity sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg==",
-    'ETag: "33a64df551425fcc55e4d42a148795d9f25f89d4"', "at 12:30 we meet; ratio 3:2", "phone +49 30 901820",
-    "ISBN 978-3-16-148410-0", "2026-11-16T08:25:13Z", "version 1.24.0rc1", "0x7ffee4c0b8a0", "10.0.0.1:8080",
-    "AB12 CD34 EF56", "order REF-0200-3",
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
-    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl kai@x",
-    "-----BEGIN CERTIFICATE-----\nMIIDdzCCAl+gAwIBAgIEAgAAuTANBgkqhkiG9w0BAQUFADBa\n-----END CERTIFICATE-----",
-    "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4=\n-----END PUBLIC KEY-----",
-    # addresses and headers
-    "https://example.com:8080/a@b", "http://localhost:3000/@vite/client", "ssh://git@example.com:2222/x@v1",
-    "git@github.com:kai/x.git", "mail kai@example.com", "https://medium.com/@kai/post-1", "http://[::1]:8080/a@b",
-    "postgres://${USER}:${PASS}@db/x", "https://x.example/?page=2&sort=asc",
-    "Authorization: required for all endpoints", "authorization: see RFC 7235",
-    "the Authorization header carries 1 token", "bearer of good news", "Bearer token-based authentication",
-    "Basic understanding of Python", "basic authentication is used", "bearer bonds", "Cookie: consent=yes",
-    "Set-Cookie: theme=dark; Path=/", "cookie: chocolate chip", "Cookies are deleted after 30 days", "SameSite=Lax",
-    "auth: required", "auth: Optional authentication handler.", "for_password = is_short or is_long",
-    "| `OPENAI_API_KEY` | `gpt-5.4-mini` |", "author: kai2026", "author=kai", "authored by kai in 2026",
-    # commands
-    "ls -la --color=auto", "docker run -p 8080:80 nginx", "mkdir -p /tmp/x1", "ssh -p 2222 kai@x",
-    "curl -s https://x.example/a1", "mysql -u root -p", "psql -p 5433 -U kai", "mytool --password-file /run/p1",
-    "use --password to set it", "the --token flag is required", "zip -r x.zip folder1", "git push -u origin main",
-    "cp -p a b", "curl -u $USER:$PASS https://x.example",
-    # languages
-    "Das Passwort wurde gestern geändert", "Le mot de passe doit contenir 12 caractères",
-    "La contraseña debe tener 12 caracteres", "密码长度不少于12位", "パスワードを忘れた場合",
-    "รหัสผ่านต้องยาวอย่างน้อย 12 ตัว",
-    "Пароль должен содержать 12 символов", "비밀번호를 잊으셨나요?", "parola d'ordine",
-)  # fmt: skip
+
+SECRETS: tuple[Secret, ...] = tuple(_keys() + _blocks() + _settings() + _json() + _web() + _written())
+INNOCUOUS: tuple[str, ...] = tuple(_read_lines("innocuous.txt"))
+"""Lines without a secret: about tokens and keys, names like prefixes, identifiers, addresses, commands, languages."""
