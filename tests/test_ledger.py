@@ -13,7 +13,7 @@ from kept.net import ProviderAccount
 from kept.reports import Spending
 from kept.testing import FrozenClock
 from tests.support import embedding_servers as servers
-from tests.support.embedding_servers import KEY, says
+from tests.support.embedding_servers import KEY
 from tests.support.fake_time import FakePace
 from tests.support.files import write_file
 
@@ -47,15 +47,6 @@ def test_calls_texts_tokens_and_cache_hits_are_counted_by_day(workspace, home, e
     assert len(server.requests) == 2
 
 
-def test_retries_are_counted(workspace, home, embedder, server):
-    server.faults.append(says(500))
-    write_file(workspace / "memory/a.md", "The parrot is green.\n")
-    with Memory.open(workspace, home=home, embedder=embedder) as memory:
-        memory.sync()
-        (spent,) = memory.status().spending
-    assert (spent.calls, spent.retries, spent.texts) == (2, 1, 1)
-
-
 def test_neither_a_key_nor_a_text_is_in_the_ledger(workspace, home, embedder):
     write_file(workspace / "memory/a.md", "The parrot is green.\n")
     with Memory.open(workspace, home=home, embedder=embedder) as memory:
@@ -74,18 +65,6 @@ def test_a_long_ledger_is_summed_up_and_loses_nothing(tmp_path, monkeypatch):
     (day,) = ledger.by_day()
     assert (day.calls, day.texts, day.tokens, day.cached, day.retries) == (100, 200, 300, 400, 500)
     assert (tmp_path / "ledger.jsonl").stat().st_size < 2_500
-
-
-def test_the_price_of_another_endpoint_is_not_known(workspace, home, server):
-    write_file(workspace / "memory/a.md", "The parrot is green.\n")
-    settings = {
-        "memory_search.provider": "openai",
-        "memory_search.remote.base_url": server.base_url,
-        "memory_search.remote.api_key": KEY,
-    }
-    with Memory.open(workspace, home=home, settings=settings) as memory:
-        memory.sync()
-        assert memory.status().spending[0].cost_usd is None
 
 
 def test_providers_are_listed_with_how_to_enable_them(kept):

@@ -16,11 +16,9 @@
     │   ├── NoteNotFound
     │   ├── PathRefused         a path outside the workspace, or not a note
     │   ├── NoteTooLarge
-    │   ├── NoteConflict        the note has changed since it was opened to edit; nothing was changed
+    │   ├── NoteConflict        the note has changed since it was read or written; nothing was changed
     │   ├── WriteFailed         a file could not be written; it is unchanged
     │   ├── HistoryDamaged      an old version of a note is missing or damaged; notes are not
-    │   ├── UndoConflict        a later change touched the same lines; nothing was changed
-    │   ├── ReviewConflict      the note has changed since; nothing was changed
     │   ├── ReviewFull          too many changes wait for review
     │   ├── DocumentNotFound    the storage has no document with this path
     │   ├── StorageConflict     a document or a log is not as the caller expects; nothing was changed
@@ -188,20 +186,6 @@ class WriteFailed(WorkspaceError):
 class HistoryDamaged(WorkspaceError):
     code = "history_damaged"
     default_hint = "'kept doctor' checks the history. Notes are not affected."
-
-
-class UndoConflict(WorkspaceError):
-    code = "undo_conflict"
-    exit_code = 4
-    http_status = 409
-    default_hint = "Nothing was changed. Take back the later change first, or edit the note."
-
-
-class ReviewConflict(WorkspaceError):
-    code = "review_conflict"
-    exit_code = 4
-    http_status = 409
-    default_hint = "Nothing was changed. Reject it, or edit the note."
 
 
 class ReviewFull(WorkspaceError):

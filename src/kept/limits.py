@@ -115,13 +115,6 @@ def text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def text_value(value: Any) -> str:
-    """Return a value of a record that must be text. Raise ValueError."""
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r:.40} is not text")
-    return value
-
-
 # text
 
 

@@ -54,7 +54,7 @@ class MemoryHistory(NoteHistory):
         dry_run: bool = False,
     ) -> UndoResult:
         """Take back a change by its id, several of them, or all that the filters select; by default the last one that
-        Kept made. Later changes of other lines stay. Raise UndoConflict, and change nothing, if a later change touched
+        Kept made. Later changes of other lines stay. Raise NoteConflict, and change nothing, if a later change touched
         the same lines."""
         from kept.history.undo import select_by_id, select_changes, undo_changes
 

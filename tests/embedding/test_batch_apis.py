@@ -144,15 +144,11 @@ def test_vectors_are_those_of_their_own_text_though_answers_come_in_any_order(pl
         assert read_cache(index) == rows
 
 
-def test_batches_are_off_unless_they_are_enabled(place):
-    place.write()
-    assert place.memory(enabled=False).sync().embedded == MANY
-    assert place.server.steps == []
-
-
-def test_few_texts_are_asked_for_in_ordinary_calls(openai):
-    openai.write(THRESHOLD - 1)
-    assert openai.memory().sync().embedded == THRESHOLD - 1
+def test_batches_are_off_unless_they_are_enabled(openai):
+    openai.write()
+    assert openai.memory(enabled=False).sync().embedded == MANY
+    openai.write(THRESHOLD - 1, word="other")
+    assert openai.memory().sync().embedded == THRESHOLD - 1  # and few texts are asked for in ordinary calls
     assert openai.server.steps == []
     assert not openai.book_path.exists()
 
@@ -260,16 +256,10 @@ def test_a_batch_that_ends_badly_is_a_failure_and_what_it_brought_is_used(place,
     report = place.memory().sync()
     assert (report.ok, report.embedded, report.pending) == (True, MANY, 0)
     assert f"failed at {place.name}: {word}." in said(report)
+    assert b"Enqueued" not in place.book_path.read_bytes()  # only the kind of the reason is written down
     partial = place.name != "gemini" and word != "failed"
     assert len(place.server.texts()) == (MANY // 2 if partial else MANY)
     assert place.book().problem == BatchProblem(place.embedder().identity.key, 1, word)
-
-
-def test_the_reason_is_told_and_only_its_kind_is_written_down(openai):
-    openai.write()
-    openai.server.ends.append("failed")
-    assert "Enqueued token limit reached" in said(openai.memory().sync())
-    assert b"Enqueued" not in openai.book_path.read_bytes()
 
 
 def test_after_two_failures_batches_are_off_until_a_forced_index_succeeds(place):
@@ -296,15 +286,6 @@ def test_after_two_failures_batches_are_off_until_a_forced_index_succeeds(place)
     place.write(word="fifth")
     place.memory().sync()
     assert len(place.server.batches) == 4
-
-
-def test_two_failures_in_one_sync_end_it_for_the_rest(openai):
-    openai.limits = IndexLimits(job_texts=100)
-    openai.server.ends.extend(["failed"] * 6)
-    openai.write(550)
-    report = openai.memory(concurrency=1).sync()
-    assert (report.pending, len(openai.server.batches)) == (0, 2)
-    assert len(openai.server.texts()) == 550
 
 
 @pytest.mark.parametrize("step", ["upload", "create"])
@@ -563,32 +544,6 @@ def test_a_batch_that_cannot_be_made_has_failed_after_three_tries(place):
     assert "could not be created in 3 attempts" in said(report)
     assert (report.ok, report.pending, len(place.server.texts())) == (True, 0, MANY)
     assert place.server.steps.count("create") == 3
-
-
-def test_a_file_that_lies_elsewhere_is_fetched_without_the_key(openai):
-    with batch_servers.OpenAI() as store:
-        there: list[servers.Request] = []
-
-        def serve(handler: servers.Handler, request: servers.Request) -> None:
-            there.append(request)
-            handler.reply(Reply(200, openai.server.files[request.path.partition("?")[0].strip("/")]))
-
-        store.always = serve
-
-        def always(handler: servers.Handler, request: servers.Request) -> None:
-            if openai.server.step_of(request) == "download":
-                place = f"{store.origin}/{request.path.split('/')[-2]}?signature=abc"
-                handler.reply(Reply(302, b"", (("location", place),)))
-            else:
-                handler.reply(openai.server.answer(request))
-
-        openai.server.always = always
-        openai.write()
-        assert openai.memory().sync().embedded == MANY
-        assert openai.server.texts() == []
-    (request,) = there
-    assert request.path.endswith("?signature=abc")
-    assert "authorization" not in request.headers
 
 
 # killed

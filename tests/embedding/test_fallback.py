@@ -6,48 +6,14 @@ import pytest
 
 from kept import Memory
 from kept.doctor import examine
-from kept.indexing.index_handle import IndexLimits
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY, says
-from tests.support.fake_time import FakePace
 from tests.support.files import write_file
-from tests.support.workspaces import open_memory
 
 
 @pytest.fixture
-def server():
-    with servers.OpenAI() as server:
-        yield server
-
-
-@pytest.fixture
-def opened(tmp_path, workspace, server):
-    """Open memories whose embedders are made from settings and retry without waiting."""
-    memories = []
-    limits = IndexLimits(retry_policy=FakePace().pace())
-
-    def open_with(**more):
-        settings = {
-            "memory_search.provider": "openai",
-            "memory_search.fallback": "local",
-            "memory_search.remote.base_url": server.base_url,
-            "memory_search.remote.api_key": KEY,
-            **more,
-        }
-        memories.append(open_memory(tmp_path, settings=settings, limits=limits))
-        return memories[-1]
-
-    yield open_with
-    for memory in memories:
-        memory.close()
-
-
-def test_a_working_provider_needs_no_fallback(workspace, opened):
-    write_file(workspace / "memory/a.md", "The parrot is green.\n")
-    report = opened().sync()
-    assert report.ok
-    result = opened().search("parrot")
-    assert (result.provider, result.degraded) == ("openai", ())
+def defaults():
+    return {"fallback": "local"}
 
 
 def test_vectors_of_two_providers_are_never_compared(workspace, opened, server):
@@ -114,7 +80,7 @@ def test_the_key_of_the_first_is_not_sent_to_the_fallback(workspace, opened, ser
     with servers.Ollama() as ollama:
         monkeypatch.setenv("OLLAMA_HOST", ollama.origin)
         headers = {"x-team": "secret-team"}
-        memory = opened(**{"memory_search.fallback": "ollama", "memory_search.remote.headers": headers})
+        memory = opened(**{"fallback": "ollama", "remote.headers": headers})
         memory.sync()
         assert memory.search("parrot").provider == "ollama"
         assert ollama.requests

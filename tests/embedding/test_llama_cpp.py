@@ -42,15 +42,6 @@ def test_texts_become_unit_vectors_of_the_width_that_the_file_declares(model):
         assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_the_same_text_has_the_same_vector_and_others_have_others(model):
-    texts = ["the cat sat", "the dog ran", "king queen", "money"] * 6
-    vectors = embed(model, *texts)
-    assert len(vectors) == len(texts)
-    for at, vector in enumerate(vectors):
-        assert vector == pytest.approx(embed(model, texts[at])[0], abs=1e-5)
-        assert vector @ vectors[(at + 1) % 4] < 0.9999
-
-
 def test_a_long_text_is_cut_where_the_model_ends(model):
     long, start, other = embed(model, "king queen " * 400, "king queen " * 30, "cat " * 60)
     assert long @ start > 0.99

@@ -13,9 +13,6 @@ from kept.remote_errors import EmbedderUnavailable
 from tests.support.embedding_models import (
     open_folder,
     rows,
-    token_table,
-    tokens_of,
-    unit,
     write_folder,
     write_onnx,
 )
@@ -27,11 +24,6 @@ TEXTS = ["cat sat on the mat", "king", "dog ran fast on the river bank the king 
 
 def embed(folder, *texts, role="document", **options):
     return rows(open_folder(folder, **options).embed(texts, role=role))
-
-
-def test_the_vector_is_that_of_the_first_token(tmp_path):
-    for vector in embed(write_folder(tmp_path), *TEXTS):
-        assert vector == pytest.approx(unit(token_table()[tokens_of("")[0]]), abs=1e-6)
 
 
 def test_an_input_that_kept_cannot_give_is_named(tmp_path):

@@ -179,14 +179,6 @@ def test_a_model_that_nobody_has_heard_of_has_the_dimensions_that_it_gives(opena
         openai.embedder(model="my-own").embed([" "], role="document")
 
 
-def test_any_compatible_endpoint_works_without_a_key(openai):
-    openai.server.key = None
-    openai.embedder(key=None, headers={"X-Team": "blue"}).embed(["hello"], role="query")
-    sent_headers = openai.server.requests[0].headers
-    assert "authorization" not in sent_headers
-    assert sent_headers["x-team"] == "blue"
-
-
 def test_servers_that_leave_out_the_index_keep_the_order(openai):
     openai.server.always = servers.changed(
         lambda data: [{"embedding": item["embedding"]} for item in sorted(data, key=lambda item: item["index"])]
@@ -323,13 +315,9 @@ def test_what_is_not_a_finite_number_counts_as_nothing(pair, value):
     matrix = pair.embedder().embed(["one", "two"], role="document")
     assert all(math.isfinite(value) for row in rows(matrix) for value in row)
     assert [math.hypot(*row) for row in rows(matrix)] == pytest.approx([1.0, 1.0], abs=1e-5)
-
-
-def test_a_vector_of_nothing_but_nan_is_no_vector(pair):
-    pair.server.always = spoilt(math.nan, all_of_it=True)
-    matrix = pair.embedder().embed(["one", "two"], role="document")
-    assert len(matrix.gaps) == 1
-    assert "without direction" in matrix.gaps[0].reason
+    pair.server.always = spoilt(value, all_of_it=True)
+    (gap,) = pair.embedder().embed(["one", "two"], role="document").gaps
+    assert "without direction" in gap.reason
 
 
 @pytest.mark.parametrize("value", ["0.1", True, [1.0], {}])
@@ -427,26 +415,6 @@ def test_a_provider_that_takes_no_text_at_all_has_failed(pair):
     error = pair.failure(texts=tuple(f"text {number}" for number in range(500)))
     assert "not welcome" in error.message
     assert len(pair.server.requests) <= 8
-
-
-def test_what_arrived_before_the_service_died_is_kept(openai):
-    texts = [f"word{number} " * 500 for number in range(40)]
-    openai.server.faults.extend([lambda handler, request: handler.reply(handler.server.provider.answer(request))] * 5)
-    openai.server.always = servers.dies
-    embedder = openai.embedder()
-    matrix = embedder.embed(texts, role="document")
-    held = [any(row) for row in rows(matrix)]
-    assert 0 < sum(held) < 40
-    assert {gap.row for gap in matrix.gaps} == {at for at, there in enumerate(held) if not there}
-    assert all(gap.temporary and openai.server.origin in gap.reason for gap in matrix.gaps)
-
-
-def test_a_used_up_quota_makes_the_provider_unavailable(openai):
-    openai.server.always = servers.says(429, {"error": {"message": "You exceeded it", "code": "insufficient_quota"}})
-    error = openai.failure()
-    assert isinstance(error, EmbedderUnavailable)
-    assert "quota of openai is used up" in error.message
-    assert len(openai.server.requests) == 1
 
 
 def test_what_was_used_is_counted_as_the_provider_counts_it(pair):

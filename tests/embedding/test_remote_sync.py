@@ -15,25 +15,13 @@ from kept.net import ProviderAccount
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY
 from tests.support.fake_time import FakePace
+from tests.support.files import write_file
 
 SECRETS = {
     "openai": "sk-proj-AAAABBBBCCCC",
     "header": "tok-DDDDEEEEFFFF",
     "query": "GGGGHHHHIIII",
 }
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    folder = tmp_path / "workspace"
-    (folder / "memory").mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
-def server() -> Iterator[servers.OpenAI]:
-    with servers.OpenAI() as server:
-        yield server
 
 
 @pytest.fixture
@@ -57,9 +45,7 @@ def embedder_of(server: servers.Provider, fake: FakePace, **more) -> OpenAIEmbed
 def write(workspace: Path, count: int, *, first: int = 0, words: int = 3) -> None:
     for number in range(first, first + count):
         filler = f" filler{number}" * words
-        Path(workspace, "memory", f"note-{number:04}.md").write_text(
-            f"# Note {number}\n\nTopic{number} is here.{filler}\n"
-        )
+        write_file(workspace / f"memory/note-{number:04}.md", f"# Note {number}\n\nTopic{number} is here.{filler}\n")
 
 
 def test_a_thousand_small_notes_make_at_most_a_hundred_calls(workspace, server, opened, fake):
@@ -154,7 +140,7 @@ def test_a_dead_endpoint_costs_a_search_one_wait_only(workspace, server, opened,
 
 def test_a_text_that_is_refused_is_reported_once_found_by_word_and_not_asked_for_again(workspace, server, opened, fake):
     write(workspace, 20)
-    (workspace / "memory" / "bad.md").write_text("# Bad\n\nPoison is in here.\n")
+    write_file(workspace / "memory/bad.md", "# Bad\n\nPoison is in here.\n")
     server.refuses = lambda text: "Poison" in text
     memory = opened(embedder_of(server, fake))
     report = memory.sync()
@@ -166,14 +152,14 @@ def test_a_text_that_is_refused_is_reported_once_found_by_word_and_not_asked_for
     assert memory.search("poison").hits[0].path == "memory/bad.md"
     assert memory.sync().ok
     assert len(server.requests) == calls + 1  # the query
-    (workspace / "memory" / "bad.md").write_text("# Good\n\nMended is in here.\n")
+    write_file(workspace / "memory/bad.md", "# Good\n\nMended is in here.\n")
     assert memory.sync().pending == 0
 
 
 def test_a_text_that_is_refused_is_not_asked_for_by_the_next_process_either_unless_it_is_told_to(
     workspace, server, opened, fake
 ):
-    (workspace / "memory" / "bad.md").write_text("# Bad\n\nPoison is in here.\n")
+    write_file(workspace / "memory/bad.md", "# Bad\n\nPoison is in here.\n")
     server.refuses = lambda text: "Poison" in text
     first = opened(embedder_of(server, fake)).sync()
     assert (first.ok, first.pending, len(first.problems)) == (True, 1, 1)

@@ -220,11 +220,6 @@ def test_every_vector_has_unit_length_and_text_of_nothing_has_none():
         assert length == (0.0 if not text.strip() else pytest.approx(1.0, abs=1e-5))
 
 
-def test_a_text_has_the_same_vector_alone_and_among_others():
-    together = list(EMBEDDER.embed(SAMPLES, role="document"))
-    assert together == [EMBEDDER.embed([text], role="query").data for text in SAMPLES]
-
-
 @pytest.mark.parametrize(
     ("text", "same"),
     [("die Katze schläft", "the cat sleeps"), ("猫在睡觉", "the cat sleeps"), ("แมวนอนหลับ", "le chat dort")],

@@ -5,45 +5,18 @@ from __future__ import annotations
 import pytest
 
 from kept.doctor import examine, repair
-from kept.indexing.index_handle import IndexLimits
-from tests.support import embedding_servers as servers
-from tests.support.embedding_servers import KEY
-from tests.support.fake_time import FakePace
 from tests.support.files import write_file
-from tests.support.workspaces import open_memory
 
 SIZE_CHANGED = "my-model gives vectors of 24 dimensions now, not 40"
 
 
 @pytest.fixture
-def server():
-    with servers.OpenAI() as server:
-        server.dims = 40
-        yield server
-
-
-@pytest.fixture
-def opened(tmp_path, workspace, server):
-    """Open memories as new processes would, with a model whose size only its server knows."""
-    memories = []
-    limits = IndexLimits(retry_policy=FakePace().pace())
-
-    def open_with(**more):
-        settings = {
-            "memory_search.provider": "openai",
-            "memory_search.remote.base_url": server.base_url,
-            "memory_search.remote.api_key": KEY,
-            "memory_search.model": "my-model",
-            **{f"memory_search.{name}": value for name, value in more.items()},
-        }
-        memories.append(open_memory(tmp_path, settings=settings, limits=limits))
-        return memories[-1]
-
+def defaults(server, workspace):
+    """Two notes, and a model whose size only its server knows."""
+    server.dims = 40
     write_file(workspace / "memory/a.md", "The parrot is green.\n")
     write_file(workspace / "memory/b.md", "The zeppelin is silver.\n")
-    yield open_with
-    for memory in memories:
-        memory.close()
+    return {"model": "my-model"}
 
 
 def is_healed(memory) -> bool:

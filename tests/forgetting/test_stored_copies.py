@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kept.durable import replacing
-from kept.errors import UndoConflict
+from kept.errors import NoteConflict
 from kept.forgetting.history_places import iter_versions
 from tests.support.files import write_file
 from tests.support.planted_words import start_planting
@@ -99,7 +99,7 @@ def test_a_change_that_is_forgotten_as_a_whole_is_not_taken_back(planted):
     planted.memory.add("- hedgehog", to="memory/pets.md")
     change = next(iter(planted.memory.history.changes()))
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
-    with pytest.raises(UndoConflict, match="was forgotten"):
+    with pytest.raises(NoteConflict, match="was forgotten"):
         planted.memory.history.undo(change.id)
     assert planted.left("hedgehog") == []
 

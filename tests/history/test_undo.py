@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept import Memory
-from kept.errors import NotFound, UndoConflict
+from kept.errors import NoteConflict, NotFound
 from kept.history.line_changes import LinesOverlap, take_back
 from kept.history.undo import UndoResult, select_by_id, select_changes, undo_changes
 from kept.workspace.change_recorder import Author
@@ -64,7 +64,7 @@ def test_a_later_change_of_the_same_lines_is_a_conflict_and_nothing_changes(tmp_
         memory.add("Fine.", to="memory/other.md")
         write_note(tmp_path / "workspace", "memory/list.md", "- The port is 6000.\n")
         memory.sync()
-        with pytest.raises(UndoConflict, match="The port is 5433"):
+        with pytest.raises(NoteConflict, match="The port is 5433"):
             undo(memory, by="python")
         assert read(tmp_path, "memory/list.md") == "- The port is 6000.\n"
         assert read(tmp_path, "memory/other.md") == "Fine.\n"

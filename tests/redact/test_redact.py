@@ -89,12 +89,6 @@ def test_what_only_looks_like_it_stays(text):
     assert redact(text) == text
 
 
-@pytest.mark.parametrize("around", ["{}", "the key is {}, keep it", "KEY={}\n", '{{"k": "{}"}}', "x?key={}&y=1"])
-def test_a_key_is_taken_out_wherever_it_stands(around):
-    left = [key for key in KEYS if key in redact(around.format(key)) or REDACTED not in redact(around.format(key))]
-    assert left == []
-
-
 @pytest.mark.parametrize(
     ("text", "clean"),
     [

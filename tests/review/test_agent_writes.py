@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kept import Author
-from kept.errors import EmptyNote, NotFound, PathRefused, ReviewConflict, ReviewFull, UndoConflict, UsageError
+from kept.errors import EmptyNote, NoteConflict, NotFound, PathRefused, ReviewFull, UsageError
 from tests.support.files import write_file
 
 BY = Author("main", session="5054abcd", tool="memory_write")
@@ -108,7 +108,7 @@ def test_a_proposal_whose_line_has_changed_is_a_conflict(memory, workspace):
     write_file(workspace / "MEMORY.md", "- Staging is on port 7000\n")
     item = opened.review.get(written.review)
     assert opened.review.preview(item).is_conflict
-    with pytest.raises(ReviewConflict, match="has changed"):
+    with pytest.raises(NoteConflict, match="has changed"):
         opened.review.accept(written.review)
     assert (workspace / "MEMORY.md").read_text() == "- Staging is on port 7000\n"
     assert opened.review.get(written.review) == item
@@ -211,7 +211,7 @@ def test_a_listed_write_that_was_edited_since_is_a_conflict(memory, workspace):
     opened = memory(settings=LISTED)
     written = propose(opened, "- One")
     write_file(workspace / "memory/tea.md", "- Another\n")
-    with pytest.raises(UndoConflict):
+    with pytest.raises(NoteConflict):
         opened.review.reject(written.review)
     with pytest.raises(UsageError, match="already"):
         opened.review.accept(written.review, text="- Eins")

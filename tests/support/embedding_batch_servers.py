@@ -43,6 +43,7 @@ class BatchProvider(servers.Provider):
             faults = self.step_faults.get(step)
             fault = faults.popleft() if faults else None
             try:
+                self.check_key(request)
                 reply = fault or Reply(200, getattr(self, f"_{step}")(request))
             except Refused as exc:
                 reply = Reply(exc.status, self.error(exc.status, str(exc)))
@@ -50,6 +51,9 @@ class BatchProvider(servers.Provider):
         return reply
 
     def step_of(self, request: Request) -> str:
+        raise NotImplementedError
+
+    def check_key(self, request: Request) -> None:
         raise NotImplementedError
 
     def end(self, batch: dict[str, Any]) -> str | None:
@@ -80,7 +84,6 @@ def parts_of(request: Request) -> list[tuple[Any, bytes]]:
 
 class _FileBatches(BatchProvider):
     window = ""
-    terminal = ("completed", "failed", "expired", "cancelled")
 
     def step_of(self, request: Request) -> str:
         path = urlsplit(request.path).path
@@ -103,7 +106,6 @@ class _FileBatches(BatchProvider):
         require(request.headers.get("authorization") == f"Bearer {KEY}", 401, "Incorrect API key provided.")
 
     def _upload(self, request: Request) -> Any:
-        self.check_key(request)
         fields = {part.get_param("name", header="content-disposition"): raw for part, raw in parts_of(request)}
         require(fields["purpose"] == b"batch", 400, "purpose must be batch")
         name = f"file-{len(self.files) + 1}"
@@ -114,7 +116,6 @@ class _FileBatches(BatchProvider):
         raise NotImplementedError
 
     def _create(self, request: Request) -> Any:
-        self.check_key(request)
         body = request.body
         require(body["endpoint"] == "/v1/embeddings", 400, "endpoint is not supported")
         require(body["completion_window"] == self.window, 400, f"completion_window must be {self.window}")
@@ -126,27 +127,14 @@ class _FileBatches(BatchProvider):
         return self.shown(self.batches[name], "validating")
 
     def shown(self, batch: dict[str, Any], status: str, **files: str) -> Any:
-        return {
-            "id": batch["id"],
-            "object": "batch",
-            "endpoint": batch["endpoint"],
-            "errors": None,
-            "input_file_id": batch["input_file_id"],
-            "completion_window": batch["completion_window"],
-            "status": status,
-            "output_file_id": None,
-            "error_file_id": None,
-            "metadata": batch["metadata"],
-            **files,
-        }
+        no_files = {"errors": None, "output_file_id": None, "error_file_id": None}
+        return {"id": batch["id"], "status": status, "metadata": batch["metadata"], **no_files, **files}
 
     def _list(self, request: Request) -> Any:
-        self.check_key(request)
         newest = [self.shown(batch, "in_progress") for batch in reversed(self.batches.values())]
         return {"object": "list", "data": newest, "has_more": False}
 
     def _poll(self, request: Request) -> Any:
-        self.check_key(request)
         batch = self.batches.get(request.path.rpartition("/")[2])
         require(batch, 404, "No batch found")
         word = self.end(batch)
@@ -170,7 +158,6 @@ class _FileBatches(BatchProvider):
         return self.shown(batch, "cancelling")
 
     def _download(self, request: Request) -> Any:
-        self.check_key(request)
         name = request.path.split("/")[-2]
         require(name in self.files, 404, "No such File object")
         return self.files[name]
@@ -184,22 +171,12 @@ class _FileBatches(BatchProvider):
 
     def line(self, batch: dict[str, Any], line: Any) -> Any:
         vector = self.vectors([self.text(line)], self.dims_of(batch, line))[0]
-        data = [{"object": "embedding", "index": 0, "embedding": vector}]
-        body = {"object": "list", "data": data, "usage": {"total_tokens": 7}}
-        return {
-            "id": "batch_req_1",
-            "custom_id": line["custom_id"],
-            "response": {"status_code": 200, "request_id": "r", "body": body},
-            "error": None,
-        }
+        body = {"data": [{"index": 0, "embedding": vector}], "usage": {"total_tokens": 7}}
+        return {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}
 
     def bad_line(self, batch: dict[str, Any], line: Any) -> Any:
-        return {
-            "id": "batch_req_2",
-            "custom_id": line["custom_id"],
-            "response": {"status_code": 400, "body": self.error(400, "This text is not welcome.")},
-            "error": None,
-        }
+        body = self.error(400, "This text is not welcome.")
+        return {"custom_id": line["custom_id"], "response": {"status_code": 400, "body": body}, "error": None}
 
 
 class OpenAI(_FileBatches, servers.OpenAI):
@@ -255,7 +232,6 @@ class Gemini(BatchProvider, servers.Gemini):
         require(request.headers.get("x-goog-api-key") == KEY, 400, "API key not valid.")
 
     def _upload(self, request: Request) -> Any:
-        self.check_key(request)
         require(request.headers.get("x-goog-upload-protocol") == "multipart", 400, "no protocol")
         require(request.headers["content-type"].startswith("multipart/related"), 400, "not related")
         (about, described), (_, content) = parts_of(request)
@@ -266,7 +242,6 @@ class Gemini(BatchProvider, servers.Gemini):
         return {"file": {"name": name, "mimeType": "application/jsonl", "state": "ACTIVE"}}
 
     def _create(self, request: Request) -> Any:
-        self.check_key(request)
         only(request.body, "batch")
         only(request.body["batch"], "displayName", "inputConfig", "model", "priority")
         source = request.body["batch"]["inputConfig"]["fileName"].removeprefix("files/")
@@ -280,21 +255,13 @@ class Gemini(BatchProvider, servers.Gemini):
         return self.shown(self.batches[name], "PENDING")
 
     def shown(self, batch: dict[str, Any], state: str, **more: Any) -> Any:
-        metadata = {
-            "@type": "type.googleapis.com/google.ai.generativelanguage.v1main.EmbedContentBatch",
-            "displayName": batch["displayName"],
-            "inputConfig": batch["inputConfig"],
-            "state": f"BATCH_STATE_{state}",
-            "name": batch["name"],
-        }
+        metadata = {"displayName": batch["displayName"], "state": f"BATCH_STATE_{state}", "name": batch["name"]}
         return {"name": batch["name"], "metadata": metadata, **more}
 
     def _list(self, request: Request) -> Any:
-        self.check_key(request)
         return {"operations": [self.shown(batch, "RUNNING") for batch in reversed(self.batches.values())]}
 
     def _poll(self, request: Request) -> Any:
-        self.check_key(request)
         batch = self.batches.get(request.path.removeprefix("/v1beta/"))
         require(batch, 404, "Requested entity was not found.")
         word = self.end(batch)
@@ -318,7 +285,6 @@ class Gemini(BatchProvider, servers.Gemini):
         return {}
 
     def _download(self, request: Request) -> Any:
-        self.check_key(request)
         require(request.path.endswith("?alt=media"), 400, "alt=media is missing")
         name = request.path.rpartition("/")[2].partition(":")[0]
         require(name in self.files, 404, "no such file")

@@ -23,7 +23,7 @@ from kept.app import open_sessions
 from kept.archive.export import export_archive
 from kept.archive.restore import restore_archive
 from kept.config import load_config
-from kept.errors import CitationMismatch, NoteNotFound, UndoConflict
+from kept.errors import CitationMismatch, NoteConflict, NoteNotFound
 from kept.forgetting.history_places import iter_versions
 from kept.history.note_history import NoteHistory
 from kept.sessions.entries import Message
@@ -147,7 +147,7 @@ class Correction(NoteMachine):
         before = self.memory.history.read_version(change.before)
         try:
             self.memory.history.undo(change.id)
-        except UndoConflict:
+        except NoteConflict:
             assert change.is_forgotten
         else:
             assert self.notes().get(change.was or change.path) == before
@@ -166,7 +166,7 @@ class Correction(NoteMachine):
         before = self.notes()
         try:
             self.memory.history.undo(*changes, **options)
-        except UndoConflict:
+        except NoteConflict:
             assert self.notes() == before
 
     # forgetting

@@ -54,10 +54,6 @@ def test_a_name_that_is_no_day_is_not_a_daily_note(name):
     assert DailyNotes("Journal", "DD.MM.YYYY").find_day("Elsewhere/03.11.2026.md") is None
 
 
-def test_a_weekday_may_be_in_any_language():
-    assert DailyNotes("", "YYYY-MM-DD dddd").find_day("2026-11-03 Dienstag.md") == DAY
-
-
 @pytest.mark.parametrize(
     ("name", "is_daily"),
     [(name, True) for name in ("", "-2", "-10", "-999")]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.workspace.statements import read_statements
-from kept.workspace.validity import Validity, format_marks, may_be_marked, read_line, strike_line
+from kept.workspace.validity import Validity, may_be_marked, read_line, strike_line
 
 DAY = dt.date(2026, 11, 3)
 
@@ -128,8 +128,3 @@ def test_what_is_below_a_heading_or_an_item_ends_with_it():
     }
     assert statements[-1].validity == Validity(since=DAY)
     assert (statements[-1].first_line, statements[-1].last_line) == (15, 16)
-
-
-def test_marks_are_written_as_they_are_read():
-    marks = format_marks(since=dt.date(2026, 1, 1), until=DAY, was="5433")
-    assert read_line(f"x {marks}").validity == Validity(dt.date(2026, 1, 1), DAY, "5433")

@@ -17,7 +17,6 @@ from kept.workspace.daily import get_daily_notes
 from kept.workspace.ignored import is_ignored
 from kept.workspace.scan import scan_workspace
 from kept.workspace.survey import find_layout, survey_workspace
-from kept.workspace.vault import find_program
 from kept.workspace.workspace import Workspace
 from tests.support.files import tree_of, write_file
 
@@ -78,8 +77,8 @@ def test_templates_that_obsidian_names_are_left_out(workspace):
     assert names(workspace) == ["Journal/2026-11-18.md", "a.md"]
     opened = Workspace.at(str(workspace), layout="vault")
     assert not opened.is_indexed(str(workspace / "Templates/Meeting.md"))
-    left_out = survey_workspace(opened, max_bytes=1_000_000).paths("ignored")
-    assert set(left_out) == {"Templates/", "Tools/Templater/", "Journal/Day.md"}
+    left_out = survey_workspace(opened, max_bytes=1_000_000).left_out
+    assert {entry.path for entry in left_out} == {"Templates/", "Tools/Templater/", "Journal/Day.md"}
     for broken in ("[]", '{"folder": 3}', '{"folder": ""}', '{"folder": "/"}', "{"):
         write_file(workspace / ".obsidian/templates.json", broken)
         assert "Templates/Meeting.md" in names(workspace)
@@ -376,11 +375,3 @@ def test_a_person_writes_every_note_of_a_vault_and_a_tool_only_memory_and_daily_
         assert tree_of(workspace) == before
         for to in ("memory", "memory/idea.md", "daily", "Journal/2026-03-13.md"):
             assert not toolbox.run("memory_write", {"text": "x", "to": to}).is_error, to
-
-
-@pytest.mark.parametrize("files", [{".obsidian/x": ""}, {"logseq/config.edn": "{}"}, {"a.md": ""}, {}])
-def test_the_program_of_a_vault(tmp_path, files):
-    for name, text in files.items():
-        write_file(tmp_path / "v" / name, text)
-    expected = "Obsidian" if ".obsidian/x" in files else "Logseq" if "logseq/config.edn" in files else ""
-    assert find_program(str(tmp_path / "v")) == expected

@@ -11,7 +11,7 @@ import click
 from kept.cli.history import SHORT_ID, colour_diff
 from kept.cli.output import echo, local_time, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
-from kept.errors import KeptError, NotFound, ReviewConflict, UndoConflict, UsageError
+from kept.errors import KeptError, NoteConflict, NotFound, UsageError
 from kept.wording import plural
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _decide(
     for item_id in chosen:
         try:
             results.append(decide(item_id))
-        except (ReviewConflict, UndoConflict) as exc:
+        except NoteConflict as exc:
             if len(chosen) == 1:
                 raise
             conflicts.append((item_id, exc))

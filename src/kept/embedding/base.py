@@ -66,22 +66,6 @@ class Embedder(Protocol):
         ...
 
 
-@runtime_checkable
-class BlendingEmbedder(Protocol):
-    """Embedder whose vectors have parts. A query decides how much each part counts, once its words were looked up."""
-
-    def blend_query(self, row: bytes, *, unknown: float) -> tuple[bytes, Calibration]:
-        """Return the vector of a query with its parts weighted, and the scale of its cosines.
-
-        ``row`` is its vector from `embed`. ``unknown`` is the share of its words that no chunk has.
-        """
-        ...
-
-    def knows(self, text: str) -> bool:
-        """Return whether the model has seen most of a text's words, so that their similarities mean something."""
-        ...
-
-
 def pack_unit_rows(rows: Iterable[Sequence[float]], dims: int) -> Matrix:
     """Return the rows as unit vectors. Values that are not finite count as 0; a row of zeros stays one."""
     packed = array("f")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from kept.durable import sync_folder, write_atomic
-from kept.errors import NoteNotFound, NotFound, UndoConflict, WriteFailed
+from kept.errors import NoteConflict, NoteNotFound, NotFound, WriteFailed
 from kept.history.line_changes import LinesOverlap, take_back
 from kept.history.note_change import NoteChange
 from kept.history.note_history import NoteHistory
@@ -51,7 +51,7 @@ def select_by_id(history: NoteHistory, ids: Sequence[str]) -> list[NoteChange]:
             raise NotFound(f"The change {change.id[:8]} was taken back already.")
         if change.is_forgotten:
             hint = "Nothing was changed, and what was forgotten does not come back."
-            raise UndoConflict(f"{change.path}: the text of change {change.id[:8]} was forgotten.", hint=hint)
+            raise NoteConflict(f"{change.path}: the text of change {change.id[:8]} was forgotten.", hint=hint)
     return changes
 
 
@@ -151,8 +151,9 @@ class _UndoPlanner:
         return steps + [UndoStep(path, self.present[path], None, tuple(self.undoes[path])) for path in removed]
 
 
-def _conflict(change: NoteChange, reason: str) -> UndoConflict:
-    return UndoConflict(f"{change.path}: change {change.id[:8]} cannot be taken back: {reason}.")
+def _conflict(change: NoteChange, reason: str) -> NoteConflict:
+    hint = "Nothing was changed. Take back the later change first, or edit the note."
+    return NoteConflict(f"{change.path}: change {change.id[:8]} cannot be taken back: {reason}.", hint=hint)
 
 
 # applying
@@ -167,7 +168,7 @@ def undo_changes(
     why: str = "",
     dry_run: bool = False,
 ) -> UndoResult:
-    """Take changes back, the newest first. Raise UndoConflict, and change nothing, if later changes are in the way."""
+    """Take changes back, the newest first. Raise NoteConflict, and change nothing, if later changes are in the way."""
     workspace = history.workspace
     workspace.require()
     with (

@@ -45,7 +45,12 @@ def _program(names: str, option: str, argument: str = _ARGUMENT) -> str:
     return rf"\b(?:{names})\b[^\n|;&]{{0,200}}?\s{option}{argument}"
 
 
-_ADDRESSES = (
+_SCHEMES = (
+    r"basic|bearer|token|digest|api-?key|key|oauth|ssws|negotiate|ntlm|bot|hawk|dpop|geniekey|splunk|aws4-\S{4,20}"
+)
+
+RULES = (
+    # addresses
     # A password may hold a slash; digits before a slash are a port.
     Rule(
         ("://",),
@@ -63,11 +68,7 @@ _ADDRESSES = (
     Rule((".webhook.office.com",), r"\.webhook\.office\.com/webhookb2/(?P<secret>[A-Za-z0-9@/_-]{30,}+)"),
     Rule(("hooks.zapier.com",), r"hooks\.zapier\.com/hooks/catch/(?P<secret>[A-Za-z0-9/_-]{8,}+)"),
     Rule(("maker.ifttt.com",), r"maker\.ifttt\.com/\S{1,80}/key/(?P<secret>[A-Za-z0-9_-]{10,}+)"),
-)
-_SCHEMES = (
-    r"basic|bearer|token|digest|api-?key|key|oauth|ssws|negotiate|ntlm|bot|hawk|dpop|geniekey|splunk|aws4-\S{4,20}"
-)
-_HEADERS = (
+    # headers
     Rule(
         ("authorization",),
         rf"(?i)authorization{_QUOTE}\s{{0,3}}[:=,]\s{{0,3}}{_QUOTE}(?:{_SCHEMES})"
@@ -84,8 +85,7 @@ _HEADERS = (
         _is_userinfo,
     ),
     Rule(("auth plain",), r"(?i)\bauth plain (?P<secret>[A-Za-z0-9+/]{8,}+={0,2})"),
-)
-_COMMANDS = (
+    # commands
     Rule(("sshpass",), _program("sshpass", r"-p\s?")),
     Rule(("mysql", "mariadb"), _program(r"mysql\w{0,12}|mariadb(?:-\w{1,12})?", r"-p(?!\s)")),
     Rule(
@@ -103,8 +103,7 @@ _COMMANDS = (
     Rule(("ldap",), _program(r"ldap\w{3,10}", r"-w\s")),
     Rule(("zip", "7z", "sqlcmd", "bcp"), _program("unzip|zip|7z|sqlcmd|bcp", r"-(?:P\s|p(?!\s))")),
     Rule(("htpasswd",), r"\bhtpasswd\s+-\w{0,4}b\w{0,4}\s+\S{1,200}\s+\S{1,80}\s+" + _ARGUMENT),
-)
-_OTHERS = (
+    # others
     Rule(
         ("bearer",),
         rf"(?i)\bbearer\s{{1,3}}{_QUOTE}(?P<secret>(?=[A-Za-z._~+/=-]{{0,80}}[0-9])[A-Za-z0-9._~+/=-]{{10,}}+)",
@@ -118,7 +117,6 @@ _OTHERS = (
         r"(?m)^[\w.*-]{1,100}:(?:[0-9]{2,5}|\*):[\w*-]{1,60}:[\w*-]{1,60}:(?P<secret>\S{3,100})$",
     ),
 )
-RULES = (*_ADDRESSES, *_HEADERS, *_COMMANDS, *_OTHERS)
 
 _COOKIES = (
     rf"(?i)(?:\b(?:set-)?cookies?{_QUOTE}\s{{0,3}}[:=,]|--cookie[\s=]|\bcurl\b[^\n|;]{{0,200}}?\s-b\s)\s{{0,3}}{_QUOTE}"

@@ -16,9 +16,9 @@ from kept.errors import (
     CitationMismatch,
     EmptyNote,
     KeptError,
+    NoteConflict,
     NoteTooLarge,
     PathRefused,
-    ReviewConflict,
     ReviewFull,
     UsageError,
 )
@@ -178,7 +178,7 @@ class ReviewQueue:
     def accept(self, item_id: str, *, text: str | None = None, author: Author | None = None) -> ReviewResult:
         """Write a proposal, or take a listed write off the list. ``text`` takes the place of that of a proposal.
 
-        Raise ReviewConflict, and change nothing, if the lines that it replaces have changed meanwhile.
+        Raise NoteConflict, and change nothing, if the lines that it replaces have changed meanwhile.
         """
         person = author or Author(tool="python")
         if text is not None:
@@ -197,7 +197,7 @@ class ReviewQueue:
         return result
 
     def reject(self, item_id: str, *, author: Author | None = None, why: str = "") -> ReviewResult:
-        """Drop a proposal, or take a listed write back. Raise UndoConflict if later changes touched the same lines."""
+        """Drop a proposal, or take a listed write back. Raise NoteConflict if later changes touched the same lines."""
         from kept.history.undo import undo_changes
 
         with self.folder.locked():
@@ -233,7 +233,7 @@ class ReviewQueue:
             writer = NoteWriter(self.workspace, TimeOfProposal(item), self.max_bytes, recorder=recorder)
             write_addition(writer, addition)
         except CitationMismatch as exc:
-            raise ReviewConflict(exc.message) from exc
+            raise NoteConflict(exc.message, hint="Nothing was changed. Reject it, or edit the note.") from exc
         changes = tuple(inner.changes) if inner else ()
         return ReviewResult(item, "edited" if is_edited else "accepted", changes, tuple(recorder.notices))
 
@@ -264,9 +264,9 @@ def new_listed_item(queue: ReviewQueue, by: Author, why: str) -> ReviewItem:
     return ReviewItem(new_id(), "written", utc_text(queue.clock.now()), "", by, why)
 
 
-def _not_in_history(item: ReviewItem) -> ReviewConflict:
+def _not_in_history(item: ReviewItem) -> NoteConflict:
     hint = "Edit the note, then accept the change to remove it from this list."
-    return ReviewConflict(f"{item.path}: the history lacks this change, so it cannot be taken back.", hint=hint)
+    return NoteConflict(f"{item.path}: the history lacks this change, so it cannot be taken back.", hint=hint)
 
 
 # writes of agents, in the way that the settings ask for: at once, listed for review, or only proposed

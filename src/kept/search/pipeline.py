@@ -13,7 +13,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from kept.embedding.base import BlendingEmbedder, Embedder
+from kept.embedding.base import Embedder
+from kept.embedding.static import StaticEmbedder
 from kept.errors import StoreDamaged
 from kept.limits import time_from_ms
 from kept.records import (
@@ -82,7 +83,7 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     if not any(code):
         return None, ()
     identity = embedder.identity.key
-    if not isinstance(embedder, BlendingEmbedder):
+    if not isinstance(embedder, StaticEmbedder):
         return QueryVector(code, identity, calibration), ()
     blend = partial(_blend, embedder, matrix.data, identity)
     return QueryVector(
@@ -90,7 +91,7 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     ), ()
 
 
-def _blend(embedder: BlendingEmbedder, row: bytes, identity: str, unknown: float) -> QueryVector:
+def _blend(embedder: StaticEmbedder, row: bytes, identity: str, unknown: float) -> QueryVector:
     blended, calibration = embedder.blend_query(row, unknown=unknown)
     return QueryVector(quantise(blended), identity, calibration)
 

@@ -37,8 +37,6 @@ _WRITERS: dict[str, Callable[[dt.date], str]] = {
     "dd": lambda day: _WEEKDAYS[day.weekday()][:2],
     "GGGG": lambda day: f"{day.isocalendar().year:04}",
     "WW": lambda day: f"{day.isocalendar().week:02}",
-    "W": lambda day: str(day.isocalendar().week),
-    "Q": lambda day: str((day.month + 2) // 3),
 }
 _PATTERNS = {
     "YYYY": ("year", r"\d{4}"),
@@ -51,8 +49,7 @@ _PATTERNS = {
     "D": ("day", r"\d{1,2}"),
     "Do": ("ordinal", r"\d{1,2}(?:st|nd|rd|th)"),
     **dict.fromkeys(("dddd", "ddd", "dd"), ("", _WORD)),
-    "Q": ("", r"\d"),
-    **dict.fromkeys(("GGGG", "WW", "W"), ("", r"\d{1,4}")),
+    **dict.fromkeys(("GGGG", "WW"), ("", r"\d{2,4}")),
 }
 _NAMED = ("dddd", "ddd", "dd", "MMMM", "MMM")
 

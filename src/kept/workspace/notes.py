@@ -15,7 +15,7 @@ from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.daily import DailyNotes, find_daily, get_daily_notes
 from kept.workspace.fact_match import find_near_facts, may_be_fact, sort_near
-from kept.workspace.opened import OpenWorkspace, decode, require_utf8
+from kept.workspace.opened import OpenWorkspace, decode, encoding_of
 from kept.workspace.workspace import (
     Workspace,
     find_arrival_fault,
@@ -116,10 +116,11 @@ class NoteWriter:
         with OpenWorkspace(self.workspace) as opened:
             exists = opened.find_state(absolute) is not None
             raw = opened.read_found(absolute, max_bytes=self.max_bytes).raw if exists else b""
-            require_utf8(raw, path)
+            codec = encoding_of(raw)[1]
             # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
-            is_half_ended = raw.endswith(b"\r")
-            before, _ = decode(raw.removesuffix(b"\r"))
+            half = "\r".encode(codec)
+            is_half_ended = raw.endswith(half)
+            before, _ = decode(raw.removesuffix(half))
             near = tuple(compare(opened, path, before, self.max_bytes)) if compare else ()
             # A note that the caller named gets the line even if another note has it.
             if near and near[0].relation == "repeats" and (heading or near[0].path == path):
@@ -129,7 +130,7 @@ class NoteWriter:
                 lead = blank_lines(before, entry, ends_line=before.endswith("\n") and not is_half_ended)
             else:
                 lead = opening + "\n" if opening else ""
-            data = f"{lead}{entry.text}\n".encode()
+            data = f"{lead}{entry.text}\n".encode(codec)
             if len(raw) + len(data) > self.max_bytes:
                 raise NoteTooLarge(f"{path}: with this it would have more than the limit of {self.max_bytes:,} bytes.")
             with recording(self.recorder, path, raw if exists else None, raw + data, kind="add"):

@@ -89,7 +89,8 @@ def decode(raw: bytes) -> tuple[str, str | None]:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as exc:
-        name = declared_encoding(raw) or "UTF-8"
+        codec = encoding_of(raw)[1]
+        name = "UTF-8" if codec == "utf-8" else codec[:6].upper()
         text = raw.decode(name, errors="replace").removeprefix("\ufeff")
         if name == "UTF-8" or "\ufffd" in text:
             at = f" at byte {exc.start}" if name == "UTF-8" else ""
@@ -107,18 +108,6 @@ def decode(raw: bytes) -> tuple[str, str | None]:
 def encoding_of(raw: bytes) -> tuple[bytes, str]:
     """Return the byte order mark of a note, which may be missing, and its encoding."""
     return next(((mark, codec) for mark, codec in _MARKS.items() if raw.startswith(mark)), (b"", "utf-8"))
-
-
-def declared_encoding(raw: bytes) -> str | None:
-    """Return the encoding that a byte order mark declares, if it is not UTF-8."""
-    codec = encoding_of(raw)[1]
-    return None if codec == "utf-8" else codec[:6].upper()
-
-
-def require_utf8(raw: bytes, path: str) -> None:
-    """Raise PathRefused for a note that is read in another encoding: text in UTF-8 would not fit into it."""
-    if name := declared_encoding(raw):
-        raise PathRefused(f"{path}: is in {name}, which can be searched, not changed.", hint="Save it as UTF-8.")
 
 
 # opening folders

@@ -34,12 +34,10 @@ class Survey:
     """Folders that have notes."""
     left_out: tuple[LeftOut, ...]
 
-    def paths(self, *reasons: Reason) -> list[str]:
-        return [entry.path for entry in self.left_out if entry.reason in reasons]
-
     def missed_markdown(self) -> list[str]:
         """Return Markdown files that nothing excludes on purpose."""
-        return [path for path in self.paths("layout", "ending") if path.lower().endswith(MARKDOWN_ENDINGS)]
+        missed = (entry.path for entry in self.left_out if entry.reason in ("layout", "ending"))
+        return [path for path in missed if path.lower().endswith(MARKDOWN_ENDINGS)]
 
 
 def survey_workspace(workspace: Workspace, *, max_bytes: int) -> Survey:
