@@ -93,8 +93,8 @@ class _Signature:
     def __get__(self, instance: object, owner: type) -> Any:
         from inspect import signature
 
-        made = signature(_make_init(owner))
-        return made.replace(parameters=[*made.parameters.values()][1:])
+        whole = signature(_make_init(owner))
+        return whole.replace(parameters=[*whole.parameters.values()][1:])
 
 
 _SHARED = {
