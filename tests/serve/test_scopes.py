@@ -47,6 +47,7 @@ PAGES: dict[Act, set[str]] = {
 ROUTES: dict[Act, set[str]] = {
     "read": {"GET /v1/messages/{id}", "GET /v1/models"},
     "talk to the agent": {"POST /v1/messages", "DELETE /v1/messages/{id}", "POST /v1/chat/completions"},
+    "decide about calls of tools": {"POST /v1/approvals/{id}"},
 }
 TOOL_CALLS: dict[Act, set[str]] = {
     "read": {"memory_search", "memory_get", "memory_list", "memory_status", "sessions_search"},
@@ -120,7 +121,7 @@ class Walk:
                 self.note(act, tool, str(self.server.call(self.token, tool, **arguments.get(tool, {}))))
 
     def ask_routes(self) -> None:
-        bodies = {"/v1/messages": {"user": "eve", "text": "hello"}}
+        bodies = {"/v1/messages": {"user": "eve", "text": "hello"}, "/v1/approvals/none": {"allow": True}}
         with self.server.client(self.token) as client:
             for act, method, path in ways_of(ROUTES):
                 answer = client.request(method, path, json=bodies.get(path) if method == "POST" else None)

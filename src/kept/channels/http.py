@@ -38,6 +38,7 @@ def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, 
         make("DELETE", "/v1/messages/{id}", endpoints.delete, "talk to the agent"),
         make("POST", "/v1/chat/completions", chat.complete, "talk to the agent"),
         make("GET", "/v1/models", chat.list_models, "read"),
+        make("POST", "/v1/approvals/{id}", endpoints.decide, "decide about calls of tools"),
     ]
     return Starlette(routes=routes, exception_handlers={404: _show_fault, 405: _show_fault})
 

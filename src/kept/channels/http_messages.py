@@ -77,6 +77,30 @@ class HttpEndpoints:
         message_id = self._own_id(request)
         return json_response(message_json(*await self._front.holder(NAME, message_id).cancel(NAME, message_id)))
 
+    async def decide(self, request: Request) -> Response:
+        """Allow or deny a tool call that waits for a person."""
+        approval_id = request.path_params["id"]
+        self._require_own_approval(request, approval_id)
+        body = await read_body(request, MAX_BODY_BYTES)
+        if not isinstance(body, dict) or not isinstance(body.get("allow"), bool) or len(body) > 1:
+            raise MessageRefused("The body has to say whether to allow it.", hint='Such as {"allow": true}.')
+        if not self._front.decide(approval_id, allow=body["allow"], by=NAME):
+            raise MessageNotFound(
+                f"No call waits for permission under '{approval_id}'.", hint="It was decided, or it timed out."
+            )
+        return json_response({"id": approval_id, "allowed": body["allow"]})
+
+    def _require_own_approval(self, request: Request, approval_id: str) -> None:
+        """Raise MessageNotFound if the token of a person or an agent was sent, and the call is not in a session of
+        theirs."""
+        user, grant = request.scope.get(TOKEN_USER), grant_of(request)
+        if user is None and (grant is None or grant.agent is None):
+            return
+        asked = next((asked for asked in self._front.waiting_approvals() if asked.id == approval_id), None)
+        key = self._front.find_chat(asked.session_id) if asked else None
+        if key is None or not is_own(request, key):
+            raise MessageNotFound(f"No call waits for permission under '{approval_id}'.")
+
     def _read_message(self, request: Request, body: Any) -> Inbound:
         if not isinstance(body, dict):
             raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')

@@ -74,8 +74,15 @@ class Switchboard:
         accepted = (message for each in self.responders.values() for message in each.inbox.messages())
         return [message for message in accepted if message.channel == channel]
 
-    def waiting_approvals(self, session_id: str) -> list[ApprovalAsked]:
+    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
         return [asked for each in self.responders.values() for asked in each.approvals.waiting(session_id)]
+
+    def find_chat(self, session_id: str) -> SessionKey | None:
+        """Return the key of the chat that is being answered in a session, or None."""
+        return next((key for each in self.responders.values() if (key := each.find_chat(session_id))), None)
+
+    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
+        return any(each.approvals.decide(approval_id, allow=allow, by=by) for each in self.responders.values())
 
     def holder(self, channel: str, message_id: str) -> Responder:
         """Return the responder that has accepted a message. Raise MessageNotFound."""

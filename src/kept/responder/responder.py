@@ -206,6 +206,11 @@ class Responder:
             lines.append(f"Replies that may not have arrived, and are not sent again: {unconfirmed}.")
         return lines
 
+    def find_chat(self, session_id: str) -> SessionKey | None:
+        """Return the key of the chat whose messages are being answered in a session, or None."""
+        runs = (queue.current for queue in self._queues.values() if queue.current is not None)
+        return next((SessionKey.parse_full(run.key) for run in runs if run.session_id == session_id), None)
+
     # cancelling
 
     async def cancel(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
