@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
 
 import click
 import yaml
@@ -39,14 +38,6 @@ def test_the_image_copies_files_that_are_there_and_in_the_build_context():
     assert all((ROOT / source).exists() for source in sources)
 
 
-def test_the_image_installs_extras_that_there_are():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (extras,) = re.findall(r"'\.\[([\w,-]+)\]'", DOCKERFILE)
-    assert {*extras.split(",")} <= {*project["optional-dependencies"]}
-    (version,) = {re.search(r"python:(3\.\d+)-slim", line)[1] for line in instructions("FROM")}
-    assert f"Programming Language :: Python :: {version}" in project["classifiers"]
-
-
 def test_the_image_runs_as_nobody_in_particular_with_settings_that_there_are(tmp_path):
     assert instructions("USER") == ["kept"]
     assert "useradd --system" in DOCKERFILE
@@ -71,11 +62,3 @@ def test_the_check_of_the_image_asks_a_path_that_answers(server):
     for port, code in ((server.port, 0), (1, 1)):
         own = [argument.replace("127.0.0.1:8750", f"127.0.0.1:{port}") for argument in arguments]
         assert subprocess.run([sys.executable, *own], capture_output=True, timeout=60).returncode == code
-
-
-def test_compose_runs_one_server_with_the_volumes_of_the_image():
-    ((_, kept),) = COMPOSE["services"].items()
-    (port,) = instructions("EXPOSE")
-    assert kept["ports"] == [f"127.0.0.1:{port}:{port}"]
-    assert kept["volumes"] == [f"home:{instructions('VOLUME')[0]}", f"notes:{environment()['KEPT_WORKSPACE']}"]
-    assert {name.partition(":")[0] for name in kept["volumes"]} == {*COMPOSE["volumes"]}

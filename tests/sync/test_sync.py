@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import pytest
 
@@ -11,7 +10,6 @@ from kept import Memory
 from kept.clock import SystemClock
 from kept.errors import SyncFailed, SyncRefused
 from kept.sessions.forgotten_text import ForgottenText, normalise_line
-from kept.sync.git import Git
 from kept.workspace.conflict_copies import find_original
 from tests.support.sync_machines import Machine, connect_machines, git, make_remote, settle
 
@@ -346,12 +344,3 @@ def test_a_workspace_that_lost_all_notes_does_not_remove_them_for_everybody(pair
         desk.sync()
     road.sync()
     assert len(road.files()) == 30
-
-
-def test_git_that_warns_without_end_does_not_stop(tmp_path, monkeypatch):
-    program = tmp_path / "bin/git"
-    program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\nimport sys\nsys.stderr.write('warning\\n' * 100_000)\nprint('done')\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent))
-    assert Git(str(tmp_path)).run("status") == b"done\n"

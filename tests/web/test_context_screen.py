@@ -40,7 +40,3 @@ def test_the_lines_of_a_conversation_are_part_of_it(pages):
     page = pages.page(f"/context?with={session.id}&text=What+now%3F")
     assert "The gate squeaks." in page.text
     assert pages.page("/context?with=telegram:5054").select(".context")
-
-
-def test_an_empty_memory_has_a_context_too(pages):
-    assert "(your next message)" in texts(pages.page("/context"), "pre")[-1]

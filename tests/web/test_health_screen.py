@@ -5,10 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 from kept.ledger import open_model_ledger
-from kept.reports import ModelSpending, Spending
+from kept.reports import ModelSpending
 from kept.testing import FrozenClock
-from kept.web.charts import HEIGHT, WIDTH, make_bars
-from kept.web.screens.health_screen import tokens_by_day
 from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note
 
@@ -33,7 +31,7 @@ def test_tokens_are_plotted_by_day_and_purpose_and_listed(tmp_path):
         ledger.add(ModelSpending("anthropic", "m-1", "reply", "2026-03-14", 2, 1_000, 200, 600))
         ledger.add(ModelSpending("anthropic", "m-1", "flush", "2026-03-13", 1, 400, 100))
         page = pages.page("/health")
-    assert len(page.select(".chart rect[x]")) == 2
+    assert [float(bar["height"]) for bar in page.select(".chart rect[x]")] == [58.33, 140.0]
     assert texts(page, ".chart figcaption span") == ["reply 1,200", "flush 500"]
     assert "1,200 of 9,000" in texts(page, ".tiles dd")
     assert texts(page, ".spending tbody tr")[0].startswith("2026-03-14 anthropic, m-1 reply 2 1,000 600 200")
@@ -51,16 +49,3 @@ def test_providers_and_models_are_listed(pages):
     page = pages.page("/health/providers")
     assert "bge-small-en" in texts(page, "th")
     assert "in use" in texts(page, ".grade.strong")
-
-
-def test_bars_fit_the_drawing():
-    days = [TODAY - dt.timedelta(days=back) for back in (2, 1, 0)]
-    first, last = make_bars({TODAY: {"reply": 30, "flush": 10}, days[0]: {"reply": 20}}, days)
-    assert (first.height, last.height) == (HEIGHT / 2, HEIGHT)
-    assert 0 < first.x < last.x < last.x + last.width < WIDTH == 600
-    assert last.label == "2026-03-14: flush 10, reply 30"
-
-
-def test_a_day_that_is_no_date_is_left_out_of_the_plot():
-    spent = [ModelSpending("p", "m", "reply", "yesterday", 1, 10), ModelSpending("p", "m", "reply", "2026-03-14", 1, 5)]
-    assert tokens_by_day(spent, [Spending("p", "m", "2026-03-14", tokens=7)]) == {TODAY: {"reply": 5, "embedding": 7}}

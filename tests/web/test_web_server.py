@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 
 import httpx
 import pytest
@@ -71,16 +70,6 @@ def test_a_missing_workspace_is_reported_before_anything_is_served(kept, tmp_pat
     ended = kept("--workspace", tmp_path / "nowhere", "web", "--no-open", "--port", "0")
     assert ended.code == 3
     assert "There is no workspace" in ended.err
-
-
-def test_no_other_command_imports_the_pages():
-    script = (
-        "import sys, kept.cli.root as root, importlib\n"
-        "for place in root.COMMANDS.values():\n    importlib.import_module('kept.cli.' + place.partition(':')[0])\n"
-        "print([name for name in sys.modules if name.split('.')[:2] == ['kept', 'web'] or name in ('jinja2', 'nh3')])"
-    )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "[]"
 
 
 def test_a_gateway_serves_the_pages_too_and_a_command_gives_the_link(tmp_path, workspace, start):

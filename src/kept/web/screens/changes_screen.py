@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from kept.web.diff_view import ChangeView, view_change
+from kept.web.diff_view import view_change
 from kept.web.visit import Page, Screen, Visit
 
 PER_PAGE = 20
@@ -28,27 +27,22 @@ def show_note_changes(visit: Visit) -> Response:
 def _show(visit: Visit, path: str | None) -> Response:
     page = visit.number("page", 1, least=1, most=10_000)
     by, session = visit.query.get("by", "").strip(), visit.query.get("session", "").strip()
-    views, has_next = load_changes(visit, path, page, by=by or None, session=session or None)
+    history = visit.memory.history  # one for all versions: it keeps those that were read
+    first = (page - 1) * PER_PAGE
+    every = history.iter_changes(path=path, by=by or None, session=session or None)
+    changes = list(islice(every, first, first + PER_PAGE + 1))
     filters = urlencode({name: value for name, value in (("by", by), ("session", session)) if value})
     return visit.render(
         "changes.html",
         path=path,
-        views=views,
+        views=[view_change(change, history.diff(change)) for change in changes[:PER_PAGE]],
         page=page,
-        has_next=has_next,
+        has_next=len(changes) > PER_PAGE,
         by=by,
         session=session,
         filters=f"&{filters}" if filters else "",
         is_recorded=visit.site.config.agent.history.enabled,
     )
-
-
-def load_changes(visit: Visit, path: str | None, page: int, **filters: Any) -> tuple[list[ChangeView], bool]:
-    """Return the changes of a page with their diffs, and whether there are more."""
-    history = visit.memory.history  # one for all versions: it keeps those that were read
-    first = (page - 1) * PER_PAGE
-    changes = list(islice(history.iter_changes(path=path, **filters), first, first + PER_PAGE + 1))
-    return [view_change(change, history.diff(change)) for change in changes[:PER_PAGE]], len(changes) > PER_PAGE
 
 
 def undo_change(visit: Visit) -> Response:

@@ -6,13 +6,12 @@ import asyncio
 
 from starlette.responses import Response
 
-from kept.agent.agent import Agent
 from kept.agent.material import ContextPreview
 from kept.errors import KeptError
 from kept.llm.base import TextPart, ToolOutput, ToolUse, Turn
 from kept.responder.local_conversation import DEFAULT_CONVERSATION
 from kept.web.screens.chat_screen import find_session
-from kept.web.transcript_view import ContextView, view_context
+from kept.web.transcript_view import view_context
 from kept.web.visit import Page, Screen, Visit
 
 _RECENT = 20
@@ -26,8 +25,8 @@ async def show_context(visit: Visit) -> Response:
     problem: KeptError | None = None
     try:
         agent = await visit.site.chat.agent()
-        assert isinstance(agent, Agent)
-        preview = await asyncio.to_thread(_preview, visit, agent, text or "(your next message)", name)
+        record = await asyncio.to_thread(find_session, visit.site.sessions, name)
+        preview = await asyncio.to_thread(agent.preview, text or "(your next message)", record.id if record else None)
     except KeptError as exc:  # such as a model that is not set up
         problem = exc
     return await asyncio.to_thread(_render, visit, text, name, preview, problem)
@@ -43,20 +42,11 @@ def _render(visit: Visit, text: str, name: str, preview: ContextPreview | None, 
         name=name,
         problem=problem,
         preview=preview,
-        view=_view(preview) if preview else None,
+        view=view_context({"recalled": preview.context.recalled, **preview.context.record}) if preview else None,
         turn_text=turn_text,
         problems_found=preview.problems if preview else (),
         conversations=[(DEFAULT_CONVERSATION, "Your conversation at this machine"), *recent],
     )
-
-
-def _preview(visit: Visit, agent: Agent, message: str, name: str) -> ContextPreview:
-    record = find_session(visit.site.sessions, name)
-    return agent.preview(message, record.id if record else None)
-
-
-def _view(preview: ContextPreview) -> ContextView:
-    return view_context({"recalled": list(preview.context.recalled), **preview.context.record})
 
 
 def turn_text(turn: Turn) -> str:

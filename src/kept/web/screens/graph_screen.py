@@ -8,6 +8,7 @@ from typing import Literal
 
 from starlette.responses import Response
 
+from kept.listings import NoteLinks
 from kept.memory import Memory
 from kept.values import frozen
 from kept.web.visit import Page, Screen, Visit
@@ -48,12 +49,6 @@ class GraphNode:
     label: str
 
 
-@frozen
-class NoteGraph:
-    nodes: tuple[GraphNode, ...]
-    left_out: int
-
-
 def choose_neighbours(
     outgoing: Sequence[str], incoming: Sequence[str], shared: Mapping[str, Sequence[str]], titles: Mapping[str, str]
 ) -> tuple[list[Neighbour], int]:
@@ -81,18 +76,17 @@ def _relation(path: str, outgoing: Sequence[str], incoming: Sequence[str]) -> Re
     return "links to" if path in outgoing else "linked from"
 
 
-def draw_graph(neighbours: Sequence[Neighbour], left_out: int) -> NoteGraph:
+def draw_graph(neighbours: Sequence[Neighbour]) -> list[GraphNode]:
     """Place the neighbours on two rings."""
     rings = (
         [neighbour for neighbour in neighbours if neighbour.relation != "tag"],
         [neighbour for neighbour in neighbours if neighbour.relation == "tag"],
     )
-    nodes = [
+    return [
         _place(neighbour, number / len(ring) + turn, radius)
         for ring, radius, turn in zip(rings, _RADII, _TURNS, strict=True)
         for number, neighbour in enumerate(ring)
     ]
-    return NoteGraph(tuple(nodes), left_out)
 
 
 def _place(neighbour: Neighbour, turn: float, radius: tuple[float, float]) -> GraphNode:
@@ -109,22 +103,23 @@ def _place(neighbour: Neighbour, turn: float, radius: tuple[float, float]) -> Gr
 
 def show_graph(visit: Visit) -> Response:
     links = visit.memory.notes.links(visit.path["path"])
-    graph, degraded = load_graph(visit.memory, links.path)
+    neighbours, left_out = find_neighbours(visit.memory, links)
     return visit.render(
         "graph.html",
         path=links.path,
         title=links.title or links.path,
-        graph=graph,
+        nodes=draw_graph(neighbours),
+        left_out=left_out,
         width=WIDTH,
         height=HEIGHT,
         side=_SIDE,
-        degraded=degraded,
+        degraded=links.degraded,
     )
 
 
-def load_graph(memory: Memory, path: str) -> tuple[NoteGraph, tuple[str, ...]]:
-    """Return the picture of a note and its neighbours, and problems of the index."""
-    links = memory.notes.links(path)
+def find_neighbours(memory: Memory, links: NoteLinks) -> tuple[list[Neighbour], int]:
+    """Return the neighbours of a note, and how many were left out."""
+    path = links.path
     outgoing = [link.resolved for link in links.outgoing if link.resolved and link.resolved != path]
     incoming = [link.path for link in links.incoming]
     with memory.index_service.inspecting() as (index, _), index.reading():
@@ -133,9 +128,7 @@ def load_graph(memory: Memory, path: str) -> tuple[NoteGraph, tuple[str, ...]]:
         others = {mark: [other for other in paths if other != path] for mark, paths in shared.items()}
         paths = {*outgoing, *incoming, *(other for marked in others.values() for other in marked)}
         titles = {other: notes.find_title(other) or "" for other in paths}
-        neighbours, left_out = choose_neighbours(outgoing, incoming, others, titles)
-        graph = draw_graph(neighbours, left_out)
-    return graph, links.degraded
+    return choose_neighbours(outgoing, incoming, others, titles)
 
 
 SCREEN = Screen(name="graph", label="", home="", pages=(Page("/graph/{path:path}", show_graph, "read"),))
