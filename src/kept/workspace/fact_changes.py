@@ -128,7 +128,8 @@ class _Pair:
 
     def _tells_change(self) -> bool:
         new, old = self.new, self.old
-        if not new.has("now", "turn") or (self.only_old and self.only_new) or new.scope - old.scope:
+        only_new = self.only_new - stems_of("kind")
+        if not new.has("now", "turn") or (self.only_old and only_new) or new.scope - old.scope:
             return False
         if self.contrasts or new.is_event:
             return bool(self.contrasts)
@@ -137,11 +138,13 @@ class _Pair:
         if not (self.shared - (new.subject & old.subject) or has_same_verb or has_same_lead):
             return False
         has_names, has_values = self.new_names and self.old_names, self.new_value and self.old_value
-        return not self.only_new and bool(has_names or (has_values and self.has_common_subject))
+        return not only_new and bool(has_names or (has_values and self.has_common_subject))
 
     def _has_other_measure(self) -> bool:
         new, old = self.new, self.old
         if not self.contrasts or "often" in self.contrasts or ("" in self.contrasts and self.only_old):
+            return False
+        if {kind for kind, _ in new.measures} & MOMENTS - {kind for kind, _ in old.measures}:  # "at 11 on 24 December"
             return False
         if len({new.verb, old.verb} - _NO_VERBS) > 1:  # "opens at 9", "closes at 18"
             return False

@@ -264,7 +264,7 @@ def _is_event(lower: str, tokens: Sequence[re.Match[str]], verb: str, verb_form:
     if re.match(_DATED, lower):
         return True
     if verb:
-        return verb_form in ("was", "were", "war", "waren")
+        return verb_form in ("was", "were", "had", "war", "waren", "hatte")
     first = [token[0] for token in tokens[:6]]
     # "A trip booked for May" is a state, and "Reed" is a name.
     return any(
