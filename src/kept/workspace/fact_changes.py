@@ -74,12 +74,9 @@ class _Pair:
         self.known = old.words | note
         self.shared = new.words & self.known
         self.only_new, self.only_old = new.subject - self.known, old.subject - new.words - note
-        if not (self.only_new and self.only_old):
-            self.only_new, self.only_old = self.only_new - stems_of("kind"), self.only_old - stems_of("kind")
         self.new_value, self.old_value = new.value - self.known, old.value - new.words
-        texts = new.text.lower(), old.text.lower()
-        self.new_names = {name for name in new.names - old.words if name not in texts[1]}
-        self.old_names = {name for name in old.names - new.words if name not in texts[0]}
+        self.new_names = new.names - old.words
+        self.old_names = {name for name in old.names - new.words if name not in new.text.lower()}
         self.contrasts = _find_contrasts(new, old)
 
     @property
@@ -133,9 +130,8 @@ class _Pair:
             return False
         if self.contrasts or new.is_event:
             return bool(self.contrasts)
-        has_same_verb = new.verb == old.verb and new.verb not in _NO_VERBS
         has_same_lead = new.lead == old.lead and (bool(new.lead) or new.verb == old.verb == "be")
-        if not (self.shared - (new.subject & old.subject) or has_same_verb or has_same_lead):
+        if not (self.shared - (new.subject & old.subject) or has_same_lead):
             return False
         has_names, has_values = self.new_names and self.old_names, self.new_value and self.old_value
         return not only_new and bool(has_names or (has_values and self.has_common_subject))

@@ -24,7 +24,7 @@ def _pattern() -> re.Pattern[str]:
     periods = alternatives(unit for unit, (kind, size) in units_of().items() if kind == "duration" and size >= 60)
     ordinal = "(?:st|nd|rd|th)"
     return re.compile(
-        rf"(?P<address>\S+@\S+\.\w+|https?://\S+|\b\d+\.\d+\.\d+\.\d+\b)"
+        rf"(?P<address>\b[\w.+-]{{1,64}}@[\w.-]{{1,99}}\.\w+|https?://\S+|\b\d+\.\d+\.\d+\.\d+\b)"
         rf"|(?P<iso>\b(?:19|20)\d\d-\d\d-\d\d)\b"
         rf"|(?P<phone>(?:\+|\b0)\d[\d ()/-]{{5,}}\d)"
         rf"|\b(?P<day>\d{{1,2}})(?:{ordinal}|\.)?(?: (?:of |de )?(?P<month>{months})|(?<=\w\w))\b(?<!\d)"

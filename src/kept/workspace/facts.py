@@ -36,7 +36,7 @@ from kept.workspace.fact_words import (
 
 _TOKEN = r"#?[^\W_]+(?:[.,:'_-]?[^\W_]+)*"
 _KEY = r"\s*([^:=→]{1,60}?)\s*(?::(?=\s)|\s=\s|→|\s[–—]\s)"
-_CLAUSE_END = r"[.;,:!?](?=\s|$)|[()]|\s(?:and|but|und|aber|et|mais|y|pero|maar|because|weil)\s|\s[–—→]\s"
+_CLAUSE_END = r"[.;,:!?](?=\s|$)|[()]|\s(?:and|but|und|aber|et|mais|y|pero|maar)\s|\s[–—→]\s"
 _MARKER = r"^\s*(?:>\s?)*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(?:\[.\]\s+)?"
 _SHORT = (
     ("(?<=[cC]a)n't", "n not"),
@@ -108,13 +108,12 @@ def read_fact(text: str) -> LineFact:
     places = [token.start() for token in tokens]
     starts = [match.span() for match in re.finditer(_STARTS, lower) if _is_moment(match[1])]
     matches = [(at, length, kinds) for at, length, kinds in _find_phrases(sequence) if not _is_in(places[at], starts)]
-    unwanted = [(places[at], len(whole)) for at, _, kinds in matches if "instead" in kinds]
-    measures = [item for item in find_measures(lower, whole) if not _is_in(item[0][0], (*starts, *unwanted))]
+    measures = [item for item in find_measures(lower, whole) if not _is_in(item[0][0], starts)]
     hidden = {places[at] for first, length, _ in matches for at in range(first, first + length)}
     content = [item for item in _content(tokens) if item[0] not in hidden and not _is_in(item[0], starts)]
     stop = min((span[0] for span, measure in measures if measure[0] not in MOMENTS), default=len(whole))
     turns = {places[at] for at, _, kinds in matches if kinds & {"end", "turn"} and places[at] < stop}
-    split, verb, rest = _split_subject(lower, tokens, {place for place, _ in content}, turns)
+    split, verb, rest = _split_subject(lower, tokens, turns)
     subject, value = (0, split), (rest, len(whole))
     if verb == "be" and _is_name(whole[:split]) and re.match(_OWNED, lower[rest:]):
         subject, value = value, subject  # "Kim is my boss"
@@ -122,7 +121,6 @@ def read_fact(text: str) -> LineFact:
     content = [item for item in content if not _is_in(item[0], taken)]
     of_value = [(place, word) for place, word in content if _is_in(place, [value])]
     own = [(span, measure) for span, measure in measures if _is_in(span[0], [value])]
-    moments = {":".join(measure) for span, measure in measures if measure[0] in MOMENTS and _is_in(span[0], [subject])}
     scopes = {word.removesuffix("s") for place, word in zip(places, sequence, strict=True) if not _is_in(place, starts)}
     ends = [0, *(match.end() for match in re.finditer(_CLAUSE_END, whole)), len(whole) + 1]
     clauses = {span: frozenset(word for place, word in content if _is_in(place, [span])) for span in pairwise(ends)}
@@ -140,7 +138,7 @@ def read_fact(text: str) -> LineFact:
         frozenset(word for place, word in of_value if has_digit(word) or re.match(_NAME, whole[max(0, place - 2) :])),
         frozenset(measure for _, measure in own),
         frozenset((measure[0], word) for span, measure in own for word in beside(span[0])),
-        frozenset(moments) | (scopes & words_of("scope")),
+        words_of("scope") & scopes,
         tuple(clauses.values()),
         (*signals, *[("now", frozenset[str]())] * len(starts)),
         _is_event(lower, tokens, verb, lower[split:rest]),
@@ -174,9 +172,7 @@ def _content(tokens: Sequence[re.Match[str]]) -> list[tuple[int, str]]:
     content = []
     for token in tokens:
         word, lower = token[0], token[0].lower()
-        if len(word) == 1 and word.isupper() and token.start() and word != "I":  # "Server B"
-            content.append((token.start(), word))
-        elif not (word in stops or is_empty(lower)):
+        if not (word in stops or is_empty(lower)):
             content.append((token.start(), stem(lower)))
     return content
 
@@ -205,16 +201,11 @@ def _find_phrases(sequence: tuple[str, ...]) -> list[tuple[int, int, frozenset[s
     return matches
 
 
-def _split_subject(
-    lower: str, tokens: Sequence[re.Match[str]], content: set[int], turns: set[int]
-) -> tuple[int, str, int]:
+def _split_subject(lower: str, tokens: Sequence[re.Match[str]], turns: set[int]) -> tuple[int, str, int]:
     """Return the end of the subject, the verb in its base form, and the start of the value."""
     key = re.match(_KEY, lower)
-    first = 0
-    if key and not any(place < key.end(1) for place in content):  # "Correction: …"
-        first, key = key.end(), None
     before = ""
-    for start, end in (token.span() for token in tokens if token.start() >= first):
+    for start, end in (token.span() for token in tokens):
         if key and start >= key.end(1):
             break
         if before and (verb := "turn" if start in turns else _verb(lower[start:end], before)):
