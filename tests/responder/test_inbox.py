@@ -103,13 +103,14 @@ def test_another_message_under_the_same_id_is_refused(journal):
         inbox.receive(SessionKey("main", "telegram", "default", "direct", "8"), Inbound("m1", "Hello"))
 
 
-def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty):
-    inbox = opened(journal, max_finished_runs=3)
+def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty, monkeypatch):
+    monkeypatch.setattr("kept.responder.inbox.MAX_FINISHED_RUNS", 3)
+    inbox = opened(journal)
     unfinished = inbox.begin([inbox.receive(KEY, Inbound("open", "?"))], "s1")
     for number in range(600):
         run = inbox.begin([inbox.receive(KEY, Inbound(f"m{number}", "Hello"))], "s1")
         inbox.answer(run, ["Hi"], push=False, entry_id=None)
-    again = opened(journal, max_finished_runs=3)
+    again = opened(journal)
     assert list(state(again)) == ["open", "m597", "m598", "m599"]
     assert again.unfinished() == [unfinished]
     assert len(journal.read_bytes().splitlines()) == 1 + 2 + 3 * 3
@@ -172,8 +173,10 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_old_messages_that_cannot_be_cleared_away_fail_no_step(journal, hasty, caplog):
-    inbox = opened(journal, max_finished_runs=0, rewrite_after_runs=0)
+def test_old_messages_that_cannot_be_cleared_away_fail_no_step(journal, hasty, caplog, monkeypatch):
+    monkeypatch.setattr("kept.responder.inbox.MAX_FINISHED_RUNS", 0)
+    monkeypatch.setattr("kept.responder.inbox.REWRITE_AFTER_RUNS", 0)
+    inbox = opened(journal)
     for number in range(100):  # a file with these is longer when it is rewritten, by the number of attempts
         inbox.begin([inbox.receive(KEY, Inbound(f"open{number}", "?"))], "s1")
     run = inbox.begin([inbox.receive(KEY, Inbound("m1", "Hello"))], "s1")
@@ -189,7 +192,7 @@ def test_looking_from_outside_changes_nothing(journal):
     with journal.open("ab") as file:
         file.write(b'{"type":"strange"}\n{"type":"received","id":"m9","cha')
     before = journal.read_bytes()
-    looked = opened(journal, read_only=True, max_finished_runs=0)
+    looked = opened(journal, read_only=True)
     assert [message.id for message in looked.waiting()] == ["m8"]
     assert journal.read_bytes() == before
     assert [file.name for file in journal.parent.iterdir()] == [journal.name]

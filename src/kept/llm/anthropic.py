@@ -25,7 +25,7 @@ from kept.llm.base import (
     tidy_turns,
     usage_or_estimate,
 )
-from kept.llm.streaming import ModelService, SdkChat, StreamReader, parse_arguments
+from kept.llm.streaming import SdkChat, StreamReader, parse_arguments
 from kept.remote_errors import ContextOverflow
 
 DEFAULT_MAX_TOKENS = 8_192
@@ -61,7 +61,7 @@ class AnthropicChat(SdkChat):
         )
 
     def make_reader(self, request: ChatRequest) -> StreamReader:
-        return AnthropicStreamReader(request, self.service)
+        return AnthropicStreamReader(request, self)
 
     def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
         stream: Awaitable[Any] = client.messages.create(**self._body(request), stream=True)
@@ -147,9 +147,9 @@ def _tool_id(call_id: str) -> str:
 class AnthropicStreamReader:
     """Assembles one answer from the events of the SDK."""
 
-    def __init__(self, request: ChatRequest, service: ModelService) -> None:
+    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
         self._request = request
-        self._service = service
+        self._chat = chat
         self._open_calls: dict[int, tuple[str, str, list[str]]] = {}
         """Tool calls whose arguments are still arriving, by block: id, name and pieces of the arguments."""
         self._open_thoughts: dict[int, tuple[list[str], list[str]]] = {}
@@ -205,9 +205,9 @@ class AnthropicStreamReader:
 
     def finish(self) -> tuple[Finished]:
         if self._reason is None or self._open_calls:
-            raise self._service.broke_off()
+            raise self._chat.broke_off()
         if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
-            raise ContextOverflow(f"{self._service.label}: the request leaves no room for an answer.")
+            raise ContextOverflow(f"{self._chat.label}: the request leaves no room for an answer.")
         counts = self._usage
         cached = counts.get("cache_read_input_tokens", 0)
         total = counts.get("input_tokens", 0) + cached + counts.get("cache_creation_input_tokens", 0)

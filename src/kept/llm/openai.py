@@ -23,7 +23,7 @@ from kept.llm.base import (
     tidy_turns,
     usage_or_estimate,
 )
-from kept.llm.streaming import ModelService, SdkChat, StreamReader, parse_arguments
+from kept.llm.streaming import SdkChat, StreamReader, parse_arguments
 
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "stop": "end",
@@ -50,7 +50,7 @@ class OpenAIChat(SdkChat):
         )
 
     def make_reader(self, request: ChatRequest) -> StreamReader:
-        return OpenAIStreamReader(request, self.service)
+        return OpenAIStreamReader(request, self)
 
     def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
         stream: Awaitable[Any] = client.chat.completions.create(**self._body(request), stream=True)
@@ -125,9 +125,9 @@ class _ToolCallDraft:
 class OpenAIStreamReader:
     """Assembles one answer from the chunks of the SDK. Servers differ in which fields they fill."""
 
-    def __init__(self, request: ChatRequest, service: ModelService) -> None:
+    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
         self._request = request
-        self._service = service
+        self._chat = chat
         self._calls: list[_ToolCallDraft] = []
         self._by_index: dict[int | None, _ToolCallDraft] = {}
         self._texts: list[str] = []
@@ -167,7 +167,7 @@ class OpenAIStreamReader:
     def finish(self) -> Iterator[ToolUse | Finished]:
         """Yield the tool calls and the last event."""
         if self._reason is None:
-            raise self._service.broke_off()
+            raise self._chat.broke_off()
         for number, call in enumerate(self._calls, 1):
             yield ToolUse(call.id or f"call_{number}", call.name, parse_arguments("".join(call.pieces)))
         yield Finished(self._finish_reason(), usage_or_estimate(self._usage, self._request, "".join(self._texts)))

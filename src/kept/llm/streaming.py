@@ -7,7 +7,7 @@ reach them.
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import json
 import re
 import threading
@@ -19,89 +19,16 @@ from typing import Any, ClassVar, NoReturn, Protocol
 from kept.config import KEY_VARIABLES, ProviderKeys
 from kept.config.schema import ModelSettings
 from kept.limits import utf8_safe
-from kept.llm.base import MALFORMED, ChatRequest, ModelEvent, TextDelta
-from kept.net import ProviderAccount, choose_account
+from kept.llm.base import DOCUMENTS, MALFORMED, PICTURES, ChatRequest, ModelEvent, TextDelta
+from kept.net import choose_account
 from kept.net.client import CONTEXT_OVERFLOW
 from kept.remote_errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelSilent, ModelUnavailable
-from kept.values import frozen
 
 # the service, and the meaning of its errors
 
 _NO_CREDIT = re.compile(r"insufficient_quota|billing|credit balance|exceeded your current quota", re.IGNORECASE)
 _PASSING = (408, 409, 425, 429)
 _PASSING_TYPES = re.compile(r"overloaded|api_error|rate_limit|timeout|server_error|unavailable", re.IGNORECASE)
-
-
-@frozen
-class ModelService:
-    """A chat model of a provider, and the meaning of its errors."""
-
-    provider: str
-    label: str
-    """Name of the provider in messages."""
-    name: str
-    """Name of the model."""
-    account: ProviderAccount
-
-    def key_hint(self) -> str:
-        variables = f"{' or '.join(KEY_VARIABLES[self.provider])}, or " if self.account.is_home else ""
-        return f"Set {variables}agents.defaults.model.api_key in config.yaml."
-
-    def explain(self, status: int | None, kind: str, message: str) -> ModelError:
-        """Return the error that a reply means.
-
-        ``kind`` is the provider's type or code. An error without a status arrived inside a stream.
-        """
-        detail = self.account.clean_message(message)
-        if CONTEXT_OVERFLOW.search(f"{kind} {message}") or status == 413:
-            return ContextOverflow(f"{self.label}: the request is longer than the model takes ({detail}).")
-        if status in (401, 403) or kind in ("authentication_error", "permission_error"):
-            return ModelUnavailable(f"{self.label} does not accept the key ({detail}).", hint=self.key_hint())
-        if status == 402 or _NO_CREDIT.search(f"{kind} {message}"):
-            return ModelUnavailable(f"{self.label}: the account is used up ({detail}).", hint="Check its billing.")
-        if status == 404:
-            return ModelUnavailable(
-                f"{self.label} does not know the model '{self.name}' ({detail}).",
-                hint="Check model.name and model.base_url.",
-            )
-        if status is None or status in _PASSING or status >= 500 or _PASSING_TYPES.search(kind):
-            return ModelFailed(f"{self.label} cannot answer at the moment ({detail}).", hint="Try again in a moment.")
-        return ModelRefused(f"{self.label} does not accept the request ({detail}).", hint="Check model.name.")
-
-    def unreachable(self) -> ModelError:
-        return ModelFailed(
-            f"{self.label} cannot be reached, or the connection broke.",
-            hint="Check that the network is up, and model.base_url."
-            if self.account.is_home
-            else "Check that it is running.",
-        )
-
-    def garbled(self) -> ModelError:
-        return ModelFailed(f"{self.label} answered in a way that cannot be understood.", hint="Try again in a moment.")
-
-    def broke_off(self) -> ModelError:
-        return ModelFailed(f"{self.label} broke off before the end of its answer.", hint="Try again in a moment.")
-
-
-def get_service(home: type[SdkChat], settings: ModelSettings, keys: ProviderKeys) -> ModelService:
-    """Return the configured model of a provider. Raise ModelUnavailable if its name or its key is missing."""
-    account = choose_account(
-        home.home_url,
-        base_url=settings.base_url,
-        api_key=settings.api_key,
-        environment_key=keys.find(home.provider),
-        setting="model.base_url",
-    )
-    label = home.label if account.is_home else f"The model at {account.endpoint.origin}"
-    name = settings.name or (home.default_model if account.is_home else "")
-    if not name:
-        raise ModelUnavailable(f"{label} needs a model's name.", hint="Set agents.defaults.model.name in config.yaml.")
-    service = ModelService(home.provider, label, name, account)
-    if account.is_home and not account.key:
-        raise ModelUnavailable(f"There is no API key for {label}.", hint=service.key_hint())
-    if not account.has_valid_key:
-        raise ModelUnavailable(f"The API key for {label} has characters that no key has.", hint=service.key_hint())
-    return service
 
 
 def error_fields(body: Any) -> tuple[str, str]:
@@ -246,34 +173,88 @@ class StreamReader(Protocol):
 
 
 class SdkChat(ABC):
-    """Chat model that is called through its provider's SDK."""
+    """Chat model that is called through its provider's SDK, and the meaning of its errors."""
 
     provider: str
-    label: ClassVar[str]
+    label: str
+    """Name of the provider in messages."""
     home_url: ClassVar[str]
     default_model: ClassVar[str]
     """Used at the provider's own address unless the settings name another."""
     runs_tools = True
     writes = True
 
-    def __init__(
-        self,
-        service: ModelService,
-        *,
-        context_window: int,
-        timeout_s: float,
-        max_output_tokens: int | None = None,
-        media: frozenset[str] = frozenset(),
-    ) -> None:
-        self.media = media
-        self.name = service.name
-        self.context_window = context_window
-        self.service = service
-        self.account = service.account
-        self.timeout_s = timeout_s
-        self.max_output_tokens = max_output_tokens
+    def __init__(self, settings: ModelSettings, keys: ProviderKeys) -> None:
+        """Raise ModelUnavailable if the name of the model, its key or its library is missing."""
+        self.account = choose_account(
+            self.home_url,
+            base_url=settings.base_url,
+            api_key=settings.api_key,
+            environment_key=keys.find(self.provider),
+            setting="model.base_url",
+        )
+        is_home = self.account.is_home
+        if not is_home:
+            self.label = f"The model at {self.account.endpoint.origin}"
+        self.name = settings.name or (self.default_model if is_home else "")
+        if not self.name:
+            hint = "Set agents.defaults.model.name in config.yaml."
+            raise ModelUnavailable(f"{self.label} needs a model's name.", hint=hint)
+        if is_home and not self.account.key:
+            raise ModelUnavailable(f"There is no API key for {self.label}.", hint=self._key_hint())
+        if not self.account.has_valid_key:
+            message = f"The API key for {self.label} has characters that no key has."
+            raise ModelUnavailable(message, hint=self._key_hint())
+        if importlib.util.find_spec(self.provider) is None:
+            hint = f"pip install 'kept[{self.provider}]'"
+            raise ModelUnavailable(f"The library for {self.label} is not installed.", hint=hint)
+        # Many compatible servers refuse a request with a picture.
+        chosen = settings.media if settings.media is not None else (("image", "pdf") if is_home else ())
+        self.media = frozenset().union(*({"image": PICTURES, "pdf": DOCUMENTS}[kind] for kind in chosen))
+        self.context_window = settings.context_window
+        self.timeout_s = settings.timeout_s
+        self.max_output_tokens = settings.max_output_tokens
         self._client: Any = None
         self._lock = threading.Lock()
+
+    def _key_hint(self) -> str:
+        variables = f"{' or '.join(KEY_VARIABLES[self.provider])}, or " if self.account.is_home else ""
+        return f"Set {variables}agents.defaults.model.api_key in config.yaml."
+
+    def explain(self, status: int | None, kind: str, message: str) -> ModelError:
+        """Return the error that a reply means.
+
+        ``kind`` is the provider's type or code. An error without a status arrived inside a stream.
+        """
+        detail = self.account.clean_message(message)
+        if CONTEXT_OVERFLOW.search(f"{kind} {message}") or status == 413:
+            return ContextOverflow(f"{self.label}: the request is longer than the model takes ({detail}).")
+        if status in (401, 403) or kind in ("authentication_error", "permission_error"):
+            return ModelUnavailable(f"{self.label} does not accept the key ({detail}).", hint=self._key_hint())
+        if status == 402 or _NO_CREDIT.search(f"{kind} {message}"):
+            return ModelUnavailable(f"{self.label}: the account is used up ({detail}).", hint="Check its billing.")
+        if status == 404:
+            return ModelUnavailable(
+                f"{self.label} does not know the model '{self.name}' ({detail}).",
+                hint="Check model.name and model.base_url.",
+            )
+        if status is None or status in _PASSING or status >= 500 or _PASSING_TYPES.search(kind):
+            return ModelFailed(f"{self.label} cannot answer at the moment ({detail}).", hint="Try again in a moment.")
+        return ModelRefused(f"{self.label} does not accept the request ({detail}).", hint="Check model.name.")
+
+    def unreachable(self) -> ModelError:
+        return ModelFailed(
+            f"{self.label} cannot be reached, or the connection broke.",
+            hint="Check that the network is up, and model.base_url."
+            if self.account.is_home
+            else "Check that it is running.",
+        )
+
+    def garbled(self) -> ModelError:
+        return ModelFailed(f"{self.label} answered in a way that cannot be understood.", hint="Try again in a moment.")
+
+    def broke_off(self) -> ModelError:
+        return ModelFailed(f"{self.label} broke off before the end of its answer.", hint="Try again in a moment.")
 
     @property
     def api_key(self) -> str:
@@ -284,7 +265,7 @@ class SdkChat(ABC):
             # Importing an SDK takes a second or two. It must not block the event loop, and is not the model's silence.
             return self.ask(self._client or await asyncio.to_thread(self._open_client), request)
 
-        return with_idle_timeout(start, timeout_s=self.timeout_s, label=self.service.label)
+        return with_idle_timeout(start, timeout_s=self.timeout_s, label=self.label)
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -332,7 +313,7 @@ class SdkChat(ABC):
             headers={"accept-encoding": "identity"},
             event_hooks={
                 "request": [set_headers],
-                "response": [_bounding(self.service.label)],
+                "response": [_bounding(self.label)],
             },
         )
 
@@ -351,14 +332,14 @@ class SdkChat(ABC):
         except sdk.APIStatusError as exc:
             kind, message = error_fields(exc.body)
             status = None if exc.status_code == 200 else exc.status_code  # 200: the error came inside the stream
-            raise self.service.explain(status, kind, message or exc.message) from exc
+            raise self.explain(status, kind, message or exc.message) from exc
         except (sdk.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as exc:
-            raise self.service.unreachable() from exc
+            raise self.unreachable() from exc
         except sdk.APIError as exc:
             kind, message = error_fields(exc.body)
-            raise self.service.explain(None, kind, message or exc.message) from exc
+            raise self.explain(None, kind, message or exc.message) from exc
         except (sdk.APIError.__base__, ValueError, LookupError, AttributeError, TypeError) as exc:  # the SDK's own base
-            raise self.service.garbled() from exc
+            raise self.garbled() from exc
 
     @abstractmethod
     def make_client(self) -> Any:

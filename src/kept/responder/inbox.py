@@ -58,18 +58,8 @@ class Inbox:
     """Thread-safe. Every change is on disk when its method returns. ``read_only`` is for processes without the
     gateway's lock: the file is read and not changed."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        clock: Clock,
-        max_finished_runs: int = MAX_FINISHED_RUNS,
-        rewrite_after_runs: int = REWRITE_AFTER_RUNS,
-        read_only: bool = False,
-    ) -> None:
+    def __init__(self, path: str, *, clock: Clock, read_only: bool = False) -> None:
         self.clock = clock
-        self._max_finished_runs = max_finished_runs
-        self._rewrite_after_runs = rewrite_after_runs
         self._lock = threading.RLock()
         self._messages: OrderedDict[Name, AcceptedMessage] = OrderedDict()
         self._run_ids: dict[Name, str] = {}
@@ -199,7 +189,7 @@ class Inbox:
         with self._lock:
             self._file.append(record)
             self._apply(record)
-            self._drop_old_runs(spare=self._rewrite_after_runs)
+            self._drop_old_runs(spare=REWRITE_AFTER_RUNS)
 
     def _apply(self, record: Record) -> None:
         """Apply a record that is stored."""
@@ -221,9 +211,9 @@ class Inbox:
 
         If that fails, the old runs stay: the step that led here is on disk, and must not be reported as failed.
         """
-        if len(self._finished) <= self._max_finished_runs + spare:
+        if len(self._finished) <= MAX_FINISHED_RUNS + spare:
             return
-        dropped = set(list(self._finished)[: len(self._finished) - self._max_finished_runs])
+        dropped = set(list(self._finished)[: len(self._finished) - MAX_FINISHED_RUNS])
         names = {(run.channel, name) for run in map(self._runs.__getitem__, dropped) for name in run.message_ids}
         messages = [message for name, message in self._messages.items() if name not in names]
         runs = [run for run_id, run in self._runs.items() if run_id not in dropped]
