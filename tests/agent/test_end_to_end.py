@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
-import sys
 
 import pytest
 
-from kept.agent.compaction import verify_receipt
 from kept.config import load_config
 from kept.llm.extractive import ExtractiveChat
-from kept.llm.registry import make_model
 from tests.support.agents import open_agent, reply
 from tests.support.chat_server import Call, ModelServer, Says
 from tests.support.remote_agents import remote
@@ -51,43 +47,6 @@ def test_a_question_is_answered_from_memory_with_a_tool(tmp_path, server, provid
 
 
 # a program
-
-
-@pytest.fixture
-def claude(tmp_path, monkeypatch):
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    program = folder / "claude"
-    source = (ROOT / "tests/support/fake_claude.py").read_text()
-    program.write_text(source.replace("#!/usr/bin/env python3", f"#!{sys.executable}"))
-    program.chmod(0o700)
-    assert shutil.which(str(program))
-
-    def make(window, chars=None):
-        if chars:
-            monkeypatch.setenv("ANTHROPIC_STAND_IN_CHARS", str(chars))
-        given = {"provider": "claude_cli", "program": str(program), "context_window": window, "tools": False}
-        config = load_config(settings={f"model.{name}": value for name, value in given.items()}).config
-        return make_model(config.agent.model, config.keys)
-
-    make.heard = lambda: [json.loads(line) for line in (folder / "heard.jsonl").read_text().splitlines()]
-    return make
-
-
-def test_claude_is_given_memories_and_compacted_by_our_own_count(tmp_path, claude):
-    with open_agent(tmp_path, claude(4_000)) as at:
-        write_note(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
-        assert reply(at.say("Which port is the staging database on?")).text == "Yes."
-        heard = claude.heard()[0]
-        assert "| The staging database listens on port 5433." in heard["stdin"]
-        assert "memory_search" not in heard["system"]
-        for number in range(12):
-            at.say(f"Message {number}. {FILLER * 12}")
-        assert at.compactions()
-        assert at.session().tokens_context < 4_000  # not the 50,000 that the program speaks of
-        assert all(
-            verify_receipt(at.memory, at.sessions.folder, compaction.receipt) is None for compaction in at.compactions()
-        )
 
 
 # no model at all

@@ -7,13 +7,14 @@ import asyncio
 import pytest
 
 from kept.agent.fact_list import facts_from_call, parse_facts
-from kept.agent.flush import flush_and_record
+from kept.agent.flush import Fact, flush_and_record, select_new_facts
 from kept.agent.session_log import SessionLog
 from kept.context.compaction_plan import TranscriptPiece
 from kept.llm.base import ToolUse
 from kept.sessions.entries import Message
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent
+from tests.support.files import write_file
 
 PIECE = TranscriptPiece(3, 40, "…")
 
@@ -114,3 +115,12 @@ def test_lasting_facts_are_in_the_day_and_proposed_for_long_term_memory(tmp_path
         again = asyncio.run(flush_and_record(at.agent.services, log, log.view(), log.view().messages))
         assert again.details.get("proposed", 0) == 0
         assert at.today().count("allergic") == 1
+
+
+def test_a_flush_names_the_line_that_a_fact_seems_to_change(memory, workspace):
+    write_file(workspace / "MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n")
+    facts = [Fact("Staging is on port 6000.", 1, 2), Fact("Staging is on port 5433", 3, 3), Fact("Otters swim.", 4, 4)]
+    assert [(fact.text, fact.changes) for fact in select_new_facts(memory(), facts)] == [
+        ("Staging is on port 6000.", "MEMORY.md#L3"),
+        ("Otters swim.", ""),
+    ]

@@ -118,19 +118,17 @@ async def test_files_are_named_and_forwarded_words_are_somebody_elses(tmp_path):
     assert "Ada forwarded a message that somebody else wrote:" in asked(model.requests[1])
 
 
-def test_a_picture_is_handed_to_a_model_that_takes_it(tmp_path):
+async def test_a_picture_is_handed_to_a_model_that_takes_it(tmp_path):
     model = ScriptedChat(lambda request: "A cat.")
     model.media = PICTURES
 
-    async def scenario(discord):
+    async with DiscordServer() as discord:
         discord.files["cat.png"] = b"\x89PNG a cat"
         url = discord.url.replace("/api/v10", "/files/cat.png")
         file = {"id": "1", "filename": "cat.png", "size": 9, "url": url, "proxy_url": url, "content_type": "image/png"}
         async with bot(tmp_path, discord, model):
             discord.write("What is this?", user=7, attachments=[file])
             await wait_until_async(lambda: len(discord.sent) == 1)
-
-    run(scenario)
     assert FilePart("image/png", b"\x89PNG a cat", "cat.png") in model.requests[0].turns[-1].parts
 
 
@@ -145,8 +143,8 @@ async def test_a_connection_that_breaks_is_resumed(tmp_path):
     assert texts(discord) == ["One.", "Two."]
 
 
-def test_what_was_written_while_the_gateway_was_down_is_answered_once(tmp_path):
-    async def scenario(discord):
+async def test_what_was_written_while_the_gateway_was_down_is_answered_once(tmp_path):
+    async with DiscordServer() as discord:
         async with bot(tmp_path, discord, ScriptedChat(["One."])):
             discord.write("First", user=7)
             await wait_until_async(lambda: len(discord.sent) == 1)
@@ -160,11 +158,9 @@ def test_what_was_written_while_the_gateway_was_down_is_answered_once(tmp_path):
         said = "\n".join(texts(discord)[1:])
         assert (said.count("Second"), said.count("Third"), said.count("First")) == (1, 1, 0)
 
-    run(scenario)
 
-
-def test_what_discord_refuses_does_not_hold_up_the_next(tmp_path):
-    async def scenario(discord):
+async def test_what_discord_refuses_does_not_hold_up_the_next(tmp_path):
+    async with DiscordServer() as discord:
         discord.fail("create", 403, code=50007)
         async with bot(tmp_path, discord, ScriptedChat(["Hi.", "Again."])) as gateway:
             discord.write("Hello", user=7)
@@ -173,11 +169,9 @@ def test_what_discord_refuses_does_not_hold_up_the_next(tmp_path):
             await wait_until_async(lambda: len(discord.sent) == 1)
         assert texts(discord) == ["Again."]
 
-    run(scenario)
 
-
-def test_a_limit_that_discord_sets_is_kept_and_the_reply_arrives_once(tmp_path):
-    async def scenario(discord):
+async def test_a_limit_that_discord_sets_is_kept_and_the_reply_arrives_once(tmp_path):
+    async with DiscordServer() as discord:
         discord.fail("create", 429, retry_after=0.01)
         async with bot(tmp_path, discord, ScriptedChat(["Hi."])) as gateway:
             discord.write("Hello", user=7)
@@ -185,11 +179,9 @@ def test_a_limit_that_discord_sets_is_kept_and_the_reply_arrives_once(tmp_path):
             assert not gateway.responder.inbox.unconfirmed_runs()
         assert texts(discord) == ["Hi."]
 
-    run(scenario)
 
-
-def test_a_bot_that_cannot_work_is_said_in_one_line(tmp_path):
-    async def scenario(discord):
+async def test_a_bot_that_cannot_work_is_said_in_one_line(tmp_path):
+    async with DiscordServer() as discord:
         wrong = TOKEN.replace("secret", "wrong")
         with pytest.raises(ChannelUnavailable, match="does not accept the bot"):
             async with bot(tmp_path / "a", discord, token=wrong):
@@ -197,5 +189,3 @@ def test_a_bot_that_cannot_work_is_said_in_one_line(tmp_path):
         with pytest.raises(ConfigError, match=r"discord\.allow_users is empty"):
             async with bot(tmp_path / "b", discord, **{"discord.allow_users": ""}):
                 pass
-
-    run(scenario)

@@ -206,11 +206,6 @@ def test_messages_have_the_times_at_which_they_were_sent():
     assert "[Saturday" not in plain
 
 
-def test_tools_are_spoken_of_only_where_there_are_any():
-    assert "memory_search" in build(tools=(SEARCH,)).request.system
-    assert "memory_search" not in build().request.system
-
-
 # data in the context
 
 

@@ -27,7 +27,6 @@ from tests.support.responders import (
     crash,
     reply_to,
     running_responder,
-    tell,
 )
 from tests.support.waiting import wait_until_async
 from tests.support.workspaces import write_note
@@ -126,29 +125,6 @@ async def test_a_run_that_a_killed_process_accepted_is_not_repeated(make):
         await reply_to(responder, MESSAGE_ID, "telegram")
     assert [text for _, text in at.channel.sent] == ["Two letters."]
     assert len(at.harness.said("5054", channel="telegram")) == 2
-
-
-async def test_what_was_missed_is_asked_once_and_says_when_it_was_due(make):
-    at = make(ScriptedChat(lambda request: "Late."))
-    at.add()
-    at.clock.move(days=2, hours=3)
-    async with at.running() as (responder, scheduler):
-        await scheduler.tick()
-        await reply_to(responder, "schedule-3f2a91-20260318T080000Z", "telegram")
-    assert at.channel.texts == ["Late."]
-    assert "[Wednesday 2026-03-18" in shown(at.harness.model.requests[0])
-    assert len(at.harness.model.requests) == 1
-
-
-async def test_a_schedule_in_a_conversation_follows_what_was_said_there(make):
-    at = make(ScriptedChat(lambda request: f"{len(request.turns)} turns"))
-    at.add()
-    async with at.running() as (responder, scheduler):
-        await tell(responder, at.harness.key("5054", channel="telegram"), "The letter to Ada is due.", "1", chat="5054")
-        await reply_to(responder, "1", "telegram")
-        await scheduler.tick()
-        await reply_to(responder, MESSAGE_ID, "telegram")
-    assert "The letter to Ada" in shown(at.harness.model.requests[-1])
 
 
 async def test_a_schedule_for_nobody_has_a_session_of_its_own(make):

@@ -29,7 +29,7 @@ from kept.tools.tool_text import (
     written_text,
 )
 from kept.tools.toolbox import Toolbox
-from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, ROOT_NOTES, is_persons_own
+from kept.workspace.workspace import INSTRUCTING
 from tests.support.files import tree_of, write_file
 
 
@@ -174,12 +174,6 @@ def test_the_person_writes_every_note_of_the_workspace(kept, workspace):
     for name in ("SOUL.md", "AGENTS.md", "USER.md"):
         assert kept("add", "Be kind.", "--to", name).code == 0
         assert (workspace / name).read_text() == "Be kind.\n"
-
-
-def test_every_file_of_a_prompt_is_either_the_persons_own_or_long_term_memory():
-    assert {*INSTRUCTING, *INFORMING} == {*ROOT_NOTES}
-    assert {*ROOT_NOTES} - {*LONG_TERM} < {*PERSONS_OWN}
-    assert not any(is_persons_own(name) for name in (*LONG_TERM, "memory/2026-03-14.md", "memory/souls.md"))
 
 
 # what tools answer
