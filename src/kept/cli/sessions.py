@@ -21,7 +21,7 @@ from kept.cli.output import (
     warn,
 )
 from kept.cli.root import Globals
-from kept.cli.session_text import describe_session, is_message, is_talk, markdown_text, show_lines, time_text
+from kept.cli.session_text import describe_session, is_talk, markdown_text, show_lines, time_text
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, show_table
 from kept.errors import SessionNotFound, UsageError
 from kept.limits import clip
@@ -99,7 +99,7 @@ def show(options: Globals, reference: str, tail: int | None, tools: bool, contex
     """Read the session ID: who said what and when. A tool call is one line."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
-        lines = _last_messages([*sessions.iter_lines(record.id)], tail, only_talk=not (tools or options.as_json))
+        lines = _read_lines(sessions, record, tail, only_talk=not (tools or options.as_json))
         _warn_of_problems(sessions)
         if options.as_json:
             sent = {"contexts": list(_contexts_json(lines))} if context else {}
@@ -112,11 +112,21 @@ def show(options: Globals, reference: str, tail: int | None, tools: bool, contex
             echo(text)
 
 
-def _last_messages(lines: list[TranscriptLine], count: int | None, *, only_talk: bool) -> list[TranscriptLine]:
-    """Return the lines from the Nth-last message on; with ``only_talk``, of those with words, whatever tools did."""
-    counts = is_talk if only_talk else is_message
-    at = [number for number, line in enumerate(lines) if count and counts(line)]
-    return lines[at[-count] :] if count and len(at) >= count else lines
+def _read_lines(
+    sessions: SessionStore, record: SessionRecord, tail: int | None, *, only_talk: bool
+) -> list[TranscriptLine]:
+    """Return the lines to show. With ``only_talk``, a tail has that many messages with words, whatever tools did."""
+    if tail is None:
+        return [*sessions.iter_lines(record.id)]
+    if not only_talk:
+        return sessions.tail(record.id, tail)
+    count = tail
+    while True:
+        lines = sessions.tail(record.id, count)
+        talk = [index for index, line in enumerate(lines) if is_talk(line)]
+        if len(talk) >= tail or count > record.messages:
+            return lines[talk[-tail] :] if len(talk) >= tail else lines
+        count *= 4
 
 
 @command.command("rename")
