@@ -78,14 +78,6 @@ def test_a_search_for_a_time_lists_it_and_says_how_it_was_read(kept, notes):
     assert [(hit["score"], hit["listed"]) for hit in shown["results"]] == [(1.0, True)] * 2
 
 
-def test_a_search_without_a_query_lists_what_the_filter_leaves(kept, notes):
-    out = kept("search", "--since", "2026-03-03", "--until", "2026-03-03").out
-    assert out.startswith("2026-03-03\n2026-03-03 10:00  memory/2026-03-03.md")
-    refused = kept("search")
-    assert (refused.code, refused.out) == (2, "")
-    assert "the query is empty" in refused.err
-
-
 def test_get_takes_a_day_a_name_or_a_title(kept, notes):
     assert kept("get", "2026-03-03").out == (notes / "memory/2026-03-03.md").read_text()
     assert kept("get", "3", "March", "2026").out == (notes / "memory/2026-03-03.md").read_text()
@@ -124,10 +116,3 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_note(kept, notes):
     assert "Did you mean" not in kept("get", "memory/2026-03-09.md").err
     off = kept("--set", "memory_search.enabled=false", "get", "memory/Prija Raman.md")
     assert "there is no such note" in off.err
-
-
-def test_a_channel_or_path_that_nothing_has_is_said(kept, notes):
-    assert "No note matches 'nope'." in kept("search", "otter", "--path", "nope").err
-    channel = kept("search", "otter", "--channel", "slack")
-    assert "No conversation is on channel 'slack'." in channel.err
-    assert "No session is on channel 'slack'. There are no" in kept("sessions", "list", "--channel", "slack").err

@@ -181,14 +181,6 @@ def test_the_terminal_asks_before_a_tool_of_a_server_is_called(environment, work
     assert "did not allow this call" in sent[3]
 
 
-def test_in_a_pipe_nobody_can_be_asked(kept, options, model, home):
-    server = {"command": sys.executable, "args": [SERVER]}
-    write_file(home / "config.yaml", json.dumps({"agents": {"defaults": {"mcp_servers": {"toy": server}}}}))
-    model.script(Says("", Call("toy__add", {"a": 2, "b": 3})), Says("I may not."))
-    assert kept(*options, "chat", "-m", "Add.").out == "I may not.\n"
-    assert "nobody can be asked here" in json.dumps(model.chats[1].body)
-
-
 def test_a_pasted_text_of_several_lines_is_one_message(environment, workspace, options, model):
     model.script(Says("A poem."), Says("Goodbye."))
     terminal = Terminal({**environment, "KEPT_WORKSPACE": str(workspace)}, *options, "chat", kind="xterm-256color")

@@ -118,12 +118,6 @@ def test_help_of_a_command_is_the_same_by_both_ways(kept):
     assert kept("help", "config", "nothing").code == 2
 
 
-def test_defaults_are_shown(kept):
-    assert "[default: 50" in kept("list", "--help").out
-    assert "max_results, 6" in kept("search", "--help").out
-    assert "Put '--' before" in " ".join(kept("search", "--help").out.split())
-
-
 def test_the_first_screen_has_ten_lines(kept):
     ended = kept()
     assert (ended.code, ended.err.count("\n")) == (2, 10)

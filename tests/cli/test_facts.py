@@ -20,15 +20,6 @@ def test_add_replaces_a_line(kept, workspace):
     assert f"- Staging is on port 6000 (since {today()}, was 5433)\n" in (workspace / "MEMORY.md").read_text()
 
 
-def test_a_wrong_citation_is_one_line_of_error(kept, workspace):
-    write_file(workspace / "MEMORY.md", "# Memory\n\n- One.\n- Two.\n")
-    ended = kept("add", "--replaces", "MEMORY.md#L3-L4", "Three.")
-    assert ended.code == 2
-    assert ended.err.count("\n") <= 2
-    assert "has 2 facts (line 3: - One.; line 4: - Two.)" in ended.err
-    assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- One.\n- Two.\n"
-
-
 def test_add_names_the_line_that_a_text_changes_and_does_not_repeat_one(kept, workspace):
     write_file(workspace / "MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n")
     changed = kept("add", "Staging is on port 6000")

@@ -82,25 +82,6 @@ def test_every_command_that_reads_or_copies_text_finishes_what_was_interrupted(k
     assert not (home / "agents/main/forgetting.json").exists()
 
 
-def test_history_and_undo_say_that_a_change_was_forgotten(kept, workspace):
-    write_file(workspace / "MEMORY.md", "# Memory\n")
-    kept("add", "--to", "memory", "The gate code is 4711.")
-    kept("add", "--to", "memory", "The lighthouse is at Skerry.")
-    assert kept("forget", "4711", "--yes").code == 0
-    changes = json.loads(kept("history", "--json", "--diff").out)["changes"]
-    forgotten = [change for change in changes if change["forgotten"] == "all"]
-    (change,) = [change for change in forgotten if change["kind"] == "add"]
-    assert "4711" not in json.dumps(changes)
-    shown = kept("history")
-    assert "(forgotten)" in shown.out
-    assert "4711" not in shown.out
-    ended = kept("undo", change["id"], "--yes")
-    assert ended.code == 4
-    assert "was forgotten" in ended.err
-    assert "does not come back" in ended.err
-    assert "4711" not in (workspace / "MEMORY.md").read_text()
-
-
 def test_the_next_command_finishes_what_was_interrupted(kept, note, home):
     kept("forget", "4711", "--dry-run")
     interrupt(home)
@@ -111,20 +92,6 @@ def test_the_next_command_finishes_what_was_interrupted(kept, note, home):
     ended = kept("search", "lighthouse")
     assert ended.code == 0
     assert "cannot be read" in ended.err
-
-
-def test_old_versions_go_with_their_note_and_are_listed_only_if_they_had_something_else(kept, note):
-    kept("add", "Ada Lovelace prefers tea", "--to", "MEMORY.md")
-    kept("index")
-    assert "(history)" not in kept("forget", "--person", "Ada Lovelace", "--dry-run").out
-    note.write_text(note.read_text().replace("prefers tea", "prefers coffee"))
-    kept("index")
-    citations = [
-        place["citation"] for place in kept("forget", "--person", "Ada Lovelace", "--dry-run", "--json").json["places"]
-    ]
-    assert len(citations) == len(set(citations))
-    out = kept("forget", "--person", "Ada Lovelace", "--dry-run").out
-    assert "MEMORY.md (history)  1 old version" in out
 
 
 def test_the_history_names_a_forget_as_the_author_and_an_undo_passes_over_it(kept, note):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kept.cli.history import _written_line
+from kept.records import ENTRY_RULE
 from tests.support.files import write_file
 
 
@@ -56,16 +58,6 @@ def test_an_undo_without_a_terminal_needs_consent(kept, list_note):
     assert kept("undo", "ffffffff").code == 3
 
 
-def test_a_conflict_is_one_line_and_changes_nothing(kept, list_note):
-    write_file(list_note, "- First\n- 2nd\n- Third\n")
-    change = kept("history", "--json").json["changes"][1]["id"]
-    ended = kept("undo", change, "--yes")
-    assert ended.code == 4
-    assert len(ended.err.splitlines()) == 1
-    assert "- Second" in ended.err
-    assert list_note.read_text() == "- First\n- 2nd\n- Third\n"
-
-
 def test_an_edit_is_shown_with_the_whole_line_that_it_wrote(kept, list_note):
     kept("index")
     list_note.write_text("- First\n- Seconded\n- Third\n")
@@ -73,20 +65,6 @@ def test_an_edit_is_shown_with_the_whole_line_that_it_wrote(kept, list_note):
     line = kept("history").out.splitlines()[0]
     assert line.endswith("another program  - Seconded")
     assert "  edit " in line
-
-
-def test_an_entry_of_a_day_is_shown_with_its_text(kept):
-    kept("init")
-    for text in ("The dentist is Dr. Hahn.", "The gate code is 4711."):
-        kept("add", text)
-    listed = kept("history").out
-    assert "The dentist is Dr. Hahn." in listed
-    assert "The gate code is 4711." in listed
-
-
-def test_a_replaced_fact_is_shown_with_the_new_line(kept, list_note):
-    assert kept("add", "--replaces", "memory/list.md#L2", "Zweites").code == 0
-    assert "- Zweites (since " in kept("history").out.splitlines()[0]
 
 
 def test_a_diff_of_windows_lines_has_no_escapes(kept, list_note, workspace):
@@ -99,11 +77,14 @@ def test_a_diff_of_windows_lines_has_no_escapes(kept, list_note, workspace):
     assert "x0d" not in out
 
 
-def test_undone_changes_of_several_notes_come_back_with_the_hint(kept, list_note, workspace):
-    kept("add", "Blue", "--to", "memory/shed.md")
-    ended = kept("undo", "--since", "1h", "--yes")
-    ids = ended.err.strip().rpartition("kept undo ")[2].split()
-    assert len(ids) == 2
-    assert kept("undo", *ids, "--yes").code == 0
-    assert list_note.exists()
-    assert (workspace / "memory/shed.md").exists()
+@pytest.mark.parametrize(
+    ("diff", "line"),
+    [
+        (f"@@ @@\n+## 09:30\n+\n+{ENTRY_RULE}\n+The gate code is 4711.\n", "The gate code is 4711."),
+        ("-- Two\n+- Zwei (since 2026-01-02)\n+- ~~Two~~\n", "- Zwei (since 2026-01-02)"),
+        ("+## Heading\n", "## Heading"),
+        ("-- Two\r\n", "- Two"),
+    ],
+)
+def test_a_change_is_listed_with_its_telling_line(diff, line):
+    assert _written_line(diff) == line

@@ -60,14 +60,6 @@ def test_matched_words_are_highlighted_whatever_case_accent_or_ending(terminal):
     assert not {"is", "the"} & marked
 
 
-def test_a_long_passage_shows_the_lines_around_the_match(kept, terminal, workspace):
-    lines = "".join(f"Filler number {n}.\n" for n in range(20))
-    write_file(workspace / "memory/long.md", f"{lines}The zebra lives here.\n{lines}")
-    shown = without_styles(run_on_terminal(["search", "zebra"], terminal))
-    assert "The zebra lives here." in shown
-    assert re.search(r"… \d+ more lines", shown)
-
-
 @pytest.mark.parametrize("query", ["otter20", "otter20 pond", "otter"])
 def test_the_line_that_matched_is_shown_in_a_pipe_and_on_a_terminal(kept, terminal, workspace, query):
     items = "".join(f"- otter{n} to feed\n" for n in range(1, 20)) + "- an otter, otter20, at the pond\n"
@@ -114,11 +106,3 @@ def test_a_conversation_fits_on_one_header_line(environment, workspace, home):
     assert "sessions/" in shown[0]
     assert text_width(shown[0]) <= 100
     assert "zebra" in shown[1]
-
-
-@pytest.mark.parametrize(("command", "word"), [("models", "memory_search.local.model_path"), ("models", "Apache-2.0")])
-def test_a_list_fits_a_narrow_terminal_without_cutting_words(terminal, command, word):
-    shown = without_styles(run_on_terminal([command], terminal, columns=64))
-    assert word in shown
-    listed = shown.split("Recall@10 is")[0]
-    assert max(len(line.rstrip()) for line in listed.split("\n")) <= 64

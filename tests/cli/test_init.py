@@ -58,17 +58,6 @@ def test_a_vault_is_adopted_as_it_is(kept, vault, home):
     assert tree_of(vault) == before
 
 
-def test_adopting_has_a_report_for_programs(kept, vault, home):
-    report = kept("init", vault, "--json", env=ALONE).json
-    assert (report["layout"], report["notes"], report["created"]) == ("vault", 6, [str(home / "config.yaml")])
-    assert {"path": "drafts/", "reason": "ignored"} in report["leftOut"]
-    assert report["daily"] == {"folder": "Journal", "format": "DD.MM.YYYY", "program": "Obsidian", "problem": ""}
-    assert report["indexed"]["indexed"] == 6
-    assert report["previousWorkspace"] is None
-    again = kept("init", vault, "--json", env=ALONE).json
-    assert (again["created"], again["layout"], again["indexed"]["indexed"]) == ([], "vault", 0)
-
-
 def test_a_folder_of_documents_is_adopted_too(kept, tmp_path):
     write_file(tmp_path / "docs/guide/start.md", "Begin with the heron.\n")
     ended = kept("init", "docs", env=ALONE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -54,12 +53,6 @@ def run(home, workspace, tmp_path):
 
 def state_of(listed, name: str):
     return next(entry for entry in listed["models"] if entry["name"] == name)
-
-
-def write_many(workspace: Path) -> None:
-    """Write more notes than a search embeds again by itself."""
-    for number in range(60):
-        write_file(workspace / f"memory/{number}.md", f"dog {number} ran fast\n")
 
 
 # the list
@@ -136,19 +129,6 @@ def test_use_replaces_a_remote_provider_and_default_undoes_the_choice(run, tiny,
     run("models", "use", "default")
     assert "memory_search" not in (home / "config.yaml").read_text()
     assert run("search", "cat", "--json")["model"] == "tiny"
-
-
-def test_a_large_index_is_searched_by_word_until_it_is_embedded(run, tiny, workspace):
-    write_many(workspace)
-    run("index")
-    tiny()
-    result = run("search", "cat on the mat", "--json")
-    assert result["results"][0]["path"] == "MEMORY.md"
-    assert [reason.partition(":")[0] for reason in result["degraded"]] == ["Searching by word only"]
-    write_file(workspace / "memory/new.md", "the king of the river\n")
-    assert run("search", "king of the river", "--json")["results"][0]["path"] == "memory/new.md"
-    assert run("index", "--json")["rebuilt"].endswith("to tiny")
-    assert run("search", "cat on the mat", "--json")["model"] == "tiny"
 
 
 def test_a_model_that_was_not_pulled_cannot_be_used_and_nothing_changes(run, home):

@@ -145,15 +145,6 @@ def test_a_search_in_a_project_prefers_it_and_leaves_out_the_others(kept, projec
     assert OTHER not in json.dumps(ended.json)
 
 
-@pytest.mark.parametrize(
-    ("project", "paths"),
-    [("all", [OWN, OTHER, SHARED]), ("none", [SHARED]), ("badger", [OTHER, SHARED]), (".", [OWN, SHARED])],
-)
-def test_another_project_is_searched_if_asked(kept, projects, otter, project, paths):
-    ended = kept("search", "release", "--project", project, "--json", "--min-score", "0", cwd=otter)
-    assert found(ended) == sorted(paths)
-
-
 def test_outside_every_project_everything_is_found_with_its_project(kept, projects):
     ended = kept("search", "release", "--json", "--min-score", "0")
     assert {hit["path"]: hit["project"] for hit in ended.json["results"]} == {

@@ -94,15 +94,6 @@ def test_a_path_may_have_the_name_of_the_agent_in_it(load, home):
 # layers
 
 
-def test_without_files_every_setting_has_its_default(load):
-    loaded = load()
-    assert loaded.config.memory_search.provider == "auto"
-    assert loaded.config.memory_search.chunking.tokens == 400
-    assert loaded.config.agent.compaction.reserve_tokens == 20_000
-    assert loaded.config.gateway.auto_responder.max_concurrent == 3
-    assert not loaded.user_file.exists
-
-
 def test_each_layer_overrides_the_one_before(load, home):
     def shown(**options: Any) -> tuple[int, str]:
         loaded = load(**options)
@@ -145,12 +136,6 @@ def test_home_agent_and_file_come_from_the_environment_and_flags_win(tmp_path):
     ).config
     assert (config.home, config.agent_id) == (str(tmp_path / "i"), "bob")
     assert config.memory_search.query.max_results == 22
-
-
-def test_a_config_file_that_was_named_has_to_be_there(load, tmp_path):
-    error = refusal(load, config_file=str(tmp_path / "nowhere.yaml"))
-    assert "nowhere.yaml" in error.message
-    assert "--config" in error.hint
 
 
 def test_camel_case_is_accepted_in_every_layer(load, home):
@@ -554,17 +539,3 @@ def test_config_explain_in_a_pipe_has_one_line_for_each_setting_however_long(kep
     lines = kept("--config", deep, "config", "explain", "memory_search.query").out.splitlines()
     assert len(lines) == 1 + 7
     assert [line for line in lines if RESULTS in line and line.rstrip().endswith(str(deep))]
-
-
-def test_routes_and_links_are_shown_as_they_are_written(kept, home):
-    write_file(
-        home / "config.yaml",
-        "agents: {defaults: {session: {identity_links: {ada: [http:ada, telegram:7]}}}}\n"
-        "gateway: {routes: [{agent: main, chat: '7'}]}\n",
-    )
-    (row,) = json.loads(kept("config", "get", "gateway.routes", "--json").out)["settings"]
-    assert row["value"] == [{"agent": "main", "chat": "7"}]
-    assert kept("config", "get", "gateway.routes").out == "{'agent': 'main', 'chat': '7'}\n"
-    for name in ("gateway.routes", "session.identity_links"):
-        assert kept("config", "explain", name).code == 0
-        assert kept("config", "explain", name, "--json").code == 0

@@ -234,13 +234,6 @@ def test_a_second_change_keeps_the_copy_of_what_was_there_first(kept, user):
     assert file.read_text() == CURSOR
 
 
-def test_the_plugin_says_that_what_claude_code_reads_is_sent_to_its_provider(kept, user, home):
-    kept("connect", "claude-code")
-    [page] = (home / "claude-code").rglob("README.md")
-    assert "goes to the provider" in page.read_text()
-    assert "nothing leaves" not in page.read_text()
-
-
 def plugin_of(home):
     hooks = json.loads((home / "claude-code/kept/hooks/hooks.json").read_text())["hooks"]
     return hooks, (home / "claude-code/kept/README.md").read_text()
@@ -273,16 +266,3 @@ def test_nothing_is_sent_where_nothing_was_chosen_and_what_is_sent_is_said(kept,
     assert "Claude Code sends when a session begins: nothing." in ended.err
     assert "SessionStart" not in plugin_of(home)[0]
     assert "daily notes of yesterday and today" in kept("connect", "claude-code").err
-
-
-def test_scripts_are_told_what_changed(kept, user):
-    report = kept("connect", "claude-code", "--json").json
-    assert report["client"] == "claude-code"
-    assert {change["kind"] for change in report["changes"]} == {"created"}
-    assert kept("connect", "claude-code", "--json").json["changes"][-1]["kind"] == "unchanged"
-    assert kept("connect", "claude-code", "--undo", "--json").json["changes"][-1]["kind"] == "removed"
-
-
-@pytest.mark.parametrize("client", ["claude-code", "codex"])
-def test_the_next_step_names_the_import_of_what_was_said_so_far(kept, client):
-    assert f"'kept import {client}' brings in your sessions" in kept("connect", client).err
