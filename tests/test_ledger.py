@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 
 import pytest
 
@@ -77,3 +78,16 @@ def test_providers_are_listed_with_how_to_enable_them(kept):
     with_key = kept("models", "--json", env={"OPENAI_API_KEY": KEY})
     assert KEY not in with_key.out
     assert next(one for one in with_key.json["providers"] if one["name"] == "openai")["available"]
+
+
+def test_ollama_is_available_only_if_a_server_answers(kept):
+    def state(host: str) -> dict[str, object]:
+        providers = kept("--json", "models", env={"OLLAMA_HOST": host}).json["providers"]
+        return next(provider for provider in providers if provider["name"] == "ollama")
+
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    assert state(f"127.0.0.1:{port}")["available"] is False
+    assert f"No server answers at http://127.0.0.1:{port}" in str(state(f"127.0.0.1:{port}")["note"])
+    with servers.Ollama() as ollama:
+        assert state(ollama.origin)["available"] is True

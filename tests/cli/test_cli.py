@@ -56,17 +56,6 @@ def test_init_makes_a_workspace_and_settings_that_name_it(kept, home, tmp_path):
     assert "- x" in (folder / "MEMORY.md").read_text()
 
 
-def test_init_leaves_what_is_there_as_it_is(kept, home, notes):
-    kept("init")
-    (home / "config.yaml").write_text("# mine\n")
-    before = tree_of(notes)
-    ended = kept("init")
-    assert ended.code == 0
-    assert "Everything exists already." in ended.out
-    assert tree_of(notes) == before
-    assert (home / "config.yaml").read_text() == "# mine\n"
-
-
 def test_add_writes_its_arguments_to_the_daily_log(kept, workspace):
     ended = kept("add", "We", "moved", "the database.")
     (log,) = (workspace / "memory").iterdir()

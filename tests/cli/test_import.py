@@ -104,19 +104,6 @@ def test_a_file_of_another_format_is_an_error(kept, transcripts):
     assert kept("sessions", "list", "--json").json == {"sessions": []}
 
 
-def test_a_file_of_no_known_format_is_an_error(kept, tmp_path):
-    path = write_file(tmp_path / "diary.txt", "Dear diary\n")
-    for named in ("codex", "chatgpt"):
-        assert kept("import", named, path).code == 2
-    assert (
-        "diary.txt: is not JSONL: no line of it is a record; nothing was imported." in kept("import", "codex", path).err
-    )
-    other = write_file(tmp_path / "other.jsonl", '{"a": 1}\n')
-    assert (
-        "other.jsonl: holds no conversation of this format; nothing was imported." in kept("import", "codex", other).err
-    )
-
-
 def test_other_formats_among_the_right_ones_are_only_mentioned(kept, transcripts):
     folder = transcripts["codex"].parent
     write_file(folder / "b.jsonl", transcripts["claude-code"].read_text())

@@ -58,14 +58,6 @@ def test_a_vault_is_adopted_as_it_is(kept, vault, home):
     assert tree_of(vault) == before
 
 
-def test_a_folder_of_documents_is_adopted_too(kept, tmp_path):
-    write_file(tmp_path / "docs/guide/start.md", "Begin with the heron.\n")
-    ended = kept("init", "docs", env=ALONE)
-    assert "(all Markdown in it)" in ended.out
-    assert "Daily:     memory/YYYY-MM-DD.md" in ended.out
-    assert kept("search", "heron", "--json", env=ALONE).json["results"][0]["path"] == "guide/start.md"
-
-
 def test_notes_are_not_sent_anywhere_by_init(kept, vault, home):
     write_file(home / "config.yaml", "agents: {defaults: {memory_search: {provider: openai}}}\n")
     ended = kept("init", vault, env=ALONE)

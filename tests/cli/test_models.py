@@ -138,13 +138,6 @@ def test_a_model_that_was_not_pulled_cannot_be_used_and_nothing_changes(run, hom
     assert not (home / "config.yaml").exists()
 
 
-def test_a_setting_that_names_a_missing_model_leaves_the_search_by_word(run):
-    result = run("--set", "memory_search.model=bge-small-en", "search", "cat", "--json")
-    assert result["results"]
-    assert result["model"] is None
-    assert "kept models pull bge-small-en" in result["degraded"][0]
-
-
 def test_use_without_a_workspace_changes_the_setting(run, tiny, home, tmp_path):
     tiny()
     run("--workspace", str(tmp_path / "nowhere"), "models", "use", "tiny")

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from tests.support.fake_time import today
 from tests.support.files import tree_of, write_file
@@ -161,27 +160,6 @@ def test_a_folder_of_notes_that_is_not_a_project_stays_shared(kept, workspace, p
 
 
 # conversations
-
-
-def test_conversations_of_another_project_are_left_out(kept, home, projects, otter, badger):
-    with SessionStore.open(home=home) as sessions:
-        for folder, recorded in (
-            (otter, None),
-            (badger, None),
-            ("/gone/badger", "github.com/ada/badger"),
-            (None, None),
-        ):
-            metadata = {"cwd": str(folder)} if folder else {}
-            metadata |= {"remote": recorded} if recorded else {}
-            record = sessions.get_or_create("codex", f"{folder}", metadata=metadata)
-            sessions.append(record.id, Message.of("user", f"We talked about the lighthouse in {folder}."))
-    search = ("search", "lighthouse", "--source", "sessions", "--json", "--min-score", "0")
-    shown = {hit["project"] for hit in kept(*search).json["results"]}
-    assert shown == {"otter", "badger", None}
-    texts = " ".join(hit["snippet"] for hit in kept(*search, cwd=otter).json["results"])
-    assert str(otter) in texts
-    assert "in None" in texts
-    assert "badger" not in texts
 
 
 def test_an_imported_conversation_remembers_its_repository(kept, home, otter, tmp_path):

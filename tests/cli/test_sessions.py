@@ -123,9 +123,6 @@ def test_a_channel_that_no_session_is_on_is_answered_with_those_there_are(kept, 
     ended = kept("sessions", "list", "--channel", "nope", "--json")
     assert ended.json == {"sessions": []}
     assert "There are: telegram." in ended.err
-    for option in ("-n", "--limit", "--max-results"):
-        assert len(kept("sessions", "list", option, "1", "--json").json["sessions"]) == 1
-        assert len(kept("search", "key", option, "1", "--json").json["results"]) == 1
 
 
 def test_damage_is_shown_where_it_is(kept, session):

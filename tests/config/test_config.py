@@ -515,24 +515,6 @@ def test_a_secret_in_the_wrong_place_is_not_repeated_by_the_error(kept):
         assert name == "BATCH__WAIT" or "hunter2" not in ended.out + ended.err
 
 
-def test_config_explain_names_the_layer_of_every_setting(kept, home, workspace):
-    user = user_file(
-        home, "agents: {defaults: {memory_search: {provider: none}}, list: [{id: main, model: {name: m}}]}"
-    )
-    ended = kept(
-        "--set", "memory_search.cache.max_entries=5", "config", "explain", "--json",
-        env={"KEPT_MEMORY_SEARCH__SYNC__WATCH": "no"},
-    )  # fmt: skip
-    rows = {row["setting"]: (row["value"], row["from"]) for row in ended.json["settings"]}
-    assert rows["memory_search.provider"] == ("none", f"user file {user}")
-    assert rows["model.name"] == ("m", f"user file {user}, agent 'main'")
-    assert rows["memory_search.sync.watch"] == (False, "environment")
-    assert rows["memory_search.cache.max_entries"] == (5, "flags")
-    assert rows["workspace"] == (str(workspace), "environment")
-    assert rows["memory_search.fallback"] == ("none", "default")
-    assert rows["gateway.auto_responder.enabled"] == (True, "default")
-
-
 def test_config_explain_in_a_pipe_has_one_line_for_each_setting_however_long(kept, tmp_path):
     deep = tmp_path / ("a" * 200) / "config.yaml"
     write_file(deep, with_results(3))
