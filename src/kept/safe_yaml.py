@@ -35,7 +35,8 @@ def load_yaml(text: str, *, as_text: bool = False) -> Any:
         return plain
     import yaml
 
-    loader: Any = _loader("BaseLoader" if as_text else "SafeLoader")
+    name = "BaseLoader" if as_text else "SafeLoader"
+    loader: Any = getattr(yaml, f"C{name}", None) or getattr(yaml, name)  # in Python where PyYAML was built without C
     try:
         if len(text) > _HARMLESS_CHARS or "&" in text or "*" in text:
             _refuse_costly(yaml.parse(text, Loader=loader))
@@ -83,13 +84,6 @@ def _read_plain(text: str) -> dict[str, Any] | None:
         waiting = None if value else (indent, mapping, name)
         mapping[name] = int(value) if value and value.isdecimal() else value
     return root if waiting is None else None
-
-
-def _loader(name: str) -> Any:
-    """Return a loader in C, or the same in Python where PyYAML was built without C."""
-    import yaml
-
-    return getattr(yaml, f"C{name}", None) or getattr(yaml, name)
 
 
 def _refuse_costly(events: Iterable[Any]) -> None:

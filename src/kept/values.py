@@ -79,12 +79,8 @@ def _rebuild(self: Any) -> tuple[type, tuple[Any, ...]]:
     return type(self), _values(self)
 
 
-def _refuse_set(self: Any, name: str, new: object) -> NoReturn:
-    raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-
-def _refuse_delete(self: Any, name: str) -> NoReturn:
-    raise FrozenInstanceError(f"cannot delete field {name!r}")
+def _refuse_change(self: Any, name: str, *_: object) -> NoReturn:
+    raise FrozenInstanceError(f"cannot change field {name!r}")
 
 
 class _Signature:
@@ -104,6 +100,6 @@ _SHARED = {
     "__hash__": _hash,
     "__repr__": _show,
     "__reduce__": _rebuild,
-    "__setattr__": _refuse_set,
-    "__delattr__": _refuse_delete,
+    "__setattr__": _refuse_change,
+    "__delattr__": _refuse_change,
 }

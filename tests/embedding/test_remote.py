@@ -15,7 +15,7 @@ from kept.embedding.base import Embedder
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder, host_url
 from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
-from kept.embedding.remote import BatchText, RemoteEmbedder, iter_batches, token_bound
+from kept.embedding.remote import RemoteEmbedder, iter_batches, token_bound
 from kept.net import DOCUMENT_TIMEOUTS, ProviderAccount, Timeouts
 from kept.records import Matrix
 from kept.remote_errors import EmbedderUnavailable, EmbeddingError, EmbeddingFailed
@@ -431,8 +431,8 @@ def test_what_was_used_is_counted_as_the_provider_counts_it(pair):
 
 
 def test_batches_hold_every_text_once_in_order_and_a_giant_travels_alone():
-    items = [BatchText(at, "x" * size) for at, size in enumerate([3, 30_000, 3, 3, 23_990, 9_000])]
+    items = [(at, "x" * size) for at, size in enumerate([3, 30_000, 3, 3, 23_990, 9_000])]
     batches = list(iter_batches(items, max_texts=2))
     assert [item for batch in batches for item in batch] == items
-    assert [[item.row for item in batch] for batch in batches] == [[0], [1], [2, 3], [4], [5]]
+    assert [[row for row, _ in batch] for batch in batches] == [[0], [1], [2, 3], [4], [5]]
     assert list(iter_batches([])) == []

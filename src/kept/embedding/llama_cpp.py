@@ -27,7 +27,6 @@ from kept.records import Matrix
 from kept.remote_errors import EmbedderUnavailable, EmbeddingFailed
 from kept.values import frozen
 
-_BATCH_TEXTS = 16
 _MAX_THREADS = 4
 _CHARS_PER_TOKEN = 40
 # llama.cpp reports the length of a text that does not fit only in the message of its error, for either of two limits.
@@ -96,22 +95,18 @@ class LlamaCppEmbedder:
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
         max_chars = self._max_tokens * _CHARS_PER_TOKEN
         prefixed = [encodable(self._prefixes[role] + text, max_chars=max_chars) for text in texts]
-        rows: list[list[float]] = []
-        for start in range(0, len(prefixed), _BATCH_TEXTS):
-            rows += self._embed_batch(prefixed[start : start + _BATCH_TEXTS])
-        return pack_unit_rows(rows, self._header.dims)
+        return pack_unit_rows(map(self._embed_text, prefixed), self._header.dims)
 
-    def _embed_batch(self, texts: list[str]) -> list[list[float]]:
-        answer = self._request(texts)
-        error = answer.get("error")
-        if error is None:
-            return self._read_rows(answer, len(texts))
-        too_long = _TOO_MANY_TOKENS.search(str(error.get("message", "")))
-        if too_long is None:
-            raise self._failed(str(error.get("message", "no reason given")))
-        if len(texts) > 1:
-            return [row for text in texts for row in self._embed_batch([text])]
-        return self._embed_batch([self._shorten(texts[0], int(too_long[1]))])
+    def _embed_text(self, text: str) -> list[float]:
+        match self._request(text):
+            case {"data": [{"embedding": [*vector]}]} if len(vector) == self._header.dims:
+                return vector
+            case {"error": {"message": str(message)}}:
+                too_long = _TOO_MANY_TOKENS.search(message)
+                if too_long is None:
+                    raise self._failed(message)
+                return self._embed_text(self._shorten(text, int(too_long[1])))
+        raise self._failed(f"it did not give a vector of {self._header.dims} numbers")
 
     def _shorten(self, text: str, tokens: int) -> str:
         """Cut a text of too many tokens in proportion: the library counts tokens, but does not report their offsets."""
@@ -120,20 +115,12 @@ class LlamaCppEmbedder:
             raise self._failed(f"a text of {tokens} tokens does not fit")
         return text[:keep_chars]
 
-    def _request(self, texts: list[str]) -> dict[str, Any]:
+    def _request(self, text: str) -> Any:
         server = self._load()
         try:
-            answer = server.handle_embeddings({"input": texts, "encoding_format": "float"})
+            return server.handle_embeddings({"input": [text], "encoding_format": "float"})
         except (RuntimeError, ValueError, TypeError) as exc:
             raise self._failed(str(exc)) from exc
-        return answer if isinstance(answer, dict) else {}
-
-    def _read_rows(self, answer: dict[str, Any], count: int) -> list[list[float]]:
-        entries = sorted(answer.get("data") or (), key=lambda entry: entry["index"])
-        rows = [entry["embedding"] for entry in entries]
-        if len(rows) != count or any(len(row) != self._header.dims for row in rows):
-            raise self._failed(f"it did not give a vector of {self._header.dims} numbers for each text")
-        return rows
 
     def _failed(self, reason: str) -> EmbeddingFailed:
         return EmbeddingFailed(f"{self._path}: the model failed ({reason.rstrip('.')}).")

@@ -61,21 +61,18 @@ class OnnxModel:
         self._threads = threads
         self._lock = threading.Lock()
         self._loaded: LoadedModel | None = None
-        self._is_optimised = False
 
-    def load(self, *, optimise: bool = True) -> LoadedModel:
-        """Return the model. Optimising it costs as much as twenty queries, so a single query does without."""
+    def load(self) -> LoadedModel:
+        """Return the model."""
         with self._lock:  # several threads may call this at once
-            if self._loaded is None or (optimise and not self._is_optimised):
-                opener = partial(open_session, threads=self._threads, optimise=optimise)
-                tokenizer = self._loaded.tokenizer if self._loaded else _open(self.tokenizer_path, open_tokenizer)
-                self._loaded = LoadedModel(_open(self.path, opener), tokenizer)
-                self._is_optimised = optimise
+            if self._loaded is None:
+                session = _open(self.path, partial(open_session, threads=self._threads))
+                self._loaded = LoadedModel(session, _open(self.tokenizer_path, open_tokenizer))
             return self._loaded
 
     def run(self, *texts: str) -> Any:
         try:
-            return self.load(optimise=False).run(*texts)
+            return self.load().run(*texts)
         except EmbedderUnavailable:
             raise
         except Exception as exc:  # neither library raises anything more specific
@@ -92,14 +89,12 @@ def _open(path: str, opener: Callable[[str], Any]) -> Any:
         ) from exc
 
 
-def open_session(path: str, *, threads: int | None = None, optimise: bool = True) -> Any:
+def open_session(path: str, *, threads: int | None = None) -> Any:
     """Open a model, by default on half the cores and at most four. Errors of the runtime pass through."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or max(1, min(_MAX_THREADS, (os.cpu_count() or 1) // 2))
-    if not optimise:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads must not burn CPU
@@ -161,7 +156,6 @@ class OnnxEmbedder:
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
         if role == "query" and self.languages == ("en",) and all(map(_is_other_script, texts)):
             return pack_unit_rows(([0.0] * self._dims for _ in texts), self._dims)
-        self._model.load(optimise=role == "document" or len(texts) > 1)
         prefix = self._query_prefix if role == "query" else ""
         return pack_unit_rows(self._run_all([prefix + text for text in texts]), self._dims)
 

@@ -296,12 +296,8 @@ def get_list(answer: Any, name: str, origin: str) -> list[Any]:
 # one call
 
 
-@frozen
-class BatchText:
-    """A text to embed, and the row that its vector belongs to."""
-
-    row: int
-    text: str
+BatchText = tuple[int, str]
+"""The row of a vector, and its text."""
 
 
 def token_bound(text: str) -> int:
@@ -316,7 +312,7 @@ def iter_batches(
     batch: list[BatchText] = []
     tokens = 0
     for text in texts:
-        text_tokens = token_bound(text.text)
+        text_tokens = token_bound(text[1])
         if batch and (len(batch) >= max_texts or tokens + text_tokens > max_tokens):
             yield batch
             batch, tokens = [], 0
@@ -340,22 +336,22 @@ class EmbedRun:
         self._gaps: dict[int, Gap] = {}
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        batch_texts = [BatchText(row, text) for row, text in enumerate(texts) if text.strip()]
-        for row in {*range(len(texts))} - {text.row for text in batch_texts}:
+        batch_texts = [(row, text) for row, text in enumerate(texts) if text.strip()]
+        for row in {*range(len(texts))} - {row for row, _ in batch_texts}:
             self._gaps[row] = Gap(row, "There is nothing in it to embed.", temporary=False)
         self._run(list(iter_batches(batch_texts, max_texts=self._embedder.max_texts)))
         if batch_texts and not self._vectors and (self._error or self._role == "query"):
-            raise self._error or EmbeddingFailed(self._gaps[batch_texts[0].row].reason)
+            raise self._error or EmbeddingFailed(self._gaps[batch_texts[0][0]].reason)
         dims = self._dims or self._embedder.dims
         if texts and not dims:
             raise EmbeddingFailed("There is nothing to embed.")
         return self._matrix(batch_texts, len(texts), dims)
 
     def _matrix(self, batch_texts: list[BatchText], count: int, dims: int) -> Matrix:
-        for text in batch_texts:
-            if text.row not in self._vectors and text.row not in self._gaps:
+        for row, _ in batch_texts:
+            if row not in self._vectors and row not in self._gaps:
                 reason = self._error.message if self._error else "The work was ended before its turn."
-                self._gaps[text.row] = Gap(text.row, reason, temporary=True)
+                self._gaps[row] = Gap(row, reason, temporary=True)
         zeros = [0.0] * dims
         packed = pack_unit_rows((self._vectors.get(row, zeros) for row in range(count)), dims)
         return Matrix(dims, packed.data, tuple(self._gaps[row] for row in sorted(self._gaps)))
@@ -397,7 +393,7 @@ class EmbedRun:
         if self._halt.is_set():
             return
         try:
-            answer = list(self._embedder.request_vectors([text.text for text in texts], self._role))
+            answer = list(self._embedder.request_vectors([text for _, text in texts], self._role))
             self._accept(texts, answer)
         except RequestRefused as exc:
             if exc.status not in _STATUS_ABOUT_TEXTS or not self._provider_works():
@@ -426,11 +422,11 @@ class EmbedRun:
             self._embed_texts(texts[:middle])
             self._embed_texts(texts[middle:])
             return
-        row, text = texts[0].row, texts[0].text
+        row, text = texts[0]
         if refusal.status == _STATUS_TOO_LARGE and len(text) >= 2 * _SHORTEST_CUT_CHARS:
             # The beginning represents the text, as with the providers that cut by themselves.
             log.info("%s: a text of %d characters is too long and is cut.", self._embedder.provider, len(text))
-            self._embed_texts([BatchText(row, text[: len(text) // 2])])
+            self._embed_texts([(row, text[: len(text) // 2])])
         else:
             self._gaps[row] = Gap(row, refusal.message, temporary=False)
 
@@ -445,9 +441,8 @@ class EmbedRun:
                 self._dims = self._dims or len(vector)
             if len(vector) != self._dims:
                 raise BadAnswer(f"{embedder.origin} gave vectors of {self._dims} and of {len(vector)} dimensions.")
-        for text, vector in zip(texts, vectors, strict=True):
+        for (row, _), vector in zip(texts, vectors, strict=True):
             if any(vector):
-                self._vectors[text.row] = vector
+                self._vectors[row] = vector
             else:
-                reason = f"{embedder.origin} gave a vector without direction."
-                self._gaps[text.row] = Gap(text.row, reason, temporary=False)
+                self._gaps[row] = Gap(row, f"{embedder.origin} gave a vector without direction.", temporary=False)
