@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 _MERGE_SHARE = 10
 """A merge rewrites the whole full-text index. It is done when at least one chunk in ten has changed."""
 
-_MERGE_PAGES = 64
-
 TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", *NOTE_TABLES)
 
 
@@ -125,22 +123,8 @@ class Generation:
         A query reads every segment of that index, for each word and each row; one segment is twice as fast.
         """
         if changed_chunks * _MERGE_SHARE >= self.count_chunks():
-            self._merge_words()
-
-    def _merge_words(self) -> None:
-        """Merge the full-text index into one segment, step by step.
-
-        A step frees the pages that it has merged, and the next one writes to them. The command `optimize` would write
-        a whole copy first, and leave as many pages empty.
-        """
-        name = f"{self.prefix}chunks_fts"
-        pages = -_MERGE_PAGES  # a negative number begins a merge of everything
-        while True:
-            before = self.db.total_changes()
-            self.db.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('merge', ?)", (pages,))
-            if self.db.total_changes() - before < 2:  # nothing left to do, according to the manual of FTS5
-                break
-            pages = _MERGE_PAGES
+            name = f"{self.prefix}chunks_fts"
+            self.db.execute(f"INSERT INTO {name} ({name}) VALUES ('optimize')")
 
     def replace_file(self, write: FileWrite) -> int:
         """Replace a file's chunks, keeping the rows of unchanged ones. Return how many were added and removed."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import apsw
@@ -60,16 +61,6 @@ class Postings:
 
 
 @frozen
-class JoinedLists:
-    """Lists of several phrases end to end, with the number of the phrase at each entry."""
-
-    rows: Array
-    text: Array
-    context: Array
-    numbers: Array
-
-
-@frozen
 class WordTotals:
     """Sums over all chunks."""
 
@@ -91,49 +82,18 @@ def count_postings(keys: Array) -> Postings:
     return make_postings(rows[first], total - context, context)
 
 
-def list_postings(counted: Iterable[tuple[int, int, int]]) -> Postings:
-    """Return the postings with these rows and counts in text and context, in the order of rows."""
-    columns = np.array([*counted], dtype=np.int64).reshape(-1, 3)
-    return make_postings(*columns.T)
-
-
 def make_postings(rows: Array, text: Array, context: Array) -> Postings:
     """Return postings that take little memory. Above 65,535, it makes no difference how often a chunk has a word."""
     text, context = (np.minimum(counts, _MOST_COUNTED).astype(np.uint16) for counts in (text, context))
     return Postings(rows.astype(np.int32) if not len(rows) or rows[-1] <= _MOST_IN_INT32 else rows, text, context)
 
 
-def join_lists(lists: Sequence[Postings]) -> JoinedLists:
+def join_lists(lists: Sequence[Postings]) -> tuple[Array, Array, Array, Array]:
+    """Return rows, counts in text and counts in context of lists end to end, and the number of the list of each."""
     numbers = np.repeat(np.arange(len(lists)), [len(postings.rows) for postings in lists])
     columns = zip(*((postings.rows, postings.text, postings.context) for postings in lists), strict=True)
     rows, text, context = map(np.concatenate, columns)
-    return JoinedLists(rows, text, context, numbers)
-
-
-def score_bm25(
-    joined: JoinedLists,
-    chunks: Sequence[int],
-    lengths: Array,
-    totals: WordTotals,
-    *,
-    ranked: int,
-) -> tuple[Array, Array]:
-    """Return the rows of the first ``ranked`` lists, and their scores by all lists.
-
-    ``chunks`` has how many chunks have each phrase. `bincount` adds in the order of the lists, like FTS5.
-    """
-    idf = [max(_LEAST_IDF, math.log((totals.chunks - count + 0.5) / (count + 0.5))) for count in chunks]
-    rows, rarity = joined.rows, np.array(idf)[joined.numbers]
-    frequency = joined.text * TEXT_WEIGHT + joined.context * CONTEXT_WEIGHT
-    if ranked < len(chunks):
-        is_ranked = np.zeros(len(lengths), dtype=bool)
-        is_ranked[rows[joined.numbers < ranked]] = True
-        at = np.flatnonzero(is_ranked[rows])
-        rows, rarity, frequency = rows[at], rarity[at], frequency[at]
-    damping = K1 * (1 - B + B * lengths[rows] / (totals.all_words / totals.chunks))
-    scores = np.bincount(rows, rarity * ((frequency * (K1 + 1.0)) / (frequency + damping)))
-    all_rows = np.flatnonzero(scores)
-    return all_rows, scores[all_rows]
+    return rows, text, context, numbers
 
 
 class ChunkLengths:
@@ -167,15 +127,17 @@ class ChunkLengths:
 
 
 class WordLists:
+    """What is kept between searches until the index changes."""
+
     def __init__(self, words: WordIndex) -> None:
-        self._words = words
-        self._db = words.db
-        self.lengths = ChunkLengths(self._db)
-        self._db.register_fts5_function("word_totals", _word_totals)
+        self.words = words
+        self.db = words.db
+        self.lengths = ChunkLengths(self.db)
+        self.db.register_fts5_function("word_totals", _word_totals)
 
     def read(self, phrases: Iterable[Phrase]) -> dict[Phrase, Postings]:
         """Return all chunks that have each phrase, and how often."""
-        known = self._words.remember("postings", dict[Phrase, Postings])
+        known = self.words.remember("postings", dict[Phrase, Postings])
         lists = {phrase: known.get(phrase) or self._read_postings(phrase) for phrase in phrases}
         known.update(lists)
         if sum(len(postings.rows) for postings in known.values()) > MAX_HELD:
@@ -183,43 +145,18 @@ class WordLists:
         return lists
 
     def _read_postings(self, phrase: Phrase) -> Postings:
-        stems = self._words.stems(phrase.text)
+        stems = self.words.stems(phrase.text)
         if len(stems) > 1:
             query = "SELECT rowid, phrase_counts(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ?"
-            matches, _ = unpack_counts(self._db.execute(query, (quote(phrase),)))
-            return list_postings((match.row, *match.counts[0][1:]) for match in matches)
+            matches, _ = unpack_counts(self.db.execute(query, (quote(phrase),)))
+            counted = [(match.row, *match.counts[0][1:]) for match in matches]
+            return make_postings(*np.array(counted, dtype=np.int64).reshape(-1, 3).T)
         where = "term >= ?1 AND term < ?1 || char(0x10ffff)" if phrase.is_prefix else "term = ?1"
         query = f"SELECT group_concat(doc * 2 + (col = 'context')) FROM temp.occurrences WHERE {where}"
-        keys = _parse_numbers(self._db.execute(query, stems).get)
+        keys = _parse_numbers(self.db.execute(query, stems).get)
         if phrase.is_prefix:
             keys.sort()
         return count_postings(keys)
-
-    def postings_within(self, phrase: Phrase, within: Sequence[CountedPhrase]) -> Postings:
-        """Return the chunks that have a phrase and any of the phrases ``within``, as if each had the phrase once."""
-        query = "SELECT group_concat(rowid) FROM chunks_fts WHERE chunks_fts MATCH ?"
-        rows = _parse_numbers(self._db.execute(query, (f"({either(within)}) AND {quote(phrase)}",)).get)
-        return make_postings(rows, np.ones(len(rows)), np.zeros(len(rows)))
-
-    def passing(self, rows: Sequence[int], filters: Filter) -> list[int]:
-        where, values = filter_sql(filters)
-        query = f"SELECT c.row FROM chunks c WHERE c.{IN_ROWS} AND {where}"
-        return [row for (row,) in self._db.execute(query, (pack_rows(rows), *values))]
-
-    def newest_first(self, rows: Sequence[int], limit: int) -> list[int]:
-        query = f"SELECT c.row FROM chunks c WHERE c.{IN_ROWS} ORDER BY c.timestamp DESC, {CHUNK_ORDER} LIMIT ?"
-        return [row for (row,) in self._db.execute(query, (pack_rows(rows), limit))]
-
-    def totals(self, phrases: Sequence[CountedPhrase]) -> WordTotals:
-        return self._words.remember("totals", lambda: self._read_totals(either(phrases)))
-
-    def _read_totals(self, expression: str) -> WordTotals:
-        query = "SELECT word_totals(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1"
-        return WordTotals(*array("Q", self._db.execute(query, (expression,)).get))
-
-    def count_common(self, phrases: Sequence[CountedPhrase], rows: Sequence[int]) -> list[KeywordMatch]:
-        in_one_pass = sum(phrase.rows for phrase in phrases) <= ONE_PASS
-        return self._words.count_phrases(either(phrases), rows, in_one_pass=in_one_pass)[0]
 
 
 def decode_sizes(sizes: Sequence[bytes]) -> Array:
@@ -255,7 +192,7 @@ class ListedPhraseSearch:
         rows_budget: int = ROWS_BUDGET,
         listed_budget: int = LISTED_BUDGET,
     ) -> None:
-        self._source = source
+        self._words, self._db, self._lengths = source.words, source.db, source.lengths
         self._phrases = phrases
         self._rows_budget = rows_budget
         listed = rarest(self._phrases, listed_budget)
@@ -263,80 +200,104 @@ class ListedPhraseSearch:
         self._common = [number for number, phrase in enumerate(self._phrases) if phrase.phrase not in self._postings]
         source.lengths.refresh()
 
+    @cached_property
+    def _totals(self) -> WordTotals:
+        query = "SELECT word_totals(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1"
+        return self._words.remember(
+            "totals", lambda: WordTotals(*array("Q", self._db.execute(query, (either(self._phrases),)).get))
+        )
+
     def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""
         rare = rarest(self._phrases, self._rows_budget)
         phrases = self._phrases if len(rare) == len(self._phrases) else [*rare, *self._phrases]
-        postings = [
-            self._postings.get(phrase.phrase) or self._source.postings_within(phrase.phrase, rare) for phrase in phrases
-        ]
+        postings = [self._postings.get(phrase.phrase) or self._postings_within(phrase, rare) for phrase in phrases]
         chunks = [
             len(self._postings[phrase.phrase].rows) if phrase.phrase in self._postings else phrase.rows
             for phrase in phrases
         ]
-        rows, scores = score_bm25(
-            join_lists(postings), chunks, self._source.lengths.all, self._totals(), ranked=len(rare)
-        )
-        return best_rows(self._source, (rows, scores), limit=limit, filters=filters)
+        rows, scores = self._score(postings, chunks, ranked=len(rare))
+        if filters:
+            rows, scores = self._filter(rows, scores, limit, filters)
+        if len(rows) <= limit:
+            return list(rows.tolist())
+        least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        best, tied = rows[scores > least].tolist(), rows[scores == least].tolist()
+        if len(best) + len(tied) > limit:  # the newest, then by path and line
+            query = f"SELECT c.row FROM chunks c WHERE c.{IN_ROWS} ORDER BY c.timestamp DESC, {CHUNK_ORDER} LIMIT ?"
+            tied = [row for (row,) in self._db.execute(query, (pack_rows(tied), limit - len(best)))]
+        return [*best, *tied]
+
+    def _postings_within(self, phrase: CountedPhrase, within: Sequence[CountedPhrase]) -> Postings:
+        """Return the chunks that have a phrase and any of the phrases ``within``, as if each had the phrase once."""
+        query = "SELECT group_concat(rowid) FROM chunks_fts WHERE chunks_fts MATCH ?"
+        expression = f"({either(within)}) AND {quote(phrase.phrase)}"
+        rows = _parse_numbers(self._db.execute(query, (expression,)).get)
+        return make_postings(rows, np.ones(len(rows)), np.zeros(len(rows)))
+
+    def _score(self, lists: Sequence[Postings], chunks: Sequence[int], *, ranked: int) -> tuple[Array, Array]:
+        """Return the rows of the first ``ranked`` lists, and their scores by all lists.
+
+        ``chunks`` has how many chunks have each phrase. `bincount` adds in the order of the lists, like FTS5.
+        """
+        totals, lengths = self._totals, self._lengths.all
+        idf = [max(_LEAST_IDF, math.log((totals.chunks - count + 0.5) / (count + 0.5))) for count in chunks]
+        rows, text, context, numbers = join_lists(lists)
+        rarity = np.array(idf)[numbers]
+        frequency = text * TEXT_WEIGHT + context * CONTEXT_WEIGHT
+        if ranked < len(chunks):
+            is_ranked = np.zeros(len(lengths), dtype=bool)
+            is_ranked[rows[numbers < ranked]] = True
+            at = np.flatnonzero(is_ranked[rows])
+            rows, rarity, frequency = rows[at], rarity[at], frequency[at]
+        damping = K1 * (1 - B + B * lengths[rows] / (totals.all_words / totals.chunks))
+        scores = np.bincount(rows, rarity * ((frequency * (K1 + 1.0)) / (frequency + damping)))
+        all_rows = np.flatnonzero(scores)
+        return all_rows, scores[all_rows]
+
+    def _filter(self, rows: Array, scores: Array, limit: int, filters: Filter) -> tuple[Array, Array]:
+        """Return at least the best ``limit`` rows that pass the filters, if there are as many, and those that tie."""
+        where, values = filter_sql(filters)
+        query = f"SELECT c.row FROM chunks c WHERE c.{IN_ROWS} AND {where}"
+        order = np.argsort(-scores, kind="stable")
+        rows, scores = rows[order], scores[order]
+        passing = np.zeros(len(rows), dtype=bool)
+        first, size = 0, _FIRST_FILTERED
+        while first < len(rows):
+            part = rows[first : first + size]
+            found = [row for (row,) in self._db.execute(query, (pack_rows(part.tolist()), *values))]
+            passing[first : first + size] = np.isin(part, found)
+            first += size
+            size *= 4
+            enough = np.flatnonzero(passing[:first])
+            if len(enough) >= limit and (first >= len(rows) or scores[enough[limit - 1]] > scores[first]):
+                break
+        return rows[passing], scores[passing]
 
     def count(self, best: Sequence[int], others: Sequence[int]) -> tuple[list[KeywordMatch], float]:
         """Return how often rows have each phrase, without rows that have none, and the mean length of a chunk."""
         wanted = [*best, *others]
         counts = self._count_listed(wanted)
         if self._common:
-            for match in self._source.count_common([self._phrases[number] for number in self._common], wanted):
+            common = [self._phrases[number] for number in self._common]
+            in_one_pass = sum(phrase.rows for phrase in common) <= ONE_PASS
+            for match in self._words.count_phrases(either(common), wanted, in_one_pass=in_one_pass)[0]:
                 more = [(self._common[number], text, context) for number, text, context in match.counts]
                 counts[match.row] = sorted([*counts.get(match.row, ()), *more])
-        lengths = self._source.lengths.text[[*counts]].tolist()
+        lengths = self._lengths.text[[*counts]].tolist()
         items = zip(counts.items(), lengths, strict=True)
-        totals = self._totals()
         matches = [KeywordMatch(row, tuple(row_counts), length) for (row, row_counts), length in items]
-        return matches, totals.text_words / max(1, totals.chunks)
+        return matches, self._totals.text_words / max(1, self._totals.chunks)
 
     def _count_listed(self, wanted: Sequence[int]) -> dict[int, list[PhraseCount]]:
         """Return the counts of the phrases whose lists were read, by row."""
-        numbers = [number for number, phrase in enumerate(self._phrases) if phrase.phrase in self._postings]
-        joined = join_lists([self._postings[self._phrases[number].phrase] for number in numbers])
-        is_wanted = np.zeros(len(self._source.lengths.all), dtype=bool)
+        listed = [number for number, phrase in enumerate(self._phrases) if phrase.phrase in self._postings]
+        rows, text, context, numbers = join_lists([self._postings[self._phrases[number].phrase] for number in listed])
+        is_wanted = np.zeros(len(self._lengths.all), dtype=bool)
         is_wanted[wanted] = True
-        at = np.flatnonzero(is_wanted[joined.rows])
-        columns = (joined.rows, np.array(numbers)[joined.numbers], joined.text, joined.context)
+        at = np.flatnonzero(is_wanted[rows])
+        columns = (rows, np.array(listed)[numbers], text, context)
         counts: dict[int, list[PhraseCount]] = {}
         for row, *count in zip(*(column[at].tolist() for column in columns), strict=True):
             counts.setdefault(row, []).append((count[0], count[1], count[2]))
         return counts
-
-    def _totals(self) -> WordTotals:
-        return self._source.totals(self._phrases)
-
-
-def best_rows(source: WordLists, scored: tuple[Array, Array], *, limit: int, filters: Filter) -> list[int]:
-    """Return the best of rows with scores. Equal ones at the end: the newest, then by path and line."""
-    rows, scores = scored
-    if filters:
-        rows, scores = _filter(source, rows, scores, limit, filters)
-    if len(rows) <= limit:
-        return list(rows.tolist())
-    least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-    best = rows[scores > least].tolist()
-    tied = rows[scores == least].tolist()
-    if len(best) + len(tied) > limit:
-        tied = source.newest_first(tied, limit - len(best))
-    return [*best, *tied]
-
-
-def _filter(source: WordLists, rows: Array, scores: Array, limit: int, filters: Filter) -> tuple[Array, Array]:
-    """Return at least the best ``limit`` rows that pass the filters, if there are as many, and those that tie."""
-    order = np.argsort(-scores, kind="stable")
-    rows, scores = rows[order], scores[order]
-    passing = np.zeros(len(rows), dtype=bool)
-    first, size = 0, _FIRST_FILTERED
-    while first < len(rows):
-        part = rows[first : first + size]
-        passing[first : first + size] = np.isin(part, source.passing(part.tolist(), filters))
-        first += size
-        size *= 4
-        enough = np.flatnonzero(passing[:first])
-        if len(enough) >= limit and (first >= len(rows) or scores[enough[limit - 1]] > scores[first]):
-            break
-    return rows[passing], scores[passing]
