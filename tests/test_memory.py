@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import inspect
-import pydoc
 from pathlib import Path
 
 import pytest
 
-import kept
 from kept import KeptError, Memory, Message, SessionStore
 from kept.testing import FrozenClock
 from tests.support.files import write_file
@@ -159,20 +156,3 @@ def test_only_entries_that_can_be_read_back_are_appended(tmp_path):
     for role, text in (("robot", "hi"), ("user", 7)):
         with pytest.raises(KeptError, match=r"Use user, assistant|A message is text"):
             Message.of(role, text)
-
-
-def test_help_shows_what_a_value_has(otters):
-    signature = inspect.signature(kept.Hit)
-    assert list(signature.parameters)[:3] == ["path", "start_line", "end_line"]
-    assert signature.parameters["heading"].default == ""
-    for name in ("Hit", "SearchResult", "SyncReport", "Message", "Memory", "SessionStore"):
-        text = pydoc.plain(pydoc.render_doc(getattr(kept, name)))
-        assert f"class {name}(" in text
-        assert "*args" not in text.partition("Methods defined here")[0]
-        assert inspect.getdoc(getattr(kept, name)) != name
-
-
-def test_a_memory_has_ten_methods():
-    shown = {name for name in dir(Memory) if not name.startswith("_")}
-    methods = {name for name in shown if callable(getattr(Memory, name))}
-    assert methods == {"add", "as_person", "close", "list", "open", "read", "search", "status", "sync"}

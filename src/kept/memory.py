@@ -258,7 +258,7 @@ class Memory:
         Instead of a path, ``path`` may be a citation (``memory/ideas.md#L3-L9``), a day ("yesterday", "12 November"),
         or the title or file name of a note if only one note has it. ``start`` and ``lines`` override a citation.
         """
-        from kept.indexing.reference import read_reference
+        from kept.indexing.browse import read_reference
 
         self._require_open()
         view = self._view() if self.project or self.viewer else None

@@ -86,15 +86,6 @@ def test_a_turn_is_covered_by_a_hit_on_its_line_and_by_no_other(chat, tmp_path):
     assert {name for name, text in texts.items() if text in shown} == returned.documents
 
 
-def test_turns_keep_their_speakers_and_times_and_a_group_sees_nothing_of_another(chat, tmp_path):
-    groups = laid_out(chat, tmp_path)
-    with Memory(groups["friends"].config, embedder=FakeEmbedder()) as memory:
-        hit = memory.search("accordion teacher Albrecht", min_score=0.0).hits[0]
-        assert "[2025-02-03 18:00] Tom: Slowly" in hit.snippet
-        snippets = [hit.snippet for hit in memory.search("kiln circuit espresso", min_score=0.0, max_results=50)]
-    assert not any("kiln" in snippet for snippet in snippets)
-
-
 def test_no_id_of_a_set_is_indexed_or_in_a_name(tmp_path):
     document = {"text": "A heron stands in the reeds.", "group": "okapi"}
     turn = {**document, "id": "quetzal", "session": "narwhal", "speaker": "Ann", "timestamp": "2025-01-01T10:00:00"}
@@ -108,22 +99,6 @@ def test_no_id_of_a_set_is_indexed_or_in_a_name(tmp_path):
         for name in ("quetzal", "narwhal", "okapi", "tapir", "zebu", "axolotl"):
             assert not any(hit.text_score for hit in memory.search(name, min_score=0.0))
             assert not any(name in str(path.relative_to(tmp_path)) for path in (tmp_path / "laid").rglob("*"))
-
-
-def test_an_answer_in_a_long_file_counts_when_the_cited_lines_hold_it(tmp_path):
-    lines = ["# Ledger", "", *(f"Entry {n} is about plain matters.\n" for n in range(300))]
-    lines[200] = "The lighthouse keeper sold his telescope."
-    text = "\n".join(lines)
-    start = text.index("The lighthouse")
-    queries = [{"id": "q1", "text": "lighthouse telescope", "group": "long", "spans": [[start, start + 41]]}]
-    folder = write_set(tmp_path / "set", [{"id": "long:0-9", "text": "Ledger", "group": "long"}], queries)
-    (folder / "corpora").mkdir()
-    (folder / "corpora" / "long.md").write_text(text, encoding="utf-8", newline="")
-    group = laid_out(read_set(str(folder)), tmp_path)["long"]
-    with Memory(group.config, embedder=FakeEmbedder()) as memory:
-        right, *others = memory.search("lighthouse telescope", min_score=0.0).hits
-    assert group.returned_hit(right).documents == {f"long:{start}-{start + 41}"}
-    assert all(not group.returned_hit(hit).documents for hit in others)
 
 
 def test_of_a_long_line_the_piece_that_is_shown_has_to_hold_the_answer(tmp_path):

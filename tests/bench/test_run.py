@@ -120,33 +120,6 @@ def test_settings_and_provider_of_the_run_are_used(kept):
     assert measurement["kept"]["abstained_wrongly"] == 1.0
 
 
-def test_a_name_in_a_set_is_never_taken_for_a_style_or_a_command_of_the_terminal(kept, tmp_path):
-    folder = tmp_path / "[bold]odd"
-    write_file(folder / "corpus.jsonl", '{"id": "d", "text": "herons"}\n{"id": "e", "text": "storks"}\n')
-    queries = [
-        {"id": "1", "text": "herons", "category": "[red]\x1b[2J"},
-        {"id": "2", "text": "storks", "category": "b"},
-    ]
-    write_file(folder / "queries.jsonl", "".join(json.dumps(query) + "\n" for query in queries))
-    write_file(folder / "qrels.tsv", "query-id\tcorpus-id\trel\n1\td\t1\n2\te\t1\n")
-    done = kept("bench", folder)
-    assert done.code == 0, done.err
-    assert "[bold]odd" in done.out
-    assert "[red]\\x1b" in done.out
-    assert "\x1b" not in done.out
-
-
-@pytest.mark.parametrize("as_json", [False, True])
-def test_a_set_that_cannot_be_used_is_one_line_and_exit_code_2(kept, tmp_path, as_json):
-    done = kept("bench", tmp_path, *(["--json"] if as_json else []))
-    assert done.code == 2
-    if as_json:
-        assert done.json["error"]["code"] == "bench_set_invalid"
-    else:
-        assert len(done.err.splitlines()) == 1
-        assert "corpus.jsonl" in done.err
-
-
 def test_two_sets_of_one_name_are_refused(kept, tmp_path):
     done = kept("bench", DATA / "chat", DATA / "chat")
     assert (done.code, len(done.err.splitlines())) == (2, 1)
@@ -190,9 +163,3 @@ def test_a_starter_set_never_overwrites_anything(kept, notes, tmp_path):
     done = kept("bench", "--init", tmp_path / "mine")
     assert (done.code, len(done.err.splitlines())) == (2, 1)
     assert tree_of(tmp_path / "mine") == {"queries.jsonl": b"my own work"}
-
-
-def test_without_notes_there_is_nothing_to_begin_with(kept, workspace, tmp_path):
-    done = kept("bench", "--init", tmp_path / "mine")
-    assert (done.code, len(done.err.splitlines())) == (2, 1)
-    assert not (tmp_path / "mine").exists()

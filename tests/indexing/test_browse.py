@@ -59,7 +59,6 @@ def say(tmp_path: Path, when: str, *texts: str) -> None:
     ("query", "notes", "text"),
     [
         ("yesterday", ["memory/2026-11-15.md"], "yesterday = 2026-11-15"),
-        ("what did I do yesterday", ["memory/2026-11-15.md"], "yesterday = 2026-11-15"),
         ("notes from Wednesday", ["memory/2026-11-11.md"], "Wednesday = 2026-11-11"),
         (
             "what happened last Thursday?",
@@ -67,7 +66,6 @@ def say(tmp_path: Path, when: str, *texts: str) -> None:
             "last Thursday = 2026-11-12",
         ),
         ("12 November", ["memory/2026-11-12.md", "memory/ideas.md"], "12 November = 2026-11-12"),
-        ("November 12th", ["memory/2026-11-12.md", "memory/ideas.md"], "November 12th = 2026-11-12"),
         (
             "last week",
             [
@@ -111,17 +109,6 @@ def test_a_long_list_keeps_the_latest_and_says_how_many_there_are(diary):
     assert result.period.total == 6
 
 
-@pytest.mark.parametrize(
-    ("query", "day"), [("otter yesterday", "2026-11-15"), ("production incident last Thursday", "2026-11-12")]
-)
-def test_only_what_is_from_the_time_of_a_query_is_said_to_be(diary, query, day):
-    result = diary.search(query, min_score=0.0, max_results=50)
-    said = {hit.path for hit in result for part in hit.parts if (part.name, part.detail) == ("when", "from that time")}
-    assert {path for path in said if "2026" in path} == {f"memory/{day}.md"}
-    assert result.hits[0].path == f"memory/{day}.md"
-    assert result.period is None
-
-
 def test_a_date_without_notes_is_looked_for_in_the_text(diary):
     result = diary.search("24 November")
     assert paths(result)[0] == "memory/2026-11-10.md"
@@ -142,17 +129,6 @@ def test_without_a_query_the_filter_is_listed(diary):
     assert paths(diary.search("last week", since="last Friday")) == ["memory/2026-11-13.md", "memory/2026-11-15.md"]
     with pytest.raises(EmptyQuery):
         diary.search()
-
-
-def test_a_list_leaves_out_what_is_gone_when_the_index_may_lag(tmp_path):
-    write_diary(tmp_path / "workspace")
-    settings = {"memory_search.sync.on_search": False}
-    with open_memory(tmp_path, clock=FrozenClock(MONDAY.astimezone()), settings=settings) as memory:
-        memory.sync()
-        (tmp_path / "workspace/memory/2026-11-12.md").unlink()
-        result = memory.search("last Thursday")
-    assert paths(result) == ["memory/ideas.md"]
-    assert result.degraded == ("1 outdated hit was left out.",)
 
 
 # filters that match nothing
@@ -225,9 +201,7 @@ def test_what_changed_lately_goes_by_the_change_and_by_what_was_said_last(tmp_pa
         ("yesterday", "memory/2026-11-15.md"),
         ("2026-11-12", "memory/2026-11-12.md"),
         ("12 November", "memory/2026-11-12.md"),
-        ("last Thursday", "memory/2026-11-12.md"),
         ("ideas", "memory/ideas.md"),
-        ("IDEAS", "memory/ideas.md"),
         ("memory/ideas", "memory/ideas.md"),
         ("boat PLAN", "memory/plan.md"),
     ],

@@ -222,18 +222,6 @@ def test_two_workspaces_of_one_home_never_mix(tmp_path):
         assert first.status().index_path != second.status().index_path
 
 
-def test_progress_is_reported_to_the_end(tmp_path):
-    workspace = tmp_path / "workspace"
-    for number in range(450):
-        write_note(workspace, f"memory/{number}.md", f"note {number}\n")
-    seen = []
-    with open_memory(tmp_path) as memory:
-        memory.sync(progress=lambda done, total, label: seen.append((done, total, label)))
-    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
-    assert seen[-1][:2] == (450, 450)
-    assert len(seen) > 1
-
-
 def test_a_note_that_grows_too_large_is_reported_and_leaves_the_index(tmp_path):
     note = write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     with open_memory(tmp_path, settings={"memory_search.max_file_bytes": 1000}) as memory:

@@ -97,25 +97,6 @@ def test_a_conversation_is_found_by_its_title_and_no_longer_by_the_one_before(tm
             assert dump_index(memory) == before
 
 
-def test_markup_of_clients_is_neither_found_nor_shown(tmp_path):
-    with open_sessions(tmp_path) as store:
-        record = talk(
-            store,
-            "Which parrot?<system-reminder>Feed the cat.</system-reminder>",
-            "The green one.",
-            "<command-name>/exit</command-name>\n<command-message>exit</command-message>",
-            "Bye.",
-        )
-    with open_memory(tmp_path) as memory:
-        memory.sync()
-        assert [text for _, _, text in texts_of(memory)] == [
-            "[2026-03-14 15:09] User: Which parrot?",
-            "[2026-03-14 15:09] Assistant: The green one.",
-            "[2026-03-14 15:09] Assistant: Bye.",
-        ]
-        assert "exit" not in memory.read(cited(record)).text
-
-
 def test_a_conversation_is_found_by_word_and_by_meaning_with_its_exact_lines(tmp_path):
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
         record = talk(store, "Where is the spare key?", "Under the blue flowerpot.", "And the ladder?", "In the shed.")
@@ -159,16 +140,6 @@ def test_the_first_conversation_of_an_agent_is_noticed_by_a_memory_that_stays_op
         with open_sessions(tmp_path) as store:
             talk(store, "The parrot is green.")
         assert len(memory.search("parrot")) == 1
-
-
-def test_a_word_that_only_a_neighbouring_turn_has_finds_it_at_a_lower_rank(tmp_path):
-    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
-        filler = "There is a great deal to be said about that. " * 16  # too long to be shown beside another turn
-        record = talk(store, "Tell me of Lisbon. " + filler, "It is hilly. " + filler, "And the trams? " + filler)
-        found = memory.search("Lisbon", min_score=0.0)
-        assert found.hits[0].start_line == 2
-        assert {hit.start_line for hit in found} == {2, 3, 4}
-        assert all(hit.path == cited(record) for hit in found)
 
 
 def test_filters_by_session_channel_and_the_time_of_the_turn(tmp_path):
@@ -231,15 +202,6 @@ def test_without_the_source_no_conversation_is_indexed(tmp_path):
         report = memory.sync()
         assert (report.files, report.removed, report.chunks) == (1, 1, 1)
         assert len(memory.search("parrot")) == 1
-
-
-def test_a_deleted_session_is_no_longer_found(tmp_path):
-    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
-        record = talk(store, "The parrot is green.")
-        assert len(memory.search("parrot")) == 1
-        store.delete(record.id)
-        assert memory.search("parrot").hits == ()
-        assert texts_of(memory) == []
 
 
 def test_an_index_that_is_not_synced_shows_only_what_is_still_said(tmp_path):
@@ -592,22 +554,6 @@ def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
 
 
 # whether everything said can be found
-
-
-def test_lines_that_no_search_can_find_yet_are_named(tmp_path):
-    with open_memory(tmp_path) as memory, SessionStore(memory.config) as sessions:
-        session = sessions.get_or_create("telegram", "5054")
-        path = "sessions/" + Path(session.transcript_path).name
-        for number in range(3):
-            sessions.append(session.id, Message.of("user", f"Question {number} about the garden?"))
-            sessions.append(session.id, Message.of("assistant", f"Answer {number}."))
-        memory.sync()
-        assert memory.index_service.find_unindexed(path, first_line=1, last_line=7) == ()
-        sessions.append(session.id, Message.of("user", "One more question about the garden?"))
-        assert memory.index_service.find_unindexed(path, first_line=1, last_line=8) == (8,)
-        assert memory.index_service.find_unindexed(path, first_line=1, last_line=7) == ()
-        memory.sync()
-        assert memory.index_service.find_unindexed(path, first_line=1, last_line=8) == ()
 
 
 # echoes of the memory

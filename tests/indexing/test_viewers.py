@@ -217,13 +217,6 @@ def test_identity_links_and_their_removal_hold_at_once(tmp_path):
         assert "Mine." not in str(unlinked.as_person("http:ada").search("Mine.").hits)
 
 
-def test_what_is_private_stays_so_after_a_rebuild_of_the_index(home):
-    home.memory.sync(force=True)
-    assert "heliotrope" in home.texts("http:ada")
-    assert "heliotrope" not in home.texts("http:bob")
-    assert "teapot" not in home.texts("http:bob")
-
-
 def test_a_person_forgets_only_what_they_see(home):
     bob, ada = home.memory.as_person("http:bob"), home.memory.as_person("http:ada")
     plan = bob.forgetting.plan("combination")

@@ -129,15 +129,6 @@ def test_watchers_of_two_workspaces_do_not_stand_in_each_others_way(watch, tmp_p
     assert second.until_synced()["files"] == 1
 
 
-def test_without_a_workspace_it_refuses_at_once(tmp_path):
-    ended = subprocess.run(
-        [KEPT, "index", "--watch"], env=kept_environment(tmp_path), capture_output=True, text=True, timeout=60
-    )
-    assert ended.returncode == 3
-    assert "There is no workspace" in ended.stderr
-    assert ended.stderr.count("\n") == 1
-
-
 def status_of(tmp_path):
     ended = subprocess.run(
         [KEPT, "status", "--json"], env=kept_environment(tmp_path), capture_output=True, text=True, timeout=60

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.bench.layout import threshold_score
 from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart, grade_of
 from kept.search.candidates import Candidate, Evidence
 from kept.search.confidence import (
@@ -25,7 +24,7 @@ from kept.search.keywords import WeightedTerm
 from kept.search.query import Term
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.weights import ALL_WORDS_CONFIDENCE
-from tests.support.workspaces import open_memory, paths, write_note
+from tests.support.workspaces import open_memory, write_note
 
 figures = st.floats(0, 1)
 LARGE = 1_000
@@ -82,12 +81,6 @@ def test_runs_and_a_high_sum_make_a_query_without_spaces_more_sure(share, runs, 
     assert sure(first=min(1.0, first + more)) >= sure()
 
 
-def test_words_thrown_together_are_told_from_a_question():
-    scattered = signals(0.3, 1, 0.1, first=0.3, rivals=9.0, query_words=5)
-    question = signals(0.5, 5, 0.4, first=0.5, rivals=2.0, query_words=9)
-    assert estimate_confidence(scattered) < LIKELY_FROM < estimate_confidence(question)
-
-
 def test_a_first_hit_among_equals_is_likely_and_one_that_stands_alone_is_strong():
     crowd, leader = (signals(0.8, 4, 0.3, first=0.7, rivals=rivals, query_words=5) for rivals in (12.0, 0.3))
     assert LIKELY_FROM <= estimate_confidence(crowd) < STRONG_FROM <= estimate_confidence(leader)
@@ -122,12 +115,6 @@ def test_a_hit_that_comes_near_the_first_is_likely_however_sure_the_search_is(be
     candidates = [candidate(row, reach, age=9000.0) for row, reach in enumerate((0.9, 0.6, 0.2))]
     scaled = calibrate(fuse_weighted(candidates, FusionWeights(0.0, 1.0)), best, signals(0.9, 3, 0.5))
     assert [grade_of(scored.relevance) == "weak" for scored in scaled] == [False, False, True]
-
-
-def test_of_a_query_without_an_answer_every_hit_is_weak():
-    candidates = [candidate(row, reach) for row, reach in enumerate((0.9, 0.89, 0.2))]
-    scaled = calibrate(fuse_weighted(candidates, FusionWeights(0.0, 1.0)), 0.2, signals(0.9, 3, 0.5))
-    assert {grade_of(scored.relevance) for scored in scaled} == {"weak"}
 
 
 def test_rivals_are_candidates_that_come_near_the_first():
@@ -208,11 +195,6 @@ def notes(request, tmp_path):
         yield memory
 
 
-def test_a_word_that_stands_in_the_notes_is_found(notes):
-    assert paths(notes.search("neighbour117"))[0] == "memory/117.md"
-    assert len(notes.search("violin")) > 0
-
-
 def test_a_question_about_something_else_is_not_answered(notes):
     assert notes.search("How long should sourdough proof in a cold kitchen after kneading?").answered == "no"
 
@@ -224,39 +206,6 @@ def test_words_of_the_notes_thrown_together_find_only_weak_hits(notes):
     refused = notes.search(query, min_score=LIKELY_FROM)
     assert refused.hits == ()
     assert {dropped.reason for dropped in refused.dropped} == {"below min_score"}
-
-
-def test_a_word_of_an_unspaced_script_is_found_in_a_question(tmp_path):
-    for at, text in enumerate(("备用钥匙挂在门后", "会议改到星期五", "打印机没有纸")):
-        write_note(tmp_path / "workspace", f"memory/{at}.md", text + "\n")
-    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        assert paths(memory.search("备用钥匙在哪里"))[:1] == ["memory/0.md"]
-
-
-def test_a_phrase_and_a_title_are_never_refused(notes):
-    assert notes.search("by neighbour42 with tool42").hits[0].path == "memory/042.md"
-    assert notes.search('"after lunch42" zeppelin quartz walrus').hits[0].path == "memory/042.md"
-
-
-def test_what_is_compared_with_the_threshold_is_what_bench_says(notes):
-    for hit in notes.search("violin repaired tool1 lunch1", min_score=0.0):
-        assert sum(part.value for part in hit.parts) == pytest.approx(hit.score)
-        least = threshold_score(hit)
-        again = notes.search("violin repaired tool1 lunch1", min_score=least - 1e-6).hits
-        assert hit.path in {other.path for other in again}
-
-
-def test_one_of_two_words_finds_what_there_is_but_one_of_many_does_not(tmp_path):
-    workspace = tmp_path / "workspace"
-    for at in range(300):
-        write_note(
-            workspace, f"memory/{at}.md", f"# Day {at}\n\nWe walked to place{at} and had soup with friend{at}.\n"
-        )
-    write_note(workspace, "memory/trip.md", "# Trip\n\nThe flight to Lisbon is booked for spring.\n")
-    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        assert paths(memory.search("lisbon hotel")) == ["memory/trip.md"]
-        assert memory.search("lisbon hotel").answered != "no"
-        assert memory.search("lisbon gearbox marmalade quorum").answered == "no"
 
 
 NOTES = {

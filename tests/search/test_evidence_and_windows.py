@@ -44,11 +44,6 @@ def test_an_answer_is_known_by_the_question_before_it():
     assert (evidence[2].asks, evidence[3].asks) == (1.0, 0.0)
 
 
-def test_a_statement_before_it_makes_nothing_an_answer():
-    evidence = evidence_of([utterance(2, "The key is lost."), utterance(3, "Oh.")], "key", {2: 0.8})
-    assert evidence[3].answers == 0.0
-
-
 def test_the_nearer_neighbour_lends_its_meaning():
     chunks = [utterance(2, "One."), utterance(3, "Two."), utterance(4, "Three.")]
     evidence = evidence_of(chunks, "x", {}, {2: 0.2, 3: 0.1, 4: 0.6})
@@ -109,14 +104,6 @@ def test_a_window_grows_towards_what_fits_the_query_better_and_no_further_than_a
     chunks = [utterance(row, "x" * 200) for row in range(2, 9)]
     assert rows(windows_over(chunks, {4: 0.9, 3: 0.8}), 5) == [3, 4, 5]
     assert rows(windows_over(chunks), 5) == [5, 6, 7]
-
-
-def test_windows_do_not_overlap_and_cover_what_they_show():
-    chunks = [utterance(row, "x" * 150) for row in range(2, 12)]
-    windows = windows_over(chunks)
-    first, second = rows(windows, 5), rows(windows, 9)
-    assert not set(first) & set(second)
-    assert windows.shown == {*first, *second}
 
 
 def test_pieces_of_one_message_are_never_joined():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.workspaces import open_memory, paths, write_note
+from tests.support.workspaces import open_memory, write_note
 
 LOCAL = {"memory_search.provider": "local"}
 OTHERS = {
@@ -46,17 +46,6 @@ def test_words_of_a_given_title_rank_like_those_of_a_heading(tmp_path):
     assert {first.path, second.path} == {"memory/a.md", "memory/b.md"}
     assert second.text_score == pytest.approx(first.text_score, abs=0.05)
     assert {hit.grade for hit in others} <= {"weak"}
-
-
-def test_an_index_without_the_words_of_names_is_built_again(tmp_path, monkeypatch):
-    write_note(tmp_path / "workspace", "memory/People/p07.md", KARIN)
-    with monkeypatch.context() as earlier:
-        earlier.setattr("kept.indexing.note_rows.CHUNKER_VERSION", 4)
-        earlier.setattr("kept.indexing.note_rows._first_words", lambda text, *_: text)
-        with open_memory(tmp_path) as memory:
-            memory.sync()
-    with open_memory(tmp_path) as memory:
-        assert paths(memory.search("seamstress")) == ["memory/People/p07.md"]
 
 
 DIARY = {

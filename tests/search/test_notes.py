@@ -166,16 +166,6 @@ def test_a_passage_that_has_changed_since_is_left_out_and_the_rest_of_its_note_s
     assert result.degraded == ("1 outdated hit was left out.",)
 
 
-def test_with_one_note_its_best_passages_take_all_places(tmp_path):
-    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        write_long_notes(tmp_path / "workspace", 1)
-        result = memory.search("walrus ledger", max_results=3)
-        every = memory.search("walrus ledger", max_results=10)
-    assert (len(result), len(result.passages)) == (1, 3)
-    assert (len(every), len(every.passages)) == (1, 4)
-    assert [dropped.reason for dropped in result.dropped] == ["beyond max_results"]
-
-
 def test_what_people_say_around_a_question_is_not_looked_for():
     query = "pretty sure someone decided something about the walrus, anyone remember?"
     assert [term.text for term in parse_query(query).terms] == ["decided", "walrus"]

@@ -67,9 +67,3 @@ def test_a_chunk_from_the_period_comes_first_and_none_is_left_out(diary, query, 
 
 def test_a_period_alone_is_not_an_answer(diary):
     assert diary.search("the zebra crossing of last week").answered == "no"
-
-
-def test_a_query_without_a_period_has_no_such_part(diary):
-    parts = [part.name for hit in diary.search("who fed the parrot") for part in hit.parts]
-    assert parts
-    assert "when" not in parts

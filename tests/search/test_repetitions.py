@@ -74,11 +74,6 @@ def test_a_question_is_found_by_its_words_and_stands_below_everything_else(tmp_p
     assert hits[0].score > hits[1].score
 
 
-def test_a_statement_that_answers_yes_or_no_stays(tmp_path):
-    say(tmp_path, "The spare key is under the pot.")
-    assert len(search(tmp_path, "is the spare key under the pot?")) == 1
-
-
 def test_what_a_person_says_beside_the_question_is_not_an_answer(tmp_path):
     say_all(tmp_path, [Message.of("user", "Where is the spare key?"), Message.of("user", "hello")])
     assert search(tmp_path, "where is the spare key").hits == ()
@@ -188,25 +183,6 @@ def test_what_a_person_said_later_is_newer_than_a_note(tmp_path):
     assert [other.path for other in hits[0].newer_than] == ["memory/2026-03-01.md"]
 
 
-def test_of_two_messages_with_other_numbers_the_newer_comes_first(tmp_path):
-    say(tmp_path, "The staging database listens on the port 5433.", days_ago=9, user="a")
-    say(tmp_path, "Our staging database now listens on port 6000, by the way.", days_ago=2, user="a")
-    hits = search(tmp_path, "staging database port").hits
-    assert "6000" in hits[0].snippet
-
-
-def test_notes_about_other_things_keep_their_order(tmp_path):
-    note(tmp_path, "memory/2026-03-01.md", "# 2026-03-01\n\n## 09:00\n\nThe staging port.\n")
-    note(
-        tmp_path,
-        "memory/2026-03-12.md",
-        "# 2026-03-12\n\n## 09:00\n\nShip the parcel from the port before the staging of the play begins, says Bob.\n",
-    )
-    hits = search(tmp_path, "staging port").hits
-    assert hits[0].path == "memory/2026-03-01.md"
-    assert all(hit.newer_than == () for hit in hits)
-
-
 def test_a_passage_that_says_nothing_else_about_the_same_is_not_called_newer(tmp_path):
     note(
         tmp_path, "memory/2026-03-01.md", "# 2026-03-01\n\n## 09:00\n\nCall with Omar Aziz about Lantern permissions.\n"
@@ -236,22 +212,6 @@ def test_a_hit_in_a_long_message_keeps_speaker_and_time_and_is_the_only_one_of_i
     assert "] User: …" in hits[0].snippet
     assert "parrot" in hits[0].snippet
     assert len(hits[0].snippet) <= 700
-
-
-def test_the_output_of_a_tool_leads_to_the_talk_around_it_and_is_not_shown(tmp_path):
-    code = '1→package agent 2→ 3→import ( 4→ "encoding/json"'
-    say_all(
-        tmp_path,
-        [
-            Message.of("user", "What does the agent file import?"),
-            Message("assistant", (ToolCall("1", "Read", {"file_path": "agent.go"}),)),
-            Message("tool", (ToolResult("1", code),)),
-            Message.of("assistant", "Only the standard library."),
-        ],
-    )
-    hits = search(tmp_path, "encoding json").hits
-    assert len(hits) > 0
-    assert not any("←" in hit.snippet or "package agent" in hit.snippet for hit in hits)
 
 
 # words

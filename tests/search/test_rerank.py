@@ -57,12 +57,6 @@ def rows(order) -> list[int]:
     return [scored.candidate.row for scored in order]
 
 
-def test_the_model_reorders_what_it_reads():
-    order, degraded = reranked(FixedReranker(0.1, 0.2, 0.9), ranked(0.8, 0.7, 0.6))
-    assert rows(order) == [3, 1, 2]
-    assert degraded == ()
-
-
 def test_a_score_is_the_mix_of_both_and_its_parts_add_up():
     before = ranked(0.8, 0.6)
     order, _ = reranked(FixedReranker(0.0, 1.0), before)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from kept.errors import NoteNotFound, UsageError
+from kept.errors import NoteNotFound, PathRefused, UsageError
 from kept.limits import time_from_ms
 from kept.listings import FileSummary, Listing
-from kept.records import Filter, ListedPeriod, Progress, SearchResult
+from kept.records import Filter, ListedPeriod, Passage, Progress, SearchResult, parse_citation
+from kept.sessions.transcript_paths import is_transcript_citation
 from kept.store.note_tables import ALIAS, HEADING, TITLE
 from kept.words.segment import fold, name_key, normalise
 from kept.workspace.daily import DailyNotes, daily_name, find_daily, get_daily_notes
 from kept.workspace.scan import scan_workspace
-from kept.workspace.workspace import show_path
+from kept.workspace.workspace import Workspace, is_markdown, may_be_title, show_path
 
 if TYPE_CHECKING:
+    from kept.config import Config
+    from kept.indexing.memory_view import MemoryView
     from kept.indexing.service import IndexService
     from kept.store.file_list import ListedRow, Opening
     from kept.store.index import Index
@@ -127,12 +130,8 @@ def _summary(row: ListedRow, opening: Opening | None, own_title: str | None) -> 
 
 
 def _excerpt(lines: Sequence[str], title: str) -> str:
-    """Return the first words that are neither a heading nor front matter."""
-    body = list(lines)
-    if body and body[0].rstrip() == "---":
-        end = next((at for at, line in enumerate(body[1:], 1) if line.rstrip() in ("---", "...")), 0)
-        body = body[end + 1 :]
-    for line in body:
+    """Return the first words that are not a heading."""
+    for line in lines:
         words = re.sub(_SPEAKER, "", line.strip(), count=1).replace("**", "").lstrip("-*> ").strip()
         if words and not line.startswith("#") and words != title:
             return words if len(words) <= _EXCERPT_CHARS else words[: _EXCERPT_CHARS - 1].rstrip() + "…"
@@ -179,6 +178,46 @@ def find_note(service: IndexService, name: str, visible: Filter) -> str | None:
             hint=f"'kept search {day:%Y-%m-%d}' lists everything from that day.",
         )
     return None
+
+
+def read_reference(
+    reference: str,
+    config: Config,
+    workspace: Workspace,
+    find_note: Callable[[str], str | None],
+    *,
+    view: MemoryView | None = None,
+    start: int | None = None,
+    lines: int | None = None,
+) -> Passage:
+    """Return lines of a note or a conversation. ``find_note`` is asked for the path of a note by its day or title.
+    ``view`` is that of a memory that is bound to a project: what belongs to other projects is refused."""
+    path = reference
+    if cited := parse_citation(reference):
+        path, first, last = cited
+        start, lines = start or first, lines or max(1, last - first + 1)
+    start = start or 1
+    if is_transcript_citation(path):
+        from kept.sessions.spoken import read_transcript
+
+        if view:
+            view.require_visible(path)
+        return read_transcript(config.paths.sessions, path, start=start, lines=lines)
+    from kept.workspace.notes import read_passage
+
+    max_bytes = config.memory_search.max_file_bytes
+    if may_be_title(path):
+        path = find_note(path) or path
+        if "." not in path:
+            raise NoteNotFound(f"No note has the path, name or title '{path}'.")
+    if view:
+        view.require_visible(path)
+    if "/" in path and not is_markdown(path):
+        try:  # memory/ideas is memory/ideas.md
+            return read_passage(workspace, f"{path}.md", start=start, lines=lines, max_bytes=max_bytes)
+        except (NoteNotFound, PathRefused):
+            pass
+    return read_passage(workspace, path, start=start, lines=lines, max_bytes=max_bytes)
 
 
 def name_nearest(service: IndexService, name: str, visible: Filter) -> str:

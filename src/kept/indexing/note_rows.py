@@ -11,7 +11,6 @@ from dataclasses import replace
 from kept.chunking.markdown import (
     CHUNKER_VERSION,
     HEADING_JOIN,
-    HEADING_MARKS,
     ChunkSize,
     CutNote,
     cut_note,
@@ -204,35 +203,12 @@ def _iter_tags(path: str, cut: CutNote, day: dt.date | None) -> Iterator[TagRow]
 def _tagged_lines(path: str, chunks: Sequence[Chunk], line: int, day: dt.date | None) -> tuple[int, int]:
     """Return the lines that a tag in a line counts for.
 
-    That is the whole note, as in Obsidian; but one entry in a daily note, and one item in MEMORY.md and USER.md, whose
-    other lines have nothing to do with it.
+    That is the whole note, as in Obsidian; but one passage of a daily note, and one item in MEMORY.md and USER.md,
+    whose other lines have nothing to do with it.
     """
-    if not is_fact_list(path) and day is None:
-        return WHOLE_NOTE
-    at = next((at for at, chunk in enumerate(chunks) if chunk.start_line <= line <= chunk.end_line), None)
-    if at is None:
-        return WHOLE_NOTE
-    if is_fact_list(path):
-        return chunks[at].start_line, chunks[at].end_line
-    entry = entry_heading(chunks[at].heading)
-    if entry is None:
-        return WHOLE_NOTE
-    first = last = at
-    while first > 0 and _is_in_entry(chunks[first - 1], entry) and not _begins_entry(chunks[first]):
-        first -= 1
-    while last + 1 < len(chunks) and _is_in_entry(chunks[last + 1], entry) and not _begins_entry(chunks[last + 1]):
-        last += 1
-    return chunks[first].start_line, chunks[last].end_line
-
-
-def _is_in_entry(chunk: Chunk, entry: str) -> bool:
-    return chunk.heading == entry or chunk.heading.startswith(entry + HEADING_JOIN)
-
-
-def _begins_entry(chunk: Chunk) -> bool:
-    """Return whether a chunk begins with a time as its heading: two entries of one minute have equal headings."""
-    line = chunk.text.partition("\n")[0]
-    return line.startswith("#") and parse_entry_time(HEADING_MARKS.sub("", line)) is not None
+    within = (chunk for chunk in chunks if chunk.start_line <= line <= chunk.end_line)
+    chunk = next(within, None) if is_fact_list(path) or day else None
+    return (chunk.start_line, chunk.end_line) if chunk else WHOLE_NOTE
 
 
 # times

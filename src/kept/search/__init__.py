@@ -3,7 +3,7 @@
 `pipeline` runs a search. `query` parses the text into terms; `candidates` finds chunks by word and by meaning, and
 measures the evidence for each; `exact` finds the literal text. `scores` adds the figures up with the numbers in
 `weights` and explains each; `confidence` makes the sums of two queries comparable. In between, `query_dates` adds for a
-period that the query names, `no_answers` tells what answers nothing, and `rerank` asks a model. `selection` chooses the
+period that the query names, and `rerank` asks a model. `selection` chooses the
 hits and the text that is shown.
 
 Times: `date_reader` reads expressions such as "last week" with the words in `date_words` and the calendar in `periods`;

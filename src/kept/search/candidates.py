@@ -8,13 +8,12 @@ by the question before it, a remark by the subject of the conversation.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kept.clock import DAY_MS
 from kept.embedding.base import Calibration
 from kept.search.keywords import KeywordHit, KeywordSearch, WeightedTerm, share_of_unknown_words
-from kept.search.no_answers import may_answer
 from kept.search.query import Expansion, SearchRequest
 from kept.search.weights import CLOSEST_MEANING, JUST_WEAK, SMALL_MEMORY_PASSAGES
 from kept.store.rows import ChunkRow
@@ -31,6 +30,9 @@ _ROLES = frozenset({"", "user", "assistant", "tool", "system", "summary"})
 _WORD = re.compile(r"\w+")
 _MAX_LINES_APART = 2
 """Neighbours may have one line between them that is not an utterance, such as a change of settings."""
+
+_DONE = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+\[[xX]\](?:\s|$)")
+"""Beginning of a line with a task that is done."""
 
 
 # evidence
@@ -240,3 +242,22 @@ def gather_pool(
         passages=keywords.chunk_count,
         least_meaning=CLOSEST_MEANING if is_small and knows_query and not text else 0.0,
     )
+
+
+# passages that answer nothing: headings with no text below them, and tasks that are done
+
+
+def may_answer(text: str) -> bool:
+    """Return whether a passage has more than headings and tasks that are done."""
+    return any(line.strip() and not line.startswith("#") and not _DONE.match(line) for line in text.split("\n"))
+
+
+def is_done(text: str, matched: Iterable[str], stems: Callable[[str], list[str]]) -> bool:
+    """Return whether all words of a query that a passage has are in tasks that are done."""
+    done: list[str] = []
+    others: list[str] = []
+    for line in text.split("\n"):
+        (done if _DONE.match(line) else others).append(line)
+    in_done, elsewhere = {*stems("\n".join(done))}, {*stems("\n".join(others))}
+    words = [stems(word) for word in matched] if done else []
+    return bool(words) and all(in_done.issuperset(word) and not elsewhere.issuperset(word) for word in words)

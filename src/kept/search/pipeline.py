@@ -32,10 +32,9 @@ from kept.records import (
 )
 from kept.redact import redact
 from kept.remote_errors import EmbeddingError
-from kept.search.candidates import CandidatePool, QueryVector, gather_pool
+from kept.search.candidates import CandidatePool, QueryVector, gather_pool, is_done, may_answer
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.exact import ExactMatch, lift_exact
-from kept.search.no_answers import is_done, may_answer
 from kept.search.query import Expansion, ParsedQuery, SearchRequest
 from kept.search.query_dates import boost_periods, find_periods
 from kept.search.repetitions import (

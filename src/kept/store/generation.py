@@ -34,6 +34,13 @@ TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", *NOTE_TABLES)
 _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
 _FILE_COLUMNS = ", ".join(_FILE_FIELDS)
 _file_values = attrgetter(*_FILE_FIELDS)
+_NEW_COLUMNS = (
+    "source, path, start_line, end_line, hash, embed_hash, heading, text, session_key, channel, timestamp, recalled,"
+    " content_key"
+)
+_new_values = attrgetter(
+    "start_line", "end_line", "hash", "embed_hash", "heading", "text", "session_key", "channel", "timestamp_ms"
+)
 _CHUNK_COLUMNS = (
     "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel, recalled"
 )
@@ -173,26 +180,9 @@ class Generation:
         return len(rows)
 
     def _insert(self, source: str, path: str, chunk: NewChunk, content_key: bytes) -> None:
-        self.db.execute(
-            f"INSERT INTO {self.prefix}chunks (source, path, start_line, end_line, hash, embed_hash,"
-            " heading, text, timestamp, session_key, channel, recalled, content_key)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                source,
-                path,
-                chunk.start_line,
-                chunk.end_line,
-                chunk.hash,
-                chunk.embed_hash,
-                chunk.heading,
-                chunk.text,
-                chunk.timestamp_ms,
-                chunk.session_key,
-                chunk.channel,
-                int(chunk.is_recalled),
-                content_key,
-            ),
-        )
+        values = (source, path, *_new_values(chunk), int(chunk.is_recalled), content_key)
+        marks = ", ".join("?" * len(values))
+        self.db.execute(f"INSERT INTO {self.prefix}chunks ({_NEW_COLUMNS}) VALUES ({marks})", values)
         self.db.execute(
             f"INSERT INTO {self.prefix}chunks_fts (rowid, text, context) VALUES (?, ?, ?)",
             (self.db.last_insert_rowid(), chunk.words, chunk.context_words),
