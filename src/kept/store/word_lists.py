@@ -265,8 +265,8 @@ class ListedPhraseSearch:
         first, size = 0, _FIRST_FILTERED
         while first < len(rows):
             part = rows[first : first + size]
-            found = [row for (row,) in self._db.execute(query, (pack_rows(part.tolist()), *values))]
-            passing[first : first + size] = np.isin(part, found)
+            passing_rows = [row for (row,) in self._db.execute(query, (pack_rows(part.tolist()), *values))]
+            passing[first : first + size] = np.isin(part, passing_rows)
             first += size
             size *= 4
             enough = np.flatnonzero(passing[:first])
