@@ -7,7 +7,7 @@ from typing import Any
 import telegram
 
 from kept.channels.chat_intake import Allowed, Person
-from kept.channels.telegram import read_message
+from kept.channels.telegram_messages import read_message
 
 ME = Person(123456, "kept_bot")
 
