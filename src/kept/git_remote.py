@@ -30,15 +30,10 @@ def repository_keys(folder: str) -> Iterator[str]:
         folder = os.path.abspath(folder)
     except FileNotFoundError:  # the current folder was deleted
         return
-    while True:
-        remote = find_remote(folder)
-        name = os.path.basename(folder)
-        if remote or name:
-            yield remote or folder_key(name)
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return
-        folder = parent
+    for path in _upwards(folder):
+        name = os.path.basename(path)
+        if key := find_remote(path) or (name and folder_key(name)):
+            yield key
 
 
 def folder_key(name: str) -> str:
@@ -47,13 +42,16 @@ def folder_key(name: str) -> str:
 
 def find_root(folder: str) -> str | None:
     """Return the root of the working tree that a folder is in, or None."""
-    folder = os.path.abspath(folder)
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return None
+    above = _upwards(os.path.abspath(folder))
+    return next((path for path in above if os.path.lexists(os.path.join(path, ".git"))), None)
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    """Yield a folder and those that it is in."""
+    yield folder
+    while (parent := os.path.dirname(folder)) != folder:
         folder = parent
-    return folder
+        yield folder
 
 
 def find_remote(root: str) -> str | None:

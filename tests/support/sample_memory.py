@@ -6,7 +6,6 @@ Every screen has something to show. Conversations are held with the real agent a
 from __future__ import annotations
 
 import datetime as dt
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -53,8 +52,7 @@ The mill delivers on **Tuesdays** before six. Orders close on Sunday evening.
 
 The nightly backup had been failing since the disk was full. Nobody noticed, because the alert went to an old address.
 
-1. Free space on `/srv/backup` below 10 % now sends a message to the group.
-2. A restore is tested on the first Monday of the month, see [[2026-03-02]].
+1. A restore is tested on the first Monday of the month, see [[2026-03-02]].
 
 ```sh
 restic -r /srv/backup check --read-data-subset=5%
@@ -65,17 +63,7 @@ restic -r /srv/backup check --read-data-subset=5%
     "memory/ops/oven.md": "# Oven\n\nThe sensor of oven 2 reported 412 °C. Part REF-0200-3, from Hartmann. #ops\n",
     "memory/ideas.md": "# Ideas\n\nSell [[Altenberg mill|mill]] flour in small bags. A shelf beside the till. #shop\n",
     "memory/2026-02-13.md": "# 2026-02-13\n\n## 07:40\n\nOven 2 failed again, see [[oven]]. Bread was late.\n",
-    "memory/2026-03-02.md": """# 2026-03-02
-
-## 09:10
-
-Tested the restore of last night's [[Backups|backup]]: complete, 14 minutes.
-
-## 16:30
-
-Mara agreed to try the spelt of the [[Altenberg mill]] for four weeks.
-""",
-    "memory/2026-03-12.md": "# 2026-03-12\n\n## 18:05\n\nThe matcha cake (抹茶) sold out by noon. Bake more. #shop\n",
+    "memory/2026-03-02.md": "# 2026-03-02\n\n## 09:10\n\nTested a restore, see [[Backups]]. Matcha (抹茶) sold out.\n",
 }
 QUIET_DAYS = (3, 4, 9, 11, 12, 18, 20, 24, 25, 31, 33, 38, 40, 41, 47, 52, 55, 60, 61, 70, 78, 83, 90, 104, 118, 140)
 _ANSWERS = {
@@ -98,24 +86,20 @@ def _answer(request: ChatRequest) -> Any:
     return _ANSWERS[asked]
 
 
-def write_sample(tmp_path: Path, **settings: Any) -> str:
+def write_sample(tmp_path: Path) -> str:
     """Write the sample below tmp_path. Return the id of the conversation with the agent."""
-    for number, (path, text) in enumerate(NOTES.items()):
-        _date(write_note(tmp_path / "workspace", path, text), NOW - dt.timedelta(days=2 * number, hours=number))
+    for path, text in NOTES.items():
+        write_note(tmp_path / "workspace", path, text)
     for days in QUIET_DAYS:
         day = NOW.date() - dt.timedelta(days=days)
         text = f"# {day}\n\n## 08:15\n\nBaked {40 + days % 17} loaves; {days % 5} were left in the evening.\n"
-        _date(write_note(tmp_path / "workspace", f"memory/{day}.md", text), NOW - dt.timedelta(days=days))
+        write_note(tmp_path / "workspace", f"memory/{day}.md", text)
     with ThreadPoolExecutor(1) as thread:  # a thread that drives a browser has a running event loop
-        return thread.submit(_talk, tmp_path, settings).result()
+        return thread.submit(_talk, tmp_path).result()
 
 
-def _date(note: Path, when: dt.datetime) -> None:
-    os.utime(note, (when.timestamp(), when.timestamp()))
-
-
-def _talk(tmp_path: Path, settings: dict[str, Any]) -> str:
-    with open_agent(tmp_path, ScriptedChat(_answer, name="sample-model"), **settings) as at:
+def _talk(tmp_path: Path) -> str:
+    with open_agent(tmp_path, ScriptedChat(_answer, name="sample-model")) as at:
         return _hold_conversations(at)
 
 

@@ -3,64 +3,32 @@
 from __future__ import annotations
 
 import resource
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from kept import SessionStore
-from kept.config import load_config
-from kept.indexing.index_handle import IndexLimits
-from kept.live import LiveIndex
-from kept.memory import Memory
-from kept.testing import FakeEmbedder
-from kept.web.site import Site
-from tests.support.waiting import wait_until
-from tests.support.web_site import PageClient, texts, visiting
+from kept.live import LiveState
+from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note
 
 
-class HeldEmbedder(FakeEmbedder):
-    """Embedder that embeds one batch, and the next ones only when it may go on."""
+class SyncingIndex:
+    """A live index in the middle of a long sync."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.may_go_on = threading.Event()
-        self.batches = 0
+    def state(self) -> LiveState:
+        return LiveState(syncing=True, completed=20, total=200)
 
-    def embed(self, texts, *, role):
-        self.batches += len(texts) > 1
-        if self.batches > 1:
-            self.may_go_on.wait(60)
-        return super().embed(texts, role=role)
+    def stop(self) -> None:
+        pass
 
 
-def test_the_progress_of_a_long_sync_is_shown(tmp_path, workspace):
-    for number in range(200):
-        write_note(workspace, f"memory/n{number}.md", f"# Note {number}\n\nText {number}.\n")
-    embedder = HeldEmbedder()
-    loaded = load_config(home=str(tmp_path / "home"), workspace=str(workspace), trust_workspace=True)
-    memory = Memory(loaded.config, embedder=embedder, limits=IndexLimits(search_wait_s=0, batch_files=20))
-    site = Site(loaded, memory, SessionStore(loaded.config))
-    pages = PageClient(site)
-    try:
-        site.live = LiveIndex(memory).start()
-        wait_until(site.indexing, "the sync reports its progress")
-        page = pages.page("/conversations")
-        assert "of 200 files" in texts(page, "#indexing .notice")[0]
-        assert page.select_one("#indexing progress")["max"] == "200"
-        assert page.select_one("#indexing")["data-refresh"]
-        assert "0 of 200 files" in texts(pages.page("/notes"), "#indexing .notice")[0]
-        embedder.may_go_on.set()
-        wait_until(lambda: site.live and site.live.state().syncs, "the sync is complete")
-        page = pages.page("/?q=note")
-        assert not page.select("#indexing .notice")
-        assert page.select(".hit")
-    finally:
-        embedder.may_go_on.set()
-        pages.http.close()
-        site.close()
+def test_the_progress_of_a_long_sync_is_shown(pages):
+    pages.site.live = SyncingIndex()
+    page = pages.page("/conversations")
+    assert "20 of 200 files" in texts(page, "#indexing .notice")[0]
+    assert page.select_one("#indexing progress")["max"] == "200"
+    assert page.select_one("#indexing")["data-refresh"]
 
 
 @contextmanager

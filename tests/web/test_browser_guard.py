@@ -38,11 +38,6 @@ def test_a_request_of_another_origin_is_refused(pages, origin):
     assert pages.http.post("/add", data=form, headers={"Origin": origin}).status_code == 403
 
 
-def test_a_change_without_an_origin_is_refused(pages):
-    form = {"form_token": pages.access.form_token(pages.cookie), "text": "x"}
-    assert pages.http.post("/add", data=form).status_code == 403
-
-
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_a_request_that_another_page_makes_is_refused(pages, site):
     assert pages.get("/", Sec_Fetch_Site=site).status_code == 403

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kept.web.diff_view import split_diff
 from kept.workspace.change_recorder import Author
 from tests.support.web_site import texts
 from tests.support.workspaces import write_note
@@ -48,18 +47,6 @@ def test_an_edit_in_another_program_is_listed_after_the_next_search(pages, works
     assert "another program" in pages.page("/changes").select_one(".change").text
 
 
-def test_without_changes_the_page_says_what_it_is_for(pages):
-    assert "No changes yet" in pages.page("/changes").text
-
-
 def test_markup_in_a_diff_is_text(pages):
     pages.site.memory.add("<script>alert(1)</script>", to="memory")
     assert not pages.page("/changes").select(".diff script")
-
-
-def test_a_diff_is_split_into_lines_with_classes():
-    diff = "--- a\n+++ b\n@@ -1,2 +1,2 @@\n same\n-old\n+new\r\n\\ No newline at end of file\n"
-    assert [(line.kind, line.text) for line in split_diff(diff)] == [
-        ("hunk", "line 1"), ("same", "same"), ("removed", "old"), ("added", "new"),
-        ("aside", " No newline at end of file"),
-    ]  # fmt: skip

@@ -62,12 +62,6 @@ def test_a_script_gets_the_answer_piece_by_piece(talking, model):
     assert events[-1] == {"type": "done"}
 
 
-def test_a_command_is_answered_without_the_model(talking, model):
-    page = talking.follow(talking.post("/chat/send", text="/help"))
-    assert model.requests == []
-    assert page.select_one("#talk") is not None
-
-
 def test_an_error_of_the_model_is_shown(talking, model):
     model.follow([ModelUnavailable("The model is down.", hint="Try later.")] * 5)
     answer = talking.post("/chat/send", text="Hello?")

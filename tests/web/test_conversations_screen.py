@@ -44,11 +44,6 @@ def test_long_lists_have_pages_and_channels(pages):
     assert len(pages.page("/conversations?channel=telegram").select(".list li")) == 11
 
 
-def test_without_conversations_the_page_says_how_they_come(pages):
-    assert "kept import" in pages.page("/conversations").text
-    assert pages.get("/conversations/nothing").status_code == 404
-
-
 def test_calls_of_tools_are_folded_with_their_results(pages, talk):
     session = talk(
         Message.of("user", "Which port?"),
@@ -87,13 +82,6 @@ def test_flushes_and_compactions_are_shown_with_their_receipts(tmp_path, workspa
         assert "all found by a search" in compaction.text
         changes = pages.page(f"/changes?session={session}")
         assert len(changes.select(".change")) >= 2
-
-
-def test_a_cited_line_is_marked(pages, talk):
-    session = talk(*(Message.of("user", f"Line {number}") for number in range(5)))
-    page = pages.page(f"/conversations/{session}?line=3")
-    assert "Line 1" in page.select_one(".at-line").text
-    assert page.select_one(".at-line")["id"] == "L3"
 
 
 def test_a_long_conversation_is_read_in_parts_from_its_end(pages, talk):

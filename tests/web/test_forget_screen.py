@@ -18,11 +18,9 @@ def memories(pages, workspace):
     return pages
 
 
-def confirm(pages, url, *more):
-    form = pages.page(url).select_one("form[action='/forget/now']")
-    fields = {field["name"]: field["value"] for field in form.select("input[type=hidden], input[checked]")}
-    fields.pop("form_token")
-    return pages.post("/forget/now", **{**fields, **dict.fromkeys(more, "1")})
+def fields_of(pages, kind="input[type=hidden]"):
+    form = pages.page("/forget?what=zanzibar").select_one("form[action='/forget/now']")
+    return {field["name"]: field["value"] for field in form.select(kind) if field["name"] != "form_token"}
 
 
 def test_every_place_is_shown_and_nothing_happens_before_it_is_confirmed(memories, workspace):
@@ -34,7 +32,7 @@ def test_every_place_is_shown_and_nothing_happens_before_it_is_confirmed(memorie
 
 
 def test_confirming_removes_the_places_and_shows_the_receipt(memories, workspace):
-    answer = confirm(memories, "/forget?what=zanzibar")
+    answer = memories.post("/forget/now", **fields_of(memories, "input[type=hidden], input[checked]"))
     page = memories.follow(answer)
     assert texts(page, "h1") == ["Forgotten"]
     assert "Nothing of it is left" in page.text
@@ -45,9 +43,7 @@ def test_confirming_removes_the_places_and_shows_the_receipt(memories, workspace
 
 
 def test_places_that_changed_since_are_not_removed(memories, workspace):
-    form = memories.page("/forget?what=zanzibar").select_one("form[action='/forget/now']")
-    fields = {field["name"]: field["value"] for field in form.select("input[type=hidden]")}
-    fields.pop("form_token")
+    fields = fields_of(memories)
     write_note(workspace, "memory/ideas.md", "# Ideas\n\nVisit zanzibar.\n")
     answer = memories.post("/forget/now", **fields)
     assert answer.status_code == 409
@@ -82,9 +78,7 @@ def test_markup_in_a_place_is_text(pages, workspace):
 
 def test_only_the_places_that_are_ticked_go_and_what_is_near_is_not_ticked(memories, workspace):
     write_note(workspace, "memory/ideas.md", "# Ideas\n\nVisit zanzibar.\n")
-    form = memories.page("/forget?what=zanzibar").select_one("form[action='/forget/now']")
-    fields = {field["name"]: field["value"] for field in form.select("input[type=hidden]")}
-    fields.pop("form_token")
+    fields = fields_of(memories)
     assert "no place is chosen" in memories.post("/forget/now", **fields).text
     page = memories.follow(memories.post("/forget/now", **fields, **{"place-1": "1"}))
     assert "Not chosen" in page.text

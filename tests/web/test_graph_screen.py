@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.web.screens.graph_screen import HEIGHT, MOST_SHARING, WIDTH, choose_neighbours, draw_graph
+from kept.web.screens.graph_screen import MOST_SHARING, choose_neighbours
 from tests.support.web_site import texts
 from tests.support.workspaces import write_note
 
@@ -35,14 +35,3 @@ def test_a_tag_of_very_many_notes_says_nothing():
     many = {f"#t{number}": [f"m{number}"] for number in range(40)}
     neighbours, left_out = choose_neighbours([], [], many, {})
     assert (len(neighbours), left_out) == (MOST_SHARING, 40 - MOST_SHARING)
-
-
-def test_every_dot_is_inside_the_picture():
-    for count in (1, 2, 5, 12, 24):
-        paths = [f"n{number}" for number in range(count)]
-        neighbours, _ = choose_neighbours(paths, [], {"#tag": [f"t{number}" for number in range(16)]}, {})
-        nodes = draw_graph(neighbours)
-        for node in nodes:
-            assert 0 < node.x < WIDTH
-            assert 0 < node.y < HEIGHT
-        assert len({(node.x, node.y) for node in nodes}) == len(nodes)

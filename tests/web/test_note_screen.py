@@ -189,11 +189,6 @@ def test_a_preview_saves_nothing(pages, notes, workspace):
     assert (workspace / "MEMORY.md").read_bytes() == before
 
 
-def test_a_note_that_cannot_be_edited_exactly_is_refused(pages, workspace):
-    write_file(workspace / "memory/odd.md", b"\xff\xfea\0b")
-    assert "cannot be edited" in pages.page("/edit/memory/odd.md", status=403).text
-
-
 def test_a_note_of_an_extra_path_has_no_editor(tmp_path, workspace):
     write_file(tmp_path / "extra/n.md", "extra text\n")
     with visiting(tmp_path, memory_search__extra_paths=[str(tmp_path / "extra")]) as pages:

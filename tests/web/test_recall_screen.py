@@ -16,9 +16,3 @@ def test_recall_on_a_set_made_from_the_notes_is_measured_and_shown(pages, worksp
     rows = {row.th.text: [cell.text for cell in row.select("td")] for row in page.select("tbody tr")}
     assert rows["all, with your settings"][2] == "1.000"
     assert {"adversarial", "strong", "weak"} <= rows.keys()
-
-
-def test_without_notes_the_page_says_so(pages):
-    answer = pages.post("/recall/run")
-    assert answer.status_code == 400
-    assert "There are no notes" in answer.text

@@ -77,12 +77,6 @@ def test_an_empty_edit_and_an_unknown_item_change_nothing(proposing):
     assert len(proposing.page("/review").select(".change")) == 1
 
 
-def test_without_proposals_the_page_says_how_to_get_them(pages):
-    page = pages.page("/review")
-    assert "Agents write at once" in page.text
-    assert page.select_one("a[href='/settings?find=review']")
-
-
 def test_the_menu_counts_what_waits_and_instructions_are_marked(proposing):
     assert texts(proposing.page("/"), "nav .tally") == []
     propose(proposing, "The gate code is 4711.")

@@ -93,12 +93,6 @@ def test_without_a_query_the_latest_notes_are_shown(pages, notes):
     assert "3 notes, 0 conversations" in page.text
 
 
-def test_an_empty_memory_says_how_to_begin(pages):
-    page = pages.page("/")
-    assert texts(page, "h2")[:1] == ["No notes yet"]
-    assert "kept add" in page.text
-
-
 def test_a_missing_embedder_is_reported_above_the_hits(tmp_path, notes):
     settings = {"memory_search__provider": "openai", "memory_search__fallback": "none"}
     with visiting(tmp_path, **settings) as pages:

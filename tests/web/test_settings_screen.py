@@ -68,10 +68,3 @@ def test_a_list_is_given_on_lines_of_its_own(pages, config_file):
     change(pages, "memory_search.extra_paths", value="~/journal\r\n~/work")
     assert "~/journal" in config_file.read_text()
     assert "~/work" in config_file.read_text()
-
-
-def test_a_number_is_edited_in_one_line_and_a_list_in_several(pages):
-    number = pages.page("/settings/memory_search.query.max_results")
-    assert number.select_one("input[name=value]")["value"] == "6"
-    assert "lines of their own" not in number.text
-    assert pages.page("/settings/memory_search.extra_paths").select_one("textarea[name=value]")

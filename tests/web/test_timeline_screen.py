@@ -8,7 +8,6 @@ import pytest
 
 from kept import Message
 from kept.testing import FrozenClock
-from kept.web.charts import DayCount, make_calendar
 from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note
 
@@ -57,13 +56,3 @@ def test_a_day_can_be_jumped_to(dated, asked, first):
 @pytest.mark.parametrize("asked", ["nonsense", "2026-99-99", "9999-12-31", "0001-01-01", "%00"])
 def test_a_day_that_makes_no_sense_breaks_nothing(dated, asked):
     assert dated.page(f"/timeline?day={asked}").select(".calendar")
-
-
-def test_a_year_has_53_weeks_and_ends_on_its_last_day():
-    last = dt.date(2026, 3, 14)
-    calendar = make_calendar({last: DayCount(4, 5), last - dt.timedelta(days=1): DayCount(1)}, last)
-    assert (calendar.squares[0].day.weekday(), calendar.squares[-1].day) == (0, last)
-    assert 52 * 7 < len(calendar.squares) <= 53 * 7
-    assert [square.level for square in calendar.squares[-3:]] == [0, 1, 4]
-    assert calendar.squares[-1].label == "2026-03-14: 4 passages, 5 messages"
-    assert calendar.total == 10

@@ -9,7 +9,7 @@ from kept.net.serving import RateLimiter
 from kept.testing import FrozenClock
 from kept.tokens import KnownTokens
 from kept.web.web_access import WebAccess
-from tests.support.serve_process import create_token, revoke_token
+from tests.support.serve_process import create_token
 
 KEY = b"k" * 32
 
@@ -33,16 +33,6 @@ def test_a_used_link_does_not_open_the_pages_of_the_next_server():
     assert not WebAccess(KEY, clock).take_link_key(key)
 
 
-def test_another_process_with_the_key_makes_links_for_a_running_server():
-    clock = FrozenClock()
-    server = WebAccess(KEY, clock)
-    clock.move(seconds=5)
-    assert server.take_link_key(WebAccess(KEY, clock).make_link_key())
-    assert not server.take_link_key(WebAccess(b"x" * 32, clock).make_link_key())
-    assert WebAccess(KEY, clock).answer("challenge") == server.answer("challenge")
-    assert WebAccess(b"x" * 32, clock).answer("challenge") != server.answer("challenge")
-
-
 def test_forged_links_and_cookies_are_refused():
     access = WebAccess(KEY, FrozenClock())
     for text in ("", ".", "..", "zz.nonce.signature", access.make_cookie(), "ü.ü", access.make_link_key() + "0"):
@@ -60,20 +50,6 @@ def test_a_cookie_outlives_the_server_and_ends_after_a_month():
     assert not WebAccess(KEY, clock).grant_of(cookie)
 
 
-def test_a_token_opens_the_pages_until_it_is_revoked(home):
-    token, clock = create_token(home, "ada", "read"), SystemClock()
-    gate = KnownTokens(str(home), clock, RateLimiter(0, 1), always=False)
-    access = WebAccess(KEY, clock, gate=gate)
-    assert not access.find_grant("guess")
-    grant = access.find_grant(f" {token}\n")
-    assert grant.name == "ada"
-    cookie = access.make_cookie(grant)
-    assert access.grant_of(cookie) == grant
-    revoke_token(home, "ada")
-    assert access.grant_of(cookie) is None
-    assert access.find_grant(token) is None
-
-
 @pytest.mark.parametrize("always", [True, False])
 def test_where_tokens_are_asked_for_links_work_only_for_the_commands_that_make_them(home, always):
     clock = SystemClock()
@@ -84,11 +60,3 @@ def test_where_tokens_are_asked_for_links_work_only_for_the_commands_that_make_t
     create_token(home, "ada", "read")
     assert (access.grant_of(cookie) is not None, access.take_link_key(key)) == (always, always)
     assert bool(access.answer("challenge")) == always
-
-
-def test_a_form_token_belongs_to_one_cookie():
-    access = WebAccess(KEY, FrozenClock())
-    mine, other = access.make_cookie(), access.make_cookie()
-    assert access.knows_form_token(mine, access.form_token(mine))
-    assert not access.knows_form_token(mine, access.form_token(other))
-    assert not access.knows_form_token(mine, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 
 import httpx
@@ -56,20 +55,6 @@ def test_a_second_process_prints_a_link_for_the_first(start):
     assert other != link
     assert httpx.get(other).status_code == 200
     assert first.poll() is None
-
-
-def test_a_port_of_another_program_is_refused(kept):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        ended = kept("web", "--no-open", "--port", str(taken.getsockname()[1]))
-    assert ended.code == 2
-    assert "--port" in ended.err
-
-
-def test_a_missing_workspace_is_reported_before_anything_is_served(kept, tmp_path):
-    ended = kept("--workspace", tmp_path / "nowhere", "web", "--no-open", "--port", "0")
-    assert ended.code == 3
-    assert "There is no workspace" in ended.err
 
 
 def test_a_gateway_serves_the_pages_too_and_a_command_gives_the_link(tmp_path, workspace, start):

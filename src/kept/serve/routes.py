@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 
 from kept.errors import KeptError
@@ -17,8 +16,6 @@ MESSAGES = "/v1/"
 HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
 READY_TIMEOUT_S = 2.0
 """Time within which the index has to open."""
-_REMEMBERED_S = 1.0
-"""Anybody may ask whether the server is ready, so it does not look more often."""
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +77,6 @@ class Readiness:
         self._service = memory.index_service.clone()
         self._timeout_s = timeout_s
         self._looking: asyncio.Task[str] | None = None
-        self._until_s = 0.0
         self.is_stopping = False
 
     def close(self) -> None:
@@ -90,10 +86,9 @@ class Readiness:
         """Return why no request should be sent here, or an empty text."""
         if self.is_stopping:
             return "stopping"
-        if self._looking is None or (self._looking.done() and time.monotonic() >= self._until_s):
+        if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(asyncio.to_thread(self._look))
-            self._until_s = time.monotonic() + _REMEMBERED_S
-        # Not cancelled at the timeout: a thread cannot be, and a second one would not be faster.
+        # One look at a time, not cancelled at the timeout: a thread cannot be, and a second would not be faster.
         done, _ = await asyncio.wait([self._looking], timeout=self._timeout_s)
         return self._looking.result() if done else "timeout"
 

@@ -50,10 +50,6 @@ class ChangeView:
         return not change.is_undone and not change.is_forgotten and change.kind not in ("baseline", "forget")
 
 
-def view_change(change: NoteChange, diff: str) -> ChangeView:
-    return ChangeView(change, *cut_diff(diff))
-
-
 def cut_diff(diff: str) -> tuple[tuple[DiffLine, ...], int]:
     """Return the lines of a diff that a page shows, and how many more there are."""
     lines = split_diff(diff)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mimetypes
 import os
 import posixpath
-from collections.abc import Iterator
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -41,19 +40,12 @@ def read_file(workspace: Workspace, path: str) -> bytes:
     if not path or "\0" in path or not all(part and is_visible(part) for part in parts):
         raise PathRefused(f"{shown}: hidden files and other folders are not shown.", hint="")
     with OpenWorkspace(workspace) as opened:
-        for candidate in _candidates(path):
+        # Where a link says, at the top, or in a folder for attachments.
+        for candidate in (path, parts[-1], *(f"{folder}/{parts[-1]}" for folder in _ATTACHMENT_FOLDERS)):
             content = _find_content(opened, os.path.join(workspace.root, *candidate.split("/")), shown)
             if content is not None:
                 return content
     raise NoteNotFound(f"{shown}: there is no such file.", hint="")
-
-
-def _candidates(path: str) -> Iterator[str]:
-    """Yield where a file may be: where a link says, at the top, or in a folder for attachments."""
-    name = posixpath.basename(path)
-    yield path
-    yield name
-    yield from (f"{folder}/{name}" for folder in _ATTACHMENT_FOLDERS)
 
 
 def _find_content(opened: OpenWorkspace, absolute: str, shown: str) -> bytes | None:

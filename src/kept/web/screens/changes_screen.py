@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from kept.web.diff_view import view_change
+from kept.web.diff_view import ChangeView, cut_diff
 from kept.web.visit import Page, Screen, Visit
 
 PER_PAGE = 20
@@ -35,7 +35,7 @@ def _show(visit: Visit, path: str | None) -> Response:
     return visit.render(
         "changes.html",
         path=path,
-        views=[view_change(change, history.diff(change)) for change in changes[:PER_PAGE]],
+        views=[ChangeView(change, *cut_diff(history.diff(change))) for change in changes[:PER_PAGE]],
         page=page,
         has_next=len(changes) > PER_PAGE,
         by=by,
