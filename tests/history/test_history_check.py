@@ -11,16 +11,6 @@ def history_checks(memory):
     return [check for check in examine(memory) if check.name == "history"]
 
 
-def test_a_sound_history_passes(tmp_path):
-    with open_memory(tmp_path) as memory:
-        memory.add("One.", to="memory/a.md")
-        memory.add("Two.", to="memory/a.md")
-        memory.sync()
-        (check,) = history_checks(memory)
-        assert check.ok
-        assert "2 changes" in check.detail
-
-
 def test_lines_that_cannot_be_read_are_reported_and_skipped(tmp_path):
     with open_memory(tmp_path) as memory:
         memory.add("One.", to="memory/a.md")

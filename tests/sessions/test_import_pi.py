@@ -185,32 +185,6 @@ def test_compactions_states_and_records_of_other_kinds_have_their_place(home, so
     assert (record.ended, record.compactions, record.model_override) == (None, 1, "p/m-9")
 
 
-def test_the_first_version_without_ids_is_one_chain(home, source):
-    def old(kind, **fields):
-        return {"type": kind, "timestamp": "2025-11-01T00:00:01.000Z", **fields}
-
-    talk = [
-        {"type": "session", "id": "old-1", "timestamp": "2025-11-01T00:00:00.000Z", "cwd": "/x"},
-        old("message", message={"role": "user", "content": "same"}),
-        old("message", message={"role": "user", "content": "same"}),
-        old("compaction", summary="S"),
-    ]
-    path = write_file(source / "old.jsonl", lines(*talk))
-    bring_in(home, "pi", source)
-    first, second, compaction = entries_of(home, "old-1")
-    assert (second.parent_id, compaction.parent_id) == (first.id, second.id)
-    write_file(path, lines(*talk, old("message", message={"role": "user", "content": "more"})))
-    assert bring_in(home, "pi", source).sessions[0].added == 1
-
-
-def test_a_damaged_line_is_named_and_the_rest_is_taken_in(home, source):
-    header, asked, answered = (json.dumps(one) for one in WALK)
-    path = write_file(source / "walk.jsonl", f"{header}\n{asked}\n{{broken\n\n{answered}\n")
-    report = bring_in(home, "pi", source)
-    assert [problem.path for problem in report.problems] == [f"{path}:3"]
-    assert [one.id for one in entries_of(home, "walk-1")] == ["a1", "a2"]
-
-
 def test_a_file_that_is_not_jsonl_is_named_once(home, source):
     write_file(source / "one.jsonl", json.dumps({"messages": [1, 2]}, indent=1))
     write_file(source / "two.jsonl", bytes(range(256)) * 50)

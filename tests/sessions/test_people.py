@@ -150,13 +150,6 @@ def test_groups_threads_and_the_terminal_keep_their_own_sessions(tmp_path):
         assert everybody.session_key(chat) == chat
 
 
-def test_what_is_said_in_the_shared_session_is_for_everybody(tmp_path):
-    everybody = people(tmp_path, **LINKS)
-    shared = str(key("shared", "everybody"))
-    assert everybody.find("ada").sees_key(shared)
-    assert everybody.find("http:carol").sees_key(shared)
-
-
 def test_the_owner_sees_conversations_of_the_home_and_none_of_other_people(tmp_path):
     everybody = people(tmp_path, **LINKS, **{"session.owner": "ada"})
     ada, bob = everybody.find("ada"), everybody.find("bob")

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from kept.cli.root import cli
 from kept.sessions.entries import Entry, Message, format_entry
-from kept.sessions.store import SessionStore
 from tests.support.read_counter import ReadCounter
 from tests.support.session_strategies import NOW, open_sessions
 
@@ -61,17 +60,3 @@ def test_a_million_messages_are_listed_tailed_and_added_to_without_reading_them(
     assert json.loads(listed.stdout)["sessions"][0]["messageCount"] == MESSAGES + 10
     assert counter.take() == 0
     Path(session.transcript_path).unlink()
-
-
-def test_appends_by_another_process_cost_only_their_own_bytes(tmp_path, monkeypatch):
-    with open_sessions(tmp_path) as store, open_sessions(tmp_path) as other:
-        session = store.get_or_create("telegram", "1")
-        fill(session.transcript_path, 20_000)
-        store.recent()
-        counter = ReadCounter(monkeypatch)
-        for number in range(5):
-            other.append(session.id, Message.of("user", f"there {number}"))
-            store.append(session.id, Message.of("user", f"here {number}"))
-        assert counter.take() < 10 * 100_000
-        assert isinstance(store, SessionStore)
-        assert store.get(session.id).messages == 20_010
