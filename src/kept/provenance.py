@@ -105,9 +105,7 @@ def _find_changes(memory: Memory, path: str, texts: dict[int, str]) -> tuple[lis
 def _iter_versions(memory: Memory, path: str) -> Iterator[tuple[NoteChange, frozenset[str], frozenset[str]]]:
     """Yield the changes of a note, newest first, with its lines before and after. A renamed note is followed."""
     count = 0
-    # one for all versions: it keeps those that were read
     history = NoteHistory(memory.workspace, memory.config.home, memory.clock)
-    lines: dict[str | None, frozenset[str]] = {}
     for change in history.iter_changes():
         if change.path != path:
             continue
@@ -115,9 +113,7 @@ def _iter_versions(memory: Memory, path: str) -> Iterator[tuple[NoteChange, froz
         if count > _MAX_VERSIONS:
             return
         try:
-            after = lines.get(change.after)
-            lines = {change.before: _lines_of(history, change.before)}
-            yield change, lines[change.before], _lines_of(history, change.after) if after is None else after
+            yield change, _lines_of(history, change.before), _lines_of(history, change.after)
         except KeptError:
             continue  # a damaged version explains nothing; an older one may
         path = change.was or path

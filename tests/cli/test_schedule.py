@@ -46,13 +46,9 @@ def test_what_makes_no_sense_is_one_line_and_changes_nothing(kept, home, args, c
     assert not path.exists() or json.loads(path.read_text())["schedules"] == []
 
 
-def test_status_doctor_and_export_know_the_schedules(kept, home, tmp_path):
+def test_doctor_and_export_know_the_schedules(kept, home, tmp_path):
     kept(*ADD)
     kept("schedule", "add", "every day 9:00", "Ask about the heron.")
-    status = kept("status")
-    assert "2 schedules" in status.out
-    shape = kept("--set", "heartbeat.every=30m", "status", "--json").json["schedules"]
-    assert (shape["count"], shape["heartbeatEvery"]) == (2, "30m")
     assert kept("doctor").code == 0
     archive = tmp_path / "all.tar"
     assert kept("export", archive).code == 0

@@ -26,7 +26,6 @@ from kept.wording import plural, size_text
 if TYPE_CHECKING:
     from kept.doctor import Check
     from kept.responder.inbox import InboxState
-    from kept.schedules.schedule_book import ScheduleState
 
 
 _DAYS_SHOWN = 5
@@ -40,7 +39,6 @@ def command(options: Globals) -> None:
     from kept.config.agents import agents_sharing_workspace
     from kept.live import find_watcher
     from kept.responder.inbox import find_inbox_state
-    from kept.schedules.schedule_book import find_schedule_state
 
     loaded = options.load()
     sharing = agents_sharing_workspace(loaded)
@@ -49,13 +47,12 @@ def command(options: Globals) -> None:
         watcher = find_watcher(memory.config)
         inbox = find_inbox_state(memory.config)
         waiting = memory.review.count()
-        schedules = find_schedule_state(memory.config, memory.clock)
     if options.as_json:
         shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
-        print_json({**shape, "review": {"waiting": waiting}, "schedules": to_json(schedules)})
+        print_json({**shape, "review": {"waiting": waiting}})
     else:
         how = "the next search" if loaded.config.memory_search.sync.on_search else "'kept index'"
-        show_status(status, watcher, inbox, sharing=sharing, waiting=waiting, schedules=schedules, how=how)
+        show_status(status, watcher, inbox, sharing=sharing, waiting=waiting, how=how)
 
 
 def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
@@ -66,18 +63,6 @@ def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
     parts += [f"{plural(inbox.unsure, 'reply', 'replies')} that may not have arrived"] if inbox.unsure else []
     parts += [f"{plural(inbox.damaged, 'damaged line')} (see 'kept doctor')"] if inbox.damaged else []
     return [("Inbox", ", ".join(parts) or "every message is answered")]
-
-
-def schedule_rows(state: ScheduleState | None) -> list[tuple[str, str]]:
-    if state is None:
-        return []
-    parts = [plural(state.count, "schedule")] if state.count else []
-    parts += [f"{state.paused:,} paused"] if state.paused else []
-    parts += [f"{state.failed:,} failed (see 'kept schedule list')"] if state.failed else []
-    parts += [f"next {local_time(state.next)}: {state.next_text}"] if state.next else []
-    parts += [f"heartbeat every {state.heartbeat_every}"] if state.heartbeat_every else []
-    parts += [f"last heartbeat {local_time(state.last_heartbeat)}"] if state.last_heartbeat else []
-    return [("Schedules", ", ".join(parts))]
 
 
 def usage_rows(status: Status) -> list[tuple[str, str]]:
@@ -121,7 +106,6 @@ def show_status(
     *,
     sharing: Sequence[str] = (),
     waiting: int = 0,
-    schedules: ScheduleState | None = None,
     how: str = "",
 ) -> None:
     """Print the rows. ``how`` names what updates an index that no process watches."""
@@ -144,7 +128,6 @@ def show_status(
         *rows,
         *inbox_rows(inbox),
         *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
-        *schedule_rows(schedules),
         *usage_rows(status),
     ]
     show_fields(shown)

@@ -29,10 +29,8 @@ class LineHunk:
 class LinesOverlap(Exception):
     """A later change touched the lines that would be taken back. ``text`` is the first of them."""
 
-    def __init__(self, line: int, text: str) -> None:
-        super().__init__(f"line {line}: {text}")
-        self.line = line
-        """Line of the text after the change, counted from 1."""
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
         self.text = text
 
 
@@ -70,7 +68,7 @@ def take_back(before: bytes, after: bytes, current: bytes) -> bytes:
         for other in later:
             if overlap(hunk, other):
                 line = max(hunk.start, other.start)
-                raise LinesOverlap(line + 1, _show(lines[line : line + 1] or hunk.lines[:1]))
+                raise LinesOverlap(_show(lines[line : line + 1] or hunk.lines[:1]))
     hunks = [(hunk.start, hunk.end, 0, hunk) for hunk in backward] + [(hunk.start, hunk.end, 1, hunk) for hunk in later]
     result: list[bytes] = []
     position = 0

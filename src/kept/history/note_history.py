@@ -135,7 +135,6 @@ class NoteHistory:
 
     def __init__(self, workspace: Workspace, home: str, clock: Clock) -> None:
         self.workspace = workspace
-        """True to commit every change that is recorded for an author."""
         self.clock = clock
         self.folder = HistoryFolder(workspace)
         self.versions = VersionStore(self.folder)

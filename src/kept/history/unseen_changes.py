@@ -173,7 +173,7 @@ class UnseenChanges:
                 old = vanished.pop(digest)
                 removed_paths.remove(old)
                 renamed = self.history.new_change(path, digest, digest, kind="rename")
-                changes.append(replace(renamed, was=old, why=_BY_HAND))
+                changes.append(replace(renamed, was=old, why="renamed by another program"))
                 continue
             kind: ChangeKind = "baseline" if is_new and is_first else "by_hand"
             changes.append(self.history.new_change(path, before, digest, kind=kind))
@@ -188,6 +188,3 @@ class UnseenChanges:
         known = [change for change in (own, *others) if change is not None]
         latest = max(known, key=lambda change: change.time, default=None)
         return None if latest is None else state_after(latest, path)
-
-
-_BY_HAND = "renamed by another program"

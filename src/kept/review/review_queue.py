@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from kept.clock import Clock
+from kept.clock import Clock, new_id
 from kept.errors import (
     CitationMismatch,
     EmptyNote,
@@ -257,13 +257,6 @@ class ReviewQueue:
         return item.addition.text.strip() in note.text or bool(self._find_changes(item))
 
 
-def new_listed_item(queue: ReviewQueue, by: Author, why: str) -> ReviewItem:
-    """Return an item for a write that is about to happen. Its note is known when it is written."""
-    from kept.clock import new_id
-
-    return ReviewItem(new_id(), "written", utc_text(queue.clock.now()), "", by, why)
-
-
 def _not_in_history(item: ReviewItem) -> NoteConflict:
     hint = "Edit the note, then accept the change to remove it from this list."
     return NoteConflict(f"{item.path}: the history lacks this change, so it cannot be taken back.", hint=hint)
@@ -287,7 +280,8 @@ def write_for_agent(
     listed = None
     if mode == "listed":
         queue.require_room()
-        recorder = listed = ItemRecorder(queue.folder, new_listed_item(queue, by, why), inner)
+        item = ReviewItem(new_id(), "written", utc_text(queue.clock.now()), "", by, why)  # its note is not known yet
+        recorder = listed = ItemRecorder(queue.folder, item, inner)
     writer = NoteWriter(queue.workspace, queue.clock, queue.max_bytes, by_tool=True, recorder=recorder)
     written = write_addition(writer, addition, near)
     return replace(written, review=listed.item.id) if listed and listed.item.changes else written

@@ -8,23 +8,18 @@ that time; so a process that is killed in between neither loses nor repeats it.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from kept.book_file import BookFile
-from kept.clock import Clock
-from kept.config import Config
 from kept.config.schema import HeartbeatSettings
-from kept.errors import ConfigError, KeptError, NotFound
-from kept.limits import clip, one_line
+from kept.errors import ConfigError, NotFound
 from kept.schedules.time_rule import TimeRule, get_zone, parse_rule
 from kept.values import frozen
 
 MAX_TEXT_CHARS = 20_000
-_NEXT_TEXT_CHARS = 60
 
 
 @frozen
@@ -91,48 +86,6 @@ class ScheduleBookFile(BookFile[ScheduleBook]):
 
     def __init__(self, path: str) -> None:
         super().__init__(path, ScheduleBook, purpose="changing the schedules")
-
-
-# figures
-
-
-@frozen
-class ScheduleState:
-    """The schedules of an agent in a few figures, for `kept status`."""
-
-    count: int
-    paused: int = 0
-    failed: int = 0
-    """Schedules whose last run could not begin."""
-    next: dt.datetime | None = None
-    next_text: str = ""
-    heartbeat_every: str | None = None
-    last_heartbeat: dt.datetime | None = None
-
-
-def find_schedule_state(config: Config, clock: Clock) -> ScheduleState | None:
-    """Return the state of the schedules, or None if there are none and the heartbeat is off."""
-    every = config.agent.heartbeat.every
-    if not every and not os.path.exists(config.paths.schedules):
-        return None
-    try:
-        book = ScheduleBookFile(config.paths.schedules).read()
-    except KeptError:  # `kept doctor` reports it
-        book = ScheduleBook()
-    if not book.schedules and not every:
-        return None
-    now = clock.now()
-    times = [(time, schedule.text) for schedule in book.schedules if (time := schedule.find_next(now))]
-    first, text = min(times, default=(None, ""))
-    return ScheduleState(
-        count=len(book.schedules),
-        paused=sum(schedule.paused for schedule in book.schedules),
-        failed=sum(bool(schedule.problem) for schedule in book.schedules),
-        next=first,
-        next_text=clip(one_line(text), _NEXT_TEXT_CHARS),
-        heartbeat_every=every,
-        last_heartbeat=book.heartbeat,
-    )
 
 
 # what is due: of what was missed while no gateway ran, the last time, if it is not too long ago

@@ -92,12 +92,4 @@ def _first_words(message_text: str) -> str:
         return ""
     from kept.redact import redact
 
-    return clip_words(utf8_safe(one_line(redact(text, limit=_CHARS_READ))), OPENING_CHARS)
-
-
-def clip_words(text: str, max_chars: int) -> str:
-    """Return a text of at most ``max_chars`` characters, cut between words if there is a space near the end."""
-    if len(text) <= max_chars:
-        return text
-    head, space, _ = text[:max_chars].rpartition(" ")
-    return f"{head.rstrip(' ,;:.-')}…" if space and len(head) > max_chars // 2 else clip(text, max_chars)
+    return clip(utf8_safe(one_line(redact(text, limit=_CHARS_READ))), OPENING_CHARS)
