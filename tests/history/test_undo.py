@@ -29,15 +29,6 @@ def read(tmp_path: Path, path: str) -> str:
     return (tmp_path / "workspace" / path).read_text()
 
 
-def test_the_last_change_is_taken_back_to_the_byte(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", "No line end")
-    with open_memory(tmp_path) as memory:
-        memory.add("Wrong.", to="memory/a.md")
-        undo(memory)
-        assert read(tmp_path, "memory/a.md") == "No line end"
-        assert changes_of(memory)[-1].kind == "undo"
-
-
 def test_an_undo_can_be_undone(tmp_path):
     with open_memory(tmp_path) as memory:
         memory.add("- First", to="memory/list.md")

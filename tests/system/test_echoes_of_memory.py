@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from kept import Message, SessionStore
 from kept.llm.base import ToolUse
-from kept.llm.extractive import ExtractiveChat
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, reply
 from tests.support.files import write_file
-from tests.support.foreign_transcripts import cc_answer, cc_user, lines
 from tests.support.workspaces import open_memory, write_note
 
 QUESTION = "which port is staging on?"
@@ -32,46 +29,6 @@ def test_asked_twice_without_a_model_the_new_note_comes_first(kept, workspace):
     assert "6000" in found[0]["snippet"]
     assert [other["path"] for other in found[0]["newerThan"]] == ["memory/2026-03-10.md"]
     assert "      newer than memory/2026-03-10.md#L1-L5\n" in kept("search", QUESTION).out
-
-
-def test_quotes_do_not_grow_from_answer_to_answer(tmp_path):
-    with open_agent(tmp_path, ExtractiveChat()) as agent:
-        write_note(agent.workspace, "memory/2026-03-10.md", OLD)
-        replies = [reply(agent.say(QUESTION, session=agent.session(user).id)).text for user in ("a", "b", "a", "c")]
-        answers = {re.sub(r"score \d\.\d\d", "", text) for text in replies}
-        assert len(answers) == 1
-        assert "> >" not in answers.pop()
-
-
-def test_an_imported_search_does_not_stand_above_the_newer_note(kept, workspace, tmp_path):
-    call = {
-        "type": "tool_use",
-        "id": "t1",
-        "name": "mcp__plugin_kept_kept__memory_search",
-        "input": {"query": QUESTION},
-    }
-    result = {
-        "type": "tool_result",
-        "tool_use_id": "t1",
-        "content": [
-            {
-                "type": "text",
-                "text": "1 result, best first:\n\n[1] memory/a.md#L5 (score 1.00, 2026-03-10)\n> port 5433",
-            }
-        ],
-    }
-    records = (
-        cc_user("u1", None, "Which port is staging on?"),
-        cc_answer("u2", "u1", [call]),
-        cc_user("u3", "u2", [result]),
-        cc_answer("u4", "u3", [{"type": "text", "text": "Staging is on port 5433."}]),
-    )
-    kept("import", "claude-code", write_file(tmp_path / "from" / "cc-1.jsonl", lines(*records)))
-    write_file(workspace / "memory/2026-03-12.md", "# 2026-03-12\n\n## 09:00\n\nStaging is now on port 6000.\n")
-    found = kept("search", QUESTION, "--json").json["results"]
-    assert "6000" in found[0]["snippet"]
-    assert found[0]["score"] >= found[-1]["score"]
-    assert not any("memory_search" in hit["snippet"] or "best first" in hit["snippet"] for hit in found)
 
 
 def quoting(request):

@@ -8,13 +8,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kept import SessionStore
-from kept.agent.events import Inbound
 from kept.config import load_config
 from kept.llm.base import ChatRequest, ToolUse
-from kept.responder.channel import Channel
 from kept.schedules.schedule_book import Schedule, ScheduleBookFile
 from kept.sessions.importers.import_run import import_sessions
 from kept.testing import ScriptedChat
@@ -22,7 +18,6 @@ from tests.support.agents import shown
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
 from tests.support.http_gateway import Service, serving
-from tests.support.responders import RecordingChannel, ResponderHarness, running_responder
 from tests.support.serve_process import bearer, create_token
 from tests.support.workspaces import open_memory
 
@@ -338,40 +333,3 @@ def test_the_chat_completions_of_another_are_not_repeated_for_bob(tmp_path):
         assert await complete("bob") != first
 
     run(tmp_path, scenario)
-
-
-@pytest.mark.parametrize(
-    ("scope", "keys"),
-    [
-        ("per_person", {"people:default:direct:ada", "http:default:direct:bob"}),
-        ("per_channel", {"http:default:direct:ada", "telegram:default:direct:5054", "http:default:direct:bob"}),
-        ("shared", {"shared:default:direct:everybody"}),
-    ],
-)
-def test_the_scope_decides_which_accounts_continue_one_conversation(tmp_path, scope, keys):
-    model = Model()
-    links = {"ada": ["telegram:5054", "http:ada"]}
-    settings = {"session.scope": scope, "session.identity_links": links}
-
-    async def talk(harness):
-        channels = {"http": Channel(), "telegram": RecordingChannel()}
-        async with running_responder(harness, **channels) as responder:
-            for number, (channel, user, text) in enumerate(
-                [
-                    ("http", "ada", SAID),
-                    ("telegram", "5054", ASKED),
-                    ("http", "bob", "I am Bob. Hello."),
-                ]
-            ):
-                key = harness.key(user, channel=channel)
-                await responder.accept(key, Inbound(f"m{number}", text, metadata={"chat": 7}))
-                await responder.wait(channel, f"m{number}")
-
-    harness = ResponderHarness(tmp_path, model.chat, agent_settings=settings)
-    asyncio.run(talk(harness))
-    stored = {record.key.removeprefix("agent:main:") for record in harness.sessions.recent()}
-    harness.close()
-    assert stored == keys
-    second = shown(model.requests[1])
-    assert SECRET in second  # one conversation, or recalled for the same person
-    assert (SECRET in model.seen_by_bob()) == (scope == "shared")
