@@ -170,7 +170,13 @@ class _Pair:
     def says_same(self) -> bool:
         """Return whether two lines say the same in other words."""
         new, old = self.new, self.old
-        if new.is_event or new.has("not") != old.has("not") or self.contrasts or new.scope ^ old.scope:
+        if (
+            new.is_event
+            or new.has("end", "turn")
+            or new.has("not") != old.has("not")
+            or self.contrasts
+            or new.scope ^ old.scope
+        ):
             return False
         shared, least = len(new.words & old.words), min(len(new.words), len(old.words))
         if new.measures or old.measures:
