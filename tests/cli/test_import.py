@@ -104,14 +104,6 @@ def test_a_file_of_another_format_is_an_error(kept, transcripts):
     assert kept("sessions", "list", "--json").json == {"sessions": []}
 
 
-def test_other_formats_among_the_right_ones_are_only_mentioned(kept, transcripts):
-    folder = transcripts["codex"].parent
-    write_file(folder / "b.jsonl", transcripts["claude-code"].read_text())
-    done = kept("import", "codex", folder)
-    assert (done.code, done.out) == (0, "1 session with 1 message: 1 imported.\n")
-    assert "b.jsonl: holds no conversation of this format." in done.err
-
-
 # without a format
 
 

@@ -17,8 +17,6 @@ from tests.support.foreign_transcripts import (
     cx_item,
     cx_meta,
     lines,
-    pi_header,
-    pi_user,
     record_of,
     say,
 )
@@ -110,20 +108,6 @@ def test_programs_give_their_own_titles(tmp_path, home):
     write_file(source / "b.jsonl", lines(cx_meta("cx-1"), cx_item("message", role="user", content=[say("Dig")])))
     bring_in(home, "codex", source / "b.jsonl")
     assert record_of(home, "cx-1").title == "Dig"
-
-
-def test_every_imported_conversation_has_a_key_of_its_own(tmp_path, home, memory):
-    source = tmp_path / "elsewhere"
-    for number in range(3):
-        name = f"walk-{number}"
-        write_file(source / f"{name}.jsonl", lines(pi_header(name), pi_user("a1", None, f"Spade number {number}")))
-    bring_in(home, "pi", source)
-    with SessionStore.open(home=home) as store, memory() as notes:
-        record = store.get("walk-0")
-        assert len({each.key for each in store.recent()}) == 3
-        assert store.get("pi:walk-0").id == "walk-0"
-        hits = notes.search("spade", session="walk-0", min_score=0).hits
-        assert [(hit.session_key, hit.heading) for hit in hits] == [(record.key, "pi:/garden")]
 
 
 def test_messages_that_were_sent_while_the_agent_worked_are_kept_and_the_rest_is_dropped(tmp_path, home):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import signal
 import tarfile
 import tempfile
 from pathlib import Path
@@ -16,25 +18,27 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kept import Memory
 from kept.app import open_sessions
 from kept.archive.export import export_archive
 from kept.archive.restore import restore_archive
 from kept.config import load_config
-from kept.errors import CitationMismatch, NoteConflict, NoteNotFound
+from kept.errors import CitationMismatch, KeptError, NoteConflict, NoteNotFound
 from kept.forgetting.history_places import iter_versions
 from kept.history.note_history import NoteHistory
+from kept.history.rewrite import check_history
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
+from kept.testing import FakeEmbedder
 from kept.tools.toolbox import Toolbox
 from kept.workspace.workspace import Workspace
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
-from tests.support.note_machine import NAMES, NoteMachine
 from tests.support.planted_words import places_of
 
+NAMES = st.sampled_from(["MEMORY.md", "memory/a.md", "memory/b.md", "memory/x/c.md"])
 pytestmark = [pytest.mark.kills, pytest.mark.slow]
 
 COMMON = ["- one", "- two", "# Heading", "", "A plain sentence that several notes have.", "long " * 500]
@@ -47,9 +51,13 @@ SHAPES = st.sampled_from(
 SESSION = "0123456789abcdef"
 
 
-class Correction(NoteMachine):
+class Correction(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="kept-machine-"))
+        self.workspace, self.home = self.folder / "workspace", self.folder / "home"
+        (self.workspace / "memory" / "x").mkdir(parents=True)
+        self.is_synced = False
         self.words: list[str] = []
         """Words that were planted and are not forgotten."""
         self.forgotten: dict[str, str] = {}
@@ -57,10 +65,11 @@ class Correction(NoteMachine):
         self.count = 0
         self.archives: list[Path] = []
         """Archives outside of the home that were made before the last forget."""
+        self.memory = self.open()
 
     def open(self) -> Memory:
         """Open the memory as a command does, which finishes an interrupted forget."""
-        memory = super().open()
+        memory = Memory.open(self.workspace, home=self.home, embedder=FakeEmbedder())
         memory.forgetting.finish()
         return memory
 
@@ -322,8 +331,74 @@ class Correction(NoteMachine):
         whether a forget had begun or was done."""
         receipts = self.home / "agents" / "main" / "forget-receipts.jsonl"
         size = receipts.stat().st_size if receipts.exists() else 0
-        super().kill(action, step, count)
+        self.memory.close()
+        child = os.fork()
+        if child == 0:
+            calls = iter(range(count - 1))
+            original = getattr(os, step)
+
+            def call(*args, **kwargs):
+                if next(calls, None) is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return original(*args, **kwargs)
+
+            try:
+                memory = self.open()
+                setattr(os, step, call)
+                action(memory)
+            except KeptError:
+                pass
+            finally:
+                os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+        self.memory = self.open()
+        self.is_synced = False
         return receipts.exists() and receipts.stat().st_size > size
+
+    def notes(self) -> dict[str, bytes]:
+        paths = [self.workspace / "MEMORY.md", *(self.workspace / "memory").rglob("*.md")]
+        return {str(path.relative_to(self.workspace)): path.read_bytes() for path in paths if path.exists()}
+
+    def rewrite(self, name: str, lines: list[str]) -> None:
+        (self.workspace / name).write_text("\n".join(lines))
+        self.is_synced = False
+
+    @rule(name=NAMES)
+    def remove_by_hand(self, name):
+        if (self.workspace / name).exists():
+            (self.workspace / name).unlink()
+            self.is_synced = False
+
+    @rule(name=NAMES, other=NAMES)
+    def rename_by_hand(self, name, other):
+        if (self.workspace / name).exists() and not (self.workspace / other).exists():
+            (self.workspace / name).rename(self.workspace / other)
+            self.is_synced = False
+
+    @rule()
+    def sync(self):
+        report = self.memory.sync()
+        assert not report.problems
+        self.is_synced = True
+
+    @invariant()
+    def notes_are_what_the_history_says(self):
+        if not self.is_synced:
+            return
+        states: dict[str, str | None] = {}
+        for change in reversed(list(self.memory.history.log.iter_newest())):
+            states |= {change.was: None} if change.was else {}
+            states[change.path] = change.after
+        present = {path: hashlib.sha256(content).hexdigest() for path, content in self.notes().items()}
+        assert {path: digest for path, digest in states.items() if digest} == present
+
+    def teardown(self):
+        self.sync()
+        self.notes_are_what_the_history_says()
+        self.check_at_the_end()
+        assert check_history(self.memory.history).lost == 0
+        self.memory.close()
+        shutil.rmtree(self.folder)
 
     # checks
 
