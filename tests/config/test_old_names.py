@@ -98,14 +98,3 @@ def test_conversations_are_left_out_if_the_experiment_with_them_was_off(tmp_path
     assert load(tmp_path, on).memory_search.sources == ("memory", "sessions")
     named = "agents: {defaults: {memorySearch: {experimental: {sessionMemory: false}, sources: [sessions]}}}"
     assert load(tmp_path, named).memory_search.sources == ("sessions",)
-
-
-def test_other_unknown_names_are_refused_as_before(tmp_path):
-    with pytest.raises(ConfigError, match="no such setting"):
-        load(tmp_path, "gateway: {autoResponder: {memoryFtsEnable: true}}")
-
-
-def test_a_command_prints_the_notice(kept, home):
-    write_file(home / "config.yaml", RESPONDER)
-    done = kept("search", "anything")
-    assert "memory_fts_enabled: Kept always searches by word" in done.err

@@ -84,24 +84,18 @@ def test_in_a_vault_only_long_term_memory_is_sent_unless_more_was_chosen(kept, v
     assert kept("hook", "session-start", "--send", "nothing", stdin=told()).out == ""
 
 
-def test_without_a_folder_no_conversation_is_sent(kept, workspace, tmp_path):
-    write_file(workspace / "MEMORY.md", "- Something.\n")
-    kept("hook", "capture", stdin=told(transcript(tmp_path)))
-    assert "Under the pot." not in context_of(kept("hook", "session-start", stdin=told(cwd=None)))
-
-
 def test_a_private_note_is_not_sent_even_where_a_daily_note_could_be(kept, vault):
     write_file(vault / ".obsidian/daily-notes.json", json.dumps({"folder": "memory/private"}))
     write_file(vault / f"memory/private/{dt.date.today()}.md", "The diagnosis is heliotrope fever.\n")
     assert "heliotrope" not in context_of(kept("hook", "session-start", "--send", "recent", stdin=told()))
 
 
-def test_a_conversation_is_not_told_of_itself(kept, workspace, tmp_path):
+def test_neither_without_a_folder_nor_in_itself_a_conversation_is_sent(kept, workspace, tmp_path):
     write_file(workspace / "MEMORY.md", "- Something.\n")
     file = transcript(tmp_path)
     kept("hook", "capture", stdin=told(file))
-    context = context_of(kept("hook", "session-start", stdin=told(session_id=file.stem)))
-    assert "Under the pot." not in context
+    for event in (told(cwd=None), told(session_id=file.stem)):
+        assert "Under the pot." not in context_of(kept("hook", "session-start", stdin=event))
 
 
 def test_what_is_told_is_bounded_and_every_line_of_it_quoted(kept, workspace, tmp_path):

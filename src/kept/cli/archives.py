@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, local_time, print_json, style, warn
+from kept.cli.output import echo, local_time, print_json, style, warn, warn_all
 from kept.cli.root import Globals
 from kept.tools.record_json import to_json
 from kept.wording import plural, size_text
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kept.archive.restore import RestoreReport
 
 
-_PROBLEMS_SHOWN = 50
 _INCOMPLETE = 1
 
 
@@ -49,10 +48,7 @@ def _print_report(report: ExportReport) -> None:
         echo(f"Left out of the settings, because they are secret: {', '.join(report.removed_settings)}.")
     if report.left_out:
         echo(f"Extra paths are not packed: {', '.join(report.left_out)}.")
-    for problem in report.problems[:_PROBLEMS_SHOWN]:
-        warn(f"{problem.path}: {problem.reason}.")
-    if len(report.problems) > _PROBLEMS_SHOWN:
-        warn(f"{len(report.problems) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
+    warn_all(f"{problem.path}: {problem.reason}." for problem in report.problems)
 
 
 @click.command("restore")
@@ -101,10 +97,7 @@ def _print_restored(report: RestoreReport) -> None:
     for agent in report.agents:
         echo(f"Notes of {agent.name}: {report.workspaces[agent.name]}")
     _print_settings(report)
-    for problem in report.kept[:_PROBLEMS_SHOWN]:
-        warn(f"{problem.path}: {problem.reason}.")
-    if len(report.kept) > _PROBLEMS_SHOWN:
-        warn(f"{len(report.kept) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
+    warn_all(f"{problem.path}: {problem.reason}." for problem in report.kept)
     if len(report.kept) > counts["forgotten"]:
         echo("To get a file of the archive back, move the one that is here away and restore again.", err=True)
     if counts["new"] and not report.is_check:

@@ -46,8 +46,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 """Examples by the name of the command. A test runs the parser over each of them."""
 
-_GROUP_EXAMPLES = ("search", "sessions", "connect", "config")
-
 
 @click.command("help")
 @click.argument("names", metavar="[COMMAND]...", nargs=-1)
@@ -72,7 +70,6 @@ def write_overview(group: click.Group, ctx: click.Context, formatter: click.Help
     records = (param.get_help_record(ctx) for param in group.get_params(ctx))
     with formatter.section(style("Options, before the command or after it", bold=True)):
         formatter.write_dl([record for record in records if record is not None])
-    _write_examples(formatter, [EXAMPLES[name][0] for name in _GROUP_EXAMPLES])
     formatter.write_paragraph()
     formatter.write_text("'kept help COMMAND' shows the options of a command, with examples.")
 

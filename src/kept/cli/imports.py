@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kept.cli.output import echo, print_json, progress_bar, style, warn
+from kept.cli.output import echo, print_json, progress_bar, style, warn_all
 from kept.cli.root import Globals, command_recorder
 from kept.errors import UsageError
 from kept.records import Problem
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kept.sessions.importers.import_run import Format, ImportReport
     from kept.workspace.adopt import NotesAdopted
 
-_PROBLEMS_SHOWN = 50
 _NAMES_SHOWN = 5
 _FAILED = 9
 
@@ -182,10 +181,7 @@ def _print_report(report: ImportReport, notes: NotesAdopted | None) -> None:
     warnings = [f"{session.source}: session {session.id} failed: {session.reason}" for session in failed]
     warnings += [f"{problem.path}: {problem.reason}" for problem in (*report.problems, *report.ignored)]
     warnings += _note_warnings(notes) if notes else []
-    for warning in warnings[:_PROBLEMS_SHOWN]:
-        warn(f"{warning.rstrip('.')}.")
-    if len(warnings) > _PROBLEMS_SHOWN:
-        warn(f"{len(warnings) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
+    warn_all(f"{warning.rstrip('.')}." for warning in warnings)
 
 
 def _note_warnings(notes: NotesAdopted) -> list[str]:

@@ -104,10 +104,16 @@ def warn(message: str) -> None:
     echo(style("Note: ", err=True, fg="yellow") + " ".join(printable(message).splitlines()), err=True)
 
 
+_REASONS_SHOWN = 50
+
+
 def warn_all(reasons: Iterable[str]) -> None:
-    """Print why a result may be incomplete."""
-    for reason in reasons:
+    """Print why a result may be incomplete, and of many reasons the first."""
+    texts = [*reasons]
+    for reason in texts[:_REASONS_SHOWN]:
         warn(reason)
+    if len(texts) > _REASONS_SHOWN:
+        warn(f"{len(texts) - _REASONS_SHOWN:,} more; --json shows them all.")
 
 
 _MIN_NOTES_FOR_BAR = 100

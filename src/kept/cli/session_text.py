@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kept.cli.output import style
+from kept.cli.output import local_time, style
 from kept.limits import clip, one_line
 from kept.sessions.echoes import is_hidden, iter_blocks
 from kept.sessions.entries import (
@@ -37,10 +37,6 @@ from kept.wording import plural
 
 _SHORT = 100
 _COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
-
-
-def time_text(when: dt.datetime) -> str:
-    return f"{when.astimezone():%Y-%m-%d %H:%M}"
 
 
 def describe_session(record: SessionRecord) -> str:
@@ -82,7 +78,7 @@ def _show_content(content: AnyEntry | Damage, number: int, *, everything: bool) 
         case Entry(timestamp=when, body=body):
             text = _event(body)
             if text:
-                yield style(f"\n{time_text(when)} ── {text}", dim=True)
+                yield style(f"\n{local_time(when)} ── {text}", dim=True)
         case UnknownEntry(type=kind):
             if everything or "/" not in kind:  # with a slash, it is a record of another program
                 yield style(f"\n(line {number} is of a kind this version does not know: {kind})", dim=True)
@@ -95,7 +91,7 @@ def _show_message(message: Message, when: dt.datetime, *, everything: bool) -> I
     is_tool_only = all(isinstance(block, ToolCall | ToolResult) for block in blocks)
     if blocks and (everything or not is_tool_only):
         speaker = style(_speaker(message), fg=_COLOURS[message.role], bold=True)
-        yield f"\n{style(time_text(when), dim=True)} {speaker}"
+        yield f"\n{style(local_time(when), dim=True)} {speaker}"
     for block in blocks:
         is_tool = isinstance(block, ToolCall | ToolResult)
         yield style(f"  {_show_block(block)}", dim=True) if is_tool and not everything else _show_block(block)
@@ -192,12 +188,12 @@ def markdown_text(entry: AnyEntry) -> str:
     match entry:
         case Entry(body=Message() as message, timestamp=when):
             text = "\n\n".join(filter(None, map(_markdown_block, iter_blocks(message))))
-            return f"## {_speaker(message)}, {time_text(when)}\n\n{text}" if text else ""
+            return f"## {_speaker(message)}, {local_time(when)}\n\n{text}" if text else ""
         case Entry(body=CompactionEntry(summary=summary), timestamp=when):
             quoted = "\n".join(f"> {line}".rstrip() for line in summary.splitlines())
-            return f"---\n\n*Compacted, {time_text(when)}:*\n\n{quoted}"
+            return f"---\n\n*Compacted, {local_time(when)}:*\n\n{quoted}"
         case Entry(body=body, timestamp=when):
-            return f"*{_event(body)}, {time_text(when)}*"
+            return f"*{_event(body)}, {local_time(when)}*"
         case UnknownEntry(type=kind):
             return f"*({kind})*"
 

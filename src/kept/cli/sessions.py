@@ -13,6 +13,7 @@ import click
 from kept.cli.output import (
     echo,
     echo_exactly,
+    local_time,
     max_results_option,
     print_json,
     printable,
@@ -21,7 +22,7 @@ from kept.cli.output import (
     warn,
 )
 from kept.cli.root import Globals
-from kept.cli.session_text import describe_session, is_talk, markdown_text, show_lines, time_text
+from kept.cli.session_text import describe_session, is_talk, markdown_text, show_lines
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, show_table
 from kept.errors import SessionNotFound, UsageError
 from kept.limits import clip
@@ -82,7 +83,7 @@ def _list_deleted(sessions: Sequence[DeletedSession], *, as_json: bool) -> None:
         print_json({"sessions": [], "deleted": [_deleted_json(session) for session in sessions]})
         return
     for session in sessions:
-        when = time_text(session.deleted) if session.deleted else "at an unknown time"
+        when = local_time(session.deleted) if session.deleted else "at an unknown time"
         purged = "  purged: only an import can bring it back" if session.is_purged else ""
         echo(f"{session.id}  deleted {when}{style(purged, dim=True)}")
     if not sessions:
@@ -319,7 +320,7 @@ def _id_chars(ids: Sequence[str]) -> int | None:
 def _cells(record: SessionRecord) -> tuple[str, int, str, str]:
     remarks = _remarks(record)
     title = f"{record.title} ({remarks})" if record.title and remarks else record.title or remarks
-    return time_text(record.updated), record.messages, redact(_place(record)), redact(title)
+    return local_time(record.updated), record.messages, redact(_place(record)), redact(title)
 
 
 def _place(record: SessionRecord) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kept.cli.output import echo, print_json, warn
+from kept.cli.output import echo, print_json, warn_all
 from kept.cli.root import Globals
 from kept.wording import plural
 
@@ -28,7 +28,6 @@ def command(options: Globals, url: str | None) -> None:
     if options.as_json:
         print_json(to_json(report))
         return
-    for problem in report.problems:
-        warn(f"{problem.path}: {problem.reason}")
+    warn_all(f"{problem.path}: {problem.reason}" for problem in report.problems)
     files = f"{plural(len(report.committed), 'file')} committed, {len(report.received):,} received"
     echo(f"{files}{', pushed' if report.pushed else ''} ({sync.remote}, {sync.branch}).")

@@ -29,8 +29,6 @@ class ClientEnvironment:
         """Return a path in the folder where desktop applications keep their settings."""
         if self.platform == "darwin":
             folder = os.path.join(self.home, "Library", "Application Support")
-        elif self.platform == "win32":
-            folder = self.environ.get("APPDATA") or os.path.join(self.home, "AppData", "Roaming")
         else:
             folder = self.environ.get("XDG_CONFIG_HOME") or os.path.join(self.home, ".config")
         return os.path.join(folder, *names)
