@@ -13,6 +13,7 @@ from kept.grants import Grant
 from kept.mcp.server import toolbox_of
 from kept.sessions.entries import Message
 from kept.tools.toolbox import Toolbox
+from tests.support.files import write_file
 from tests.support.workspaces import open_memory, write_note
 
 SECRET = "The vault combination is heliotrope."
@@ -231,6 +232,18 @@ def test_a_person_forgets_only_what_they_see(home):
     assert "heliotrope" not in home.texts(None)
     assert "teapot" in home.texts("http:ada")
     assert "teapot" not in home.texts("http:bob")
+
+
+def test_a_person_forgets_no_proposal_of_others_and_hears_of_no_file_of_the_home(home):
+    home.memory.add("Praise the saffron.", to="SOUL.md", by_tool=True)
+    bob = home.memory.as_person("http:bob")
+    bob.add("Saffron it is.", to="memory")
+    bob.add("Remember the saffron.", to="SOUL.md", by_tool=True)
+    write_file(home.tmp_path / "home" / "mine.txt", "saffron\n")
+    plan = bob.forgetting.plan("saffron")
+    assert [place.text for place in plan.options if place.kind == "proposal"] == ["Remember the saffron."]
+    assert bob.forgetting.apply(plan).left == ()
+    assert [item.addition.text for item in home.memory.review.list().items] == ["Praise the saffron."]
 
 
 def test_a_token_for_a_person_is_never_the_owners(tmp_path):

@@ -185,8 +185,10 @@ class InboxStore:
 # proposals of agents and changes that wait for review, and schedules
 
 
-def find_in_proposals(workspace: Workspace, matcher: Matcher, may_change: Callable[[str], bool]) -> list[Place]:
-    """Return a place for each item that has something to forget, for a note that may be changed."""
+def find_in_proposals(
+    workspace: Workspace, matcher: Matcher, may_change: Callable[[str], bool], folder: str = ""
+) -> list[Place]:
+    """Return a place for each item that has something to forget, for a note that may be changed, below a folder."""
     places: list[Place] = []
     for path in ReviewFolder(workspace).paths():
         text = read_if_possible(path).decode("utf-8", "replace")
@@ -196,7 +198,7 @@ def find_in_proposals(workspace: Workspace, matcher: Matcher, may_change: Callab
         notes = [str(fields.get("path", "")), *([f"{PRIVATE_FOLDER}/{private}/x.md"] if private else [])]
         texts = "\n\n".join(str(fields[name]) for name in _PROPOSAL_TEXTS if fields.get(name))
         is_match = matcher.matches(texts) or matcher.has_words(name_words(notes[0]))
-        if is_match and all(map(may_change, notes)):
+        if is_match and all(map(may_change, notes)) and any(note.startswith(folder) for note in notes):
             shown = os.path.relpath(path, workspace.root)
             places.append(Place("proposal", shown, shown, texts, digest_of(text)))
     return places

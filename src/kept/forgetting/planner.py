@@ -67,6 +67,8 @@ class ForgetScope:
     """One of several people, who sees a part."""
     is_bound: bool = False
     """True if only a part is seen. Records are left out then: nothing tells whose a text there is."""
+    folder: str = ""
+    """Folder of the notes of those who see only a part."""
     search: Search | None = None
     """Finds passages for words that are nowhere."""
 
@@ -223,7 +225,9 @@ def _find_in_files(scope: ForgetScope, matcher: Matcher, known: Iterable[Place])
     """Return the places in other files than notes and transcripts, except for what goes with known places."""
     history = open_history(scope.config, scope.workspace, scope.sessions.clock)
     places = [place for place in find_in_history(history, matcher, list(known)) if scope.may_change(place.path)]
-    places += find_in_proposals(scope.workspace, matcher, scope.may_change)
+    places += find_in_proposals(
+        scope.workspace, matcher, scope.may_change, f"{scope.folder}/" if scope.is_bound else ""
+    )
     places += find_in_schedules(scope.config, matcher, scope.sees_key)
     keys = find_keys(scope.config, known)
     inbox, _ = find_in_inbox(scope.config, matcher)
