@@ -17,7 +17,7 @@ from kept.errors import TranscriptUnwritable
 from kept.file_lock import locked
 from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
 from kept.records import SeenTail
-from kept.remote_errors import BudgetExhausted, ModelFailed, ModelSilent
+from kept.remote_errors import BudgetExhausted, ModelFailed
 from kept.sessions.entries import Message, Text, Thinking, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
 from kept.tools.toolbox import Toolbox
@@ -308,13 +308,6 @@ def test_a_reply_that_breaks_off_is_asked_for_again_and_says_so(tmp_path):
         assert reply(events).text == "Again."
         streamed = "".join(event.text for event in events if isinstance(event, ReplyDelta))
         assert streamed == "The answer to your\n\n[The answer broke off and begins again.]\n\nAgain."
-
-
-def test_a_silent_model_is_waited_for_once(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(lambda request: ModelSilent("Nothing for 300 s."))) as at:
-        with pytest.raises(ModelSilent):
-            at.say("Hello?")
-        assert len(at.model.requests) == 1
 
 
 def test_a_stopped_message_is_not_asked_again(tmp_path):

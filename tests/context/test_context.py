@@ -255,13 +255,6 @@ def test_recalled_memories_stand_before_their_message_with_citation_date_and_sou
     assert parts[-1] == "Hello?"
 
 
-def test_no_more_is_recalled_than_there_is_room_for():
-    recalled = tuple(RecalledPassage("word " * 1_000, f"memory/{number}.md#L1", "", "memory") for number in range(9))
-    context = build(recalled=recalled, recalled_for="e2")
-    assert "memory/0.md" in text_of(context)
-    assert "memory/8.md" not in text_of(context)
-
-
 # budgets
 
 
