@@ -15,13 +15,6 @@ from tests.support.mcp_client import ACCEPT
 pytestmark = pytest.mark.slow
 
 
-def test_it_serves_on_loopback_and_stops_when_told(serve):
-    server = serve()
-    assert "5433" in str(server.call(None, "memory_search", query="staging port"))
-    server.stop()
-    assert len(server.lines) == 1
-
-
 def test_it_survives_bad_requests_and_a_client_that_hangs_up(serve):
     server = serve()
     with server.client() as client:

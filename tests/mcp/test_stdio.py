@@ -81,13 +81,6 @@ def test_tools_that_the_settings_switch_off_are_not_offered(start, notes):
         assert not client.call(name, **arguments).get("isError")
 
 
-def test_what_is_wrong_is_a_tool_error_with_a_hint(client):
-    result = client.call("memory_search", qeury="x")
-    assert result["isError"]
-    assert "It takes: query, " in text_of(result)
-    assert client.call("memory_serach")["isError"]
-
-
 def test_without_a_workspace_it_serves_and_says_what_to_do(start, tmp_path, home):
     client = start(env={"KEPT_WORKSPACE": str(tmp_path / "nowhere")})
     client.greet()

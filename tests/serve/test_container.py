@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import click
-import yaml
 
 from kept.cli.root import cli
 from kept.config import load_config
@@ -16,7 +15,6 @@ from kept.config.gateway_settings import ServeSettings
 from tests.support.repository import ROOT
 
 DOCKERFILE = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
-COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 
 
 def instructions(name: str) -> list[str]:

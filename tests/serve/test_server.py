@@ -12,11 +12,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kept.serve import run_server as server_module
+from kept.serve.routes import Readiness
 from tests.support.commands import kept_environment, run_kept
 from tests.support.files import write_file
 from tests.support.http_gateway import serving
 from tests.support.serve_process import ServeProcess, bearer, create_token, revoke_token
 from tests.support.waiting import wait_until
+from tests.support.workspaces import write_note
 
 PLANTED = "zanzibar7pelican"
 
@@ -185,3 +187,32 @@ def test_other_machines_are_not_served_without_a_token(home, tmp_path):
     revoke_token(home, "gone")
     assert serve().code == 2  # even this machine: whoever revokes the last token does not mean to let everybody in
     assert serve("--set", "gateway.serve.trusted_proxies=nowhere").code == 2
+
+
+# readiness
+
+
+def find_problem(memory, *, timeout_s=30.0, busy=False):
+    readiness = Readiness(memory, timeout_s)
+
+    async def look() -> str:
+        if not busy:
+            return await readiness.find_problem()
+        with readiness._service.inspecting():  # as a sync that takes long does
+            return await readiness.find_problem()
+
+    try:
+        return asyncio.run(look())
+    finally:
+        readiness.close()
+
+
+def test_an_index_that_opens_is_ready_and_one_that_does_not_is_named(memory, workspace, tmp_path):
+    write_note(workspace, "memory/a.md", "A note.")
+    assert find_problem(memory()) == ""
+    (tmp_path / "folder").mkdir()
+    assert find_problem(memory(settings={"memory_search.store.path": str(tmp_path / "folder")})) == "index_unavailable"
+
+
+def test_an_index_that_does_not_answer_in_time_is_not_ready(memory):
+    assert find_problem(memory(), timeout_s=0.1, busy=True) == "timeout"

@@ -55,10 +55,8 @@ def test_a_daily_note_gets_the_lines_of_both(pair):
     assert road.sync().conflicts == []
     desk.sync()
     assert desk.files() == road.files()
-    text = desk.read("memory/2026-11-18.md")
-    assert text.index("The road wrote.") < text.index("## 09:00") or text.index("The desk wrote.") < text.index(
-        "## 09:05"
-    )
+    entries = {entry.strip() for entry in desk.read("memory/2026-11-18.md").split("## ")}
+    assert entries == {"# Wednesday", "09:00\n\nThe desk wrote.", "09:05\n\nThe road wrote."}
 
 
 def test_daily_notes_of_a_vault_are_known_by_its_own_pattern(tmp_path):
