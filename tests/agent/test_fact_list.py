@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from kept.agent.fact_list import facts_from_call, parse_facts
-from kept.agent.flush import Fact, flush_and_record, select_new_facts
+from kept.agent.flush import Fact, facts_from_call, flush_and_record, parse_facts, select_new_facts
 from kept.agent.session_log import SessionLog
 from kept.context.compaction_plan import TranscriptPiece
 from kept.llm.base import ToolUse

@@ -8,6 +8,5 @@ shared by all of these.
 answer                           one answer of the model as it arrives
 approvals                        tool calls that wait for a person's decision
 material                         workspace files, memories and notes of two days for a turn, and its request
-fact_list                        facts in the answer to a flush
 extra_tools                      tools besides those of the memory: Python functions, MCP servers
 """
