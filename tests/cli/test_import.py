@@ -67,6 +67,17 @@ def test_openclaw_comes_with_its_notes(kept, tmp_path, workspace):
     assert "not copied without --instructions: TOOLS.md" in again.err
 
 
+def test_a_note_of_openclaw_with_something_that_was_forgotten_is_left_out_and_named(kept, tmp_path, workspace):
+    kept("add", "The gate code is sekretgate.", "--to", "memory/gate.md")
+    kept("forget", "sekretgate", "--yes")
+    write_file(tmp_path / "oc/workspace/memory/old.md", "- The gate code was sekretgate.\n")
+    write_file(tmp_path / "oc/workspace/memory/new.md", "- The gate is green.\n")
+    done = kept("import", "openclaw", tmp_path / "oc")
+    assert "old.md: it has something that you forgot here" in done.err
+    assert not (workspace / "memory/old.md").exists()
+    assert (workspace / "memory/new.md").exists()
+
+
 def test_openclaw_s_files_of_the_prompt_come_on_request_and_take_the_place_of_templates(kept, tmp_path, workspace):
     kept("init", "--full")
     theirs = {name: f"# Theirs\n\nText of {name}.\n" for name in full_templates()}

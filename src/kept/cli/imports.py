@@ -139,6 +139,7 @@ def _import(
         report = import_sessions(sessions, format_name, *folders, progress=progress)
     if format_name != "openclaw":
         return report, None
+    from kept.sessions.forgotten_text import ForgottenText
     from kept.workspace.adopt import adopt_notes, is_workspace
     from kept.workspace.workspace import Workspace
 
@@ -148,7 +149,9 @@ def _import(
         return report, None
     recorder = command_recorder(config, "import", why=f"from {theirs[0]}")
     max_bytes, own = config.memory_search.max_file_bytes, Workspace.of(config)
-    return report, adopt_notes(own, theirs[0], max_bytes=max_bytes, instructions=instructions, recorder=recorder)
+    forgotten = ForgottenText(config.paths.forgotten_hashes).matches
+    options: dict[str, Any] = {"max_bytes": max_bytes, "recorder": recorder, "is_forgotten": forgotten}
+    return report, adopt_notes(own, theirs[0], instructions=instructions, **options)
 
 
 def _workspaces(path: str, agent_id: str) -> list[str]:

@@ -223,14 +223,11 @@ class Forgetter:
     def _make_receipt(self, order: ForgetOrder, results: dict[str, ScrubResult], scan: ByteScan) -> ForgetReceipt:
         if order.is_scoped:  # who sees a part does not learn what the rest has
             folders = (os.path.join(self.workspace.root, name) for name in (PROJECTS_FOLDER, PRIVATE_FOLDER, ".kept"))
-            hidden, seen = tuple(map(_inside, (*folders, self.config.paths.folder))), _inside(self.workspace.root)
-            left = (file for file in scan.left if file.path.startswith(seen) and not file.path.startswith(hidden))
+            hidden = tuple(folder + os.sep for folder in (*folders, self.config.paths.folder))
+            inside = (file for file in scan.left if file.path.startswith(self.workspace.root + os.sep))
+            left = (file for file in inside if not file.path.startswith(hidden))
             scan = replace(scan, left=tuple(left))
         return make_receipt_of(order, scan, results, at=self.clock.now().isoformat(timespec="seconds"))
-
-
-def _inside(folder: str) -> str:
-    return folder + os.sep
 
 
 def _scrub(store: ForgetStore, order: ForgetOrder) -> ScrubResult:

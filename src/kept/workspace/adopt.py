@@ -7,10 +7,10 @@ Files that become part of a system prompt are copied only on request: notes are 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kept.durable import write_atomic
-from kept.errors import KeptError
+from kept.errors import KeptError, PathRefused
 from kept.limits import utf8_path
 from kept.records import Problem
 from kept.values import frozen
@@ -58,17 +58,19 @@ def adopt_notes(
     max_bytes: int,
     instructions: bool = False,
     recorder: ChangeRecorder | None = None,
+    is_forgotten: Callable[[str, str], bool] = lambda text, name: False,
 ) -> NotesAdopted:
     """Copy the notes of a folder, byte for byte and with their times. Create the workspace if it is missing.
 
-    ``instructions`` copies the files of a system prompt too, such as SOUL.md and USER.md.
+    ``instructions`` copies the files of a system prompt too, such as SOUL.md and USER.md. A note with text that was
+    forgotten (``is_forgotten``) is left out and named.
     """
     outcomes: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "left_out": [], "held_back": []}
     problems: list[Problem] = []
     workspace.make()
     root = os.path.abspath(folder)
     with OpenWorkspace(Workspace.at(root)) as source, OpenWorkspace(workspace) as target:
-        copying = _Copying(source, root, target, workspace, max_bytes, instructions, recorder)
+        copying = _Copying(source, root, target, workspace, max_bytes, instructions, recorder, is_forgotten)
         for name in sorted(_iter_markdown(source, root, problems)):
             if not is_indexed_name(name):
                 outcomes["left_out"].append(utf8_path(name))
@@ -94,10 +96,13 @@ class _Copying:
     max_bytes: int
     instructions: bool
     recorder: ChangeRecorder | None
+    is_forgotten: Callable[[str, str], bool]
 
     def adopt(self, name: str) -> str:
         """Copy a note. Return the field of `NotesAdopted` that it belongs to."""
         note = self.source.read(os.path.join(self.folder, *name.split("/")), max_bytes=self.max_bytes)
+        if self.is_forgotten(note.text, name):
+            raise PathRefused("it has something that you forgot here")
         absolute = self._target_path(name)
         if is_persons_own(name) and not self.instructions:
             return self._compare(absolute, note.raw) or "held_back"
