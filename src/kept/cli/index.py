@@ -139,7 +139,7 @@ def messages_of(event: LiveEvent) -> list[str]:
     if event.kind == "role":
         if event.state.role == "standby":
             return [f"Standing by: process {event.state.leader_pid or '?'} keeps the index current."]
-        return ["Taking over: the process that kept the index current is gone."] if event.succeeds else []
+        return [event.message] if event.message else []
     if event.report is None:
         return [f"Note: {event.message}"]
     rebuilt = [f"Rebuilt: {event.report.rebuilt.rstrip('.')}."] if event.report.rebuilt else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kept.config import Config
@@ -30,18 +31,20 @@ _INCOMPLETE = ""
 _NEVER = False
 
 
+@dataclass
 class HistorySync:
     """Records changes by other programs, in one sync. A failure is a problem in the report, and stops nothing."""
 
-    def __init__(self, index: Index, config: Config, workspace: Workspace, clock: Clock) -> None:
-        self._index = index
-        self._config = config
-        self._workspace = workspace
-        self._clock = clock
-        self._is_on = config.agent.history.enabled and _may_write(config, workspace)
-        self._unseen: UnseenChanges | None = None
-        self._is_first = False
-        self.problems: list[Problem] = []
+    index: Index
+    config: Config
+    workspace: Workspace
+    clock: Clock
+    problems: list[Problem] = field(default_factory=list)
+    _unseen: UnseenChanges | None = None
+    _is_first: bool = False
+
+    def __post_init__(self) -> None:
+        self._is_on = self.config.agent.history.enabled and _may_write(self.config, self.workspace)
 
     def is_due(self) -> bool:
         """Return whether notes have to be compared with the history, even if none differs from the index.
@@ -50,31 +53,31 @@ class HistorySync:
         """
         if not self._is_on:
             return False
-        state = self._index.get_meta(META_HISTORY)
+        state = self.index.get_meta(META_HISTORY)
         return state is None or (bool(state) and self._log_size(state[0]) != state[1])
 
     def _log_size(self, machine: str) -> int:
         try:
-            return os.stat(os.path.join(_history_folder(self._workspace), "changes", f"{machine}.jsonl")).st_size
+            return os.stat(os.path.join(_history_folder(self.workspace), "changes", f"{machine}.jsonl")).st_size
         except OSError:
             return 0
 
     def compares_all(self) -> bool:
         """Return whether all notes have to be compared: that was never done, or the history was deleted since."""
-        state = self._index.get_meta(META_HISTORY)
-        return not state or (state[1] > 0 and not os.path.lexists(_history_folder(self._workspace)))
+        state = self.index.get_meta(META_HISTORY)
+        return not state or (state[1] > 0 and not os.path.lexists(_history_folder(self.workspace)))
 
     def begin(self, scan: Scan) -> None:
         """Compare notes with the history: those that Kept wrote since the last sync, or all if that was never done."""
         if not self._is_on:
             return
-        state = self._index.get_meta(META_HISTORY)
+        state = self.index.get_meta(META_HISTORY)
         if not self.compares_all():
             self._attempt(lambda unseen: unseen.record_written(state[1]))
             return
         self._is_first = state != _INCOMPLETE
-        with self._index.reading():
-            rows = self._index.live.file_rows()
+        with self.index.reading():
+            rows = self.index.live.file_rows()
         present = {file.path for file in scan.files if file.source == "memory"}
         notes = {path: row.hash for (source, path), row in rows.items() if source == "memory" and path in present}
         self._record(notes, [], present=present)
@@ -98,8 +101,8 @@ class HistorySync:
                 value = [unseen.history.require_machine(), unseen.compared_bytes]
             except KeptError:
                 value = None
-        if self._index.get_meta(META_HISTORY) != value:
-            self._index.put_meta(META_HISTORY, value)
+        if self.index.get_meta(META_HISTORY) != value:
+            self.index.put_meta(META_HISTORY, value)
 
     def _record(self, notes: dict[str, str], removed: list[str], *, present: set[str] | None = None) -> None:
         own = {path: digest for path, digest in notes.items() if not os.path.isabs(path)}
@@ -118,8 +121,8 @@ class HistorySync:
             from kept.history.note_history import open_history
             from kept.history.unseen_changes import UnseenChanges
 
-            history = open_history(self._config, self._workspace, self._clock)
-            self._unseen = UnseenChanges(history, max_bytes=self._config.memory_search.max_file_bytes)
+            history = open_history(self.config, self.workspace, self.clock)
+            self._unseen = UnseenChanges(history, max_bytes=self.config.memory_search.max_file_bytes)
         return self._unseen
 
 

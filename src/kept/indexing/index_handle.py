@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock
@@ -68,36 +68,29 @@ class IndexLimits:
     """Retries of remote embedders; None is the default."""
 
 
+@dataclass
 class IndexHandle:
     """Index, embedder and what belongs to both. Nothing is opened or loaded before it is needed."""
 
-    def __init__(
-        self,
-        config: Config,
-        workspace: Workspace,
-        clock: Clock,
-        limits: IndexLimits,
-        own_embedder: Embedder | None,
-        on_cache_loss: Callable[[StoreDamaged], None],
-    ) -> None:
-        self.config = config
-        self.settings = config.memory_search
-        self._sessions_folder = config.paths.sessions
-        self.workspace = workspace
-        self.clock = clock
-        self.limits = limits
-        self.own_embedder = own_embedder
-        self._on_cache_loss = on_cache_loss
-        self.notices: list[str] = []
-        """Events to report to the user once."""
-        self.opened_index: Index | None = None
-        """The index if it is open; `index` opens it."""
-        self._settings_ns = clock.time_ns()
-        self._chain: EmbedderChain | None = None
-        self._embedder: Embedder | None = None
-        self._vectors: Vectoriser | None = None
-        """Kept between syncs, because it remembers that the embedder failed a moment ago."""
-        self._batch_runner: BatchRunner | None = None
+    config: Config
+    workspace: Workspace
+    clock: Clock
+    limits: IndexLimits
+    own_embedder: Embedder | None
+    on_cache_loss: Callable[[StoreDamaged], None]
+    notices: list[str] = field(default_factory=list)
+    """Events to report to the user once."""
+    opened_index: Index | None = None
+    """The index if it is open; `index` opens it."""
+    _chain: EmbedderChain | None = None
+    _embedder: Embedder | None = None
+    _vectors: Vectoriser | None = None
+    """Kept between syncs, because it remembers that the embedder failed a moment ago."""
+    _batch_runner: BatchRunner | None = None
+
+    def __post_init__(self) -> None:
+        self.settings = self.config.memory_search
+        self._settings_ns = self.clock.time_ns()
 
     # the embedder
 
@@ -229,11 +222,9 @@ class IndexHandle:
             self.notices.append("The index was deleted; it has been rebuilt from the notes.")
         if self.opened_index is None:
             if self.settings.store.path:
-                self.opened_index = Index(self.path, on_cache_loss=self._on_cache_loss)
+                self.opened_index = Index(self.path, on_cache_loss=self.on_cache_loss)
             else:
-                self.opened_index = open_index(
-                    self.config.paths, self.workspace.root, on_cache_loss=self._on_cache_loss
-                )
+                self.opened_index = open_index(self.config.paths, self.workspace.root, on_cache_loss=self.on_cache_loss)
         return self.opened_index
 
     def discard_index(self, damage: StoreDamaged) -> bool:
@@ -279,7 +270,7 @@ class IndexHandle:
             batch_chars=self.limits.batch_chars,
             step_bytes=self.limits.step_bytes,
         )
-        return SyncPlanner(index, self.workspace, self._sessions_folder, self.settings, reader, self._vectors)
+        return SyncPlanner(index, self.workspace, self.config.paths.sessions, self.settings, reader, self._vectors)
 
     def batch_runner(self) -> BatchRunner | None:
         """Return what runs jobs at the provider's batch API, or None if batches are not used."""

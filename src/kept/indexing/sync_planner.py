@@ -45,21 +45,18 @@ FileKey = tuple[str, str]
 """Source and path."""
 
 
-@frozen
-class SyncPlan:
-    to_read: tuple[SourceFile, ...]
-    """New files, and files whose size or times differ; the hash decides whether their text changed."""
-    to_remove: tuple[FileKey, ...]
-
-
 def plan_sync(
     files: Iterable[SourceFile],
     known: Mapping[FileKey, FileRow],
     *,
     waiting: Collection[FileKey] = (),
     read_all: bool = False,
-) -> SyncPlan:
-    """Compare the files on disk with the rows of the index. Files that are ``waiting`` are read in any case. Pure."""
+) -> tuple[tuple[SourceFile, ...], tuple[FileKey, ...]]:
+    """Compare the files on disk with the rows of the index. Pure.
+
+    Return the files to read, which are new or have another size or time, or are ``waiting``; the hash decides whether
+    their text changed. Return also the keys of those to remove.
+    """
     to_read: list[SourceFile] = []
     seen: set[FileKey] = set()
     for file in files:
@@ -67,7 +64,7 @@ def plan_sync(
         seen.add(key)
         if read_all or key in waiting or key not in known or not is_unchanged(file, known[key]):
             to_read.append(file)
-    return SyncPlan(tuple(to_read), tuple(key for key in known if key not in seen))
+    return tuple(to_read), tuple(key for key in known if key not in seen)
 
 
 def is_unchanged(file: SourceFile, row: FileRow) -> bool:
@@ -135,20 +132,20 @@ class SyncPlanner:
         with self.index.reading():
             waiting = self._files_awaiting_vectors() if scan.only is None else set()
             known = self.index.live.file_rows(scan.only)
-        plan = plan_sync(scan.files, known, waiting=waiting)
+        to_read, to_remove = plan_sync(scan.files, known, waiting=waiting)
         # A file with chunks that wait for vectors is indexed even if its bytes are as indexed.
         rows = {key: row for key, row in known.items() if key not in waiting}
-        return SyncTarget(self.index.live, plan.to_read, plan.to_remove, rows, self.recipe())
+        return SyncTarget(self.index.live, to_read, to_remove, rows, self.recipe())
 
     def count_changed(self, scan: Scan, *, read_all: bool = False) -> int:
         """Return how many files differ from the index. A file is read if its size or times differ; ``read_all``
         reads every file."""
         with self.index.reading():
             known = self.index.live.file_rows()
-        plan = plan_sync(scan.files, known, read_all=read_all)
-        changed = len(plan.to_remove)
+        to_read, to_remove = plan_sync(scan.files, known, read_all=read_all)
+        changed = len(to_remove)
         with OpenWorkspace(self.workspace) as opened:
-            for file in plan.to_read:
+            for file in to_read:
                 row = known.get((file.source, file.path))
                 changed += row is None or row.hash != self._hash_on_disk(opened, file, None if read_all else row)
         return changed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, field, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -115,45 +115,36 @@ def read_chunks(
     yield from reader.iter_step(is_last=True)
 
 
+@dataclass
 class _ChunkReader:
     """Cuts the lines of one transcript into chunks, from its beginning or from a checkpoint."""
 
-    def __init__(
-        self,
-        file: SourceFile,
-        transcript: Transcript,
-        recipe: Recipe,
-        state: os.stat_result,
-        checked_ns: int,
-        start: TranscriptCheckpoint,
-        warning: str | None,
-    ) -> None:
-        self.file = file
-        self.transcript = transcript
-        self.recipe = recipe
-        self.state = state
-        self.checked_ns = checked_ns
-        self.key = start.key
-        self.heading = start.heading
-        self.title = start.titles
+    file: SourceFile
+    transcript: Transcript
+    recipe: Recipe
+    state: os.stat_result
+    checked_ns: int
+    start: InitVar[TranscriptCheckpoint]
+    warning: str | None
+    final_title: str | None = None
+    """Title at the end of the transcript, if it is known."""
+    problems: list[str] = field(default_factory=list)
+    utterances: list[Utterance] = field(default_factory=list)
+    """Those that are not final yet, after those that are only their context."""
+    starts: dict[int, tuple[Position, str, EchoState]] = field(default_factory=dict)
+    """By line of an utterance: where it starts, and running hash and echo state of the lines before it."""
+
+    def __post_init__(self, start: TranscriptCheckpoint) -> None:
+        self.key, self.heading, self.title = start.key, start.heading, start.titles
         self.first_title = start.titles.given
         """Title whose words the first chunk has."""
-        self.final_title: str | None = None
-        """Title at the end of the transcript, if it is known."""
         self.final_line = start.final_line
         self.resume_at = start.resume_at
-        self.resume_hash = start.running_hash
-        """Running hash of the lines before ``resume_at``."""
-        self.running_hash = start.running_hash
+        self.resume_hash = self.running_hash = start.running_hash
+        """Running hash of the lines before ``resume_at``, and of all that were read."""
         self.read_end = start.resume_at.offset
         self.known_end = start.read.offset
         """End of what an earlier sync has read. Damaged lines before it were reported then."""
-        self.warning = warning
-        self.problems: list[str] = []
-        self.utterances: list[Utterance] = []
-        """Those that are not final yet, after those that are only their context."""
-        self.starts: dict[int, tuple[Position, str, EchoState]] = {}
-        """By line of an utterance: where it starts, and running hash and echo state of the lines before it."""
         self.reader = UtteranceReader(start.echoes)
         self.resume_echoes = start.echoes
 

@@ -74,8 +74,6 @@ class LiveEvent:
     state: LiveState
     message: str = ""
     report: SyncReport | None = None
-    succeeds: bool = False
-    """True if this process leads from now on and stood by before."""
 
 
 class LiveReporter:
@@ -100,7 +98,8 @@ class LiveReporter:
         if (before.role, before.leader_pid) == (role, leader_pid):
             return
         self.update(role=role, leader_pid=leader_pid, watching="nothing", waiting=0, syncing=False)
-        self.emit("role", succeeds=before.role == "standby" and role == "leader")
+        takes_over = before.role == "standby" and role == "leader"
+        self.emit("role", "Taking over: the process that kept the index current is gone." if takes_over else "")
 
     def report_problem(self, message: str) -> None:
         """Report a problem, unless it is the current one: a failure that repeats is one event."""
@@ -115,11 +114,9 @@ class LiveReporter:
             log.info("%s", message)
             self.emit("notice", message)
 
-    def emit(
-        self, kind: EventKind, message: str = "", *, report: SyncReport | None = None, succeeds: bool = False
-    ) -> None:
+    def emit(self, kind: EventKind, message: str = "", *, report: SyncReport | None = None) -> None:
         if self._listener is not None:
-            self._listener(LiveEvent(kind, self.state(), message, report, succeeds))
+            self._listener(LiveEvent(kind, self.state(), message, report))
 
 
 # the lock of the leader

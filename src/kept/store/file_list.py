@@ -36,12 +36,12 @@ class Opening:
     channel: str | None
 
 
+@frozen
 class FileLists:
     """Lists of the files of one generation. Callers hold the transaction."""
 
-    def __init__(self, db: apsw.Connection, prefix: str) -> None:
-        self.db = db
-        self.prefix = prefix
+    db: apsw.Connection
+    prefix: str
 
     def by_time(self, filters: Filter, limit: int, offset: int = 0) -> tuple[list[ListedRow], int]:
         """Return the files with a chunk that passes the filter, newest first, and how many there are in all."""

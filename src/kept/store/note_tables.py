@@ -52,12 +52,12 @@ def link_key(name: str) -> str:
     return name_key(name.rstrip("/").rpartition("/")[2])[:_MAX_KEY_CHARS]
 
 
+@frozen
 class NoteTables:
     """The tables of one generation. Callers hold the transaction."""
 
-    def __init__(self, db: apsw.Connection, prefix: str = "") -> None:
-        self.db = db
-        self.prefix = prefix
+    db: apsw.Connection
+    prefix: str = ""
 
     def put(self, path: str, note: NoteRow) -> None:
         """Store a note, in place of what is stored under its path."""
