@@ -556,6 +556,22 @@ def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
 # whether everything said can be found
 
 
+def test_lines_that_no_search_can_find_yet_are_named(tmp_path):
+    with open_memory(tmp_path) as memory, SessionStore(memory.config) as sessions:
+        session = sessions.get_or_create("telegram", "5054")
+        path = "sessions/" + Path(session.transcript_path).name
+        for number in range(3):
+            sessions.append(session.id, Message.of("user", f"Question {number} about the garden?"))
+            sessions.append(session.id, Message.of("assistant", f"Answer {number}."))
+        memory.sync()
+        assert memory.index_service.find_unindexed(path, first_line=1, last_line=7) == ()
+        sessions.append(session.id, Message.of("user", "One more question about the garden?"))
+        assert memory.index_service.find_unindexed(path, first_line=1, last_line=8) == (8,)
+        assert memory.index_service.find_unindexed(path, first_line=1, last_line=7) == ()
+        memory.sync()
+        assert memory.index_service.find_unindexed(path, first_line=1, last_line=8) == ()
+
+
 # echoes of the memory
 
 

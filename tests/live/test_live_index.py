@@ -342,6 +342,14 @@ def test_a_search_does_not_wait_for_a_sync_that_goes_on(tmp_path, workspace):
             assert paths(memory.search("zeppelin")) == ["memory/b.md"]
 
 
+def test_two_in_one_process_share_the_work(live, workspace, tmp_path):
+    first, second = live(), live()
+    assert (first.state().role, second.state().role) == ("leader", "standby")
+    assert second.state().leader_pid == os.getpid()
+    first.stop()
+    wait_until(lambda: second.state().role == "leader", "the second takes over")
+
+
 def test_who_watches_can_be_found_out(live, tmp_path):
     with open_memory(tmp_path) as memory:
         assert find_watcher(memory.config) is None

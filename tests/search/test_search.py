@@ -221,6 +221,14 @@ def test_with_the_embedder_broken_words_still_answer_and_it_is_said(tmp_path, no
         assert result.hits[0].vector_score is None
 
 
+def test_a_provider_that_cannot_be_used_is_reported_and_words_answer(tmp_path, notes, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with open_memory(tmp_path, settings={"memory_search.provider": "openai"}, embedder=None) as memory:
+        result = memory.search("tomatoes")
+    assert paths(result) == ["memory/garden.md"]
+    assert "API key" in result.degraded[0]
+
+
 def test_a_search_without_vectors_needs_none(tmp_path, notes):
     with open_memory(tmp_path, settings={"memory_search.query.hybrid.enabled": False}) as memory:
         result = memory.search("tomatoes")
