@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from kept import errors, remote_errors
-from kept.errors import KeptError, StoreBusy, WriteFailed
-from kept.remote_errors import QueueFull
+from kept.errors import KeptError, NoteNotFound, StoreBusy, WriteFailed
+from kept.remote_errors import ConversationFull, QueueFull
 from tests.support.repository import ROOT
 
 
@@ -49,4 +49,5 @@ def test_every_exit_code_is_documented():
 
 def test_the_statuses_that_clients_rely_on():
     assert (WriteFailed("disk full").http, QueueFull("full").http, StoreBusy("busy").exit_code) == (503, 503, 5)
-    assert (KeptError("x").exit_code, KeptError("x").http) == (1, 500)
+    assert (KeptError("x").exit_code, KeptError("x").http, KeptError("x").jsonrpc) == (1, 500, -32603)
+    assert (NoteNotFound("x").jsonrpc, ConversationFull("x").jsonrpc) == (-32602, -32603)

@@ -82,6 +82,11 @@ class KeptError(Exception):
         """HTTP status. 503 and 429 mean: the same request may work later."""
         return self.http_status or (503 if self.retryable else 500)
 
+    @property
+    def jsonrpc(self) -> int:
+        """JSON-RPC code: invalid parameters if the request is at fault, else an internal error."""
+        return -32602 if 400 <= self.http < 500 and not self.retryable else -32603
+
 
 class UsageError(KeptError):
     code = "usage"

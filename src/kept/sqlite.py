@@ -269,7 +269,12 @@ def connect_read_only(path: str, migrations: str, *, noun: str) -> FileConnectio
             if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
                 raise
             db = _open_read_only(path, "mode=ro&immutable=1")
-    if db.pragma("user_version") != _read_migrations(migrations)[-1][0]:
+        try:
+            version = db.pragma("user_version")
+        except BaseException:  # the file may change while it is read
+            db.close()
+            raise
+    if version != _read_migrations(migrations)[-1][0]:
         db.close()
         raise StoreUnavailable(f"{path}: has to be converted to this version of Kept, and cannot be written.")
     return db

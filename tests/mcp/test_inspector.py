@@ -49,6 +49,8 @@ def round_trip(inspect, server: list[str], *more: str) -> None:
     assert citation.partition("#")[0] in result["content"][0]["text"]
     read, _ = inspect(*call, "--tool-name", "memory_get", "--tool-arg", f"path={citation}")
     assert "The plotter was sold." in read["content"][0]["text"]
+    note, _ = inspect(*server, *more, "--method", "resources/read", "--uri", "kept://notes/MEMORY.md")
+    assert "espresso" in note["contents"][0]["text"]
 
 
 @pytest.fixture

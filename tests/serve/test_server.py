@@ -76,6 +76,7 @@ def test_figures_count_requests_searches_and_calls(server, tokens):
     assert samples["kept_tool_calls_total", "memory_search", "true"] >= 1
     assert samples["kept_queue_depth", "main"] == 0
     assert samples["kept_sync_lag_seconds", "main"] >= 0
+    assert any(name == "kept_tokens" for name, *_ in samples)
     with server.client() as client:
         assert client.get("/metrics").status_code == 401
         assert client.get("/healthz").json() == {"status": "ok"}

@@ -25,7 +25,7 @@ AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 FOR_A_CHAT = ("anthropic", "openai", "kept.llm.anthropic", "kept.llm.openai")
 """What a conversation with a model imports. It takes a second."""
 FOR_MCP = (
-    *("kept.mcp.server", "kept.mcp.transports", "kept.net.limited_protocol", "mcp.server.stdio"),
+    *("kept.mcp.server", "kept.mcp.transports", "kept.mcp.resources", "kept.net.limited_protocol", "mcp.server.stdio"),
     *("mcp.server.streamable_http_manager", "starlette.applications"),
 )
 """What an MCP server imports. It takes most of a second."""

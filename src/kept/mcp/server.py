@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -36,9 +36,11 @@ from kept.tools.tool_definitions import TOOLS, Tool
 if TYPE_CHECKING:
     from kept.grants import Act, Grant
     from kept.live import LiveIndex
+    from kept.memory import Memory
     from kept.tools.toolbox import Toolbox, ToolOutcome
 
 Context = ServerRequestContext[Any, Any]
+T = TypeVar("T")
 
 _MAX_TOPIC_CHARS = 1_000
 _INSTRUCTIONS = (
@@ -94,6 +96,9 @@ class MemoryServer:
             + (_PROJECT_INSTRUCTIONS.format(project) if project else ""),
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
             on_list_prompts=self._list_prompts if searches else None,
             on_get_prompt=self._get_prompt,
         )
@@ -173,6 +178,45 @@ class MemoryServer:
             log.exception("tool %s failed", name)
             return error_outcome(KeptError(f"Unexpected error: {type(exc).__name__}."))
 
+    # resources
+
+    def _memory_for(self, grant: Grant | None) -> Memory:
+        return toolbox_of(self.toolbox(), grant).memory
+
+    async def _list_resources(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        from kept.mcp.resources import list_notes
+
+        cursor, grant = params.cursor if params else None, self._grant(ctx)
+        resources, next_cursor = await _in_thread(lambda: list_notes(self._memory_for(grant), cursor))
+        return types.ListResourcesResult(resources=resources, next_cursor=next_cursor)
+
+    async def _list_templates(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        from kept.mcp.resources import DAILY, MIME_TYPE
+        from kept.tools.tool_text import NOTES
+
+        note = types.ResourceTemplate(
+            uri_template=NOTES + "{+path}", name="note", title="A note by its path", mime_type=MIME_TYPE
+        )
+        daily = types.ResourceTemplate(
+            uri_template=DAILY + "{date}",
+            name="daily",
+            title="The log of a day",
+            mime_type=MIME_TYPE,
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[note, daily])
+
+    async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        from kept.mcp.resources import MIME_TYPE, read_resource
+
+        grant = self._grant(ctx)
+        text = await _in_thread(lambda: read_resource(self._memory_for(grant), params.uri))
+        contents = types.TextResourceContents(uri=params.uri, text=text, mime_type=MIME_TYPE)
+        return types.ReadResourceResult(contents=[contents])
+
     # prompts
 
     async def _list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
@@ -215,6 +259,13 @@ def _client_of(ctx: Context) -> str | None:
     return grant.name if grant else None
 
 
+async def _in_thread(action: Callable[[], T]) -> T:
+    try:
+        return await anyio.to_thread.run_sync(action, abandon_on_cancel=True)
+    except KeptError as exc:
+        raise MCPError(exc.jsonrpc, f"{exc.message} {exc.hint}".strip(), {"code": exc.code}) from exc
+
+
 def _tool(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
@@ -231,7 +282,7 @@ def _tool(tool: Tool) -> types.Tool:
     )
 
 
-# what a token allows
+# what a token allows. What names no act here, such as notes as resources, only reads, which every token may.
 
 
 def act_of(tool: Tool) -> Act:

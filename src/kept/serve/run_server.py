@@ -274,7 +274,8 @@ class Server:
     def _open_figures(self) -> ServeFigures:
         from kept.serve.figures import ServeFigures
 
-        return ServeFigures(self._live_states, self._queue_depths)
+        memories = [agent.memory for agent in self._agents.values()]
+        return ServeFigures(memories, self._live_states, self._queue_depths)
 
     def _live_states(self) -> dict[str, LiveState]:
         return {name: live.state() for name, live in self._live.items()}

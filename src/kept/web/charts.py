@@ -1,10 +1,11 @@
-"""Drawings as SVG: bars by day, and a map of days."""
+"""Drawings as SVG: bars by day, a map of days, and the parts of a score."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
 
+from kept.records import ScorePart
 from kept.values import frozen
 from kept.wording import plural
 
@@ -16,6 +17,16 @@ _STEP, _LEFT, _TOP = 14, 26, 16
 """Distance of two squares of the map, and where the first is."""
 _LEVELS = 4
 _WEEK = 7
+_SCORE_WIDTH = 100.0
+"""Width of a score of 1."""
+_SMALLEST = 0.2
+_HUES = {
+    **dict.fromkeys(("words", "coverage", "around", "reach", "answers"), "words"),
+    **dict.fromkeys(("meaning", "beside"), "meaning"),
+    **dict.fromkeys(("recency", "when"), "time"),
+    "exact": "exact",
+}
+"""Colours of parts of a score by their name, as classes of the style sheet."""
 
 
 @frozen
@@ -97,3 +108,30 @@ def _square(day: dt.date, number: int, count: DayCount, most: int) -> DaySquare:
     # By square root: one busy day must not make all others pale.
     level = max(1, round(_LEVELS * (count.total / most) ** 0.5)) if count.total else 0
     return DaySquare(day, _LEFT + number // _WEEK * _STEP, _TOP + number % _WEEK * _STEP, level, count)
+
+
+@frozen
+class ScoreBar:
+    segments: tuple[tuple[float, float, str], ...]
+    """Where each part begins in the bar, how long it is, and the class that colours it."""
+    parts: tuple[tuple[ScorePart, str], ...]
+    """All parts, also those too small to be drawn, each with the class that colours it."""
+    label: str
+    """The parts in words, for those who do not see the bar."""
+
+
+def make_score_bar(parts: Sequence[ScorePart]) -> ScoreBar:
+    """Return the bar of a score. What a part takes away is drawn back from where the parts before it ended."""
+    segments = []
+    at = 0.0
+    for part in parts:
+        start, at = at, at + part.value * _SCORE_WIDTH
+        left, right = max(0.0, min(start, at)), min(_SCORE_WIDTH, max(start, at))
+        if right - left >= _SMALLEST:
+            segments.append((round(left, 2), round(right - left, 2), _hue(part)))
+    label = ", ".join(f"{part.name} {part.value:+.2f}" for part in parts)
+    return ScoreBar(tuple(segments), tuple((part, _hue(part)) for part in parts), label)
+
+
+def _hue(part: ScorePart) -> str:
+    return "loss" if part.value < 0 else _HUES.get(part.name, "other")

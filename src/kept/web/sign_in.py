@@ -38,10 +38,12 @@ class SignIn:
     async def _show(self, request: Request, problem: str, status: int = 401) -> Response:
         access = self._access
         values = {"problem": problem, "has_token": access.has_tokens, "takes_links": access.takes_links}
-        return await self._page("sign_in.html", status, agent=self._agent_id, **values)
+        return await self._page("sign_in.html", request, status, agent=self._agent_id, **values)
 
-    async def _page(self, template: str, status: int, **values: Any) -> Response:
-        return HTMLResponse(await anyio.to_thread.run_sync(lambda: self._templates.render(template, **values)), status)
+    async def _page(self, template: str, request: Request, status: int, **values: Any) -> Response:
+        theme = request.cookies.get("kept-theme", "auto")
+        text = await anyio.to_thread.run_sync(lambda: self._templates.render(template, theme=theme, **values))
+        return HTMLResponse(text, status)
 
     async def _open(self, request: Request) -> Response:
         """Exchange a one-time link for a cookie.
@@ -54,7 +56,7 @@ class SignIn:
             if request.scope["kept.cookie"]:
                 return RedirectResponse("/", 303)
             return await self._show(request, "used")
-        return self._signed_in(request, await self._page("opening.html", 200))
+        return self._signed_in(request, await self._page("opening.html", request, 200))
 
     async def _log_in(self, request: Request) -> Response:
         note_route(request.scope, "/login")

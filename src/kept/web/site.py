@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kept.config import LoadedConfig
 from kept.memory import Memory
 from kept.sessions.store import SessionStore
+from kept.values import frozen
 from kept.workspace.change_recorder import Author
 
 if TYPE_CHECKING:
-    from kept.live import LiveIndex, LiveState
+    from kept.live import LiveIndex
     from kept.llm.base import ChatModel
     from kept.web.screens.recall_screen import RecallRun
     from kept.web.web_chat import WebChat
+
+
+POLL_S = 1.0
+"""Time between two looks at the state of the memory, for pages that follow it."""
+
+T = TypeVar("T")
+
+
+@frozen
+class IndexingState:
+    """Progress of the index, for pages."""
+
+    completed: int
+    total: int
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.completed // self.total if self.total else 0
 
 
 class Site:
@@ -30,9 +50,11 @@ class Site:
         self.sessions = sessions
         self.config = memory.config
         self.live: LiveIndex | None = None
+        self.poll_s = POLL_S
         self.is_stopping: Callable[[], bool] = lambda: False
         """Returns whether the server is about to stop. Streams end then, and do not delay it."""
         self._model = model
+        self._remembered: dict[str, tuple[float, Any]] = {}
 
     @cached_property
     def chat(self) -> WebChat:
@@ -59,15 +81,26 @@ class Site:
         self.memory.close()
         self.sessions.close()
 
+    def remember(self, name: str, load: Callable[[Site], T], *, for_s: float) -> T:
+        """Return what was loaded under a name in the last seconds, or load it."""
+        until, value = self._remembered.get(name, (0.0, None))
+        if time.monotonic() >= until:
+            value = load(self)
+            self._remembered[name] = (time.monotonic() + for_s, value)
+        loaded: T = value
+        return loaded
+
     @property
     def author(self) -> Author:
         """The author of changes that a person makes on a page."""
         return Author(self.config.agent_id, tool="kept web")
 
-    def indexing(self) -> LiveState | None:
+    def indexing(self) -> IndexingState | None:
         """Return the progress of the running sync if it is a long one, or None."""
         state = self.live.state() if self.live else None
-        return state if state and state.syncing and state.total >= _LONG_SYNC else None
+        if state is None or not state.syncing or state.total < _LONG_SYNC:
+            return None
+        return IndexingState(state.completed, state.total)
 
 
 _LONG_SYNC = 20

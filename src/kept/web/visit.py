@@ -18,6 +18,8 @@ from kept.web.site import Site
 from kept.workspace.workspace import is_instruction
 
 NOTICE_COOKIE = "kept-notice"
+THEME_COOKIE = "kept-theme"
+THEMES = ("auto", "light", "dark")
 _MAX_NOTICE = 300
 _NOBODY = Grant("", "", frozenset())
 
@@ -60,6 +62,11 @@ class Visit:
         query = self.request.url.query
         return self.request.url.path + (f"?{query}" if query else "")
 
+    @property
+    def theme(self) -> str:
+        theme = self.request.cookies.get(THEME_COOKIE, "auto")
+        return theme if theme in THEMES else "auto"
+
     def number(self, name: str, default: int, *, least: int = 0, most: int = 1_000_000) -> int:
         """Return a number of the query, or the default if it is none. It is moved into the range."""
         text = self.query.get(name, "")
@@ -82,6 +89,7 @@ class Visit:
             indexing=self.site.indexing(),
             review_count=self.memory.review.count(),
             notice=notice,
+            theme=self.theme,
             url=self.url,
         )
         response = HTMLResponse(text, status)

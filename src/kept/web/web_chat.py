@@ -28,12 +28,9 @@ from kept.errors import KeptError, UsageError
 from kept.llm.base import ChatModel
 from kept.responder.dispatcher import Dispatcher
 from kept.responder.local_conversation import DEFAULT_CONVERSATION, LocalConversation
-from kept.web.site import Site
+from kept.web.site import POLL_S, Site
 
 ChatEvent = dict[str, Any]
-
-_LOOK_S = 1.0
-"""Time between two looks at whether the server is about to stop."""
 
 
 class RunningAnswer:
@@ -88,7 +85,7 @@ class RunningAnswer:
             if self.is_done:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), _LOOK_S)
+                await asyncio.wait_for(changed.wait(), POLL_S)
 
 
 log = logging.getLogger(__name__)

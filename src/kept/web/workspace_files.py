@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mimetypes
 import os
 import posixpath
 from urllib.parse import quote
@@ -15,6 +14,23 @@ from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace, is_visible, show_path
 
 MOST_BYTES = 50_000_000
+_SHOWN = {
+    ".avif": "image/avif",
+    ".bmp": "image/bmp",
+    ".gif": "image/gif",
+    ".ico": "image/x-icon",
+    ".jpeg": "image/jpeg",
+    ".jpg": "image/jpeg",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".webp": "image/webp",
+    ".mp3": "audio/mpeg",
+    ".mp4": "video/mp4",
+    ".ogg": "audio/ogg",
+    ".wav": "audio/wav",
+    ".webm": "video/webm",
+}
+"""Types that are shown in a page. Everything else is offered as a download."""
 _ATTACHMENT_FOLDERS = ("attachments", "assets", "files", "images")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """An SVG or a page that is opened by itself runs nothing, and has no origin."""
@@ -24,13 +40,12 @@ def show_file(visit: Visit) -> Response:
     """Send a file of the workspace."""
     path = visit.path["path"]
     content = read_file(visit.memory.workspace, path)
-    media_type = mimetypes.guess_type(path, strict=False)[0] or ""
+    media_type = _SHOWN.get(posixpath.splitext(path)[1].lower())
     headers = {"Content-Security-Policy": _POLICY}
-    if not media_type.startswith(("image/", "audio/", "video/")):
-        media_type = "application/octet-stream"
+    if media_type is None:
         name = quote(posixpath.basename(path), safe="")
         headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
-    return Response(content, headers=headers, media_type=media_type)
+    return Response(content, headers=headers, media_type=media_type or "application/octet-stream")
 
 
 def read_file(workspace: Workspace, path: str) -> bytes:

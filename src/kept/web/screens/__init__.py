@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from starlette.responses import Response
+
 from kept.web.screens.changes_screen import SCREEN as CHANGES
 from kept.web.screens.chat_screen import SCREEN as CHAT
 from kept.web.screens.context_screen import SCREEN as CONTEXT
@@ -15,7 +17,17 @@ from kept.web.screens.review_screen import SCREEN as REVIEW
 from kept.web.screens.search_screen import SCREEN as SEARCH
 from kept.web.screens.settings_screen import SCREEN as SETTINGS
 from kept.web.screens.timeline_screen import SCREEN as TIMELINE
-from kept.web.visit import Screen
+from kept.web.visit import THEME_COOKIE, THEMES, Page, Screen, Visit
+
+
+def switch_theme(visit: Visit) -> Response:
+    """Switch between light and dark. The switch is in no navigation, but on every page."""
+    theme = visit.form.get("theme", "auto")
+    response = visit.redirect(visit.back("/"))
+    if theme in THEMES:
+        response.set_cookie(THEME_COOKIE, theme, max_age=31_536_000, httponly=True, samesite="strict")
+    return response
+
 
 SCREENS: tuple[Screen, ...] = (
     SEARCH,
@@ -31,4 +43,5 @@ SCREENS: tuple[Screen, ...] = (
     HEALTH,
     RECALL,
     SETTINGS,
+    Screen(name="theme", label="", home="", pages=(Page("/theme", switch_theme, "read", ("POST",)),)),
 )

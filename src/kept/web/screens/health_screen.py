@@ -1,12 +1,17 @@
-"""Health and cost: the index, what is going on now, what models used by day, providers, models, and the checks."""
+"""Health and cost: the index, what is going on now, what models used by day, providers, models, and the checks.
+
+A browser is told when the state has changed, and fetches the page then.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from kept.app import list_providers
 from kept.doctor import examine, examine_agents
@@ -21,6 +26,9 @@ from kept.web.site import Site
 from kept.web.visit import Page, Screen, Visit
 
 DAYS = 30
+_STREAM_POLLS = 600
+"""Looks at the state for each connection. The browser connects again by itself, and a lost one ends."""
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @frozen
@@ -30,6 +38,10 @@ class Activity:
     live: LiveState
     inbox: InboxState | None
     review: int
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 def read_activity(site: Site) -> Activity:
@@ -92,6 +104,25 @@ def _days_first(spending: Iterable[ModelSpending | Spending]) -> list[ModelSpend
     return sorted(spending, key=lambda spent: spent.day, reverse=True)[: 3 * DAYS]
 
 
+async def stream_events(visit: Visit) -> Response:
+    """Answer with a stream of events, one for every change of the activity."""
+    return StreamingResponse(_events(visit), media_type="text/event-stream", headers=_HEADERS)
+
+
+async def _events(visit: Visit) -> AsyncIterator[bytes]:
+    known = ""
+    for _ in range(_STREAM_POLLS):
+        if visit.site.is_stopping():
+            return
+        digest = (await asyncio.to_thread(read_activity, visit.site)).digest
+        if digest != known:
+            known = digest
+            yield f"data: {digest}\n\n".encode()
+        else:
+            yield b": nothing new\n\n"  # notices a browser that is gone
+        await asyncio.sleep(visit.site.poll_s)
+
+
 SCREEN = Screen(
     name="health",
     label="Health and cost",
@@ -100,6 +131,7 @@ SCREEN = Screen(
         Page("/health", show_health, "read"),
         Page("/health/checks", show_checks, "read"),
         Page("/health/providers", show_providers, "read"),
+        Page("/events", stream_events, "read"),
     ),
     key="o",
 )

@@ -7,20 +7,31 @@ import json
 import logging
 import os
 import threading
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
 
-from kept.bench.dataset import BenchSet
 from kept.bench.measurement import measure_set, read_sets, set_json
 from kept.bench.starter import write_starter
 from kept.clock import Clock
 from kept.config import Config
 from kept.durable import write_atomic
 from kept.errors import KeptError, UsageError
+from kept.values import frozen
 from kept.web.visit import Page, Screen, Visit
 
 log = logging.getLogger(__name__)
+
+
+@frozen
+class RecallProgress:
+    is_running: bool = False
+    completed: int = 0
+    total: int = 0
+    activity: str = ""
+    problem: str = ""
+    """Why the last measurement failed."""
 
 
 class RecallRun:
@@ -30,9 +41,7 @@ class RecallRun:
         self._config = config
         self._clock = clock
         self._lock = threading.Lock()
-        self.is_running = False
-        self.problem = ""
-        """Why the last measurement failed."""
+        self._progress = RecallProgress()
         self._thread: threading.Thread | None = None
 
     def read_figures(self) -> dict[str, Any] | None:
@@ -49,28 +58,42 @@ class RecallRun:
         """Folder of the set that is made from the notes."""
         return self._config.paths.bench_set
 
-    def start(self) -> None:
-        """Measure the set that is made from the notes, in a thread. Raise KeptError if there is none."""
-        if not os.path.isdir(self.own_set):
-            write_starter(self._config, self.own_set)
-        [bench] = read_sets([self.own_set])
+    def progress(self) -> RecallProgress:
         with self._lock:
-            if self.is_running:
-                raise UsageError("A measurement is running.", hint="Wait for its end.")
-            self.is_running, self.problem = True, ""
-        self._thread = threading.Thread(target=self._measure, args=(bench,), name="kept-recall", daemon=True)
-        self._thread.start()
+            return self._progress
 
-    def _measure(self, bench: BenchSet) -> None:
-        try:
-            record = {"measured": self._clock.now().isoformat(), "set": set_json(measure_set(bench, self._config))}
-            write_atomic(self._config.paths.bench_figures, json.dumps(record).encode())
-        except KeptError as exc:
-            self.problem = f"{exc.message} {exc.hint}".strip()
-        except Exception as exc:  # the page shows it: nobody waits for this thread
-            log.exception("a measurement of recall failed")
-            self.problem = f"Unexpected error: {type(exc).__name__}: {exc}"
-        self.is_running = False
+    def start(self, folder: str) -> None:
+        """Measure a set, or with an empty name the one that is made from the notes. Raise KeptError if it is none."""
+        if not folder:
+            folder = self.own_set
+            if not os.path.isdir(folder):
+                write_starter(self._config, folder)
+        [bench] = read_sets([folder])
+        with self._lock:
+            if self._progress.is_running:
+                raise UsageError("A measurement is running.", hint="Wait for its end.")
+            self._progress = RecallProgress(is_running=True, activity="Reading the set")
+
+        def report(_: str, completed: int, total: int, activity: str) -> None:
+            with self._lock:
+                self._progress = replace(self._progress, completed=completed, total=total, activity=activity)
+
+        def run() -> None:
+            problem = ""
+            try:
+                figures = set_json(measure_set(bench, self._config, progress=report))
+                record = {"measured": self._clock.now().isoformat(), "set": figures}
+                write_atomic(self._config.paths.bench_figures, json.dumps(record).encode())
+            except KeptError as exc:
+                problem = f"{exc.message} {exc.hint}".strip()
+            except Exception as exc:  # the page shows it: nobody waits for this thread
+                log.exception("a measurement of recall failed")
+                problem = f"Unexpected error: {type(exc).__name__}: {exc}"
+            with self._lock:
+                self._progress = RecallProgress(problem=problem)
+
+        self._thread = threading.Thread(target=run, name="kept-recall", daemon=True)
+        self._thread.start()
 
     def wait(self) -> None:
         """Wait for the end of the measurement."""
@@ -82,14 +105,15 @@ def show_recall(visit: Visit) -> Response:
     run = visit.site.recall
     return visit.render(
         "recall.html",
-        run=run,
+        progress=run.progress(),
         last=run.read_figures(),
+        own_set=run.own_set,
         has_own_set=os.path.isdir(run.own_set),
     )
 
 
 def start_measuring(visit: Visit) -> Response:
-    visit.site.recall.start()
+    visit.site.recall.start(os.path.expanduser(visit.form.get("folder", "").strip()))
     return visit.redirect("/recall")
 
 

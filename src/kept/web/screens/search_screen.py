@@ -15,6 +15,7 @@ from kept.memory import Memory
 from kept.records import Dropped, Hit, SearchResult
 from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
 from kept.values import frozen
+from kept.web.charts import ScoreBar, make_score_bar
 from kept.web.note_html import plain_line
 from kept.web.page_templates import citation_url, reference_url
 from kept.web.site import Site
@@ -27,6 +28,8 @@ _MOST_DROPPED = 40
 _LINES_SHOWN = 6
 _RECENT = 8
 _FENCES = ("```", "~~~")
+_CHOICES_S = 10.0
+"""How long the choices of the filters are kept: a search as you type asks for them with every letter."""
 TIMES = (("", "Any time"), ("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"), ("365d", "Last year"))
 SOURCES = (("", "Notes and conversations"), ("memory", "Notes"), ("sessions", "Conversations"))
 
@@ -75,6 +78,7 @@ class HitView:
     title: str
     lines: tuple[MatchedLine, ...]
     more_lines: int
+    bar: ScoreBar
     further: tuple[HitView, ...] = ()
 
 
@@ -147,6 +151,7 @@ def _view(hit: Hit, words: list[str]) -> HitView:
         " › ".join(hit_headings(hit)) or posixpath.splitext(posixpath.basename(hit.path))[0],
         matched,
         max(0, len(lines) - _LINES_SHOWN),
+        make_score_bar(hit.parts),
         tuple(_view(passage, words) for passage in hit.further),
     )
 
@@ -163,7 +168,8 @@ def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, int, list[tup
 
 def find_choices(visit: Visit) -> dict[str, Any]:
     """Return what the filters offer: tags, channels and projects."""
-    return {"choices": load_choices(visit.site), "times": TIMES, "sources": SOURCES}
+    choices = visit.site.remember("choices", load_choices, for_s=_CHOICES_S)
+    return {"choices": choices, "times": TIMES, "sources": SOURCES}
 
 
 def _overview(memory: Memory) -> dict[str, Any]:

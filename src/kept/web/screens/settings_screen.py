@@ -1,9 +1,9 @@
-"""Settings: every setting with its value, origin and meaning, and a field to change it."""
+"""Settings: every setting with its value, origin and meaning. A change is shown as a diff before it is made."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -13,10 +13,12 @@ from starlette.responses import Response
 
 import kept
 from kept.config import LoadedConfig, edit, load_config
-from kept.config.layers import FLAGS
-from kept.config.setting import SettingRow, list_settings, value_text
-from kept.errors import ConfigError, UsageError
+from kept.config.layers import FLAGS, settings_of
+from kept.config.setting import SECRET_SHOWN, SettingRow, list_settings, value_text
+from kept.errors import ConfigError, KeptError, UsageError
+from kept.history.line_changes import diff_versions
 from kept.values import frozen
+from kept.web.diff_view import DiffLine, split_diff
 from kept.web.visit import Page, Screen, Visit
 
 _OTHER = "Other"
@@ -71,7 +73,7 @@ def show_settings(visit: Visit) -> Response:
 def show_setting(visit: Visit) -> Response:
     """Show one setting with a field to change it."""
     view = _find_view(reload_settings(visit.site.loaded), visit.path["name"])
-    return visit.render("setting.html", view=view)
+    return visit.render("setting.html", view=view, diff=None, problem=None, value=None)
 
 
 def _find_view(loaded: LoadedConfig, name: str) -> SettingView:
@@ -79,6 +81,28 @@ def _find_view(loaded: LoadedConfig, name: str) -> SettingView:
         if view.row.name == name:
             return view
     raise UsageError(f"No setting is called '{name[:100]}'.", hint="The page Settings lists all of them.")
+
+
+def preview_change(visit: Visit) -> Response:
+    """Show what a change does to the settings file. Nothing is written."""
+    loaded = reload_settings(visit.site.loaded)
+    name, values = visit.path["name"], _values(visit)
+    view = _find_view(loaded, name)
+    problem: KeptError | None = None
+    diff: list[DiffLine] = []
+    try:
+        change = edit.change_setting(loaded, name, values, agent=None, dry_run=True)
+        diff = diff_settings(loaded, change.before, change.after, [*values] if values and view.row.is_secret else ())
+    except KeptError as exc:
+        problem = exc
+    return visit.render(
+        "setting.html",
+        view=view,
+        diff=diff,
+        problem=problem,
+        value=visit.form.get("value", ""),
+        is_removal=values is None,
+    )
 
 
 def change_setting(visit: Visit) -> Response:
@@ -121,6 +145,22 @@ def _values(visit: Visit) -> list[str] | None:
     return [line.strip() for line in text.split("\n") if line.strip()] or [""]
 
 
+def diff_settings(loaded: LoadedConfig, before: str, after: str, secrets: Iterable[str] = ()) -> list[DiffLine]:
+    """Return the lines of a diff of the settings file, without any secret in it."""
+    hidden = sorted({*secrets, *_secret_values(loaded)}, key=len, reverse=True)
+    diff = diff_versions(before.encode(), after.encode(), "config.yaml", "config.yaml")
+    for secret in hidden:
+        diff = diff.replace(secret, SECRET_SHOWN)
+    return split_diff(diff)
+
+
+def _secret_values(loaded: LoadedConfig) -> Iterable[str]:
+    for part in (loaded.config.agent, loaded.config.gateway):
+        for name, value, is_secret in settings_of(part):
+            if value and (is_secret or name.endswith(("_url", ".url"))):
+                yield from map(str, value.values()) if isinstance(value, dict) else (str(value),)
+
+
 SCREEN = Screen(
     name="settings",
     label="Settings",
@@ -128,6 +168,7 @@ SCREEN = Screen(
     pages=(
         Page("/settings", show_settings, "change settings"),
         Page("/settings/{name}", show_setting, "change settings"),
+        Page("/settings/{name}/preview", preview_change, "change settings", ("POST",)),
         Page("/settings/{name}/change", change_setting, "change settings", ("POST",)),
     ),
     key="e",

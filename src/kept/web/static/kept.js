@@ -2,4 +2,5 @@
 import "./editor.js";
 import "./keys.js";
 import "./live.js";
+import "./events.js";
 import "./chat.js";
