@@ -34,13 +34,10 @@ from benchmarks.model_recall import open_model
 from benchmarks.resize import read_sized_set
 from benchmarks.signal_file import read_signals_file, write_signals
 from benchmarks.threshold import FOREIGN, _short_word, _vocabulary, make_foreign_queries, make_random_queries
-from kept.bench.dataset import BenchQuery, BenchSet, sample
-from kept.bench.layout import BenchGroup, lay_out
-from kept.bench.query_runner import QueryRunner
+from kept.base.records import LIKELY_FROM, STRONG_FROM
 from kept.config import load_config
 from kept.embedding.base import Embedder
 from kept.memory import Memory
-from kept.records import LIKELY_FROM, STRONG_FROM
 from kept.search.candidates import gather_pool
 from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query
@@ -54,6 +51,9 @@ from kept.search.weights import (
     RightModel,
     UnspacedModel,
 )
+from kept.server.bench.dataset import BenchQuery, BenchSet, sample
+from kept.server.bench.layout import BenchGroup, lay_out
+from kept.server.bench.query_runner import QueryRunner
 
 NONSENSE = 120
 LENGTHS = (2, 8, 12)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kept.records import LIKELY_FROM, STRONG_FROM
+from kept.base.records import LIKELY_FROM, STRONG_FROM
 from kept.search.confidence import Signals, estimate_answered
 from kept.search.weights import AnsweredModel, AnsweredModels, RightModel, UnspacedModel
 

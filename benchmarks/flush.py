@@ -22,8 +22,8 @@ from kept import Memory
 from kept.agent.agent import Agent
 from kept.agent.flush import flush_and_record
 from kept.agent.session_log import SessionLog
-from kept.llm.base import ChatRequest, ToolUse, turn_text
-from kept.llm.extractive import SpokenLine, salient_facts
+from kept.models.base import ChatRequest, ToolUse, turn_text
+from kept.models.extractive import SpokenLine, salient_facts
 from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.store import SessionStore
 from kept.testing import FakeEmbedder, ScriptedChat

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ranking import AGAINST, NAMES, TEXT, TOP, VECTOR, Asked, gather, learn, to_mix
-from kept.bench.dataset import BenchQuery, BenchSet, read_set, sample
-from kept.bench.layout import lay_out
-from kept.bench.metrics import evaluate
-from kept.bench.query_runner import QueryRunner, hits_to_ask_for, with_baseline
+from kept.base.limits import estimate_tokens
 from kept.config import load_config
-from kept.limits import estimate_tokens
 from kept.search import scores
 from kept.search.weights import NOTES
+from kept.server.bench.dataset import BenchQuery, BenchSet, read_set, sample
+from kept.server.bench.layout import lay_out
+from kept.server.bench.metrics import evaluate
+from kept.server.bench.query_runner import QueryRunner, hits_to_ask_for, with_baseline
 
 BUILT_IN = 0.3
 """Weight of the built-in model, of which the trusts in `weights` are shares."""

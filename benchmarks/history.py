@@ -16,12 +16,12 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.measure import median_cost
-from kept.digest import digest_bytes
-from kept.history.history_folder import HistoryFolder, VersionStore
-from kept.history.note_change import NoteChange, format_change, utc_text
-from kept.history.note_history import MACHINE_FILE
-from kept.workspace.change_recorder import Author
-from kept.workspace.workspace import Workspace
+from kept.base.digest import digest_bytes
+from kept.notes.change_recorder import Author
+from kept.notes.history.history_folder import HistoryFolder, VersionStore
+from kept.notes.history.note_change import NoteChange, format_change, utc_text
+from kept.notes.history.note_history import MACHINE_FILE
+from kept.notes.workspace import Workspace
 
 KEPT = str(Path(sys.executable).with_name("kept"))
 DAYS = 365

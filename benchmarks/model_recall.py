@@ -18,11 +18,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from kept.bench.dataset import read_set
-from kept.bench.measurement import measure_set
 from kept.config import LocalModelSettings, load_config
 from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, open_pulled
 from kept.embedding.static import StaticEmbedder
+from kept.server.bench.dataset import read_set
+from kept.server.bench.measurement import measure_set
 
 TOP = 10
 

@@ -19,8 +19,6 @@ import numpy as np
 
 from benchmarks.model_recall import open_model
 from benchmarks.ranking import documents_of
-from kept.bench.dataset import BenchSet, read_set, sample
-from kept.bench.layout import BenchGroup, lay_out
 from kept.config import load_config
 from kept.embedding.base import Embedder
 from kept.embedding.model_catalogue import BUILT_IN
@@ -29,6 +27,8 @@ from kept.search.candidates import CandidatePool, gather_pool
 from kept.search.pipeline import embed_query
 from kept.search.query import SearchRequest, parse_query
 from kept.search.scores import fuse_pool
+from kept.server.bench.dataset import BenchSet, read_set, sample
+from kept.server.bench.layout import BenchGroup, lay_out
 
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 """0 is words alone."""

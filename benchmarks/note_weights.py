@@ -20,8 +20,6 @@ import numpy as np
 from benchmarks.confidence_fit import original
 from benchmarks.long_sets import read_long_set
 from benchmarks.resize import read_sized_set
-from kept.bench.dataset import BenchSet, sample
-from kept.bench.layout import BenchGroup, lay_out
 from kept.config import load_config
 from kept.memory import Memory
 from kept.search.candidates import Candidate, gather_pool
@@ -29,6 +27,8 @@ from kept.search.pipeline import embed_query
 from kept.search.query import SearchRequest, parse_query
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.weights import COVERED_TRUST, UNCOVERED_TRUST
+from kept.server.bench.dataset import BenchSet, sample
+from kept.server.bench.layout import BenchGroup, lay_out
 
 Rule = tuple[float, float]
 """Shares of meaning if one note has all words of the query, and if none has any."""

@@ -18,14 +18,14 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from kept.bench.dataset import BenchSet, read_set, sample
-from kept.bench.layout import BenchGroup, lay_out
 from kept.config import Config, load_config
 from kept.memory import Memory
 from kept.search.candidates import Evidence, gather_pool
 from kept.search.pipeline import embed_query
 from kept.search.query import SearchRequest, parse_query
 from kept.search.weights import EvidenceWeights
+from kept.server.bench.dataset import BenchSet, read_set, sample
+from kept.server.bench.layout import BenchGroup, lay_out
 
 NAMES = [field.name for field in fields(Evidence)]
 TEXT = ["words", "around", "coverage", "reach", "answers"]

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from kept.redact import redact
+from kept.base.redact import redact
 from tests.support.redaction_cases import INNOCUOUS, SECRETS
 
 LEAST_FOUND, MOST_FALSE = 0.9, 0.02

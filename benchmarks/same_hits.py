@@ -22,11 +22,11 @@ from typing import Any
 import numpy  # noqa: F401 (as in a process that keeps searching)
 
 from benchmarks.corpus import SEED, Corpus
-from kept.bench.dataset import read_set, sample
-from kept.bench.layout import lay_out
+from kept.base.records import Hit, SearchResult
 from kept.config import load_config
 from kept.memory import Memory
-from kept.records import Hit, SearchResult
+from kept.server.bench.dataset import read_set, sample
+from kept.server.bench.layout import lay_out
 from kept.testing import FrozenClock
 
 NOW = dt.datetime(2026, 12, 1, 12, tzinfo=dt.UTC)

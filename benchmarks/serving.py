@@ -23,9 +23,9 @@ import time
 import httpx
 
 from benchmarks.corpus import SEED, Corpus, write_notes
-from kept.app import open_memory
 from kept.config import load_config
-from kept.tokens import TokenBookFile, make_token
+from kept.gateway.app import open_memory
+from kept.server.tokens import TokenBookFile, make_token
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 UNLIMITED = ("gateway.serve.token_rate_per_s=0", "gateway.serve.address_rate_per_s=0", "model.provider=extractive")

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.soak_workers import WORDS
 from kept import Memory
-from kept.sqlite import file_number
+from kept.base.sqlite import file_number
 from kept.testing import FrozenClock
 
 FIRST = ("gateway", "watch", "mcp", "search", "add", "index", "command", "mcp")

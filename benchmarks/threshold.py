@@ -16,16 +16,16 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 
-from kept.bench import starter
-from kept.bench.dataset import BenchQuery, BenchSet, read_set
-from kept.bench.layout import BenchGroup, lay_out
-from kept.bench.metrics import ReturnedHit, first_ranks
-from kept.bench.query_runner import ask_all
+from kept.base.records import LIKELY_FROM
+from kept.base.values import frozen
+from kept.base.words.segment import is_unspaced, split_scripts
 from kept.config import Config, load_config
 from kept.memory import Memory
-from kept.records import LIKELY_FROM
-from kept.values import frozen
-from kept.words.segment import is_unspaced, split_scripts
+from kept.server.bench import starter
+from kept.server.bench.dataset import BenchQuery, BenchSet, read_set
+from kept.server.bench.layout import BenchGroup, lay_out
+from kept.server.bench.metrics import ReturnedHit, first_ranks
+from kept.server.bench.query_runner import ask_all
 
 NONSENSE_QUERIES = 60
 """Number of queries of each kind of nonsense."""

@@ -30,14 +30,14 @@ from typing import Any
 
 from benchmarks.corpus import SEED, Corpus, write_notes
 from kept import Memory
-from kept.bench.dataset import read_set
-from kept.bench.layout import lay_out
 from kept.config import load_config
+from kept.index.sqlite.generation import Generation
+from kept.index.sqlite.vectors import VectorTable
 from kept.search import pipeline
 from kept.search.exact import ExactMatch
 from kept.search.keywords import KeywordSearch
-from kept.store.generation import Generation
-from kept.store.vectors import VectorTable
+from kept.server.bench.dataset import read_set
+from kept.server.bench.layout import lay_out
 
 WARM_UP = 20
 QUESTIONS = 200

@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode
 
 from benchmarks.corpus import SEED, Corpus, write_notes
-from kept.clock import SystemClock
+from kept.base.clock import SystemClock
 from kept.config import load_config
-from kept.web.site import Site
-from kept.web.web_access import WebAccess
-from kept.web.web_app import make_web_app
+from kept.server.web.site import Site
+from kept.server.web.web_access import WebAccess
+from kept.server.web.web_app import make_web_app
 
 REPEATS = 40
 KEY = b"k" * 32

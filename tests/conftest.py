@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from kept import Memory
-from kept.net import client
+from kept.base.net import client
 from kept.testing import FakeEmbedder
 from tests.support.commands import Outcome, run_kept
 from tests.support.coroutine_tests import pytest_pyfunc_call  # noqa: F401 - pytest finds it here

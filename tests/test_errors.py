@@ -7,9 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from kept import errors, remote_errors
+from kept import errors
+from kept.base import remote_errors
+from kept.base.remote_errors import ConversationFull, QueueFull
 from kept.errors import KeptError, NoteNotFound, StoreBusy, WriteFailed
-from kept.remote_errors import ConversationFull, QueueFull
 from tests.support.repository import ROOT
 
 

@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.everyday.halves import FOLDER, HALVES, SETS, read_halves, write_halves
-from kept.bench.dataset import BenchQuery, BenchSet, read_set
-from kept.bench.layout import BenchGroup, lay_out
-from kept.bench.measurement import FigureSummary, by_category, summarise
-from kept.bench.metrics import ReturnedHit, evaluate
-from kept.bench.query_runner import ask_all, hits_to_ask_for, with_baseline
+from kept.base.limits import estimate_tokens
 from kept.config import load_config
-from kept.limits import estimate_tokens
 from kept.memory import Memory
+from kept.server.bench.dataset import BenchQuery, BenchSet, read_set
+from kept.server.bench.layout import BenchGroup, lay_out
+from kept.server.bench.measurement import FigureSummary, by_category, summarise
+from kept.server.bench.metrics import ReturnedHit, evaluate
+from kept.server.bench.query_runner import ask_all, hits_to_ask_for, with_baseline
 
 Answers = dict[str, tuple[ReturnedHit, ...]]
 COLUMNS = ("recall@5", "recall@10", "mrr@10")

@@ -28,24 +28,24 @@ if TYPE_CHECKING:
         ToolStarted,
     )
     from kept.agent.extra_tools import FunctionTool
-    from kept.app import open_model
+    from kept.agent.tools.tool_definitions import TOOLS, definitions
+    from kept.agent.tools.toolbox import Toolbox, ToolOutcome
+    from kept.base.listings import BrokenLinks, FileSummary, Listing, NoteLink, NoteLinks, TagCount, TagList
+    from kept.base.records import FactValidity, Hit, NearFact, Occurrence, Passage, SearchResult, Written
+    from kept.base.reports import Status, SyncReport
     from kept.config import LoadedConfig, load_config
     from kept.errors import KeptError
     from kept.forgetting.plan import ForgetPlan, Place
     from kept.forgetting.receipt import ForgetReceipt
-    from kept.history.note_change import NoteChange
-    from kept.history.undo import UndoResult
-    from kept.listings import BrokenLinks, FileSummary, Listing, NoteLink, NoteLinks, TagCount, TagList
-    from kept.live import LiveIndex, LiveState
+    from kept.gateway.app import open_model
     from kept.memory import Memory
-    from kept.records import FactValidity, Hit, NearFact, Occurrence, Passage, SearchResult, Written
-    from kept.reports import Status, SyncReport
+    from kept.notes.change_recorder import Author
+    from kept.notes.history.note_change import NoteChange
+    from kept.notes.history.undo import UndoResult
+    from kept.server.live import LiveIndex, LiveState
     from kept.sessions.entries import Message, StateEntry
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
-    from kept.tools.tool_definitions import TOOLS, definitions
-    from kept.tools.toolbox import Toolbox, ToolOutcome
-    from kept.workspace.change_recorder import Author
 
 __all__ = [
     "TOOLS",
@@ -111,43 +111,43 @@ _HOMES = {
     "ReplyDelta": "kept.agent.events",
     "ToolEnded": "kept.agent.events",
     "ToolStarted": "kept.agent.events",
-    "open_model": "kept.app",
+    "open_model": "kept.gateway.app",
     "LoadedConfig": "kept.config",
     "load_config": "kept.config",
     "KeptError": "kept.errors",
-    "NoteChange": "kept.history.note_change",
-    "UndoResult": "kept.history.undo",
-    "LiveIndex": "kept.live",
-    "LiveState": "kept.live",
+    "NoteChange": "kept.notes.history.note_change",
+    "UndoResult": "kept.notes.history.undo",
+    "LiveIndex": "kept.server.live",
+    "LiveState": "kept.server.live",
     "Memory": "kept.memory",
-    "BrokenLinks": "kept.listings",
-    "FactValidity": "kept.records",
-    "FileSummary": "kept.listings",
-    "Hit": "kept.records",
-    "Listing": "kept.listings",
-    "NearFact": "kept.records",
-    "NoteLink": "kept.listings",
+    "BrokenLinks": "kept.base.listings",
+    "FactValidity": "kept.base.records",
+    "FileSummary": "kept.base.listings",
+    "Hit": "kept.base.records",
+    "Listing": "kept.base.listings",
+    "NearFact": "kept.base.records",
+    "NoteLink": "kept.base.listings",
     "ForgetPlan": "kept.forgetting.plan",
     "ForgetReceipt": "kept.forgetting.receipt",
     "Place": "kept.forgetting.plan",
-    "NoteLinks": "kept.listings",
-    "Occurrence": "kept.records",
-    "Passage": "kept.records",
-    "SearchResult": "kept.records",
-    "Status": "kept.reports",
-    "SyncReport": "kept.reports",
-    "TagCount": "kept.listings",
-    "TagList": "kept.listings",
-    "Written": "kept.records",
+    "NoteLinks": "kept.base.listings",
+    "Occurrence": "kept.base.records",
+    "Passage": "kept.base.records",
+    "SearchResult": "kept.base.records",
+    "Status": "kept.base.reports",
+    "SyncReport": "kept.base.reports",
+    "TagCount": "kept.base.listings",
+    "TagList": "kept.base.listings",
+    "Written": "kept.base.records",
     "Message": "kept.sessions.entries",
     "StateEntry": "kept.sessions.entries",
     "SessionRecord": "kept.sessions.record",
     "SessionStore": "kept.sessions.store",
-    "TOOLS": "kept.tools.tool_definitions",
-    "ToolOutcome": "kept.tools.toolbox",
-    "Toolbox": "kept.tools.toolbox",
-    "definitions": "kept.tools.tool_definitions",
-    "Author": "kept.workspace.change_recorder",
+    "TOOLS": "kept.agent.tools.tool_definitions",
+    "ToolOutcome": "kept.agent.tools.toolbox",
+    "Toolbox": "kept.agent.tools.toolbox",
+    "definitions": "kept.agent.tools.tool_definitions",
+    "Author": "kept.notes.change_recorder",
 }
 
 

@@ -7,31 +7,31 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from kept.clock import Clock, SystemClock
+from kept.base.clock import Clock, SystemClock
+from kept.base.durable import make_private_folder
+from kept.base.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Written
+from kept.base.timings import timed
+from kept.base.visibility import Viewer
 from kept.config import Config, load_config
-from kept.durable import make_private_folder
 from kept.errors import UsageError, WorkspaceMissing
-from kept.memory_search import MemorySearch, require_number, require_text
-from kept.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Written
-from kept.timings import timed
-from kept.visibility import Viewer
-from kept.workspace.workspace import Workspace
+from kept.notes.workspace import Workspace
+from kept.search.memory_search import MemorySearch, require_number, require_text
 
 if TYPE_CHECKING:
-    from kept.backends.qmd import QmdBackend
+    from kept.base.listings import Listing
+    from kept.base.reports import Status, SyncReport
     from kept.embedding.base import Embedder
     from kept.forgetting.forgetter import MemoryForgetting
-    from kept.indexing.index_handle import IndexLimits
-    from kept.indexing.memory_view import MemoryView
-    from kept.indexing.service import IndexService
-    from kept.listings import Listing
+    from kept.index.index_handle import IndexLimits
     from kept.memory_history import MemoryHistory
-    from kept.memory_notes import MemoryNotes
-    from kept.reports import Status, SyncReport
-    from kept.review.review_queue import ReviewQueue
+    from kept.notes.addition import Addition
+    from kept.notes.change_recorder import Author
+    from kept.notes.review.review_queue import ReviewQueue
+    from kept.search.backends.qmd import QmdBackend
+    from kept.search.memory_notes import MemoryNotes
+    from kept.search.memory_view import MemoryView
     from kept.search.query_dates import When
-    from kept.workspace.addition import Addition
-    from kept.workspace.change_recorder import Author
+    from kept.search.service import IndexService
 
 
 class Memory:
@@ -77,7 +77,7 @@ class Memory:
         self._limits = limits
         self._qmd: QmdBackend | None = None
         if self.settings.backend == "qmd":
-            from kept.backends.qmd import QmdBackend
+            from kept.search.backends.qmd import QmdBackend
 
             self._qmd = QmdBackend(config, self.workspace, self.clock)
 
@@ -124,7 +124,7 @@ class Memory:
             raise WorkspaceMissing(exc.message, hint=hint) from None
         name = None
         if project is not None:
-            from kept.workspace.projects import get_project
+            from kept.notes.projects import get_project
 
             name = get_project(opened, os.fspath(project))
         memory = cls(loaded.config, embedder=embedder, clock=clock, project=name)
@@ -202,9 +202,9 @@ class Memory:
         A single line that the note or long-term memory has already is not written, unless ``again`` is set;
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
-        from kept.history.note_history import open_recorder, python_author
-        from kept.workspace.addition import write_addition
-        from kept.workspace.notes import NoteWriter
+        from kept.notes.addition import write_addition
+        from kept.notes.history.note_history import open_recorder, python_author
+        from kept.notes.notes import NoteWriter
 
         self._require_open()
         if not isinstance(text, str):
@@ -213,11 +213,11 @@ class Memory:
         near = () if again or replaces is not None else self._find_near(text, addition.project)
         by = author or python_author(self.config)
         if only_propose:
-            from kept.review.review_queue import propose
+            from kept.notes.review.review_queue import propose
 
             written = propose(self._review_queue(), addition, near=near, by=by, why=why)
         elif by_tool:
-            from kept.review.review_queue import write_for_agent
+            from kept.notes.review.review_queue import write_for_agent
 
             written = write_for_agent(self._review_queue(), addition, near=near, by=by, why=why)
         else:
@@ -230,13 +230,13 @@ class Memory:
         self, text: str, to: str | os.PathLike[str] | None, replaces: str | None, again: bool, project: str | None
     ) -> Addition:
         """Return what to write and where, for the project and the person of this memory."""
-        from kept.workspace.addition import Addition
+        from kept.notes.addition import Addition
 
         require_text(replaces=replaces)
         target = os.fspath(to) if to is not None else "daily"
         name = self._view().choose(project, to=target) if project or self.project else None
         if replaces is not None and (self.project or self.viewer):
-            from kept.workspace.replacement import FactReference
+            from kept.notes.replacement import FactReference
 
             self._view().require_visible(FactReference.parse(replaces).path)
         addition = Addition(text, None if to is None else target, replaces, again, name)
@@ -246,7 +246,7 @@ class Memory:
         """Return the lines of all notes that a text repeats or seems to change."""
         if not self.settings.enabled:
             return ()
-        from kept.indexing.near_facts import find_indexed_near
+        from kept.index.near_facts import find_indexed_near
 
         filters = self._view().filter(project) if project or self.project or self.viewer else Filter()
         limit = self.settings.max_file_bytes
@@ -258,7 +258,7 @@ class Memory:
         Instead of a path, ``path`` may be a citation (``memory/ideas.md#L3-L9``), a day ("yesterday", "12 November"),
         or the title or file name of a note if only one note has it. ``start`` and ``lines`` override a citation.
         """
-        from kept.indexing.browse import read_reference
+        from kept.search.browse import read_reference
 
         self._require_open()
         view = self._view() if self.project or self.viewer else None
@@ -267,7 +267,7 @@ class Memory:
         )
 
     def _find_note(self, name: str) -> str | None:
-        from kept.indexing.browse import find_note
+        from kept.search.browse import find_note
 
         return find_note(self.index_service, name, self.visible)
 
@@ -276,7 +276,7 @@ class Memory:
     @property
     def notes(self) -> MemoryNotes:
         """Tags, links and projects of the notes."""
-        from kept.memory_notes import MemoryNotes
+        from kept.search.memory_notes import MemoryNotes
 
         return MemoryNotes(self.index_service, self._view())
 
@@ -295,7 +295,7 @@ class Memory:
         return self._review_queue()
 
     def _review_queue(self) -> ReviewQueue:
-        from kept.review.review_queue import ReviewQueue
+        from kept.notes.review.review_queue import ReviewQueue
 
         return ReviewQueue(self.config, self.workspace, self.clock)
 
@@ -396,7 +396,7 @@ class Memory:
         ``order="time"`` goes by the time that they are from, such as the date of a daily note; ``order="change"`` by
         their last change. ``offset`` leaves out the first ones, for the next page of a long list.
         """
-        from kept.indexing.browse import list_files
+        from kept.search.browse import list_files
 
         require_number("max_results", max_results, 1, None, whole=True)
         require_number("offset", offset, 0, None, whole=True)
@@ -414,7 +414,7 @@ class Memory:
         return self.index_service.status()
 
     def _make_service(self) -> IndexService:
-        from kept.indexing.service import IndexService
+        from kept.search.service import IndexService
 
         return IndexService(
             self.config,
@@ -437,6 +437,6 @@ class Memory:
         return self._view().filter() if self.project else Filter(viewer=self.viewer)
 
     def _view(self) -> MemoryView:
-        from kept.indexing.memory_view import MemoryView
+        from kept.search.memory_view import MemoryView
 
         return MemoryView(self.config, self.workspace, self.project, self.viewer)

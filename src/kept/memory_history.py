@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kept.clock import Clock
+from kept.base.clock import Clock
 from kept.config import Config
-from kept.history.note_history import HistoryRecorder, NoteHistory, open_recorder, python_author
-from kept.memory_search import require_number
-from kept.workspace.change_recorder import Author
-from kept.workspace.workspace import Workspace
+from kept.notes.change_recorder import Author
+from kept.notes.history.note_history import HistoryRecorder, NoteHistory, open_recorder, python_author
+from kept.notes.workspace import Workspace
+from kept.search.memory_search import require_number
 
 if TYPE_CHECKING:
-    from kept.history.note_change import NoteChange
-    from kept.history.undo import UndoResult
+    from kept.notes.history.note_change import NoteChange
+    from kept.notes.history.undo import UndoResult
     from kept.search.query_dates import When
 
 
@@ -56,7 +56,7 @@ class MemoryHistory(NoteHistory):
         """Take back a change by its id, several of them, or all that the filters select; by default the last one that
         Kept made. Later changes of other lines stay. Raise NoteConflict, and change nothing, if a later change touched
         the same lines."""
-        from kept.history.undo import select_by_id, select_changes, undo_changes
+        from kept.notes.history.undo import select_by_id, select_changes, undo_changes
 
         if change is None:
             changes = select_changes(self, since=self._utc_text(since), by=by, session=session)

@@ -8,10 +8,10 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+from kept.base.records import Matrix
+from kept.base.remote_errors import EmbeddingFailed
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.llm.scripted import ScriptedChat, Stall
-from kept.records import Matrix
-from kept.remote_errors import EmbeddingFailed
+from kept.models.scripted import ScriptedChat, Stall
 from kept.storage.memory_storage import MemoryStorage
 
 __all__ = ["FakeEmbedder", "FrozenClock", "MemoryStorage", "ScriptedChat", "Stall"]

@@ -7,7 +7,7 @@ import asyncio
 from kept.agent.approvals import UNDECIDED, describe_approval
 from kept.agent.events import ApprovalAsked, ApprovalDecided, Inbound, Reply, ToolStarted
 from kept.agent.extra_tools import FunctionTool
-from kept.llm.base import ToolUse
+from kept.models.base import ToolUse
 from kept.sessions.entries import StateEntry
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent

@@ -14,13 +14,13 @@ import pytest
 
 from kept.agent.compaction import verify_receipt
 from kept.agent.events import Inbound, Notice
-from kept.doctor import examine
+from kept.agent.tools.toolbox import Toolbox
+from kept.base.remote_errors import ContextOverflow, ModelFailed
 from kept.errors import WriteFailed
-from kept.llm.base import Finished, ModelUsage, ToolUse
-from kept.remote_errors import ContextOverflow, ModelFailed
+from kept.models.base import Finished, ModelUsage, ToolUse
+from kept.server.doctor import examine
 from kept.sessions.entries import CompactionEntry
 from kept.testing import ScriptedChat
-from kept.tools.toolbox import Toolbox
 from tests.support.agents import AgentHarness, open_agent, reply, shown
 from tests.support.workspaces import write_note
 
@@ -93,7 +93,7 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
 
 
 def tokens_of(request):
-    from kept.llm.base import count_tokens
+    from kept.models.base import count_tokens
 
     return count_tokens(request)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from kept.context.context import read_context
-from kept.llm.base import ToolUse
+from kept.agent.context.context import read_context
+from kept.models.base import ToolUse
 from kept.sessions.entries import Message, Text
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, reply
@@ -51,14 +51,14 @@ def test_the_total_is_the_size_of_the_last_request_and_history_grows(tmp_path):
         history = read_context(last)["tokens"]["history"]
         assert history > read_context(first)["tokens"]["history"] == 0
         total = read_context(last)["tokens"]["total"]
-        from kept.llm.base import count_tokens
+        from kept.models.base import count_tokens
 
         assert abs(total - count_tokens(model.requests[-1])) <= 8, "parts are rounded up"
         assert last.metadata["context"]["lines"][0] == 2, "the first message"
 
 
 def test_a_passage_without_room_is_recorded_as_not_sent(tmp_path, monkeypatch):
-    monkeypatch.setattr("kept.context.context.RECALLED_TOKENS", 150)
+    monkeypatch.setattr("kept.agent.context.context.RECALLED_TOKENS", 150)
     with open_agent(tmp_path) as at:
         for number in range(4):
             write_note(at.workspace, f"memory/{number}.md", f"{PORT} Reason {number}. " + f"why{number} " * 20 + "\n")

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from kept.config import load_config
-from kept.llm.extractive import ExtractiveChat
+from kept.models.extractive import ExtractiveChat
 from tests.support.agents import open_agent, reply
 from tests.support.chat_server import Call, ModelServer, Says
 from tests.support.remote_agents import remote

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from kept.agent.context.compaction_plan import TranscriptPiece
 from kept.agent.flush import Fact, facts_from_call, flush_and_record, parse_facts, select_new_facts
 from kept.agent.session_log import SessionLog
-from kept.context.compaction_plan import TranscriptPiece
-from kept.llm.base import ToolUse
+from kept.models.base import ToolUse
 from kept.sessions.entries import Message
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent

@@ -12,7 +12,7 @@ import pytest
 
 from kept.agent.extra_tools import FunctionTool, ToolAnswer
 from kept.errors import UsageError
-from kept.llm.base import ToolUse
+from kept.models.base import ToolUse
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, reply, shown
 

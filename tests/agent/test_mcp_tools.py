@@ -17,7 +17,7 @@ from kept.agent.events import Inbound, Notice
 from kept.agent.extra_tools import tool_name
 from kept.config import load_config
 from kept.errors import ConfigError
-from kept.llm.base import ToolOutput
+from kept.models.base import ToolOutput
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, shown
 from tests.support.files import write_file

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from kept import Memory, SessionStore
-from kept.app import open_dispatcher, open_model
 from kept.config import load_config
 from kept.config.schema import ModelChoiceSettings, ModelSettings
-from kept.llm.base import ModelFamily
-from kept.responder.local_conversation import LocalConversation
+from kept.gateway.app import open_dispatcher, open_model
+from kept.gateway.local_conversation import LocalConversation
+from kept.models.base import ModelFamily
 from kept.sessions.entries import StateEntry, Thinking
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.agents import open_agent

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from kept.agent.agent import Agent
+from kept.agent.context.model_turns import NO_RESULT
 from kept.agent.events import Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.agent.material import KnownText, recall
 from kept.agent.session_log import SessionLog
+from kept.agent.tools.toolbox import Toolbox
 from kept.agent.turn import GAVE_UP, LAST_STEP
-from kept.context.model_turns import NO_RESULT
+from kept.base.file_lock import locked
+from kept.base.records import SeenTail
+from kept.base.remote_errors import BudgetExhausted, ModelFailed
 from kept.errors import TranscriptUnwritable
-from kept.file_lock import locked
-from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
-from kept.records import SeenTail
-from kept.remote_errors import BudgetExhausted, ModelFailed
+from kept.models.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
 from kept.sessions.entries import Message, Text, Thinking, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
-from kept.tools.toolbox import Toolbox
 from tests.support.agents import open_agent, reply, shown
 from tests.support.workspaces import open_memory, write_note
 

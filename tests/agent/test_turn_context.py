@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.llm.base import count_tokens
+from kept.models.base import count_tokens
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent
 from tests.support.workspaces import write_note

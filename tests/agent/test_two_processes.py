@@ -14,7 +14,7 @@ from kept import SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound, Reply
 from kept.agent.extra_tools import FunctionTool
-from kept.llm.base import ToolOutput, ToolUse
+from kept.models.base import ToolOutput, ToolUse
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, shown
 from tests.support.chat_server import Call, ModelServer, Says

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kept.base.records import ENTRY_RULE
 from kept.cli.history import _written_line
-from kept.records import ENTRY_RULE
 from tests.support.files import write_file
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kept.safe_yaml import load_yaml
+from kept.base.safe_yaml import load_yaml
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
 

@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from kept import Author, Memory
 from kept.cli.command_arguments import WITHOUT_JSON
 from kept.cli.root import COMMANDS, cli
-from kept.schedules.schedule_book import Schedule, ScheduleBookFile
 from kept.sessions.entries import Message
+from kept.sessions.schedules.schedule_book import Schedule, ScheduleBookFile
 from kept.sessions.store import SessionStore
 from tests.support.chat_exports import gpt_talk, gpt_zip
 from tests.support.commands import start_kept

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kept.archive.export import copy_settings
+from kept.cli.archive.export import copy_settings
 from kept.config import load_config
 from kept.errors import ConfigError
 from tests.support.files import tree_of, write_file

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kept.app import open_model
+from kept.agent.context.context import plan_budget
 from kept.config import Config, ProviderKeys, load_config
 from kept.config.setting import setting_names
-from kept.context.context import plan_budget
 from kept.errors import ConfigError
-from kept.llm.base import ModelFamily
-from kept.llm.claude_cli import ClaudeCli, KeptServer
-from kept.serve.run_server import gateway_preset, serve_preset, web_preset
+from kept.gateway.app import open_model
+from kept.models.base import ModelFamily
+from kept.models.claude_cli import ClaudeCli, KeptServer
+from kept.server.run_server import gateway_preset, serve_preset, web_preset
 from tests.support.files import write_file
 from tests.support.repository import ROOT
 from tests.support.workspaces import open_memory, write_note

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.safe_yaml import YamlRefused, load_yaml
+from kept.base.safe_yaml import YamlRefused, load_yaml
 
 WORDS = st.sampled_from(
     ["main", "~/notes", "/srv/my-notes", "0", "12", "on", "No", "null", "a.b", "", "x y", "0x1", "~"]
@@ -40,6 +40,7 @@ def test_a_text_means_what_it_means_to_pyyaml(lines):
 
 def test_what_kept_init_writes_is_read_without_pyyaml():
     text = "# Settings of Kept.\nagents:\n  list:\n    - id: main\n      workspace: /srv/notes\n"
-    program = "import sys; from kept.safe_yaml import load_yaml; print(load_yaml(sys.argv[1]), 'yaml' in sys.modules)"
+    show = "print(load_yaml(sys.argv[1]), 'yaml' in sys.modules)"
+    program = f"import sys; from kept.base.safe_yaml import load_yaml; {show}"
     done = subprocess.run([sys.executable, "-c", program, text], capture_output=True, text=True, check=True)
     assert done.stdout == "{'agents': {'list': [{'id': 'main', 'workspace': '/srv/notes'}]}} False\n"

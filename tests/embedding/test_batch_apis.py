@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from kept import Memory
-from kept.book_file import dump_book
-from kept.doctor import examine
+from kept.base.book_file import dump_book
+from kept.base.net import ProviderAccount
+from kept.base.reports import SyncReport
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import RemoteEmbedder
-from kept.indexing.batch_book import BatchBook, BatchJob, BatchProblem, read_book
-from kept.indexing.batch_runner import THRESHOLD, plan_groups
-from kept.indexing.index_handle import IndexLimits
-from kept.net import ProviderAccount
-from kept.reports import SyncReport
+from kept.index.batch_book import BatchBook, BatchJob, BatchProblem, read_book
+from kept.index.batch_runner import THRESHOLD, plan_groups
+from kept.index.index_handle import IndexLimits
+from kept.server.doctor import examine
 from tests.support import embedding_batch_servers as batch_servers
 from tests.support import embedding_servers as servers
 from tests.support.command_forks import PipedFork, start_piped

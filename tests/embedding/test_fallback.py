@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept import Memory
-from kept.doctor import examine
+from kept.server.doctor import examine
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY, says
 from tests.support.files import write_file

@@ -12,9 +12,9 @@ import gguf
 import numpy as np
 import pytest
 
+from kept.base.remote_errors import EmbedderUnavailable
 from kept.config import LocalModelSettings
 from kept.embedding.llama_cpp import open_model
-from kept.remote_errors import EmbedderUnavailable
 from tests.support.embedding_models import rows, write_folder, write_gguf
 from tests.support.workspaces import open_memory, paths, write_note
 

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from kept.base.remote_errors import EmbedderUnavailable
 from kept.embedding.model_catalogue import CATALOGUE
-from kept.remote_errors import EmbedderUnavailable
 from tests.support.embedding_models import (
     open_folder,
     rows,

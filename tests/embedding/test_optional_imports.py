@@ -11,7 +11,7 @@ from tests.support.workspaces import write_note
 
 OPTIONAL = (
     *("onnxruntime", "tokenizers", "xllamacpp", "kept.embedding.onnx", "kept.embedding.llama_cpp"),
-    *("httpx", "ssl", "openai", "kept.net", "kept.embedding.remote", "importlib.metadata", "concurrent.futures"),
+    *("httpx", "ssl", "openai", "kept.base.net", "kept.embedding.remote", "importlib.metadata", "concurrent.futures"),
 )
 
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from kept import Memory
+from kept.base.remote_errors import EmbedderUnavailable
 from kept.config import load_config
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder
@@ -15,7 +16,6 @@ from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.registry import choose_chain, make_embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import ConfigError
-from kept.remote_errors import EmbedderUnavailable
 from tests.support import embedding_servers as servers
 
 ENVIRONMENT = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kept import Memory
+from kept.base.net import ProviderAccount
 from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import RemoteEmbedder
-from kept.net import ProviderAccount
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY
 from tests.support.fake_time import FakePace

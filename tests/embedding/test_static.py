@@ -20,6 +20,7 @@ from tokenizers.models import Unigram
 from tokenizers.normalizers import NFKC
 from tokenizers.pre_tokenizers import Metaspace
 
+from kept.base.remote_errors import EmbedderUnavailable
 from kept.embedding.base import Calibration
 from kept.embedding.piece_table import PieceTable
 from kept.embedding.static import (
@@ -33,7 +34,6 @@ from kept.embedding.static import (
     TABLE_FILE,
     StaticEmbedder,
 )
-from kept.remote_errors import EmbedderUnavailable
 from tests.support.embedding_models import rows
 from tests.support.repository import ROOT
 

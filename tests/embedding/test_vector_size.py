@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.doctor import examine, repair
+from kept.server.doctor import examine, repair
 from tests.support.files import write_file
 
 SIZE_CHANGED = "my-model gives vectors of 24 dimensions now, not 40"

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from kept import Memory
+from kept.base.file_lock import claimed, locked
 from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
-from kept.file_lock import claimed, locked
 from kept.forgetting.history_places import iter_versions
-from kept.indexing.index_handle import IndexLimits
+from kept.index.index_handle import IndexLimits
+from kept.notes.line_edit import remove_lines
 from kept.sessions.entries import CompactionEntry, Message
 from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, hash_lines
 from kept.testing import FakeEmbedder
-from kept.workspace.line_edit import remove_lines
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
 from tests.support.histories import assert_sound

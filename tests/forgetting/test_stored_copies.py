@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kept.durable import replacing
+from kept.base.durable import replacing
 from kept.errors import NoteConflict
 from kept.forgetting.history_places import iter_versions
 from tests.support.files import write_file
@@ -107,9 +107,9 @@ def test_a_change_that_is_forgotten_as_a_whole_is_not_taken_back(planted):
 SCRUB = """
 import os, resource, sys
 from kept import Memory
-from kept.digest import digest_bytes
-from kept.history.note_change import NoteChange, format_change
-from kept.history.rewrite import scrub_history
+from kept.base.digest import digest_bytes
+from kept.notes.history.note_change import NoteChange, format_change
+from kept.notes.history.rewrite import scrub_history
 from kept.testing import FakeEmbedder
 folder, count = sys.argv[1], int(sys.argv[2])
 with Memory.open(folder + "/workspace", home=folder + "/home", embedder=FakeEmbedder(), create=True) as memory:

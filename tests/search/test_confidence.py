@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart, grade_of
+from kept.base.records import LIKELY_FROM, STRONG_FROM, ScorePart, grade_of
 from kept.search.candidates import Candidate, Evidence
 from kept.search.confidence import (
     Signals,

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept import Message, SessionStore
+from kept.base.records import Filter
 from kept.embedding.base import Calibration
-from kept.records import Filter
+from kept.index.sqlite.rows import ChunkRow
 from kept.search.candidates import Candidate, CandidatePool, Evidence
 from kept.search.keywords import KeywordHit
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.selection import MAX_CHARS, Windows
-from kept.store.rows import ChunkRow
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory
 

@@ -82,7 +82,7 @@ def test_letters_that_only_look_alike_stay_apart(tmp_path):
         ("get_user_name", "user name"),
         ("XMLHttpRequest", "http request"),
         ("ref-0200-3", "0200"),
-        ("src/orders/app.py", "app.py"),
+        ("src/orders/app.py", "gateway/app.py"),
         ("ada@example.org", "example.org"),
         ("https://example.org/docs/setup?x=1", "docs/setup"),
         ("#1234", "1234"),

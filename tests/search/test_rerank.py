@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from kept.records import ScorePart
-from kept.remote_errors import EmbeddingFailed
+from kept.base.records import ScorePart
+from kept.base.remote_errors import EmbeddingFailed
 from kept.search.candidates import Candidate, Evidence
 from kept.search.rerank import rerank
 from kept.search.scores import Scored

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kept.base.listings import TagCount
 from kept.errors import NoteNotFound, UsageError
-from kept.listings import TagCount
 from tests.support.workspaces import open_memory, paths, write_note
 
 ADA = (

@@ -7,15 +7,15 @@ import datetime as dt
 import pytest
 
 from kept import TOOLS, Message, SessionStore
+from kept.agent.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
+from kept.agent.context.shortening import WorkspaceFile
+from kept.agent.tools.tool_text import passage_text, search_text
+from kept.base.records import Hit, Occurrence, Passage, SearchResult
+from kept.cli.connect.recent import recent_context
 from kept.config.schema import CompactionSettings
-from kept.connect.recent import recent_context
-from kept.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
-from kept.context.shortening import WorkspaceFile
-from kept.llm.base import turn_text
-from kept.records import Hit, Occurrence, Passage, SearchResult
+from kept.models.base import turn_text
 from kept.sessions.echoes import EchoFilter, is_memory_call, is_memory_tool, strip_echoes
 from kept.sessions.entries import Text, ToolCall, ToolResult
-from kept.tools.tool_text import passage_text, search_text
 from tests.support.context_strategies import view
 from tests.support.workspaces import open_memory, write_note
 
@@ -157,7 +157,7 @@ def test_blocks_of_similar_programs_are_taken_out(tag):
         "The <system-reminder> tag is explained in the docs.",
         "<memory unit='KiB'>1048576</memory>",
         "> Dear Ada,\n> come and see the bees.",
-        "See app.py, lines 3 to 5:\n\nimport os",
+        "See gateway/app.py, lines 3 to 5:\n\nimport os",
         "There are 3 results, best first: a, b, c.",
         "[1] a list (of things)",
     ],

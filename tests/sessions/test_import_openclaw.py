@@ -9,10 +9,10 @@ import os
 import apsw
 import pytest
 
+from kept.notes.adopt import adopt_notes
+from kept.notes.workspace import Workspace
 from kept.sessions.importers import openclaw
 from kept.sessions.importers.openclaw import to_key
-from kept.workspace.adopt import adopt_notes
-from kept.workspace.workspace import Workspace
 from tests.support.files import tree_of, write_file
 from tests.support.foreign_transcripts import (
     bring_in,

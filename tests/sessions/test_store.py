@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kept.base.sqlite import checksum_vfs, immediate
 from kept.config import load_config
 from kept.errors import (
     EntryRefused,
@@ -34,7 +35,6 @@ from kept.sessions.entries import (
     format_entry,
 )
 from kept.sessions.store import SessionStore
-from kept.sqlite import checksum_vfs, immediate
 from kept.testing import FrozenClock
 from tests.support.read_counter import ReadCounter
 from tests.support.session_strategies import NOW, open_sessions, said, say

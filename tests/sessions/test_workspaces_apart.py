@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from kept import Memory, SessionStore
-from kept.archive.export import export_archive
+from kept.agent.tools.toolbox import Toolbox
+from kept.cli.archive.export import export_archive
 from kept.config import load_config
 from kept.errors import SessionNotFound
 from kept.sessions.entries import Message
-from kept.tools.toolbox import Toolbox
 from tests.support.files import write_file
 
 SAID = "The diagnosis is heliotrope fever."

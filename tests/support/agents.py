@@ -12,7 +12,7 @@ from typing import Any
 from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import AgentEvent, Inbound, Reply
-from kept.llm.base import ChatModel
+from kept.models.base import ChatModel
 from kept.sessions.entries import CompactionEntry, Entry, Message, StateEntry
 from kept.sessions.record import SessionRecord
 from kept.testing import FakeEmbedder, FrozenClock, ScriptedChat
@@ -94,6 +94,6 @@ def reply(events: list[AgentEvent]) -> Reply:
 
 def shown(request: Any) -> str:
     """Return everything that a model was sent, as one text."""
-    from kept.llm.base import turn_text
+    from kept.models.base import turn_text
 
     return "\n".join((request.system, *map(turn_text, request.turns)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kept.llm.base import ChatModel, ChatRequest, Finished, ModelEvent, TextDelta, ToolSpec, ToolUse, Turn
+from kept.models.base import ChatModel, ChatRequest, Finished, ModelEvent, TextDelta, ToolSpec, ToolUse, Turn
 
 SEARCH = ToolSpec(
     "memory_search",

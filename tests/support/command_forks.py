@@ -22,10 +22,16 @@ from tests.support.repository import ROOT
 KEPT = str(Path(sys.executable).with_name("kept"))
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 """Beginnings of the variables that work only while an interpreter starts."""
-FOR_A_CHAT = ("anthropic", "openai", "kept.llm.anthropic", "kept.llm.openai")
+FOR_A_CHAT = ("anthropic", "openai", "kept.models.anthropic", "kept.models.openai")
 """What a conversation with a model imports. It takes a second."""
 FOR_MCP = (
-    *("kept.mcp.server", "kept.mcp.transports", "kept.mcp.resources", "kept.net.limited_protocol", "mcp.server.stdio"),
+    *(
+        "kept.server.mcp.server",
+        "kept.server.mcp.transports",
+        "kept.server.mcp.resources",
+        "kept.base.net.limited_protocol",
+        "mcp.server.stdio",
+    ),
     *("mcp.server.streamable_http_manager", "starlette.applications"),
 )
 """What an MCP server imports. It takes most of a second."""

@@ -22,11 +22,11 @@ import time
 from typing import Any, NoReturn
 
 PACKAGES = (
-    *("agent", "archive", "cli", "config", "context", "forgetting", "history", "indexing", "live", "redact", "review"),
-    *("search", "sessions", "store", "tools", "words", "workspace"),
+    *("agent", "base.redact", "base.words", "cli", "config", "forgetting", "index", "notes", "search", "server.live"),
+    "sessions",
 )
 """Packages that commands import. Not those that bring an SDK or a web server."""
-OTHERS = ("apsw", "simsimd", "yaml", "kept.app", "kept.provenance")
+OTHERS = ("apsw", "simsimd", "yaml", "kept.gateway.app", "kept.cli.provenance")
 MAX_REQUEST_BYTES = 1 << 20
 MAX_FILES = 1024
 

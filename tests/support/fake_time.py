@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from kept import net
+from kept.base import net
 
 
 class FakePace:

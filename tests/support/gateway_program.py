@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kept.config import LoadedConfig, load_config
-from kept.llm.base import ChatRequest
-from kept.llm.scripted import ScriptedChat
-from kept.serve.run_server import ServerAddress, gateway_preset, run_server
+from kept.models.base import ChatRequest
+from kept.models.scripted import ScriptedChat
+from kept.server.run_server import ServerAddress, gateway_preset, run_server
 
 _MARK = re.compile(r"<<(.*?)>>")
 

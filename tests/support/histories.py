@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from kept import Memory
-from kept.history.note_change import NoteChange
-from kept.history.note_history import NoteHistory
-from kept.history.rewrite import check_history
+from kept.notes.history.note_change import NoteChange
+from kept.notes.history.note_history import NoteHistory
+from kept.notes.history.rewrite import check_history
 
 LONG_TEXT = "A long passage. " * 400
 

@@ -22,8 +22,8 @@ PATIENCE_S = 60
 LIBRARIES = (
     "openai",
     "mcp",
-    "kept.mcp.server",
-    "kept.llm.openai",
+    "kept.server.mcp.server",
+    "kept.models.openai",
     "uvicorn",
 )
 """Imported once instead of in every fork."""
@@ -100,7 +100,7 @@ def main() -> None:
     from kept.cli.root import COMMANDS
 
     modules = {f"kept.cli.{place.partition(':')[0]}" for place in COMMANDS.values()}
-    for module in (*modules, "kept.cli.invoke", "kept.app", *LIBRARIES):
+    for module in (*modules, "kept.cli.invoke", "kept.gateway.app", *LIBRARIES):
         importlib.import_module(module)
     runs = json.load(sys.stdin)["runs"]
     done = [run_once(run["args"], run["stdin"], terminal=terminal) for run in runs for terminal in (True, False)]

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import httpx
 
 from kept import Memory
-from kept.channels.gateway import Gateway
+from kept.gateway.channels.gateway import Gateway
 from kept.testing import FakeEmbedder
 from tests.support.running_gateway import running_gateway
 from tests.support.waiting import PATIENCE_S

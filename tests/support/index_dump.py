@@ -7,8 +7,8 @@ from typing import Any
 import apsw
 
 from kept import Memory
-from kept.sqlite import checksum_vfs
-from kept.store.index import Index
+from kept.base.sqlite import checksum_vfs
+from kept.index.sqlite.index import Index
 
 
 def dump_index(memory: Memory) -> tuple[list[Any], ...]:

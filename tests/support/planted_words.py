@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kept import Memory, SessionStore
-from kept.durable import append_durably
+from kept.base.durable import append_durably
 from kept.sessions.entries import (
     CompactionEntry,
     Message,

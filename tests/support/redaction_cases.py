@@ -30,7 +30,7 @@ _SIGNS = {
     "U": string.ascii_uppercase + string.digits,
     "q": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
 }
-_FOLDER = Path(__file__).parent.parent / "redact"
+_FOLDER = Path(__file__).parent.parent / "base" / "redact"
 
 
 @dataclass(frozen=True)

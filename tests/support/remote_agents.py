@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from kept.agent.events import Inbound
 from kept.config import load_config
-from kept.llm.registry import make_model
+from kept.models.registry import make_model
 from tests.support.agents import open_agent
 
 

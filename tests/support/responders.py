@@ -12,12 +12,12 @@ from typing import Any
 from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound
-from kept.llm.base import ChatRequest
-from kept.responder.channel import Channel, ResponderTiming
-from kept.responder.dispatcher import Dispatcher
-from kept.responder.inbox import Inbox
-from kept.responder.inbox_records import AnswerRun
-from kept.responder.responder import Responder
+from kept.gateway.channel import Channel, ResponderTiming
+from kept.gateway.dispatcher import Dispatcher
+from kept.gateway.inbox import Inbox
+from kept.gateway.inbox_records import AnswerRun
+from kept.gateway.responder import Responder
+from kept.models.base import ChatRequest
 from kept.sessions.entries import Message
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat

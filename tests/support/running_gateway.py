@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from kept import Memory, SessionStore
-from kept.channels.gateway import Gateway, ServedAgent
+from kept.base.net.serving import ServerLimits
 from kept.config import load_config
-from kept.net.serving import ServerLimits
-from kept.serve.run_server import Server, SharedAgent, gateway_preset, listen, open_tokens
+from kept.gateway.channels.gateway import Gateway, ServedAgent
+from kept.server.run_server import Server, SharedAgent, gateway_preset, listen, open_tokens
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.waiting import wait_until_async

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kept import Message
-from kept.llm.base import ChatRequest, ToolUse, turn_text
+from kept.models.base import ChatRequest, ToolUse, turn_text
+from kept.notes.change_recorder import Author
 from kept.testing import ScriptedChat
-from kept.workspace.change_recorder import Author
 from tests.support.agents import NOW, AgentHarness, open_agent
 from tests.support.workspaces import write_note
 

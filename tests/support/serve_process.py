@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from kept.tokens import TokenBookFile, make_token
+from kept.server.tokens import TokenBookFile, make_token
 from tests.support.commands import KEPT, kept_environment
 from tests.support.mcp_client import ACCEPT
 from tests.support.waiting import PATIENCE_S

@@ -15,9 +15,9 @@ from pathlib import Path
 from kept import KeptError, Memory
 from kept.forgetting.note_places import NoteStore
 from kept.forgetting.plan import ForgetOrder, LineCut, digest_of
+from kept.notes.adopt import adopt_notes
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
-from kept.workspace.adopt import adopt_notes
 
 EVENTS = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.truncate", "os.utime"}
 SECRET = "zanzibar"

@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from kept.base.durable import is_temporary
+from kept.cli.sync.git_sync import GitSync, GitSyncReport
 from kept.config import load_config
-from kept.durable import is_temporary
 from kept.errors import KeptError
-from kept.sync.git_sync import GitSync, GitSyncReport
 
 
 def git(folder: Path, *arguments: str, stdin: bytes | None = None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 
 from kept import Memory, SessionStore
-from kept.channels.gateway import Gateway
-from kept.responder.channel import ResponderTiming
+from kept.gateway.channel import ResponderTiming
+from kept.gateway.channels.gateway import Gateway
 from tests.support.running_gateway import running_gateway
 from tests.support.telegram_server import TOKEN, BotApi
 from tests.support.workspaces import open_memory

@@ -6,8 +6,8 @@ from typing import Any
 
 import telegram
 
-from kept.channels.chat_intake import Allowed, Person
-from kept.channels.telegram_messages import read_message
+from kept.gateway.channels.chat_intake import Allowed, Person
+from kept.gateway.channels.telegram_messages import read_message
 
 ME = Person(123456, "kept_bot")
 

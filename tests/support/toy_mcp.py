@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kept.llm.base import ToolUse
+from kept.models.base import ToolUse
 
 SERVER = str(Path(__file__).with_name("toy_mcp_server.py"))
 

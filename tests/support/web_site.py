@@ -13,16 +13,16 @@ from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
 from kept import SessionStore
-from kept.clock import Clock
+from kept.base.clock import Clock
+from kept.base.net import serving
+from kept.base.net.serving import ServerLimits, TokenGate
 from kept.config import load_config
-from kept.llm.base import ChatModel
 from kept.memory import Memory
-from kept.net import serving
-from kept.net.serving import ServerLimits, TokenGate
+from kept.models.base import ChatModel
+from kept.server.web.site import Site
+from kept.server.web.web_access import WebAccess
+from kept.server.web.web_app import make_web_app
 from kept.testing import FakeEmbedder
-from kept.web.site import Site
-from kept.web.web_access import WebAccess
-from kept.web.web_app import make_web_app
 
 ORIGIN = "http://127.0.0.1:8740"
 KEY = b"k" * 32

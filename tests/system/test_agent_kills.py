@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import kept.durable
+import kept.base.durable
 from kept.agent.compaction import verify_receipt
-from kept.llm.base import ToolUse
+from kept.models.base import ToolUse
 from kept.sessions.entries import ToolCall, ToolResult
 from kept.testing import ScriptedChat
 from tests.support.agents import AgentHarness, open_agent
@@ -37,7 +37,7 @@ def answer(request):
 def converse(tmp_path: Path, dies_at: int, behind_it: bool) -> None:
     """Asks all messages from the first on, and is killed at a write to a note or a transcript: before or behind it."""
     writes = 0
-    real = kept.durable.os.fsync
+    real = kept.base.durable.os.fsync
 
     def fsync(handle):
         nonlocal writes
@@ -50,7 +50,7 @@ def converse(tmp_path: Path, dies_at: int, behind_it: bool) -> None:
 
     at = AgentHarness(tmp_path, ScriptedChat(answer, context_window=3_500))
     session = at.session().id
-    kept.durable.os.fsync = fsync
+    kept.base.durable.os.fsync = fsync
     for number in range(MESSAGES):
         at.say(f"Message {number} {FILLER * 5}", as_id=str(number), session=session)
     at.close()

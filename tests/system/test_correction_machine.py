@@ -21,19 +21,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kept import Memory
-from kept.app import open_sessions
-from kept.archive.export import export_archive
-from kept.archive.restore import restore_archive
+from kept.agent.tools.toolbox import Toolbox
+from kept.cli.archive.export import export_archive
+from kept.cli.archive.restore import restore_archive
 from kept.config import load_config
 from kept.errors import CitationMismatch, KeptError, NoteConflict, NoteNotFound
 from kept.forgetting.history_places import iter_versions
-from kept.history.note_history import NoteHistory
-from kept.history.rewrite import check_history
+from kept.gateway.app import open_sessions
+from kept.notes.history.note_history import NoteHistory
+from kept.notes.history.rewrite import check_history
+from kept.notes.workspace import Workspace
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
 from kept.testing import FakeEmbedder
-from kept.tools.toolbox import Toolbox
-from kept.workspace.workspace import Workspace
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
 from tests.support.planted_words import places_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kept import Memory
-from kept.store.integrity import find_damage
+from kept.index.sqlite.integrity import find_damage
 from kept.testing import FakeEmbedder
 from tests.support.index_dump import dump_index
 from tests.support.workspaces import index_path, open_memory, write_note
@@ -23,7 +23,7 @@ SYNC = """
     import sys
     from kept import Memory
     from kept.config import load_config
-    from kept.indexing.index_handle import IndexLimits
+    from kept.index.index_handle import IndexLimits
     from kept.testing import FakeEmbedder
     limits = IndexLimits(batch_files=5)  # many small transactions, so that a kill falls between and inside them
     config = load_config(workspace=sys.argv[1], home=sys.argv[2]).config

@@ -9,7 +9,7 @@ import pytest
 
 from kept import Memory
 from kept.errors import StoreTooNew
-from kept.store.index import Index
+from kept.index.sqlite.index import Index
 from tests.support.commands import Outcome, kept_environment, run_kept
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kept import Message, SessionStore
-from kept.llm.base import ToolUse
+from kept.models.base import ToolUse
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, reply
 from tests.support.files import write_file

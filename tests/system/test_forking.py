@@ -64,7 +64,7 @@ with memory.index_service.inspecting():  # a child forked inside the lock starts
 """
 
 LOCKED = """
-from kept.file_lock import locked
+from kept.base.file_lock import locked
 path = home + ".lock"
 reading, writing = os.pipe()
 with locked(path, wait_s=0, purpose="testing"):
@@ -80,7 +80,7 @@ os.waitpid(pid, 0)
 """
 
 LIVE = """
-from kept.live import LiveIndex
+from kept.server.live import LiveIndex
 memory = Memory.open(workspace, home=home, embedder=FakeEmbedder())
 live = LiveIndex(memory).start()
 live.wait_ready(60)

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from kept import SessionStore
-from kept.clock import SystemClock
-from kept.responder.inbox import Inbox
-from kept.responder.inbox_records import message_status
+from kept.base.clock import SystemClock
+from kept.gateway.inbox import Inbox
+from kept.gateway.inbox_records import message_status
 from tests.support.gateway_processes import ForkedProcess, Process
 from tests.support.telegram_server import TOKEN, BotApi
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from kept.agent.turn import GAVE_UP
-from kept.llm.base import ToolUse
-from kept.remote_errors import ModelFailed
-from kept.responder.channel import MAX_PARTS, TOO_LONG
+from kept.base.remote_errors import ModelFailed
+from kept.gateway.channel import MAX_PARTS, TOO_LONG
+from kept.models.base import ToolUse
 from kept.sessions.entries import ToolCall, ToolResult
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, reply, shown

@@ -10,9 +10,9 @@ from typing import Any
 
 from kept import SessionStore
 from kept.config import load_config
-from kept.llm.base import ChatRequest, ToolUse
-from kept.schedules.schedule_book import Schedule, ScheduleBookFile
+from kept.models.base import ChatRequest, ToolUse
 from kept.sessions.importers.import_run import import_sessions
+from kept.sessions.schedules.schedule_book import Schedule, ScheduleBookFile
 from kept.testing import ScriptedChat
 from tests.support.agents import shown
 from tests.support.files import write_file

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 import kept
-from kept import Memory, records
+from kept import Memory
+from kept.base import records
 
 
 def test_public_names_are_all_there_is_to_be_had():
@@ -30,7 +31,7 @@ def test_whatever_the_public_methods_return_is_public():
     for name, method in inspect.getmembers(Memory, inspect.isfunction):
         if not name.startswith("_"):
             named |= set(re.findall(r"\w+", str(inspect.signature(method).return_annotation)))
-    ours = {name for name, value in vars(records).items() if getattr(value, "__module__", "") == "kept.records"}
+    ours = {name for name, value in vars(records).items() if getattr(value, "__module__", "") == "kept.base.records"}
     assert named & ours <= set(kept.__all__)
 
 

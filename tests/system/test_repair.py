@@ -12,14 +12,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from kept.doctor import examine, repair
+from kept.base.sqlite import file_number
 from kept.errors import StoreDamaged
+from kept.index.sqlite.embedding_cache import find_cache_path
+from kept.index.sqlite.index import PAGE_BYTES, Index
+from kept.index.sqlite.integrity import find_damage
+from kept.server.doctor import examine, repair
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.store import SessionStore
-from kept.sqlite import file_number
-from kept.store.embedding_cache import find_cache_path
-from kept.store.index import PAGE_BYTES, Index
-from kept.store.integrity import find_damage
 from kept.testing import FakeEmbedder
 from tests.support.commands import kept_environment
 from tests.support.workspaces import index_path, open_memory, paths, write_note
@@ -256,7 +256,7 @@ def test_a_cache_that_was_deleted_is_filled_again(indexed):
 _REBUILD_BESIDE_OTHERS = """
 import sys
 from kept import Memory
-from kept.store.integrity import find_damage
+from kept.index.sqlite.integrity import find_damage
 from kept.testing import FakeEmbedder
 embedder = FakeEmbedder()
 with Memory.open(sys.argv[1], home=sys.argv[2], embedder=embedder) as memory:

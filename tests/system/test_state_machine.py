@@ -17,8 +17,8 @@ from hypothesis.stateful import (
 )
 
 from kept import Memory, Message, SessionStore
+from kept.index.sqlite.integrity import find_damage
 from kept.sessions.entries import SessionStart
-from kept.store.integrity import find_damage
 from kept.testing import FakeEmbedder, FrozenClock
 from tests.support.index_dump import dump_index
 

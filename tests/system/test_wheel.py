@@ -88,7 +88,7 @@ def test_the_wheel_holds_the_package_the_model_the_licences_and_nothing_else(whe
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = {name.partition(".dist-info/")[2] for name in archive.namelist()} - {""}
-    assert names == sources | {"kept/web/settings.md"}
+    assert names == sources | {"kept/server/web/settings.md"}
     usual = {".py", ".md", ".sql", ".txt", ".css", ".html", ".js", ".svg"}
     odd = {name for name in names if Path(name).suffix not in usual}
     assert odd == {

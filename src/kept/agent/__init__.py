@@ -9,4 +9,6 @@ answer                           one answer of the model as it arrives
 approvals                        tool calls that wait for a person's decision
 material                         workspace files, memories and notes of two days for a turn, and its request
 extra_tools                      tools besides those of the memory: Python functions, MCP servers
+context                          the request that a model gets, built from a transcript, files and memories; pure
+tools                            the memory as tools for a model
 """

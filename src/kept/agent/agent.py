@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from kept.agent.approvals import ApprovalDesk
 from kept.agent.compaction import CompactionRequest, compact
+from kept.agent.context.view import ANSWERS
 from kept.agent.events import (
     AgentEvent,
     CompactionResult,
@@ -23,18 +24,17 @@ from kept.agent.flush import flush_ended
 from kept.agent.material import ContextPreview, preview_context
 from kept.agent.services import AgentServices, ModelLimits, SessionModels, load_secret
 from kept.agent.session_log import SessionLog, run_to_end
+from kept.agent.tools.tool_definitions import TOOLS
+from kept.agent.tools.toolbox import Toolbox
 from kept.agent.turn import REPLY, AgentTurn
-from kept.clock import Clock
-from kept.context.view import ANSWERS
+from kept.base.clock import Clock
 from kept.errors import KeptError
-from kept.llm.base import NO_REPLY, ChatModel
 from kept.memory import Memory
+from kept.models.base import NO_REPLY, ChatModel
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import Message, Text
 from kept.sessions.people import People
 from kept.sessions.store import SessionStore
-from kept.tools.tool_definitions import TOOLS
-from kept.tools.toolbox import Toolbox
 
 STOPPED = "(Stopped by the person before there was an answer.)"
 _MAX_LOGS = 32

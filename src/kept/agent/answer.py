@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from kept.llm.base import NO_REPLY, Finished, ModelEvent, ModelUsage, TextDelta, Thought, ToolUse
+from kept.models.base import NO_REPLY, Finished, ModelEvent, ModelUsage, TextDelta, Thought, ToolUse
 
 _OPENING, _CLOSING = "<think>", "</think>"
 _WRAPPING = "`'\"*_. "

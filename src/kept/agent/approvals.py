@@ -11,10 +11,10 @@ import json
 import re
 from typing import Any
 
+from kept.agent.context.view import APPROVAL, ASKED
 from kept.agent.events import ApprovalAsked, ApprovalDecided
-from kept.clock import new_id
-from kept.context.view import APPROVAL, ASKED
-from kept.llm.base import ToolUse
+from kept.base.clock import new_id
+from kept.models.base import ToolUse
 from kept.sessions.entries import StateEntry
 
 NOBODY = "nobody"

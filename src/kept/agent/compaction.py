@@ -15,30 +15,30 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
-from kept.agent.events import CompactionResult
-from kept.agent.flush import FlushResult, flush_and_record, is_flush_due
-from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, usage_fields
-from kept.agent.session_log import SessionLog, run_to_end
-from kept.context.compaction_plan import (
+from kept.agent.context.compaction_plan import (
     CompactionPlan,
     TranscriptPiece,
     plan_compaction,
     split_transcript,
 )
-from kept.context.fence import make_fence
-from kept.context.shortening import shorten
-from kept.context.view import ConversationView, LoggedMessage
+from kept.agent.context.fence import make_fence
+from kept.agent.context.shortening import shorten
+from kept.agent.context.view import ConversationView, LoggedMessage
+from kept.agent.events import CompactionResult
+from kept.agent.flush import FlushResult, flush_and_record, is_flush_due
+from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, usage_fields
+from kept.agent.session_log import SessionLog, run_to_end
+from kept.base.file_lock import claimed
+from kept.base.limits import estimate_tokens
+from kept.base.remote_errors import ModelError, ModelFailed
+from kept.base.values import frozen
 from kept.errors import KeptError
-from kept.file_lock import claimed
-from kept.limits import estimate_tokens
-from kept.llm.base import ChatRequest, ModelUsage, Turn
 from kept.memory import Memory
-from kept.prompts import get_prompt
-from kept.remote_errors import ModelError, ModelFailed
+from kept.models.base import ChatRequest, ModelUsage, Turn
+from kept.models.prompts import get_prompt
 from kept.sessions.entries import CompactionEntry, Entry
 from kept.sessions.transcript import Transcript, hash_lines, is_receipt, ranges_of
 from kept.sessions.transcript_paths import cite_transcript, find_cited_path
-from kept.values import frozen
 
 _MOST_PIECES = 2
 """Pieces of a conversation that a compaction lets the model read while somebody waits."""
@@ -228,7 +228,7 @@ def _extract(
     earlier: str, removed: Sequence[LoggedMessage], budget_tokens: int, reason: str | None
 ) -> ConversationSummary:
     """Return the most salient sentences verbatim, below the earlier summary."""
-    from kept.llm.extractive import SpokenLine, extract_summary
+    from kept.models.extractive import SpokenLine, extract_summary
 
     lines = [
         SpokenLine(message.text, message.speaker or message.role, logged.entry.timestamp, f"L{logged.line}")

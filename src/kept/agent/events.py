@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from kept.values import frozen
+from kept.base.values import frozen
 
 
 @frozen

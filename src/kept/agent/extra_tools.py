@@ -18,14 +18,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from kept.clock import Clock
+from kept.agent.context.shortening import shorten
+from kept.base.clock import Clock
+from kept.base.limits import CHARS_PER_TOKEN, clip, is_deep, one_line, printable_line, utf8_safe, utf8_safe_tree
+from kept.base.redact import redact
+from kept.base.values import frozen
 from kept.config import McpServerSettings
-from kept.context.shortening import shorten
 from kept.errors import UsageError
-from kept.limits import CHARS_PER_TOKEN, clip, is_deep, one_line, printable_line, utf8_safe, utf8_safe_tree
-from kept.llm.base import MALFORMED, ToolSpec
-from kept.redact import redact
-from kept.values import frozen
+from kept.models.base import MALFORMED, ToolSpec
 
 if TYPE_CHECKING:
     from mcp import ClientSession

@@ -19,27 +19,27 @@ from dataclasses import field, replace
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
+from kept.agent.context.compaction_plan import TranscriptPiece, split_transcript
+from kept.agent.context.fence import clean_line, make_fence
+from kept.agent.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, retry, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.context.compaction_plan import TranscriptPiece, split_transcript
-from kept.context.fence import clean_line, make_fence
-from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
+from kept.base.limits import estimate_tokens
+from kept.base.records import Hit, Written, cite
+from kept.base.redact import REDACTED, redact
+from kept.base.remote_errors import ModelError
+from kept.base.values import frozen
+from kept.base.visibility import private_folder_of
 from kept.errors import KeptError
-from kept.indexing.memory_view import MemoryView
-from kept.indexing.near_facts import match_notes
-from kept.limits import estimate_tokens
-from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
+from kept.index.near_facts import match_notes
 from kept.memory import Memory
-from kept.prompts import get_prompt
-from kept.records import Hit, Written, cite
-from kept.redact import REDACTED, redact
-from kept.remote_errors import ModelError
+from kept.models.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
+from kept.models.prompts import get_prompt
+from kept.notes.change_recorder import Author
+from kept.search.memory_view import MemoryView
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import parse_transcript_name
-from kept.values import frozen
-from kept.visibility import private_folder_of
-from kept.workspace.change_recorder import Author
 
 MAX_STEPS = 12
 """Steps for a model that writes one fact at a time."""
@@ -181,7 +181,7 @@ def _tool_output(use: ToolUse) -> ToolOutput:
 
 def _extract_facts(messages: Sequence[LoggedMessage]) -> list[Fact]:
     """Return facts without a model."""
-    from kept.llm.extractive import SpokenLine, salient_facts
+    from kept.models.extractive import SpokenLine, salient_facts
 
     lines = [
         SpokenLine(message.text, message.speaker or message.role, logged.entry.timestamp, str(logged.line))

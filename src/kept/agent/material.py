@@ -14,29 +14,36 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 
+from kept.agent.context.context import (
+    Context,
+    ContextMaterial,
+    DayExcerpt,
+    RecalledPassage,
+    build_context,
+    read_recalled,
+)
+from kept.agent.context.shortening import ShownFile, WorkspaceFile, choose_shown
+from kept.agent.context.view import INBOUND, ConversationView, build_view
 from kept.agent.events import Inbound
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
-from kept.clock import new_id
-from kept.context.context import Context, ContextMaterial, DayExcerpt, RecalledPassage, build_context, read_recalled
-from kept.context.shortening import ShownFile, WorkspaceFile, choose_shown
-from kept.context.view import INBOUND, ConversationView, build_view
+from kept.base.clock import new_id
+from kept.base.limits import CHARS_PER_TOKEN, clip, weigh
+from kept.base.records import Hit, SeenTail, parse_citation
+from kept.base.values import frozen
+from kept.base.words.stopwords import content_words
 from kept.errors import EmptyQuery, KeptError
-from kept.indexing.memory_view import show_problems
-from kept.limits import CHARS_PER_TOKEN, clip, weigh
-from kept.llm.base import media_of
 from kept.memory import Memory
-from kept.memory_search import MOST_RESULTS
-from kept.records import Hit, SeenTail, parse_citation
+from kept.models.base import media_of
+from kept.notes.daily import DailyNotes, find_daily
+from kept.notes.opened import OpenWorkspace
+from kept.notes.workspace import INFORMING, INSTRUCTING
+from kept.search.memory_search import MOST_RESULTS
+from kept.search.memory_view import show_problems
 from kept.sessions.entries import SENT, Entry, Message, Text, format_time
 from kept.sessions.session_key import DEFAULT_CHAT_TYPE
 from kept.sessions.title import is_greeting
 from kept.sessions.transcript import Transcript, TranscriptLine
-from kept.values import frozen
-from kept.words.stopwords import content_words
-from kept.workspace.daily import DailyNotes, find_daily
-from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import INFORMING, INSTRUCTING
 
 QUERY_CHARS = 1_000
 _SPARE_HITS = 8

@@ -17,17 +17,22 @@ from typing import TypeVar
 
 from kept.agent.answer import ModelAnswer
 from kept.agent.approvals import ApprovalDesk
+from kept.agent.context.compaction_plan import TranscriptPiece, split_transcript
+from kept.agent.context.context import Budget, plan_budget
+from kept.agent.context.view import LoggedMessage
 from kept.agent.extra_tools import ExtraTools
 from kept.agent.session_log import SessionLog
-from kept.clock import Backoff, Clock
+from kept.agent.tools.tool_definitions import get_tool
+from kept.agent.tools.toolbox import Toolbox
+from kept.base.clock import Backoff, Clock
+from kept.base.durable import make_private_folder, write_atomic
+from kept.base.remote_errors import ContextOverflow
+from kept.base.values import frozen
 from kept.config import Config
 from kept.config.schema import ThinkingLevel
-from kept.context.compaction_plan import TranscriptPiece, split_transcript
-from kept.context.context import Budget, plan_budget
-from kept.context.view import LoggedMessage
-from kept.durable import make_private_folder, write_atomic
 from kept.errors import KeptError
-from kept.llm.base import (
+from kept.memory import Memory
+from kept.models.base import (
     DEFAULT_CHOICE,
     ChatModel,
     ChatRequest,
@@ -35,16 +40,11 @@ from kept.llm.base import (
     ModelUsage,
     ToolSpec,
 )
-from kept.memory import Memory
-from kept.remote_errors import ContextOverflow
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import MODEL, StateEntry, TokenUsage
 from kept.sessions.people import People
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
-from kept.tools.tool_definitions import get_tool
-from kept.tools.toolbox import Toolbox
-from kept.values import frozen
 
 OFFERED_TOOLS = ("memory_search", "memory_get", "memory_write")
 ATTEMPTS = 3

@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from kept.agent.approvals import UNDECIDED
+from kept.agent.context.model_turns import NO_RESULT
+from kept.agent.context.view import ANSWERS, GROUP, INBOUND, ConversationView, build_view
 from kept.agent.events import GroupLine, Inbound
-from kept.context.model_turns import NO_RESULT
-from kept.context.view import ANSWERS, GROUP, INBOUND, ConversationView, build_view
-from kept.file_lock import claimed
+from kept.base.file_lock import claimed
 from kept.sessions.attachments import ATTACHMENTS, read_attachments
 from kept.sessions.entries import (
     CHANNEL,

@@ -17,6 +17,9 @@ from typing import Any
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
 from kept.agent.approvals import UNDECIDED, asked_state, decided_state, denied_text
 from kept.agent.compaction import CompactionRequest, compact
+from kept.agent.context.context import CONTEXT, Context, read_context
+from kept.agent.context.model_turns import NO_RESULT
+from kept.agent.context.view import ANSWERS, ConversationView
 from kept.agent.events import (
     AgentEvent,
     ApprovalAsked,
@@ -33,21 +36,18 @@ from kept.agent.flush import flush_and_record
 from kept.agent.material import TurnMaterial, build_turn_context, gather_material
 from kept.agent.services import ATTEMPTS, AgentServices, SessionModels, add_usage, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.clock import Backoff
-from kept.context.context import CONTEXT, Context, read_context
-from kept.context.model_turns import NO_RESULT
-from kept.context.view import ANSWERS, ConversationView
+from kept.agent.tools.tool_definitions import TOOLS
+from kept.base.clock import Backoff
+from kept.base.file_lock import claimed
+from kept.base.limits import estimate_tokens
+from kept.base.records import SeenTail
+from kept.base.remote_errors import ContextOverflow, ModelError
+from kept.base.timings import timed
 from kept.errors import KeptError
-from kept.file_lock import claimed
-from kept.limits import estimate_tokens
-from kept.llm.base import ModelEvent, ModelUsage, ToolOutput, ToolUse
-from kept.prompts import get_prompt
-from kept.records import SeenTail
-from kept.remote_errors import ContextOverflow, ModelError
+from kept.models.base import ModelEvent, ModelUsage, ToolOutput, ToolUse
+from kept.models.prompts import get_prompt
 from kept.sessions.echoes import RECALLED
 from kept.sessions.entries import Block, Entry, Message, Text, Thinking, TokenUsage, ToolCall, ToolResult
-from kept.timings import timed
-from kept.tools.tool_definitions import TOOLS
 
 MAX_COMPACTIONS = 2
 """Compactions per turn because the model refused a request as too long, before the turn is given up."""

@@ -6,12 +6,12 @@ import sys
 
 import click
 
+from kept.base.limits import clip, is_utf8, one_line
+from kept.base.records import Written
 from kept.cli.output import echo, person_option, print_json, printable, style, warn_all
 from kept.cli.root import Globals, command_author
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
-from kept.limits import clip, is_utf8, one_line
-from kept.records import Written
 
 _SHOWN_CHARS = 100
 _RELATIONS = {
@@ -74,7 +74,7 @@ def command(
         written = memory.add(note, to=to, replaces=replaces, again=again, project=project, author=author)
         folder = memory.workspace.root
     if options.as_json:
-        from kept.tools.record_json import written_json
+        from kept.agent.tools.record_json import written_json
 
         print_json({**written_json(written), "workspaceDir": folder})
     else:

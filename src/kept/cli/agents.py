@@ -39,9 +39,9 @@ def list_all(options: Globals) -> None:
 
 def _summarise(name: str, agents: dict[str, LoadedConfig]) -> dict[str, Any]:
     from kept.config.layers import is_same_folder
+    from kept.notes.scan import scan_workspace
+    from kept.notes.workspace import Workspace
     from kept.sessions.transcript_paths import iter_transcripts
-    from kept.workspace.scan import scan_workspace
-    from kept.workspace.workspace import Workspace
 
     config = agents[name].config
     notes = Workspace.of(config)
@@ -85,7 +85,7 @@ def remove_agent(loaded: LoadedConfig) -> list[str]:
     from kept.config.edit import remove_agent_entry
     from kept.config.layers import MAIN_AGENT
     from kept.errors import UsageError, WorkspaceError
-    from kept.live import find_watcher
+    from kept.server.live import find_watcher
 
     config = loaded.config
     if config.agent_id == MAIN_AGENT:
@@ -104,7 +104,7 @@ def remove_agent(loaded: LoadedConfig) -> list[str]:
 
 def _set_aside(home: str, name: str) -> str:
     """Move the folder of an agent out of HOME/agents, where it would still count. Return the new path."""
-    from kept.durable import make_private_folder, sync_folder
+    from kept.base.durable import make_private_folder, sync_folder
 
     parent = os.path.join(home, "removed-agents")
     make_private_folder(parent)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.agent.tools.record_json import to_json
+from kept.base.wording import plural, size_text
 from kept.cli.output import echo, local_time, print_json, style, warn, warn_all
 from kept.cli.root import Globals
-from kept.tools.record_json import to_json
-from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
-    from kept.archive.export import ExportReport
-    from kept.archive.restore import RestoreReport
+    from kept.cli.archive.export import ExportReport
+    from kept.cli.archive.restore import RestoreReport
 
 
 _INCOMPLETE = 1
@@ -30,7 +30,7 @@ def export_command(options: Globals, path: str, overwrite: bool) -> None:
     ARCHIVE ends in .tar or .tar.gz. It has the notes and conversations of all agents, and the settings without keys
     and tokens. To export one conversation: kept sessions export
     """
-    from kept.archive.export import export_archive
+    from kept.cli.archive.export import export_archive
 
     report = export_archive(options.load_finished(), path, overwrite=overwrite)
     if options.as_json:
@@ -63,7 +63,7 @@ def restore_command(options: Globals, path: str, no_settings: bool, check: bool)
     for the notes of the main agent. Run it again if it was interrupted. To bring back a conversation that you deleted:
     kept sessions restore
     """
-    from kept.archive.restore import restore_archive
+    from kept.cli.archive.restore import restore_archive
     from kept.config.layers import expand
 
     report = restore_archive(

@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 import click
 
+from kept.base.durable import write_atomic
+from kept.base.limits import one_line
+from kept.base.values import frozen
 from kept.cli.output import echo, style, warn
 from kept.cli.root import Globals
 from kept.config.layers import MAIN_AGENT
-from kept.durable import write_atomic
 from kept.errors import ServiceError, UsageError
-from kept.limits import one_line
-from kept.server_command import client_command
-from kept.values import frozen
+from kept.gateway.server_command import client_command
 
 Action = Literal["install", "uninstall"]
 _WRITTEN_BY = "Written by Kept"

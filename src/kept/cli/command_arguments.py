@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from kept.base.values import frozen
 from kept.errors import UsageError
-from kept.values import frozen
 
 
 @frozen

@@ -51,7 +51,7 @@ def _for_shell(value: str) -> str:
 
 
 def _notes(loaded: LoadedConfig, start: str) -> Iterable[str]:
-    from kept.store.quick_reads import find_note_paths
+    from kept.index.sqlite.quick_reads import find_note_paths
 
     return find_note_paths(loaded.config.paths, loaded.config.workspace, start)
 

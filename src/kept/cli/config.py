@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from kept.agent.tools.record_json import to_json
 from kept.cli.agents import command as agents_command
 from kept.cli.output import echo, print_json, style, warn
 from kept.cli.root import Globals
@@ -14,7 +15,6 @@ from kept.config import LoadedConfig
 from kept.config.read import nearest, snake
 from kept.config.setting import SettingRow, list_settings, plain_value, value_text
 from kept.errors import UsageError
-from kept.tools.record_json import to_json
 
 
 @click.group("config")

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 import click
 
-from kept.app import open_memory
+from kept.base.wording import plural
 from kept.cli.output import echo, style
 from kept.cli.search import hit_text, parts_text
 from kept.config import load_config
+from kept.gateway.app import open_memory
 from kept.memory import Memory
 from kept.search.hit_display import query_words
-from kept.wording import plural
 
 SAMPLE = os.path.join(os.path.dirname(__file__), "sample")
 QUESTIONS = (

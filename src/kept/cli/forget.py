@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.agent.tools.record_json import to_json
+from kept.base.limits import clip, one_line
+from kept.base.wording import plural, size_text
 from kept.cli.output import echo, local_time, print_json, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
-from kept.limits import clip, one_line
-from kept.tools.record_json import to_json
-from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
@@ -111,7 +111,7 @@ def _choose(plan: ForgetPlan, places: str | None, *, yes: bool, as_json: bool) -
 
 def finish_interrupted(loaded: LoadedConfig) -> None:
     """Finish a forget that was interrupted, and say so. A failure is a warning: the command itself can still run."""
-    from kept.app import open_memory
+    from kept.gateway.app import open_memory
 
     try:
         with open_memory(loaded) as memory:

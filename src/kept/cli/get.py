@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.agent.tools.record_json import passage_json, to_json
+from kept.agent.tools.tool_text import from_citation
+from kept.base.wording import plural
 from kept.cli.output import echo, echo_exactly, local_time, person_option, print_json, style
 from kept.cli.root import Globals
 from kept.errors import NoteNotFound, UsageError
-from kept.tools.record_json import passage_json, to_json
-from kept.tools.tool_text import from_citation
-from kept.wording import plural
 
 if TYPE_CHECKING:
-    from kept.history.note_change import NoteChange
-    from kept.provenance import OriginSession, PassageOrigin
+    from kept.cli.provenance import OriginSession, PassageOrigin
+    from kept.notes.history.note_change import NoteChange
 
 _SHOWN = 50
 
@@ -77,10 +77,10 @@ def command(
 
 
 def _show_links(options: Globals, name: str, person: str | None) -> None:
+    from kept.agent.tools.record_json import links_json
+    from kept.base.limits import one_line
     from kept.cli.list import link_kind, link_text
     from kept.cli.output import progress_bar, warn_all
-    from kept.limits import one_line
-    from kept.tools.record_json import links_json
 
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         links = memory.notes.links(name, progress=progress)
@@ -104,9 +104,9 @@ def _show_links(options: Globals, name: str, person: str | None) -> None:
 
 
 def _show_why(options: Globals, reference: str) -> None:
-    from kept.app import open_memory, open_sessions
-    from kept.provenance import trace_note
-    from kept.tools.tool_text import from_uri
+    from kept.agent.tools.tool_text import from_uri
+    from kept.cli.provenance import trace_note
+    from kept.gateway.app import open_memory, open_sessions
 
     loaded = options.load_finished()
     with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
@@ -160,7 +160,7 @@ def _lines_text(lines: tuple[int, ...]) -> str:
 
 
 def _origin_json(origin: PassageOrigin) -> dict[str, Any]:
-    from kept.tools.record_json import change_json
+    from kept.agent.tools.record_json import change_json
 
     return {
         "passage": passage_json(origin.passage),

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import click
 
+from kept.base.records import ENTRY_RULE
+from kept.base.wording import plural
 from kept.cli.output import (
     echo,
     local_time,
@@ -20,13 +22,11 @@ from kept.cli.root import Globals, command_author
 from kept.cli.streams import printable
 from kept.cli.terminal_layout import layout_rows
 from kept.errors import UsageError
-from kept.history.line_changes import diff_versions
-from kept.history.note_change import NoteChange
-from kept.history.note_history import NoteHistory
-from kept.history.undo import UndoResult
 from kept.memory import Memory
-from kept.records import ENTRY_RULE
-from kept.wording import plural
+from kept.notes.history.line_changes import diff_versions
+from kept.notes.history.note_change import NoteChange
+from kept.notes.history.note_history import NoteHistory
+from kept.notes.history.undo import UndoResult
 
 SHORT_ID = 8
 _STRUCK = "~~"
@@ -142,7 +142,7 @@ def command(
         diffs = [memory.history.diff(change) for change in changes] if shows_diffs else None
         lines = [] if shows_diffs or options.as_json else change_lines(memory.history, changes)
     if options.as_json:
-        from kept.tools.record_json import change_json
+        from kept.agent.tools.record_json import change_json
 
         shapes = [change_json(change, diff=diffs[at] if diffs else None) for at, change in enumerate(changes)]
         print_json({"changes": shapes, "complete": total is not None})
@@ -216,7 +216,7 @@ def undo_command(
         is_final = dry_run or not plan.changes
         result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
     if options.as_json:
-        from kept.tools.record_json import undo_json
+        from kept.agent.tools.record_json import undo_json
 
         print_json(undo_json(result, dry_run=dry_run))
         return

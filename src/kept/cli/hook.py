@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from kept.cli.connect.plugin import Sent, default_sent
 from kept.cli.output import echo, send_option
 from kept.cli.root import Globals
-from kept.connect.plugin import Sent, default_sent
 from kept.errors import KeptError
 
 _MAX_INPUT_BYTES = 10_000_000
@@ -62,10 +62,10 @@ def _read_event() -> dict[str, Any]:
 
 
 def _context(options: Globals, event: dict[str, Any], send: Sent | None) -> str:
-    from kept.app import open_toolbox
-    from kept.connect.recent import recent_context
-    from kept.workspace.projects import find_project
-    from kept.workspace.workspace import Workspace
+    from kept.cli.connect.recent import recent_context
+    from kept.gateway.app import open_toolbox
+    from kept.notes.projects import find_project
+    from kept.notes.workspace import Workspace
 
     loaded = options.load_finished()
     if not os.path.isdir(loaded.config.workspace):

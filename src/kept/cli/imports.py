@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from kept.agent.tools.record_json import to_json
+from kept.base.records import Problem
+from kept.base.wording import plural
 from kept.cli.output import echo, print_json, progress_bar, style, warn_all
 from kept.cli.root import Globals, command_recorder
 from kept.errors import UsageError
-from kept.records import Problem
-from kept.tools.record_json import to_json
-from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
+    from kept.notes.adopt import NotesAdopted
     from kept.sessions.importers.import_run import Format, ImportReport
-    from kept.workspace.adopt import NotesAdopted
 
 _NAMES_SHOWN = 5
 _FAILED = 9
@@ -132,16 +132,16 @@ def _import(
     label: str = "Importing",
 ) -> tuple[ImportReport, NotesAdopted | None]:
     """Import conversations; of OpenClaw, the notes in its workspace too."""
-    from kept.app import open_sessions
+    from kept.gateway.app import open_sessions
     from kept.sessions.importers.import_run import import_sessions
 
     with open_sessions(loaded) as sessions, progress_bar(label, in_bytes=True) as progress:
         report = import_sessions(sessions, format_name, *folders, progress=progress)
     if format_name != "openclaw":
         return report, None
+    from kept.notes.adopt import adopt_notes, is_workspace
+    from kept.notes.workspace import Workspace
     from kept.sessions.forgotten_text import ForgottenText
-    from kept.workspace.adopt import adopt_notes, is_workspace
-    from kept.workspace.workspace import Workspace
 
     config = loaded.config
     theirs = [folder for path in folders for folder in _workspaces(path, config.agent_id) if is_workspace(folder)]

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.agent.tools.record_json import to_json
+from kept.base.limits import one_line
+from kept.base.reports import SyncReport
+from kept.base.wording import plural
 from kept.cli.background_service import Action, manage_service, service_options
 from kept.cli.output import echo, json_text, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
-from kept.limits import one_line
-from kept.reports import SyncReport
-from kept.tools.record_json import to_json
-from kept.wording import plural
 
 if TYPE_CHECKING:
-    from kept.live import LiveEvent
     from kept.memory import Memory
-    from kept.workspace.survey import LeftOut
+    from kept.notes.survey import LeftOut
+    from kept.server.live import LiveEvent
 
 _REASONS = {
     "ignored": "named in .gitignore or .keptignore",
@@ -64,7 +64,7 @@ def command(ctx: click.Context, force: bool, watch: bool, service: Action | None
 
 
 def _find_left_out(memory: Memory) -> tuple[LeftOut, ...]:
-    from kept.workspace.survey import survey_workspace
+    from kept.notes.survey import survey_workspace
 
     return survey_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes).left_out
 
@@ -95,7 +95,7 @@ def report_line(report: SyncReport) -> str:
 
 
 def _watch(options: Globals) -> None:
-    from kept.live import LiveIndex
+    from kept.server.live import LiveIndex
 
     events: queue.SimpleQueue[LiveEvent | None] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.base.durable import make_private_folder, write_atomic
+from kept.base.limits import is_utf8
+from kept.base.values import frozen
+from kept.base.wording import plural
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
 from kept.config.agents import has_agent
 from kept.config.layers import MAIN_AGENT, is_same_folder, resolve_workspace, user_layers
-from kept.durable import make_private_folder, write_atomic
 from kept.errors import KeptError, UsageError
-from kept.limits import is_utf8
-from kept.values import frozen
-from kept.wording import plural
-from kept.workspace.notes import create_note
-from kept.workspace.survey import find_layout, survey_workspace
-from kept.workspace.templates import TEMPLATES, full_templates
-from kept.workspace.vault import find_program
-from kept.workspace.workspace import Workspace
+from kept.notes.notes import create_note
+from kept.notes.survey import find_layout, survey_workspace
+from kept.notes.templates import TEMPLATES, full_templates
+from kept.notes.vault import find_program
+from kept.notes.workspace import Workspace
 
 if TYPE_CHECKING:
+    from kept.base.reports import SyncReport
     from kept.config.schema import WorkspaceLayout
-    from kept.reports import SyncReport
-    from kept.workspace.daily import DailyNotes
-    from kept.workspace.survey import Survey
+    from kept.notes.daily import DailyNotes
+    from kept.notes.survey import Survey
 
 _ON_THIS_MACHINE = ("auto", "local", "llama_cpp", "ollama", "none")
 _MAX_NAMES = 6
@@ -113,7 +113,7 @@ def initialise(
     ``full`` creates the instructions of the agent too.
     """
     from kept.config.edit import locked_settings
-    from kept.workspace.daily import get_daily_notes
+    from kept.notes.daily import get_daily_notes
 
     loaded = options.load(workspace=folder, new_agent=True)
     if not is_utf8(loaded.config.workspace):
@@ -151,7 +151,7 @@ def _create_notes(root: str, *, is_vault: bool, full: bool) -> list[str]:
 
 def add_project(options: Globals, name: str, folder: str | None) -> None:
     """Make a project for the repository that a folder belongs to."""
-    from kept.workspace import projects
+    from kept.notes import projects
 
     if name and folder is None and (os.sep in name or name in (os.curdir, os.pardir, "~")):
         name, folder = "", name
@@ -209,7 +209,7 @@ def _plan(
 
 def _index(loaded: LoadedConfig) -> SyncReport | None:
     """Index the notes of a vault."""
-    from kept.app import open_memory
+    from kept.gateway.app import open_memory
 
     try:
         with open_memory(loaded) as memory, progress_bar("Indexing") as progress:
@@ -265,7 +265,7 @@ def _show_next(outcome: InitOutcome) -> None:
 
 
 def _outcome_json(outcome: InitOutcome, report: SyncReport | None) -> dict[str, Any]:
-    from kept.tools.record_json import to_json
+    from kept.agent.tools.record_json import to_json
 
     return {
         "workspaceDir": outcome.loaded.config.workspace,

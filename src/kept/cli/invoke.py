@@ -11,10 +11,10 @@ from typing import NoReturn
 
 import click
 
+from kept.base.limits import one_line
 from kept.cli.output import echo, json_text, style
 from kept.cli.streams import guard_streams, hide_secrets
 from kept.errors import KeptError
-from kept.limits import one_line
 
 INTERRUPTED = 130
 UNEXPECTED = 70

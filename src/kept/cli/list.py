@@ -10,6 +10,11 @@ from typing import Any, Literal
 
 import click
 
+from kept.agent.tools.record_json import links_json, listing_json, to_json
+from kept.base.limits import one_line
+from kept.base.listings import NoteLink
+from kept.base.records import SOURCES
+from kept.base.wording import plural
 from kept.cli.output import (
     echo,
     max_results_option,
@@ -22,11 +27,6 @@ from kept.cli.output import (
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import file_lines, show_table
 from kept.errors import UsageError
-from kept.limits import one_line
-from kept.listings import NoteLink
-from kept.records import SOURCES
-from kept.tools.record_json import links_json, listing_json, to_json
-from kept.wording import plural
 
 _DEFAULT_RESULTS = 50
 
@@ -150,10 +150,10 @@ def link_kind(link: NoteLink) -> str:
 
 
 def _list_projects(options: Globals) -> None:
-    from kept.visibility import PROJECT_MARKER, project_of_path
-    from kept.workspace.projects import find_project, list_projects, show_key
-    from kept.workspace.scan import scan_workspace
-    from kept.workspace.workspace import Workspace
+    from kept.base.visibility import PROJECT_MARKER, project_of_path
+    from kept.notes.projects import find_project, list_projects, show_key
+    from kept.notes.scan import scan_workspace
+    from kept.notes.workspace import Workspace
 
     config = options.load().config
     workspace = Workspace.of(config)

@@ -6,7 +6,10 @@ from typing import Any
 
 import click
 
-from kept.app import ProviderInfo, list_providers
+from kept.agent.tools.record_json import to_json
+from kept.base.remote_errors import EmbeddingFailed
+from kept.base.reports import SyncReport
+from kept.base.wording import plural, size_text
 from kept.cli.output import echo, print_json, printable, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import wrap
@@ -24,10 +27,7 @@ from kept.embedding.model_catalogue import (
 )
 from kept.embedding.model_download import folder_bytes, pull_model, remove_model
 from kept.errors import UsageError, WorkspaceMissing
-from kept.remote_errors import EmbeddingFailed
-from kept.reports import SyncReport
-from kept.tools.record_json import to_json
-from kept.wording import plural, size_text
+from kept.gateway.app import ProviderInfo, list_providers
 
 DEFAULT = "default"
 _PROVIDER, _MODEL = "memory_search.provider", "memory_search.model"
@@ -214,7 +214,7 @@ def _plan_switch(config: Config, name: str) -> dict[str, str | None]:
 
 def _rebuild_index(config: Config) -> SyncReport | None:
     """Embed everything with the new model. Others search with the old one until all is done."""
-    from kept.app import open_index_service
+    from kept.gateway.app import open_index_service
 
     try:
         service = open_index_service(config)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.base.wording import plural, size_text
 from kept.cli.streams import GuardedStream, mark_style, printable, safe_json, unguarded
-from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     import datetime as dt
 
-    from kept.records import Progress
+    from kept.base.records import Progress
 
 
 person_option = click.option(

@@ -7,9 +7,9 @@ import sys
 
 import click
 
+from kept.base.visibility import PRIVATE_FOLDER
 from kept.cli.output import echo
 from kept.config import Config, LoadedConfig
-from kept.visibility import PRIVATE_FOLDER
 
 _OWNER = "session.owner"
 
@@ -38,9 +38,9 @@ def ask_for_owner(loaded: LoadedConfig) -> bool:
 
 def find_only_person(config: Config) -> str | None:
     """Return the name of the only person that the gateway lets in, or None if anything names another."""
+    from kept.server.tokens import TokenBookFile
     from kept.sessions.people import HOME_CHANNELS, SHARED_CHANNEL, People
     from kept.sessions.store import SessionStore
-    from kept.tokens import TokenBookFile
 
     keys: list[str] = []
     if os.path.isdir(config.paths.sessions):

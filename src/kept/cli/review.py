@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.base.wording import plural
 from kept.cli.history import SHORT_ID, colour_diff
 from kept.cli.output import echo, local_time, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
 from kept.errors import KeptError, NoteConflict, NotFound, UsageError
-from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.memory import Memory
-    from kept.review.review_item import ReviewItem
-    from kept.review.review_queue import ReviewQueue, ReviewResult
-    from kept.workspace.change_recorder import Author
+    from kept.notes.change_recorder import Author
+    from kept.notes.review.review_item import ReviewItem
+    from kept.notes.review.review_queue import ReviewQueue, ReviewResult
 
 _STATES = {"proposed": "proposed, not written yet", "written": "written"}
 _QUESTION = "[a]ccept, [e]dit, [r]eject, [s]kip, accept [A]ll from this session, [q]uit?"
@@ -53,7 +53,7 @@ def list_waiting(options: Globals, session: str | None = None, diff: bool = Fals
     with options.memory() as memory:
         waiting = memory.review.list(session=session)
         if options.as_json:
-            from kept.tools.record_json import review_item_json
+            from kept.agent.tools.record_json import review_item_json
 
             shapes = [review_item_json(item, memory.review.preview(item)) for item in waiting.items]
             print_json({"waiting": shapes, "degraded": list(waiting.degraded)})
@@ -135,7 +135,7 @@ def _decide(
 def _report(decided: tuple[list[ReviewResult], list[tuple[str, KeptError]]], *, as_json: bool) -> None:
     results, conflicts = decided
     if as_json:
-        from kept.tools.record_json import review_result_json
+        from kept.agent.tools.record_json import review_result_json
 
         shapes = [{"id": item_id, "reason": exc.message} for item_id, exc in conflicts]
         print_json({"decided": [review_result_json(result) for result in results], "conflicts": shapes})

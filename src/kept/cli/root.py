@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept import __version__
+from kept.base.values import frozen
 from kept.cli.command_arguments import GLOBAL_OPTIONS, accept_global_options, setting_pairs
 from kept.cli.output import echo, print_json, warn_of_settings
 from kept.cli.streams import remember_secrets
-from kept.values import frozen
 
 if TYPE_CHECKING:
     from kept.config import Config, LoadedConfig
-    from kept.history.note_history import HistoryRecorder
     from kept.memory import Memory
+    from kept.notes.change_recorder import Author
+    from kept.notes.history.note_history import HistoryRecorder
     from kept.sessions.store import SessionStore
-    from kept.workspace.change_recorder import Author
 
 COMPLETE_VARIABLE = "_KEPT_COMPLETE"
 """Set while a shell completes a command."""
@@ -40,7 +40,7 @@ COMMANDS = {
     "import": "imports",
     "forget": "forget",
     "chat": "chat",
-    "connect": "connect",
+    "connect": "connect_command",
     "mcp": "servers:mcp_command",
     "gateway": "servers:gateway_command",
     "web": "servers:web_command",
@@ -53,7 +53,7 @@ COMMANDS = {
     "restore": "archives:restore_command",
     "config": "config",
     "models": "models",
-    "bench": "bench",
+    "bench": "bench_command",
     "hook": "hook",
     "demo": "demo",
     "completion": "completion",
@@ -104,7 +104,7 @@ class Globals:
 
     def memory(self, *, person: str | None = None) -> Memory:
         """Open the memory, as a person sees it if one is named."""
-        from kept.app import open_memory
+        from kept.gateway.app import open_memory
 
         memory = open_memory(self.load_finished())
         return memory if person is None else memory.as_person(person)
@@ -119,14 +119,14 @@ class Globals:
         return loaded
 
     def sessions(self) -> SessionStore:
-        from kept.app import open_sessions
+        from kept.gateway.app import open_sessions
 
         return open_sessions(self.load_finished())
 
 
 def command_author(agent_id: str, command: str) -> Author:
     """Return the author that the history records for a command: the tool is the command, who is logged in ran it."""
-    from kept.workspace.change_recorder import Author
+    from kept.notes.change_recorder import Author
 
     person = os.environ.get("USER") or os.environ.get("LOGNAME")
     return Author(agent_id, tool=f"kept {command}", person=person)
@@ -134,9 +134,9 @@ def command_author(agent_id: str, command: str) -> Author:
 
 def command_recorder(config: Config, command: str, *, why: str = "") -> HistoryRecorder | None:
     """Return the recorder for changes that a command makes without a memory, or None if the history is off."""
-    from kept.clock import SystemClock
-    from kept.history.note_history import open_recorder
-    from kept.workspace.workspace import Workspace
+    from kept.base.clock import SystemClock
+    from kept.notes.history.note_history import open_recorder
+    from kept.notes.workspace import Workspace
 
     author = command_author(config.agent_id, command)
     return open_recorder(config, Workspace.of(config), SystemClock(), author, why=why)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.base.clock import SystemClock, new_id, utc_now
 from kept.cli.output import echo, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_table
-from kept.clock import SystemClock, new_id, utc_now
 from kept.errors import EmptyNote, ScheduleInvalid
 
 if TYPE_CHECKING:
     from kept.config import Config
-    from kept.schedules.schedule_book import Schedule, ScheduleBookFile
+    from kept.sessions.schedules.schedule_book import Schedule, ScheduleBookFile
 
 _ID_CHARS = 6
 
@@ -59,9 +59,9 @@ def add(options: Globals, when: str, text: str, to: str, timezone: str | None) -
     Without --to, nobody is sent the reply; 'kept sessions show schedule:ID' shows it. An agent that has nothing to say
     sends nothing.
     """
-    from kept.responder.scheduler import target_key
-    from kept.schedules.schedule_book import MAX_TEXT_CHARS, Schedule
-    from kept.schedules.time_rule import find_local_zone, get_zone, parse_rule
+    from kept.gateway.scheduler import target_key
+    from kept.sessions.schedules.schedule_book import MAX_TEXT_CHARS, Schedule
+    from kept.sessions.schedules.time_rule import find_local_zone, get_zone, parse_rule
 
     config = options.load().config
     if not text.strip():
@@ -132,7 +132,7 @@ def resume(options: Globals, schedule_id: str) -> None:
 
 
 def _book(config: Config) -> ScheduleBookFile:
-    from kept.schedules.schedule_book import ScheduleBookFile
+    from kept.sessions.schedules.schedule_book import ScheduleBookFile
 
     return ScheduleBookFile(config.paths.schedules)
 
@@ -149,7 +149,7 @@ def _change(options: Globals, schedule_id: str, **fields: Any) -> Schedule:
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    from kept.tools.record_json import to_json
+    from kept.agent.tools.record_json import to_json
 
     return {**to_json(schedule), "next": to_json(schedule.find_next(SystemClock().now()))}
 
@@ -159,7 +159,7 @@ def _report(options: Globals, schedule: Schedule, text: str) -> None:
 
 
 def _next_text(schedule: Schedule) -> str:
-    from kept.schedules.time_rule import get_zone
+    from kept.sessions.schedules.time_rule import get_zone
 
     if schedule.paused:
         return "paused"
@@ -182,8 +182,8 @@ def _warn_about_target(config: Config, to: str) -> None:
 
 def is_gateway_running(config: Config) -> bool:
     """Return whether a gateway holds its lock."""
+    from kept.base.file_lock import claimed
     from kept.config.agent_paths import GATEWAY_LOCK
-    from kept.file_lock import claimed
 
     path = os.path.join(config.home, GATEWAY_LOCK)
     if not os.path.exists(path):

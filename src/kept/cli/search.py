@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from kept.agent.tools.record_json import result_json
+from kept.base.records import SOURCES, Grade, Hit, ListedPeriod, Occurrence, SearchResult, cite
+from kept.base.wording import plural
 from kept.cli.output import (
     echo,
     max_results_option,
@@ -20,11 +23,8 @@ from kept.cli.output import (
 )
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import columns, cut, text_width, wrap
-from kept.records import SOURCES, Grade, Hit, ListedPeriod, Occurrence, SearchResult, cite
+from kept.notes.workspace import has_projects
 from kept.search.hit_display import day_and_time, hit_headings, is_match, snippet_lines, split_matches, time_text
-from kept.tools.record_json import result_json
-from kept.wording import plural
-from kept.workspace.workspace import has_projects
 
 LINES_SHOWN = 8
 _INDENT = 6
@@ -230,7 +230,7 @@ def command(
     words = " ".join(query)
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         if not project and has_projects(memory.workspace):
-            from kept.workspace.projects import find_project
+            from kept.notes.projects import find_project
 
             project = find_project(memory.workspace, ".")
         result = memory.search(

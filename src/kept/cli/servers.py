@@ -14,11 +14,11 @@ from kept.cli.output import echo, log_to_stderr, person_option
 from kept.cli.owner import ask_for_owner
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
-from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, run_stdio
+from kept.server.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, run_stdio
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
-    from kept.serve.run_server import ServerAddress
+    from kept.server.run_server import ServerAddress
 
 
 @click.command("gateway")
@@ -29,8 +29,8 @@ def gateway_command(options: Globals, service: Action | None) -> None:
     if service:
         manage_service(options, ("gateway",), service)
         return
-    from kept.app import open_model
-    from kept.serve.run_server import gateway_preset, run_server
+    from kept.gateway.app import open_model
+    from kept.server.run_server import gateway_preset, run_server
 
     log_to_stderr()
     logging.getLogger("kept").setLevel(logging.INFO)
@@ -58,8 +58,8 @@ def web_command(options: Globals, port: int | None, host: str | None, no_open: b
 
     Prints a link that opens the pages once, and opens it in a browser. Serves only this machine, until interrupted.
     """
-    from kept.app import open_model
-    from kept.serve.run_server import run_server, web_preset
+    from kept.gateway.app import open_model
+    from kept.server.run_server import run_server, web_preset
 
     log_to_stderr()
     loaded = options.load_finished()
@@ -117,9 +117,9 @@ def serve_command(
     if service:
         manage_service(options, ("serve",), service)
         return
-    from kept.app import open_model
-    from kept.serve.requests import log_as_json, log_line, log_request
-    from kept.serve.run_server import run_server, serve_preset
+    from kept.gateway.app import open_model
+    from kept.server.requests import log_as_json, log_line, log_request
+    from kept.server.run_server import run_server, serve_preset
 
     as_json = log_format == "json"
     report = log_line if as_json else _say
@@ -147,7 +147,7 @@ def serve_command(
 def _load_for_log(options: Globals) -> LoadedConfig:
     """Load the settings, and log what is wrong with them: standard error has nothing but JSON. A forget that was
     interrupted is finished by the process that answers messages."""
-    from kept.serve.requests import log_line
+    from kept.server.requests import log_line
 
     loaded = options.load(quietly=True)
     for notice in loaded.config.notices:
@@ -192,14 +192,14 @@ def mcp_command(
     loaded = options.load_finished()
     project = _find_project(loaded, project, is_local=address is None)
     if address is None:
-        from kept.app import open_toolbox
+        from kept.gateway.app import open_toolbox
 
         searches = loaded.config.memory_search.enabled
         toolbox = partial(open_toolbox, loaded, project=project, person=person)
         run_stdio(load_server(toolbox, project=project, searches=searches))
         return
-    from kept.app import open_model
-    from kept.serve.run_server import Preset, run_server
+    from kept.gateway.app import open_model
+    from kept.server.run_server import Preset, run_server
 
     at = parse_address(address)
     run_server(
@@ -213,8 +213,8 @@ def mcp_command(
 
 def _find_project(loaded: LoadedConfig, name: str | None, *, is_local: bool) -> str | None:
     """Return the project that is named, or that of the folder in which a client on this machine started the server."""
-    from kept.workspace.projects import find_project, get_project
-    from kept.workspace.workspace import Workspace
+    from kept.notes.projects import find_project, get_project
+    from kept.notes.workspace import Workspace
 
     workspace = Workspace.of(loaded.config)
     if name is not None:

@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kept.base.limits import clip, one_line
+from kept.base.wording import plural
 from kept.cli.output import local_time, style
-from kept.limits import clip, one_line
 from kept.sessions.echoes import is_hidden, iter_blocks
 from kept.sessions.entries import (
     AnyEntry,
@@ -33,7 +34,6 @@ from kept.sessions.entries import (
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import SHOWN_SPEAKERS, call_text, result_text
 from kept.sessions.transcript import Damage, TranscriptLine
-from kept.wording import plural
 
 _SHORT = 100
 _COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
@@ -144,7 +144,7 @@ def _event(body: object) -> str:
 
 def context_lines(message: Message) -> Iterator[str]:
     """Yield what an answer records about its context: the size of each part, and the memories that were recalled."""
-    from kept.context.context import PARTS, read_context
+    from kept.agent.context.context import PARTS, read_context
 
     context = read_context(message)
     if context is None:

@@ -10,6 +10,9 @@ from typing import Any
 
 import click
 
+from kept.base.limits import clip
+from kept.base.redact import redact
+from kept.base.wording import plural
 from kept.cli.output import (
     echo,
     echo_exactly,
@@ -25,15 +28,12 @@ from kept.cli.root import Globals
 from kept.cli.session_text import describe_session, is_talk, markdown_text, show_lines
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, show_table
 from kept.errors import SessionNotFound, UsageError
-from kept.limits import clip
-from kept.redact import redact
 from kept.sessions.deleted import DeletedSession
 from kept.sessions.entries import AnyEntry, Entry, Message, format_entry, format_time
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.title import TITLE_CHARS
 from kept.sessions.transcript import Damage, TranscriptLine
-from kept.wording import plural
 
 _SHORTEST_ID = 8
 _LONGEST_PLACE = 30
@@ -289,7 +289,7 @@ def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, Any]:
 
 def _contexts_json(lines: Iterable[TranscriptLine]) -> Iterator[dict[str, Any]]:
     """Yield what each answer records about its context."""
-    from kept.context.context import read_context
+    from kept.agent.context.context import read_context
 
     for line in lines:
         entry = line.content

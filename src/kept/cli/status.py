@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.agent.tools.record_json import status_json, to_json
+from kept.base.limits import one_line
+from kept.base.reports import ModelSpending, Spending, Status
+from kept.base.wording import plural, size_text
 from kept.cli.output import (
     echo,
     local_time,
@@ -18,14 +22,10 @@ from kept.cli.output import (
 )
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_fields, wrap
-from kept.limits import one_line
-from kept.reports import ModelSpending, Spending, Status
-from kept.tools.record_json import status_json, to_json
-from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
-    from kept.doctor import Check
-    from kept.responder.inbox import InboxState
+    from kept.gateway.inbox import InboxState
+    from kept.server.doctor import Check
 
 
 _DAYS_SHOWN = 5
@@ -35,10 +35,10 @@ _DAYS_SHOWN = 5
 @click.pass_obj
 def command(options: Globals) -> None:
     """Show the state of the memory and its index."""
-    from kept.app import open_memory
     from kept.config.agents import agents_sharing_workspace
-    from kept.live import find_watcher
-    from kept.responder.inbox import find_inbox_state
+    from kept.gateway.app import open_memory
+    from kept.gateway.inbox import find_inbox_state
+    from kept.server.live import find_watcher
 
     loaded = options.load()
     sharing = agents_sharing_workspace(loaded)
@@ -154,8 +154,8 @@ def doctor_command(ctx: click.Context, fix: bool) -> None:
 
     Exits with 1 if something is wrong and was not repaired.
     """
-    from kept.doctor import examine, examine_agents, repair
     from kept.memory import Memory
+    from kept.server.doctor import examine, examine_agents, repair
 
     options: Globals = ctx.obj
     loaded = options.load()

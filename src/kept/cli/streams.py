@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
+    from kept.base.redact import Redactor
     from kept.config import Config
-    from kept.redact import Redactor
 
 _UNSAFE = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]|\r(?!\n)"
 """Control characters (C0, DEL, C1) except line breaks and tabs, separators of lines and paragraphs, and characters that
@@ -150,7 +150,7 @@ def hide_secrets(text: str) -> str:
 
 @cache
 def _redactor() -> Redactor:
+    from kept.base.redact import Redactor
     from kept.config.secrets import secrets_of
-    from kept.redact import Redactor
 
     return Redactor(secret for config in _CONFIGS for secret in secrets_of(config))

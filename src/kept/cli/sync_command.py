@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from kept.base.wording import plural
 from kept.cli.output import echo, print_json, warn_all
 from kept.cli.root import Globals
-from kept.wording import plural
 
 
 @click.command("sync")
@@ -18,8 +18,8 @@ def command(options: Globals, url: str | None) -> None:
     Both versions of what two machines changed at once are kept. Private notes, conversations and settings stay here.
     Nothing of yours is touched: with staged files or during a merge or a rebase, the command refuses.
     """
-    from kept.sync.git_sync import GitSync
-    from kept.tools.record_json import to_json
+    from kept.agent.tools.record_json import to_json
+    from kept.cli.sync.git_sync import GitSync
 
     sync = GitSync(options.load_finished().config)
     if url is not None:

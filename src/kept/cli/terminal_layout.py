@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from kept.base.limits import one_line
+from kept.base.listings import FileSummary
+from kept.base.wording import size_text
 from kept.cli.output import echo, style
 from kept.cli.streams import printable
-from kept.limits import one_line
-from kept.listings import FileSummary
-from kept.wording import size_text
 
 PIPE_COLUMNS = 10_000
 """In a pipe nothing is cut or wrapped: a program reads it."""

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.base.clock import SystemClock, utc_now
+from kept.base.grants import SCOPES
 from kept.cli.output import echo, print_json, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_table
-from kept.clock import SystemClock, utc_now
 from kept.errors import UsageError
-from kept.grants import SCOPES
 
 if TYPE_CHECKING:
+    from kept.base.grants import TokenScope
     from kept.config import LoadedConfig
-    from kept.grants import TokenScope
-    from kept.tokens import AccessToken, TokenBook, TokenBookFile
+    from kept.server.tokens import AccessToken, TokenBook, TokenBookFile
 
 _HOURS = {"h": 1, "d": 24, "w": 168}
 
@@ -63,7 +63,7 @@ def create(
     kept token create ci --scope read --expires 90d
     kept token create ada --scope write --for-person http:ada
     """
-    from kept.tokens import make_token
+    from kept.server.tokens import make_token
 
     loaded = options.load()
     now = utc_now(SystemClock(), to_the_second=True)
@@ -132,13 +132,13 @@ def revoke(options: Globals, name: str) -> None:
 
 
 def _stored(loaded: LoadedConfig) -> TokenBookFile:
-    from kept.tokens import TokenBookFile
+    from kept.server.tokens import TokenBookFile
 
     return TokenBookFile(loaded.config.home)
 
 
 def _shown(token: AccessToken, now: dt.datetime) -> dict[str, Any]:
-    from kept.tools.record_json import to_json
+    from kept.agent.tools.record_json import to_json
 
     fields = {name: value for name, value in to_json(token).items() if name != "digest"}
     return {**fields, "state": token.state(now)}

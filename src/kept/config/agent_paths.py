@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from kept.digest import digest_bytes
-from kept.values import frozen
+from kept.base.digest import digest_bytes
+from kept.base.values import frozen
 
 GATEWAY_LOCK = "gateway.lock"
 """Claimed by the process that may write the inboxes, below the home."""

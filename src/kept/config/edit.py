@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+from kept.base.durable import make_private_folder, write_atomic
+from kept.base.file_lock import locked
+from kept.base.safe_yaml import YamlRefused, load_yaml
+from kept.base.values import frozen
 from kept.config.layers import LoadedConfig, layers_of_tree
 from kept.config.read import snake
 from kept.config.setting import find_setting, read_value, spell
 from kept.config.settings_file import MAX_BYTES, parse_settings, read_settings
-from kept.durable import make_private_folder, write_atomic
 from kept.errors import ConfigError
-from kept.file_lock import locked
-from kept.safe_yaml import YamlRefused, load_yaml
-from kept.values import frozen
 
 HEADER = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
 Path = tuple[str | int, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from kept.base.values import frozen
 from kept.config.setting_fields import bounded, secret
-from kept.values import frozen
 
 
 @frozen

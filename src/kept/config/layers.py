@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from typing import Any, Literal, cast
 
+from kept.base.values import frozen
 from kept.config.agent_paths import AgentPaths
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import read_keys
@@ -26,7 +27,6 @@ from kept.config.removed import is_removed, removal_notice
 from kept.config.schema import AgentSettings, Config
 from kept.config.settings_file import read_yaml
 from kept.errors import ConfigError
-from kept.values import frozen
 
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT", "KEPT_AGENT", "KEPT_CONFIG")
 MAIN_AGENT = "main"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kept.base.values import frozen
 from kept.config.gateway_settings import ResponderSettings
 from kept.config.search_settings import LocalModelSettings, MemorySearchSettings, QuerySettings, VectorStoreSettings
-from kept.values import frozen
 
 Tree = dict[str, Any]
 

@@ -149,7 +149,7 @@ def read_flow(kind: Any, value: Any, where: str) -> Any:
     fits = typing.get_origin(kind) in (tuple, dict) or dataclasses.is_dataclass(kind)
     if not fits or not isinstance(value, str) or value[:1] not in ("[", "{"):
         return value
-    from kept.safe_yaml import YamlRefused, load_yaml
+    from kept.base.safe_yaml import YamlRefused, load_yaml
 
     try:
         return load_yaml(value)

@@ -7,13 +7,13 @@ import re
 from dataclasses import field, fields, replace
 from typing import Literal
 
+from kept.base.values import frozen
 from kept.config.agent_paths import AgentPaths
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import ProviderKeys
 from kept.config.search_settings import MemorySearchSettings
 from kept.config.setting_fields import bounded, secret
 from kept.errors import ConfigError
-from kept.values import frozen
 
 WorkspaceLayout = Literal["kept", "vault"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import Literal
 
+from kept.base.values import frozen
 from kept.config.setting_fields import bounded, secret
 from kept.errors import ConfigError
-from kept.values import frozen
 
 Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"]
 """An embedding provider (also written `llama-cpp` or `llamaCpp`). The table in `kept.embedding.registry` has the

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
+from kept.base.values import frozen
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import LoadedConfig, settings_of
 from kept.config.read import clamp, coerce, group_by_name, hints, nearest, range_text, read_flow, snake
 from kept.config.schema import AgentSettings
 from kept.errors import ConfigError, UsageError
-from kept.values import frozen
 
 SECRET_SHOWN = "(set)"
 """Shown instead of a secret."""

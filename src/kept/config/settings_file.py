@@ -52,7 +52,7 @@ def parse_settings(path: str, raw: bytes) -> dict[str, Any]:
 
 
 def _load(path: str, text: str) -> Any:
-    from kept.safe_yaml import YamlRefused, load_yaml
+    from kept.base.safe_yaml import YamlRefused, load_yaml
 
     try:
         return load_yaml(text)

@@ -9,9 +9,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
-from kept.records import Matrix
-from kept.reports import Usage
-from kept.values import frozen
+from kept.base.records import Matrix
+from kept.base.reports import Usage
+from kept.base.values import frozen
 
 Role = Literal["query", "document"]
 

@@ -1,5 +1,5 @@
 """The interface of batch APIs, which answer many texts in one file more cheaply, within hours: upload a file, create a
-batch of it, poll the batch, download the answers. The modules of the providers implement it, and `kept.indexing` runs
+batch of it, poll the batch, download the answers. The modules of the providers implement it, and `kept.index` runs
 the jobs."""
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+from kept.base.net import Timeouts
+from kept.base.remote_errors import BadAnswer
+from kept.base.values import frozen
 from kept.embedding.remote import RemoteEmbedder
 from kept.errors import WriteFailed
-from kept.net import Timeouts
-from kept.remote_errors import BadAnswer
-from kept.values import frozen
 
 MAX_BYTES = 50_000_000
 MAX_OUTPUT_BYTES = 2_000_000_000

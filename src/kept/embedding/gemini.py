@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote
 
+from kept.base.limits import as_dict, text_or_empty
 from kept.embedding.base import Calibration, Role
 from kept.embedding.batch_api import (
     FILE_TIMEOUTS,
@@ -23,7 +24,6 @@ from kept.embedding.batch_api import (
     only_texts,
 )
 from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list, tokens_used
-from kept.limits import as_dict, text_or_empty
 
 _TASKS: dict[Role, str] = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
 _ENDED = ("FAILED", "CANCELLED", "EXPIRED")

@@ -20,12 +20,12 @@ from operator import mul
 from statistics import fmean, pstdev
 from typing import Any
 
+from kept.base.records import Matrix
+from kept.base.remote_errors import EmbedderUnavailable, EmbeddingFailed
+from kept.base.values import frozen
 from kept.config import LocalModelSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.local_model import encodable, require_packages, sample_digest
-from kept.records import Matrix
-from kept.remote_errors import EmbedderUnavailable, EmbeddingFailed
-from kept.values import frozen
 
 _MAX_THREADS = 4
 _CHARS_PER_TOKEN = 40

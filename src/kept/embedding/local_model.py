@@ -7,8 +7,8 @@ import importlib.util
 import os
 from collections.abc import Iterable
 
-from kept.limits import utf8_safe
-from kept.remote_errors import EmbedderUnavailable
+from kept.base.limits import utf8_safe
+from kept.base.remote_errors import EmbedderUnavailable
 
 _SAMPLE_BYTES = 1 << 20
 

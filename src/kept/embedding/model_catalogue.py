@@ -11,12 +11,12 @@ import importlib.util
 import os
 from typing import Literal
 
+from kept.base.remote_errors import EmbedderUnavailable
+from kept.base.values import frozen
 from kept.config import MemorySearchSettings
 from kept.embedding.base import Calibration, Embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import UsageError
-from kept.remote_errors import EmbedderUnavailable
-from kept.values import frozen
 
 BUILT_IN = "multilingual"
 """Name of the built-in model, which is part of Kept."""

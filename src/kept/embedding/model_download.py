@@ -15,13 +15,13 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kept.digest import digest_bytes
-from kept.durable import make_private_folder, sync_folder, write_atomic
+from kept.base.digest import digest_bytes
+from kept.base.durable import make_private_folder, sync_folder, write_atomic
+from kept.base.file_lock import locked
+from kept.base.remote_errors import RemoteError
+from kept.base.values import frozen
 from kept.embedding.model_catalogue import CatalogueModel, model_folder
 from kept.errors import UsageError, WriteFailed
-from kept.file_lock import locked
-from kept.remote_errors import RemoteError
-from kept.values import frozen
 
 _PARTIAL = ".partial"
 _LOCK_WAIT_S = 2.0

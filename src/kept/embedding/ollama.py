@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from kept.base.net import ProviderAccount, Timeouts, parse_endpoint
+from kept.base.remote_errors import EmbedderUnavailable, EndpointDown, RemoteError, RequestRefused
 from kept.config import MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list
-from kept.net import ProviderAccount, Timeouts, parse_endpoint
-from kept.remote_errors import EmbedderUnavailable, EndpointDown, RemoteError, RequestRefused
 
 _PORT = 11434
 _PREFIXES: dict[str, dict[Role, str]] = {

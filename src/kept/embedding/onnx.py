@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from kept.base.records import Matrix
+from kept.base.remote_errors import EmbedderUnavailable, EmbeddingFailed
+from kept.base.values import frozen
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.local_model import encodable, require_packages, sample_digest
-from kept.records import Matrix
-from kept.remote_errors import EmbedderUnavailable, EmbeddingFailed
-from kept.values import frozen
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _MAX_TOKENS = 512

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote
 
+from kept.base.limits import is_count
+from kept.base.remote_errors import BadAnswer
 from kept.embedding.base import Calibration, Role
 from kept.embedding.batch_api import (
     FILE_TIMEOUTS,
@@ -22,8 +24,6 @@ from kept.embedding.batch_api import (
     only_texts,
 )
 from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list, tokens_used
-from kept.limits import is_count
-from kept.remote_errors import BadAnswer
 
 ENDPOINT = "/v1/embeddings"
 _ENDED = ("failed", "expired", "cancelled", "canceled")

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from kept.remote_errors import EmbedderUnavailable
+from kept.base.remote_errors import EmbedderUnavailable
 
 _MAGIC = b"KEPTPT02"
 _HEADER = struct.Struct("<8sIIII32s")

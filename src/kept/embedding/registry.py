@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kept.base.remote_errors import EmbeddingError
+from kept.base.values import frozen
 from kept.config import MemorySearchSettings, ProviderKeys, RemoteSettings
 from kept.embedding.base import Embedder
-from kept.remote_errors import EmbeddingError
-from kept.values import frozen
 
 if TYPE_CHECKING:
+    from kept.base.net import RetryPolicy
     from kept.embedding.remote import RemoteEmbedder
-    from kept.net import RetryPolicy
 
 
 PROVIDERS = {

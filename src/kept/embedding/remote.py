@@ -15,10 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from kept.config import KEY_VARIABLES, MemorySearchSettings, ProviderKeys
-from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.limits import MAX_TOKENS, is_count
-from kept.net import (
+from kept.base.limits import MAX_TOKENS, is_count
+from kept.base.net import (
     DOCUMENT_TIMEOUTS,
     QUERY_TIMEOUTS,
     Endpoint,
@@ -28,8 +26,8 @@ from kept.net import (
     choose_account,
     is_auth_header,
 )
-from kept.records import Gap, Matrix
-from kept.remote_errors import (
+from kept.base.records import Gap, Matrix
+from kept.base.remote_errors import (
     BadAnswer,
     EmbedderUnavailable,
     EmbeddingError,
@@ -39,8 +37,10 @@ from kept.remote_errors import (
     RequestRefused,
     VectorMisfit,
 )
-from kept.reports import Usage
-from kept.values import frozen
+from kept.base.reports import Usage
+from kept.base.values import frozen
+from kept.config import KEY_VARIABLES, MemorySearchSettings, ProviderKeys
+from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 
 if TYPE_CHECKING:
     from kept.embedding.batch_api import BatchApi

@@ -20,9 +20,9 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from kept.base.records import Matrix
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.piece_table import Parts, PieceTable
-from kept.records import Matrix
 
 MODEL = "multilingual-384"
 MODEL_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "model")

@@ -9,15 +9,15 @@ import glob
 import os
 from typing import ClassVar
 
+from kept.base.durable import erase_file
+from kept.base.sqlite import rewrite_database
+from kept.base.values import frozen
 from kept.config import Config
-from kept.durable import erase_file
 from kept.errors import KeptError, StoreBusy, StoreError
 from kept.forgetting.plan import ForgetOrder, ScrubResult
-from kept.indexing.service import IndexService
+from kept.index.sqlite.scrub import read_owner, scrub_index
+from kept.search.service import IndexService
 from kept.sessions.catalogue import Catalogue
-from kept.sqlite import rewrite_database
-from kept.store.scrub import read_owner, scrub_index
-from kept.values import frozen
 
 
 @frozen

@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
-from kept.clock import Clock, new_id
+from kept.base.clock import Clock, new_id
+from kept.base.durable import erase_file, make_private_folder
+from kept.base.file_lock import locked
+from kept.base.records import parse_citation
+from kept.base.values import frozen
+from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 from kept.config import Config
-from kept.durable import erase_file, make_private_folder
 from kept.errors import ForgetChanged, ForgetFailed, KeptError, LockBusy
-from kept.file_lock import locked
 from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
 from kept.forgetting.history_places import HistoryStore
 from kept.forgetting.note_places import NoteStore
@@ -52,16 +55,13 @@ from kept.forgetting.receipt import (
     scan_bytes,
 )
 from kept.forgetting.transcript_places import TranscriptStore
-from kept.history.note_history import open_history
-from kept.indexing.memory_view import MemoryView
-from kept.indexing.service import IndexService
-from kept.records import parse_citation
+from kept.notes.history.note_history import open_history
+from kept.notes.workspace import Workspace
+from kept.search.memory_view import MemoryView
 from kept.search.query_dates import When, parse_when
+from kept.search.service import IndexService
 from kept.sessions.forgotten_text import ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
-from kept.values import frozen
-from kept.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
-from kept.workspace.workspace import Workspace
 
 _LOCK_WAIT_S = 30.0
 

@@ -8,21 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
-from kept.digest import digest_bytes
+from kept.base.digest import digest_bytes
+from kept.base.values import frozen
+from kept.base.wording import plural
 from kept.errors import HistoryDamaged
 from kept.forgetting.needles import Matcher
 from kept.forgetting.note_places import NoteHunt, find_cuts, matching_passages, name_words
 from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
-from kept.history.note_change import utc_text
-from kept.history.note_history import NoteHistory
-from kept.history.rewrite import Removal, scrub_history
-from kept.values import frozen
-from kept.wording import plural
-from kept.workspace.change_recorder import Author
-from kept.workspace.line_edit import remove_lines
-from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.opened import decode
-from kept.workspace.workspace import Workspace, writing_to
+from kept.notes.change_recorder import Author
+from kept.notes.history.note_change import utc_text
+from kept.notes.history.note_history import NoteHistory
+from kept.notes.history.rewrite import Removal, scrub_history
+from kept.notes.line_edit import remove_lines
+from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.opened import decode
+from kept.notes.workspace import Workspace, writing_to
 
 _MOST_READ = 5_000
 """Versions that are read to show the places, unless none has it. Of a longer history, all are scrubbed."""

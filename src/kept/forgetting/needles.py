@@ -13,8 +13,8 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cached_property
 
+from kept.base.values import frozen
 from kept.sessions.forgotten_text import MIN_LINE_CHARS, iter_long_lines, normalise_line
-from kept.values import frozen
 
 SEARCHED_LINES = 200
 """Lines that are also looked for inside of other lines, and in all bytes: the longest ones."""

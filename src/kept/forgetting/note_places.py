@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
-from kept.chunking.properties import read_properties
-from kept.durable import erase_file, replace_erasing
+from kept.base.durable import erase_file, replace_erasing
+from kept.base.records import cite
+from kept.base.values import frozen
 from kept.errors import KeptError, NoteNotFound, PathRefused
 from kept.forgetting.name_lists import take_out
 from kept.forgetting.needles import Matcher, words_of
 from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
-from kept.records import cite
-from kept.values import frozen
-from kept.workspace.line_edit import remove_lines
-from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.opened import NoteText, OpenWorkspace
-from kept.workspace.scan import scan_workspace
-from kept.workspace.workspace import Workspace, is_persons_own, writing_to
+from kept.index.chunking.properties import read_properties
+from kept.notes.line_edit import remove_lines
+from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.opened import NoteText, OpenWorkspace
+from kept.notes.scan import scan_workspace
+from kept.notes.workspace import Workspace, is_persons_own, writing_to
 
 _LARGEST_NOTE = 1 << 28
 _ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s")

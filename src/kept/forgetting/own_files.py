@@ -17,25 +17,25 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from kept.base.damaged_records import DAMAGED_ENDING, TORN_ENDING
+from kept.base.durable import is_abandoned, is_temporary, read_if_possible, replace_erasing
+from kept.base.file_lock import claimed
+from kept.base.limits import as_dict, strict_json
+from kept.base.values import frozen
+from kept.base.visibility import PRIVATE_FOLDER
 from kept.config import Config
 from kept.config.agent_paths import GATEWAY_LOCK
-from kept.damaged_records import DAMAGED_ENDING, TORN_ENDING
-from kept.durable import is_abandoned, is_temporary, read_if_possible, replace_erasing
-from kept.file_lock import claimed
 from kept.forgetting.needles import Matcher
 from kept.forgetting.note_places import name_words
 from kept.forgetting.plan import ForgetOrder, Place, ScrubResult, digest_of, erase_files
 from kept.forgetting.receipt import iter_all_files
 from kept.forgetting.transcript_places import iter_transcript_files
-from kept.limits import as_dict, strict_json
-from kept.review.review_item import ReviewFolder
-from kept.schedules.schedule_book import ScheduleBookFile
+from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.review.review_item import ReviewFolder
+from kept.notes.workspace import Workspace, writing_to
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.forgotten_text import blank_tree
-from kept.values import frozen
-from kept.visibility import PRIVATE_FOLDER
-from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.workspace import Workspace, writing_to
+from kept.sessions.schedules.schedule_book import ScheduleBookFile
 
 _INBOX = "inbox.jsonl"
 _TEXTS = {

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal, Protocol, get_args
 
-from kept.digest import digest_bytes
-from kept.durable import erase_file, replace_erasing
+from kept.base.digest import digest_bytes
+from kept.base.durable import erase_file, replace_erasing
+from kept.base.limits import clip, strict_json
+from kept.base.values import frozen
 from kept.errors import ForgetFailed, UsageError, WriteFailed
 from kept.forgetting.needles import Matcher, Needles
-from kept.limits import clip, strict_json
-from kept.values import frozen
 
 Kind = Literal["note", "conversation", "import", "session", "history", "proposal", "schedule", "inbox", "record"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

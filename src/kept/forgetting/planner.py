@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from kept.chunking.properties import read_properties
+from kept.base.records import Hit, parse_citation
+from kept.base.values import frozen
+from kept.base.visibility import Viewer, private_folder_of
 from kept.config import Config
 from kept.errors import EmptyQuery, ForgetTooMuch, KeptError, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.forgetting.history_places import find_in_history
@@ -30,8 +32,11 @@ from kept.forgetting.transcript_places import (
     iter_transcript_files,
     spoken_texts,
 )
-from kept.history.note_history import open_history
-from kept.records import Hit, parse_citation
+from kept.index.chunking.properties import read_properties
+from kept.notes.daily import get_daily_notes
+from kept.notes.history.note_history import open_history
+from kept.notes.opened import OpenWorkspace
+from kept.notes.workspace import Workspace, is_persons_own
 from kept.search.periods import to_ms
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
 from kept.sessions.forgotten_text import normalise_words
@@ -40,11 +45,6 @@ from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import locate_transcript, read_key
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import cite_transcript, is_transcript_citation
-from kept.values import frozen
-from kept.visibility import Viewer, private_folder_of
-from kept.workspace.daily import get_daily_notes
-from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import Workspace, is_persons_own
 
 MOST_PLACES = 100
 """More places than this need explicit consent (`--all`)."""

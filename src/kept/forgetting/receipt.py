@@ -17,14 +17,14 @@ from typing import Any
 
 import apsw
 
+from kept.base.damaged_records import repair_end
+from kept.base.durable import append_durably, make_private_folder
+from kept.base.limits import strict_json
+from kept.base.sqlite import checksum_vfs
+from kept.base.values import frozen
 from kept.config import Config
-from kept.damaged_records import repair_end
-from kept.durable import append_durably, make_private_folder
 from kept.forgetting.needles import Matcher, Needles, byte_forms, words_of
 from kept.forgetting.plan import ForgetOrder, ScrubResult
-from kept.limits import strict_json
-from kept.sqlite import checksum_vfs
-from kept.values import frozen
 
 _BLOCK = 1 << 23
 _DATABASE = b"SQLite format 3\0"

@@ -8,14 +8,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
-from kept.damaged_records import TORN_ENDING
-from kept.durable import replace_erasing
+from kept.base.damaged_records import TORN_ENDING
+from kept.base.durable import replace_erasing
+from kept.base.file_lock import locked
+from kept.base.records import cite
+from kept.base.values import frozen
 from kept.errors import SessionError, SessionNotFound
-from kept.file_lock import locked
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.note_places import keeps_link
 from kept.forgetting.plan import EntryCut, ForgetOrder, Kind, Place, ScrubResult, digest_of
-from kept.records import cite
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart, StateEntry
 from kept.sessions.forgotten_text import blank_line, renew_receipts
 from kept.sessions.spoken import find_utterance
@@ -25,7 +26,6 @@ from kept.sessions.transcript_paths import (
     cite_transcript,
     is_transcript,
 )
-from kept.values import frozen
 
 Wants = Callable[[AnyEntry], bool]
 """Returns whether an entry is to go as a whole, whatever its words."""

@@ -11,16 +11,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kept.clock import DAY_MS
+from kept.base.clock import DAY_MS
+from kept.base.values import frozen
 from kept.embedding.base import Calibration
+from kept.index.sqlite.rows import ChunkRow
 from kept.search.keywords import KeywordHit, KeywordSearch, WeightedTerm, share_of_unknown_words
 from kept.search.query import Expansion, SearchRequest
 from kept.search.weights import CLOSEST_MEANING, JUST_WEAK, SMALL_MEMORY_PASSAGES
-from kept.store.rows import ChunkRow
-from kept.values import frozen
 
 if TYPE_CHECKING:
-    from kept.store.index import Index
+    from kept.index.sqlite.index import Index
 
 MIN_CANDIDATES, MAX_CANDIDATES = 40, 200
 

@@ -25,7 +25,9 @@ from dataclasses import replace
 from functools import partial
 from heapq import nlargest
 
-from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart
+from kept.base.records import LIKELY_FROM, STRONG_FROM, ScorePart
+from kept.base.values import frozen
+from kept.base.words.segment import fold, is_unspaced
 from kept.search.candidates import Candidate
 from kept.search.keywords import WeightedTerm
 from kept.search.scores import PARTS_OUTSIDE_THRESHOLD, Scored
@@ -50,8 +52,6 @@ from kept.search.weights import (
     RightModel,
     UnspacedModel,
 )
-from kept.values import frozen
-from kept.words.segment import fold, is_unspaced
 
 _ALL = 0.999
 _RUN_LETTERS, _LETTERS_OF_IDEOGRAPH = 4, 2

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from kept.base.values import frozen
+from kept.base.words.segment import fold, normalise
 from kept.search import date_words
 from kept.search.periods import (
     Period,
@@ -27,8 +29,6 @@ from kept.search.periods import (
     week_of,
     year_of,
 )
-from kept.values import frozen
-from kept.words.segment import fold, normalise
 
 _WORD = r"[^\W_]+"
 _MAX_CHARS = 1_000

@@ -14,17 +14,17 @@ from enum import IntEnum
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from kept.chunking.markdown import HEADING_JOIN, HEADING_MARKS, note_name
-from kept.records import SOURCES, Filter, ScorePart
+from kept.base.records import SOURCES, Filter, ScorePart
+from kept.base.words.segment import fold, is_unspaced, name_parts_in, normalise
+from kept.index.chunking.markdown import HEADING_JOIN, HEADING_MARKS, note_name
+from kept.index.sqlite.phrases import every
+from kept.index.sqlite.rows import ChunkRow
 from kept.search.query import ParsedQuery, make_phrase
 from kept.search.scores import Scored
 from kept.search.weights import EXACT_FLOOR
-from kept.store.phrases import every
-from kept.store.rows import ChunkRow
-from kept.words.segment import fold, is_unspaced, name_parts_in, normalise
 
 if TYPE_CHECKING:
-    from kept.store.word_index import WordIndex
+    from kept.index.sqlite.word_index import WordIndex
 
 MAX_ROWS = 50
 _MAX_TOKENS = 32

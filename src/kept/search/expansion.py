@@ -16,14 +16,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kept.base.words.equivalents import EQUIVALENTS
+from kept.base.words.segment import fold, is_unspaced, segment
+from kept.base.words.stopwords import ENGLISH
 from kept.search.query import Expansion, ParsedQuery, Term
 from kept.search.weights import BEGINNING_SHARE, COMPOUND_SHARE, EQUIVALENT_SHARE, FORM_SHARE, GUESS_SHARE, TYPO_SHARE
-from kept.words.equivalents import EQUIVALENTS
-from kept.words.segment import fold, is_unspaced, segment
-from kept.words.stopwords import ENGLISH
 
 if TYPE_CHECKING:
-    from kept.store.word_index import WordIndex
+    from kept.index.sqlite.word_index import WordIndex
 
 MAX_UNKNOWN = 3
 """Unknown words that are expanded. In a longer query, one of them matters little."""

@@ -11,18 +11,18 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
-from kept.chunking.markdown import HEADING_JOIN
-from kept.records import FactValidity, Hit, ScorePart, cite
+from kept.base.records import FactValidity, Hit, ScorePart, cite
+from kept.base.values import frozen
+from kept.base.words.stopwords import content_words
+from kept.index.chunking.markdown import HEADING_JOIN
+from kept.index.sqlite.rows import ChunkRow
+from kept.notes.fact_changes import is_about_same
+from kept.notes.facts import LineFact, read_fact
+from kept.notes.statements import Statement, read_statements
+from kept.notes.validity import ValidityState, may_be_marked
 from kept.search.periods import Period
 from kept.search.scores import Scored
 from kept.search.selection import MAX_CHARS, make_snippet
-from kept.store.rows import ChunkRow
-from kept.values import frozen
-from kept.words.stopwords import content_words
-from kept.workspace.fact_changes import is_about_same
-from kept.workspace.facts import LineFact, read_fact
-from kept.workspace.statements import Statement, read_statements
-from kept.workspace.validity import ValidityState, may_be_marked
 
 _AS_RELEVANT = 0.75
 """A chunk that holds counts as relevant as one that ended from this share of its relevance on."""

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from kept.records import Hit
+from kept.base.records import Hit
 
 _MIN_STEM, _ENDING = 4, 3
 
@@ -25,7 +25,7 @@ def query_words(query: str) -> list[str]:
 
 def split_matches(line: str, words: list[str]) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a line, and whether each is one of the words, in any case, with any accents and endings."""
-    from kept.words.segment import is_unspaced
+    from kept.base.words.segment import is_unspaced
 
     runs = [re.escape(word) for word in words if is_unspaced(word)]
     done = 0
@@ -39,7 +39,7 @@ def split_matches(line: str, words: list[str]) -> Iterator[tuple[str, bool]]:
 
 def is_match(word: str, words: Iterable[str]) -> bool:
     """Return whether a word is one of the folded words, or differs from it by its ending."""
-    from kept.words.segment import fold
+    from kept.base.words.segment import fold
 
     folded = fold(word).lower()
     return any(folded == other or _same_stem(folded, other) for other in words)

@@ -15,15 +15,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from kept.records import Filter
+from kept.base.records import Filter
+from kept.base.values import frozen
+from kept.base.words.equivalents import EQUIVALENTS
+from kept.base.words.segment import segment
+from kept.index.sqlite.phrases import CountedPhrase, KeywordMatch, PhraseCount
 from kept.search.query import Expansion, ParsedQuery, Term
-from kept.store.phrases import CountedPhrase, KeywordMatch, PhraseCount
-from kept.values import frozen
-from kept.words.equivalents import EQUIVALENTS
-from kept.words.segment import segment
 
 if TYPE_CHECKING:
-    from kept.store.word_index import WordIndex
+    from kept.index.sqlite.word_index import WordIndex
 
 K1 = 1.2
 B = 0.6

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kept.listings import FoundLink, NoteLink, NoteLinks
-from kept.store.note_tables import FILE, link_key
-from kept.words.segment import name_key
+from kept.base.listings import FoundLink, NoteLink, NoteLinks
+from kept.base.words.segment import name_key
+from kept.index.sqlite.note_tables import FILE, link_key
 
 if TYPE_CHECKING:
-    from kept.store.note_tables import NoteTables
+    from kept.index.sqlite.note_tables import NoteTables
 
 
 def read_links(notes: NoteTables, path: str) -> NoteLinks:

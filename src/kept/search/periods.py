@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Literal
 
-from kept.values import frozen
+from kept.base.values import frozen
 
 EARLIER_YEARS, EARLIER_WEIGHT = 5, 0.5
 _MAX_DAYS = 36_500

@@ -13,11 +13,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from kept.embedding.base import Embedder
-from kept.embedding.static import StaticEmbedder
-from kept.errors import StoreDamaged
-from kept.limits import time_from_ms
-from kept.records import (
+from kept.base.limits import time_from_ms
+from kept.base.records import (
     LIKELY_FROM,
     Dropped,
     DropReason,
@@ -30,8 +27,17 @@ from kept.records import (
     cite,
     grade_of,
 )
-from kept.redact import redact
-from kept.remote_errors import EmbeddingError
+from kept.base.redact import redact
+from kept.base.remote_errors import EmbeddingError
+from kept.base.values import frozen
+from kept.base.visibility import project_of_path
+from kept.embedding.base import Embedder
+from kept.embedding.static import StaticEmbedder
+from kept.errors import StoreDamaged
+from kept.index.sqlite.rows import ChunkRow
+from kept.index.sqlite.vector_codes import quantise
+from kept.notes.daily import DailyNotes
+from kept.notes.validity import may_be_marked
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool, is_done, may_answer
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.exact import ExactMatch, lift_exact
@@ -50,16 +56,10 @@ from kept.search.scores import Scored, fuse_pool, prefer_project, rank, vector_s
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
 from kept.search.weights import JUST_LIKELY, JUST_WEAK
 from kept.search.whole_notes import judge_whole_notes, lift_neighbours
-from kept.store.rows import ChunkRow
-from kept.store.vector_codes import quantise
-from kept.values import frozen
-from kept.visibility import project_of_path
-from kept.workspace.daily import DailyNotes
-from kept.workspace.validity import may_be_marked
 
 if TYPE_CHECKING:
+    from kept.index.sqlite.index import Index
     from kept.search.fact_validity import FactRanking
-    from kept.store.index import Index
 
 _WINDOW_LINES = 12
 _MANY_MARKED, _VERSIONS = 12, 500

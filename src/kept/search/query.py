@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from kept.base.records import Filter
+from kept.base.values import frozen
+from kept.base.words.segment import fold, is_code_name, is_unspaced, normalise, segment_run, split_name, split_scripts
+from kept.base.words.stopwords import ENGLISH, is_stopword_run, stopwords_for
 from kept.config import QuerySettings
 from kept.errors import EmptyQuery
-from kept.records import Filter
-from kept.store.phrases import Phrase
-from kept.values import frozen
-from kept.words.segment import fold, is_code_name, is_unspaced, normalise, segment_run, split_name, split_scripts
-from kept.words.stopwords import ENGLISH, is_stopword_run, stopwords_for
+from kept.index.sqlite.phrases import Phrase
 
 MAX_TERMS = 96
 MAX_CHARS = 4_000

@@ -18,15 +18,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kept.clock import DAY_MS
+from kept.base.clock import DAY_MS
+from kept.base.records import Filter, ScorePart
+from kept.base.values import frozen
+from kept.base.words.segment import is_unspaced
+from kept.base.words.stopwords import ENGLISH, all_stopwords, is_stopword_run, stopwords_for
 from kept.errors import UsageError
-from kept.records import Filter, ScorePart
 from kept.search import date_words
 from kept.search.scores import Scored, rank
 from kept.search.weights import PERIOD_SHARE
-from kept.values import frozen
-from kept.words.segment import is_unspaced
-from kept.words.stopwords import ENGLISH, all_stopwords, is_stopword_run, stopwords_for
 
 if TYPE_CHECKING:
     from kept.search.date_reader import TimeMention, TimeText
@@ -283,7 +283,7 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
 
 def parse_utc(when: When | None, *, now: dt.datetime) -> str | None:
     """Return a moment as the history writes it, in UTC, or None if there is none."""
-    from kept.history.note_change import utc_text
+    from kept.notes.history.note_change import utc_text
 
     if when is None or when == "":
         return None

@@ -15,14 +15,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 
-from kept.records import ScorePart, cite
+from kept.base.records import ScorePart, cite
+from kept.base.values import frozen
+from kept.base.words.stopwords import content_words
+from kept.index.sqlite.rows import ChunkRow
+from kept.notes.fact_changes import differ
+from kept.notes.facts import read_fact
 from kept.search.candidates import CandidatePool
 from kept.search.scores import Scored
-from kept.store.rows import ChunkRow
-from kept.values import frozen
-from kept.words.stopwords import content_words
-from kept.workspace.fact_changes import differ
-from kept.workspace.facts import read_fact
 
 MAX_COMPARED = 16
 """Best candidates that are compared with each other."""

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kept.records import ScorePart
-from kept.remote_errors import EmbeddingError
+from kept.base.records import ScorePart
+from kept.base.remote_errors import EmbeddingError
 from kept.search.scores import Scored, rank
 
 _PART = "rerank"

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from kept.base.records import ScorePart
+from kept.base.values import frozen
+from kept.base.visibility import PROJECTS_FOLDER, ProjectScope
 from kept.config import QuerySettings
-from kept.records import ScorePart
 from kept.search.candidates import Candidate, QueryVector
 from kept.search.weights import (
     COVERED_TRUST,
@@ -23,8 +25,6 @@ from kept.search.weights import (
     UTTERANCE_TRUST,
     UTTERANCES,
 )
-from kept.values import frozen
-from kept.visibility import PROJECTS_FOLDER, ProjectScope
 
 PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")
 """Parts of a score that affect the order, but not whether a hit passes ``min_score``."""

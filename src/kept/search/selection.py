@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from kept.records import GRADES, DropReason, Filter, grade_of
+from kept.base.records import GRADES, DropReason, Filter, grade_of
+from kept.base.values import frozen
+from kept.index.sqlite.rows import ChunkRow
 from kept.search.scores import Scored
 from kept.search.weights import UNRELATED_BELOW
-from kept.store.rows import ChunkRow
-from kept.values import frozen
 
 MAX_CHARS = 700
 """Characters in a snippet."""

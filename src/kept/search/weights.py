@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kept.values import frozen
+from kept.base.values import frozen
 
 # weight of each figure
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from kept.records import ScorePart
+from kept.base.records import ScorePart
+from kept.index.sqlite.rows import ChunkRow
 from kept.search.candidates import Candidate
 from kept.search.keywords import WeightedTerm
 from kept.search.scores import Scored, rank
 from kept.search.weights import BESIDE_BETTER_SHARE, WHOLE_NOTE_SHARE
-from kept.store.rows import ChunkRow
 
 _PART, _BESIDE_PART = "whole note", "next passage"
 _MAX_LINES_BETWEEN = 1

@@ -15,4 +15,5 @@ people              whose a conversation is, and which sessions a person sees
 echoes              texts that nobody said: those that repeat the memory, which are not indexed, and markup of clients
 attachments         files that came with messages
 forgotten_text      take text out of lines; hashes of what was forgotten
+schedules           when to ask the agent what
 """

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from kept.durable import make_private_folder, write_atomic
+from kept.base.durable import make_private_folder, write_atomic
+from kept.base.values import frozen
 from kept.sessions.entries import Attachment
-from kept.values import frozen
 
 ATTACHMENTS = "attachments"
 """Metadata of a message of a channel: the files that came with it. Also the name of their folder."""

@@ -15,29 +15,9 @@ from typing import Any, TypeVar
 
 import apsw
 
-from kept.errors import (
-    KeptError,
-    SessionError,
-    StoreDamaged,
-    StoreFull,
-    StoreUnavailable,
-    TranscriptUnreadable,
-    TranscriptUnwritable,
-    UsageError,
-    WorkspaceError,
-)
-from kept.limits import int64, is_utf8, utf8_safe
-from kept.records import Problem
-from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
-from kept.sessions.transcript import (
-    Damage,
-    FileState,
-    ReadEnd,
-    Transcript,
-    has_only_grown,
-)
-from kept.sessions.transcript_paths import iter_transcripts
-from kept.sqlite import (
+from kept.base.limits import int64, is_utf8, utf8_safe
+from kept.base.records import Problem
+from kept.base.sqlite import (
     BUSY_TIMEOUT_MS,
     FileConnection,
     ProcessLock,
@@ -50,6 +30,26 @@ from kept.sqlite import (
     retry_damaged,
     translated,
 )
+from kept.errors import (
+    KeptError,
+    SessionError,
+    StoreDamaged,
+    StoreFull,
+    StoreUnavailable,
+    TranscriptUnreadable,
+    TranscriptUnwritable,
+    UsageError,
+    WorkspaceError,
+)
+from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
+from kept.sessions.transcript import (
+    Damage,
+    FileState,
+    ReadEnd,
+    Transcript,
+    has_only_grown,
+)
+from kept.sessions.transcript_paths import iter_transcripts
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # a command reports it itself; without a handler Python would print it too

@@ -14,11 +14,11 @@ import datetime as dt
 import os
 from collections.abc import Iterator
 
-from kept.damaged_records import TORN_ENDING
-from kept.durable import erase_file, replace_erasing, sync_folder
+from kept.base.damaged_records import TORN_ENDING
+from kept.base.durable import erase_file, replace_erasing, sync_folder
+from kept.base.values import frozen
 from kept.errors import SessionNotFound, TranscriptUnwritable, UsageError, WriteFailed
 from kept.sessions.transcript_paths import parse_transcript_name
-from kept.values import frozen
 
 _MARK = ".deleted-"
 _TIME_FORMAT = "%Y%m%dT%H%M%S"

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from kept.base.values import frozen
 from kept.sessions.entries import HEARTBEAT, Block, Message, Text, Thinking, ToolCall, ToolResult
-from kept.values import frozen
 
 RECALLED = "recalled"
 """Metadata of an answer: citations of the passages that were in its context."""
@@ -67,7 +67,7 @@ _OTHER_LINES = (
     r"There is more: read on from line \d+\.$|(?:Also in|Newer than) .{1,400}\.$|Problems:$"
     r"|Also lines \d+ to \d+ \((?:strong|likely|weak), score \d\.\d\d\):$"
 )
-"""Lines of the answers of Kept's tools, which the extractive model passes on; see `kept.tools.tool_text`."""
+"""Lines of the answers of Kept's tools, which the extractive model passes on; see `kept.agent.tools.tool_text`."""
 
 
 # tools

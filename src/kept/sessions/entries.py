@@ -19,9 +19,9 @@ import json
 from dataclasses import field
 from typing import Any, Literal, assert_never, cast
 
+from kept.base.limits import UNKNOWN_TIME, is_count, is_deep, is_time, strict_json
+from kept.base.values import frozen
 from kept.errors import EntryRefused
-from kept.limits import UNKNOWN_TIME, is_count, is_deep, is_time, strict_json
-from kept.values import frozen
 
 VERSION = 1
 _MAX_DEPTH = 200

@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kept.damaged_records import repair_end
-from kept.durable import append_durably
+from kept.base.damaged_records import repair_end
+from kept.base.durable import append_durably
+from kept.base.limits import strict_json
 from kept.errors import TranscriptUnreadable
-from kept.limits import strict_json
 from kept.sessions.echoes import RECALLED
 from kept.sessions.entries import (
     FORWARDED,

@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 
+from kept.base.values import frozen
+from kept.base.visibility import KeyPattern, Viewer
 from kept.config import Config
 from kept.config.schema import SessionSettings
 from kept.errors import SessionKeyInvalid, UsageError
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, GROUP, SessionKey, escape_part, parse_key
-from kept.values import frozen
-from kept.visibility import KeyPattern, Viewer
 
 HOME_CHANNELS = frozenset(
     {

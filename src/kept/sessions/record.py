@@ -14,10 +14,11 @@ from dataclasses import field
 from types import SimpleNamespace
 from typing import Any, Literal, assert_never
 
-from kept.clock import Clock
+from kept.base.clock import Clock
+from kept.base.limits import is_time, time_from_ms
+from kept.base.values import frozen
 from kept.config.schema import ResetOverrideSettings, ResetSettings
 from kept.errors import SessionKeyInvalid
-from kept.limits import is_time, time_from_ms
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
@@ -37,7 +38,6 @@ from kept.sessions.session_key import SessionKey
 from kept.sessions.title import clean_title, next_opening
 from kept.sessions.transcript import Damage, Position, TranscriptLine
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
-from kept.values import frozen
 
 
 @frozen

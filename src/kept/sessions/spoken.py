@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal
 
+from kept.base.limits import clip, is_utf8, one_line, utf8_safe
+from kept.base.records import Passage
+from kept.base.redact import redact
+from kept.base.values import frozen
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
-from kept.limits import clip, is_utf8, one_line, utf8_safe
-from kept.records import Passage
-from kept.redact import redact
 from kept.sessions.echoes import NO_ECHOES, EchoFilter, EchoState, strip_markup
 from kept.sessions.entries import (
     Attachment,
@@ -35,7 +36,6 @@ from kept.sessions.entries import (
 from kept.sessions.session_key import SessionKey
 from kept.sessions.transcript import Damage, Transcript, TranscriptLine, parse_line
 from kept.sessions.transcript_paths import CITED_FOLDER, find_cited_path, is_transcript
-from kept.values import frozen
 
 Kind = Literal["user", "assistant", "tool", "system", "summary"]
 

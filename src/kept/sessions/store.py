@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
-from kept.clock import Clock, SystemClock, new_id
+from kept.base.clock import Clock, SystemClock, new_id
+from kept.base.durable import make_private_folder, write_atomic
+from kept.base.file_lock import locked
+from kept.base.records import Problem
+from kept.base.visibility import Viewer
 from kept.config import Config, load_config
-from kept.durable import make_private_folder, write_atomic
 from kept.errors import (
     SessionDeleted,
     SessionExists,
@@ -23,8 +26,6 @@ from kept.errors import (
     TranscriptUnwritable,
     UsageError,
 )
-from kept.file_lock import locked
-from kept.records import Problem
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.deleted import DeletedSession, DeletedSessions
 from kept.sessions.entries import (
@@ -50,7 +51,6 @@ from kept.sessions.record import (
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.transcript import LOCK_WAIT_S, Damage, Position, Transcript, TranscriptLine
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name, transcript_name
-from kept.visibility import Viewer
 
 _SHOWN_CANDIDATES = 4
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kept.limits import clip, one_line, utf8_safe
+from kept.base.limits import clip, one_line, utf8_safe
+from kept.base.values import frozen
 from kept.sessions.echoes import strip_markup
 from kept.sessions.entries import TITLE, USER_TITLE, Entry, Message, SessionStart, StateEntry
-from kept.values import frozen
 
 OPENING_CHARS = 60
 TITLE_CHARS = 200
@@ -67,7 +67,7 @@ def clean_title(value: Any) -> str:
     """Return a title as one line without secrets. Empty for a value that is not a title."""
     if not isinstance(value, str):
         return ""
-    from kept.redact import redact
+    from kept.base.redact import redact
 
     return clip(utf8_safe(one_line(redact(value, limit=_CHARS_READ))), TITLE_CHARS)
 
@@ -90,6 +90,6 @@ def _first_words(message_text: str) -> str:
     text = one_line(strip_markup(message_text))
     if not text or (text.startswith("/") and " " not in text and text.count("/") == 1):
         return ""
-    from kept.redact import redact
+    from kept.base.redact import redact
 
     return clip(utf8_safe(one_line(redact(text, limit=_CHARS_READ))), OPENING_CHARS)

@@ -18,8 +18,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, TypeGuard
 
-from kept.damaged_records import move_torn_end
-from kept.durable import append_durably, replace_erasing, write_atomic
+from kept.base.damaged_records import move_torn_end
+from kept.base.durable import append_durably, replace_erasing, write_atomic
+from kept.base.file_lock import locked
+from kept.base.json_values import from_tree, to_tree
+from kept.base.limits import int64
+from kept.base.values import frozen
 from kept.errors import (
     LockMissing,
     SessionExists,
@@ -28,13 +32,9 @@ from kept.errors import (
     TranscriptUnwritable,
     WriteFailed,
 )
-from kept.file_lock import locked
-from kept.json_values import from_tree, to_tree
-from kept.limits import int64
 from kept.sessions.echoes import NO_ECHOES, EchoState
 from kept.sessions.entries import AnyEntry, DamagedEntry, format_entry, is_message, parse_entry
 from kept.sessions.title import TitleParts
-from kept.values import frozen
 
 LOCK_WAIT_S = 30.0
 BLOCK_BYTES = 1 << 16

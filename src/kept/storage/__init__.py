@@ -1,6 +1,6 @@
 """Everything Kept keeps is a document or a log; everything it derives is an index. This package has the first two.
 
-It touches the files of one root folder, and no other module above it opens a file or takes a lock. It knows nothing
-about notes, sessions or people. Start reading at `contract`: the values, the changes, and the protocol. `files` keeps
-them in a folder, `memory_storage` in memory, for tests. One suite of tests runs on both (`tests/storage`).
+It touches the files of one root folder, and knows nothing about notes, sessions or people. Start reading at `contract`:
+the values, the changes, and the protocol. `files` keeps them in a folder, `memory_storage` in memory, for tests. One
+suite of tests runs on both (`tests/storage`).
 """

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from kept.base.limits import printable_line
+from kept.base.values import frozen
 from kept.errors import PathRefused, StorageConflict, UsageError
-from kept.limits import printable_line
-from kept.values import frozen
 
 ABSENT = ""
 """The version of a document that does not exist."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from kept.base.values import frozen
 from kept.errors import DocumentNotFound, LeaseLost, LockBusy, StorageConflict
 from kept.storage.contract import (
     ABSENT,
@@ -40,7 +41,6 @@ from kept.storage.contract import (
     targets_of,
     version_of,
 )
-from kept.values import frozen
 
 _Stamp = tuple[int, int]
 """Number of the commit that wrote something, and the time."""

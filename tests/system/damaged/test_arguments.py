@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kept import Memory, SessionStore
+from kept.agent.tools.toolbox import Toolbox
 from kept.errors import KeptError, SessionNotFound, StoreUnavailable, UsageError
 from kept.sessions.entries import Message
 from kept.testing import FakeEmbedder
-from kept.tools.toolbox import Toolbox
 from tests.support.damaged_commands import Commands
 from tests.support.files import write_file
 

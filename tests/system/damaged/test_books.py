@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kept.book_file import dump_book
-from kept.connect.connection import read_journal
-from kept.indexing.batch_book import (
+from kept.base.book_file import dump_book
+from kept.base.reports import ModelSpending, Spending
+from kept.cli.connect.connection import read_journal
+from kept.index.batch_book import (
     BatchBook,
     BatchBookFile,
     BatchJob,
     BatchProblem,
     read_book,
 )
-from kept.ledger import Ledger, tokens_of_day
-from kept.reports import ModelSpending, Spending
+from kept.models.ledger import Ledger, tokens_of_day
 from kept.testing import FrozenClock
 from tests.support.damaged_commands import Commands
 from tests.support.mutations import flipped_bits, wrong_fields

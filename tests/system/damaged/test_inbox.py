@@ -12,11 +12,11 @@ import pytest
 
 from kept import Memory, SessionStore
 from kept.agent.events import Inbound
-from kept.channels.gateway import Gateway, ServedAgent
-from kept.clock import SystemClock
+from kept.base.clock import SystemClock
 from kept.errors import ConfigError
-from kept.responder.inbox import Inbox
-from kept.responder.inbox_records import message_status
+from kept.gateway.channels.gateway import Gateway, ServedAgent
+from kept.gateway.inbox import Inbox
+from kept.gateway.inbox_records import message_status
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.damaged_commands import Commands

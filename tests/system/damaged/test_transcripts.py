@@ -14,10 +14,10 @@ import pytest
 from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound
-from kept.llm.base import Finished, ModelUsage, TextDelta
+from kept.agent.tools.toolbox import Toolbox
+from kept.models.base import Finished, ModelUsage, TextDelta
 from kept.sessions.entries import Message, TokenUsage
 from kept.testing import FakeEmbedder
-from kept.tools.toolbox import Toolbox
 from tests.support.damaged_commands import Commands
 from tests.support.mutations import flipped_bits, wrong_fields
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kept.limits import as_dict, as_list
+from kept.base.limits import as_dict, as_list
 from kept.sessions.entries import Attachment, Block, Message, Role, Text, Thinking, ToolCall, ToolResult
 from kept.sessions.importers.draft import (
     Draft,

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any
 
-from kept.limits import as_dict
+from kept.base.limits import as_dict
 from kept.sessions.entries import (
     TITLE,
     Block,

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from kept.limits import as_dict, as_list
+from kept.base.limits import as_dict, as_list
 from kept.sessions.entries import (
     Block,
     CompactionEntry,

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from kept.base.git_remote import find_remote, find_root
+from kept.base.limits import as_dict, as_list
+from kept.base.values import frozen
 from kept.errors import EntryRefused
-from kept.git_remote import find_remote, find_root
-from kept.limits import as_dict, as_list
 from kept.sessions.entries import (
     TITLE,
     Attachment,
@@ -32,7 +33,6 @@ from kept.sessions.entries import (
 )
 from kept.sessions.importers.source import Record, Source, fingerprint
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, UNKNOWN_USER, SessionKey
-from kept.values import frozen
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 300

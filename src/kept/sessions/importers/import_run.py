@@ -15,9 +15,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from kept.base.limits import as_dict, utf8_path
+from kept.base.records import Problem, Progress
+from kept.base.values import frozen
 from kept.errors import KeptError, SessionDeleted, SessionExists, SessionNotFound, UsageError
-from kept.limits import as_dict, utf8_path
-from kept.records import Problem, Progress
 from kept.sessions.entries import AnyEntry, Entry, SessionStart, is_message
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.importers import chatgpt, claude_ai, claude_code, codex, openclaw, pi
@@ -36,7 +37,6 @@ from kept.sessions.importers.source import (
 )
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage
-from kept.values import frozen
 
 Format = Literal["openclaw", "claude-code", "codex", "pi", "chatgpt", "claude-ai"]
 Program = Literal["claude-code", "codex", "openclaw", "pi"]

@@ -16,8 +16,8 @@ from typing import Any
 
 import apsw
 
+from kept.base.limits import as_dict
 from kept.errors import SessionKeyInvalid
-from kept.limits import as_dict
 from kept.sessions.entries import MODEL
 from kept.sessions.importers.draft import (
     Draft,

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
 
-from kept.limits import is_deep, strict_json, utf8_path
-from kept.records import Problem
-from kept.values import frozen
+from kept.base.limits import is_deep, strict_json, utf8_path
+from kept.base.records import Problem
+from kept.base.values import frozen
 
 MAX_LINE_BYTES = 64_000_000
 MAX_DEPTH = 100

@@ -16,10 +16,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from kept.durable import make_private_folder
+from kept.base.durable import make_private_folder
+from kept.base.file_lock import locked
+from kept.base.limits import printable_line
+from kept.base.values import frozen
 from kept.errors import DocumentNotFound, LeaseLost, StorageConflict, WriteFailed
-from kept.file_lock import locked
-from kept.limits import printable_line
 from kept.storage.contract import (
     ABSENT,
     OWN_FOLDER,
@@ -52,7 +53,6 @@ from kept.storage.contract import (
 from kept.storage.files.folders import opened_file, read_file, walk
 from kept.storage.files.steps import JOURNAL, TRIMMED, Step, Steps, make_receipt
 from kept.storage.files.watch import FolderWatch
-from kept.values import frozen
 
 LOCK_WAIT_S = 30.0
 RECEIPT_DAYS = 30

@@ -12,9 +12,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kept.durable import OPEN_FOLDER, is_temporary, make_folder_in, make_private_folder
+from kept.base.durable import OPEN_FOLDER, is_temporary, make_folder_in, make_private_folder
+from kept.base.limits import printable_line
 from kept.errors import PathRefused, WorkspaceError
-from kept.limits import printable_line
 from kept.storage.contract import is_own
 
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

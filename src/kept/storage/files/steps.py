@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Literal
 
-from kept.durable import append_durably, cut_durably, erase_file, sync_folder, write_atomic
+from kept.base.durable import append_durably, cut_durably, erase_file, sync_folder, write_atomic
+from kept.base.limits import printable_line
+from kept.base.values import frozen
 from kept.errors import StorageConflict, WriteFailed
-from kept.limits import printable_line
 from kept.storage.contract import ABSENT, OWN_FOLDER, LogPosition, Receipt, version_of
 from kept.storage.files.folders import opened_file, opened_folder, read_file
-from kept.values import frozen
 
 JOURNAL = f"{OWN_FOLDER}/journal"
 DISPLACED = f"{OWN_FOLDER}/displaced"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
 
-from kept.durable import make_private_folder
+from kept.base.durable import make_private_folder
 from kept.storage.contract import is_log, is_own
 from kept.storage.files.folders import walk
 

@@ -1,0 +1,201 @@
+"""Records as JSON, as `--json` prints them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from kept.base.records import Hit, Passage, SearchResult, Written
+from kept.base.redact import redact
+
+if TYPE_CHECKING:
+    from kept.base.listings import BrokenLinks, Listing, NoteLink, NoteLinks
+    from kept.base.reports import Status
+    from kept.notes.history.note_change import NoteChange
+    from kept.notes.history.undo import UndoResult
+    from kept.notes.review.review_item import ReviewItem
+    from kept.notes.review.review_queue import ReviewPreview, ReviewResult
+
+
+_NOT_IN_EVERY_HIT = frozenset(
+    "heading parts sessionKey channel title listed project alsoIn newerThan otherWords further validity".split()
+)
+"""Fields that JSON has for conversations only, in a list only, when explaining only, if not empty, or at the end. It
+never has the other words: the parts of the score name them."""
+
+_OF_THE_NOTE = ("path", "source", "project")
+"""Fields that a further passage shares with its hit."""
+
+
+def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
+    shape: dict[str, Any] = {
+        "answered": result.answered,
+        "results": [hit_json(hit, explain=explain) for hit in result.hits],
+        "degraded": list(result.degraded),
+        "provider": result.provider,
+        "model": result.model,
+        "tookMs": round(result.took_ms, 3),
+    }
+    if result.period:
+        shape["period"] = to_json(result.period)
+    if explain:
+        shape["dropped"] = to_json(result.dropped)
+    return shape
+
+
+def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
+    """Return the fields of a hit by name."""
+    shape = {name: value for name, value in to_json(hit).items() if name not in _NOT_IN_EVERY_HIT}
+    shape["citation"] = hit.citation
+    shape["heading"] = hit.heading or None
+    shape["project"] = hit.project
+    if hit.source == "sessions":
+        shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel, "title": hit.title}
+    if hit.listed:
+        shape["listed"] = True
+    if hit.validity:
+        shape["validity"] = to_json(hit.validity)
+    for name, occurrences in (("alsoIn", hit.also_in), ("newerThan", hit.newer_than)):
+        if occurrences:
+            shape[name] = [{**to_json(other), "citation": other.citation} for other in occurrences]
+    if hit.further:
+        shape["further"] = [further_json(passage, explain=explain) for passage in hit.further]
+    if explain:
+        shape["parts"] = to_json(hit.parts)
+    return shape
+
+
+def further_json(passage: Hit, *, explain: bool = False) -> dict[str, Any]:
+    """Return the fields in which a further passage differs from its hit."""
+    shape = hit_json(passage, explain=explain)
+    return {name: value for name, value in shape.items() if name not in _OF_THE_NOTE}
+
+
+def links_json(links: NoteLinks | BrokenLinks) -> dict[str, Any]:
+    """Return the links of a note, or the broken ones of all notes."""
+    shape: dict[str, Any] = to_json(links)
+    for name in ("outgoing", "incoming", "links"):
+        if name in shape:
+            shape[name] = [link_json(link) for link in getattr(links, name)]
+    return shape
+
+
+def link_json(link: NoteLink) -> dict[str, Any]:
+    shape: dict[str, Any] = to_json(link)
+    names = {"heading": link.heading or None, "label": link.label or None, "embed": shape.pop("isEmbed")}
+    return {**shape, **names, "citation": link.citation, "broken": link.is_broken}
+
+
+def listing_json(listing: Listing) -> dict[str, Any]:
+    files = [to_json(file) | {"sessionKey": redact(file.session_key or "") or None} for file in listing]
+    return {"files": files, "total": listing.total, "degraded": list(listing.degraded)}
+
+
+def passage_json(passage: Passage) -> dict[str, Any]:
+    shape: dict[str, Any] = to_json(passage)
+    return {"from": shape.pop("start"), **shape}
+
+
+def written_json(written: Written) -> dict[str, Any]:
+    near = [{**to_json(fact), "citation": fact.citation, "reference": fact.reference} for fact in written.near]
+    return {**to_json(written), "near": near, "citation": written.citation}
+
+
+def status_json(status: Status) -> dict[str, Any]:
+    return {
+        "backend": status.backend,
+        "provider": status.provider,
+        "requestedProvider": status.requested_provider,
+        "model": status.model,
+        "dims": status.dims,
+        "files": status.files,
+        "chunks": status.chunks,
+        "sources": [{"source": name, **counts} for name, counts in status.source_counts.items()],
+        "dirty": status.dirty,
+        "changedFiles": status.changed_files,
+        "pending": status.pending,
+        "workspaceDir": status.workspace,
+        "workspace": status.workspace,
+        "extraPaths": list(status.extra_paths),
+        "dbPath": status.index_path,
+        "agent": status.agent,
+        "indexBytes": status.index_bytes,
+        "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
+        "lastSync": to_json(status.last_sync),
+        "ledger": to_json(status.spending),
+        "batches": to_json(status.batches),
+        "models": {
+            "ledger": [
+                {**to_json(spent), "costUsd": None if cost is None else round(cost, 6)}
+                for spent, cost in zip(status.model_spending, status.model_costs, strict=True)
+            ],
+            "tokensToday": status.model_tokens_today,
+            "budgetTokens": status.model_budget_tokens,
+        },
+        "degraded": list(status.degraded),
+        "problems": to_json(status.problems),
+    }
+
+
+def to_json(value: Any) -> Any:
+    """Return a record as a dict: its fields in camelCase, floats rounded to six digits, times in ISO 8601."""
+    if is_dataclass(value):
+        shape = {}
+        for spec in fields(value):
+            first, *rest = spec.name.split("_")
+            shape[first + "".join(map(str.capitalize, rest))] = to_json(getattr(value, spec.name))
+        return shape
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    if isinstance(value, dt.datetime):
+        return value.isoformat(timespec="seconds")
+    return round(value, 6) if isinstance(value, float) else value
+
+
+# changes of notes, and those that wait for review
+
+
+def change_json(change: NoteChange, *, diff: str | None = None) -> dict[str, Any]:
+    shape: dict[str, Any] = to_json(change)
+    shape["undone"] = shape.pop("isUndone")
+    return shape if diff is None else {**shape, "diff": diff}
+
+
+def undo_json(result: UndoResult, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "undone": [change_json(change) for change in result.changes],
+        "paths": [step.path for step in result.steps],
+        "changes": [change_json(change) for change in result.recorded],
+        "dryRun": dry_run,
+        "degraded": list(result.degraded),
+    }
+
+
+def review_item_json(item: ReviewItem, preview: ReviewPreview | None = None) -> dict[str, Any]:
+    """Return an item. With ``preview``, the diff and whether the item is in conflict with its note."""
+    addition = item.addition
+    shape: dict[str, Any] = {
+        "id": item.id,
+        "state": item.state,
+        "time": item.time,
+        "path": item.path,
+        "by": to_json(item.by),
+        "why": item.why,
+        "text": addition.text if addition else None,
+        "replaces": addition.replaces if addition else None,
+        "changes": list(item.changes),
+    }
+    if preview is None:
+        return shape
+    return {**shape, "diff": preview.diff, "notice": preview.notice, "conflict": preview.is_conflict}
+
+
+def review_result_json(result: ReviewResult) -> dict[str, Any]:
+    return {
+        "id": result.item.id,
+        "action": result.action,
+        "path": result.item.path,
+        "changes": [change_json(change) for change in result.changes],
+        "degraded": list(result.degraded),
+    }

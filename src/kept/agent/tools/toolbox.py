@@ -1,0 +1,274 @@
+"""Toolbox: runs the tools on one agent's memory and conversations."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from kept.agent.tools.tool_definitions import DEFAULT_LISTED, check_arguments, get_tool
+from kept.agent.tools.tool_text import (
+    error_text,
+    from_citation,
+    from_uri,
+    listing_text,
+    passage_text,
+    search_text,
+    sessions_text,
+    status_text,
+    written_text,
+)
+from kept.base.limits import utf8_safe
+from kept.base.listings import TagCount
+from kept.base.records import Hit, SeenTail
+from kept.base.redact import redact
+from kept.base.values import frozen
+from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
+from kept.memory import Memory
+from kept.notes.change_recorder import Author
+from kept.notes.daily import DailyNotes, daily_name, find_daily
+from kept.search.memory_view import visible_status
+from kept.search.query_dates import check_order, parse_when
+
+if TYPE_CHECKING:
+    from kept.sessions.record import SessionRecord
+    from kept.sessions.store import SessionStore
+
+
+Arguments = dict[str, Any]
+
+_DEFAULT_SESSIONS = 6
+_HITS_PER_SESSION = 3
+_MAX_TAGS = 50
+_FORGED_SOURCE = re.compile(r"\(from (?=sessions/)")
+"""What a flush writes after a fact: the lines that it was taken from. A model cannot vouch for that."""
+
+
+@frozen
+class ToolOutcome:
+    """Answer of a tool: ``text`` for a model, and ``result`` for a program, the record that the text describes: what
+    `Memory` returned for the call, the plan or the receipt of a forget, or the error."""
+
+    text: str
+    result: object
+    is_error: bool = False
+
+
+class Toolbox:
+    """The tools of one agent. Safe to share between threads, as the memory and the sessions are."""
+
+    def __init__(self, memory: Memory, sessions: SessionStore) -> None:
+        self.memory = memory
+        self.sessions = sessions
+
+    def seen_by(self, memory: Memory) -> Toolbox:
+        """Return the same tools on the memory as a viewer sees it."""
+        return Toolbox(memory, self.sessions)
+
+    def close(self) -> None:
+        self.memory.close()
+        self.sessions.close()
+
+    def run(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        seen: SeenTail | None = None,
+        session: str | None = None,
+        client: str | None = None,
+    ) -> ToolOutcome:
+        """Run a tool for a model. A wrong call and a failure are outcomes too. ``seen`` begins with the message that
+        is being answered, which would be the best match. The history records ``session``, the id of the conversation,
+        and ``client``, the name of the calling program."""
+        try:
+            checked = check_arguments(get_tool(name), arguments)
+            author = Author(self.memory.config.agent_id, session, name, client=client)
+            outcome = HANDLERS[name](self, checked, seen, author)
+        except SessionNotFound as exc:
+            hint = "sessions_search without a query lists the latest conversations."
+            outcome = error_outcome(SessionNotFound(exc.message, hint=hint))
+        except KeptError as exc:
+            outcome = error_outcome(exc)
+        return replace(outcome, text=utf8_safe(outcome.text))
+
+    def _search(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
+        result = self.memory.search(
+            arguments["query"],
+            max_results=arguments.get("maxResults"),
+            min_score=arguments.get("minScore"),
+            source=arguments.get("source"),
+            session=arguments.get("session"),
+            channel=arguments.get("channel"),
+            path=_as_path(arguments),
+            since=arguments.get("since"),
+            until=arguments.get("until"),
+            as_of=arguments.get("asOf"),
+            tags=_tags_in(arguments),
+            project=arguments.get("project"),
+            seen=seen,
+        )
+        return ToolOutcome(search_text(result), result)
+
+    def _list(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
+        listing = self.memory.list(
+            source=arguments.get("source"),
+            path=_as_path(arguments),
+            since=arguments.get("since"),
+            until=arguments.get("until"),
+            tags=_tags_in(arguments),
+            order=arguments.get("order", "time"),
+            max_results=arguments.get("maxResults", DEFAULT_LISTED),
+        )
+        return ToolOutcome(listing_text(listing), listing)
+
+    def _get(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
+        if ("path" in arguments) == ("date" in arguments):
+            raise UsageError(
+                "memory_get: give either a path or a date.",
+                hint="For example path: memory/ideas.md, or date: yesterday.",
+            )
+        path = arguments.get("path") or self._daily_path(arguments["date"])
+        path, start, lines = from_citation(path, arguments.get("from"), arguments.get("lines"))
+        try:
+            passage = self.memory.read(path, start=start or 1, lines=lines)
+        except NoteNotFound as exc:
+            if "date" in arguments:
+                raise NoteNotFound(f"There is no log of {arguments['date']}.", hint="Try another day.") from exc
+            hint = self.memory.notes.name_nearest(path) or "memory_search shows paths that exist."
+            raise NoteNotFound(exc.message, hint=hint) from exc
+        return ToolOutcome(passage_text(passage), passage)
+
+    def _daily_path(self, date: str) -> str:
+        """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
+        day, workspace = find_day(date, self.memory.clock.now()), self.memory.workspace
+        for folder in self.memory.visible.own_folders:
+            if path := find_daily(workspace, day, DailyNotes(folder)):
+                return path
+        return daily_name(workspace, day)
+
+    def _write(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
+        to, replaces = arguments.get("to"), arguments.get("replaces")
+        written = self.memory.add(
+            redact(_FORGED_SOURCE.sub("(see ", arguments["text"])),
+            to=from_uri(to) if to else None,
+            replaces=_from_reference(replaces) if replaces else None,
+            again=arguments.get("again", False),
+            by_tool=True,
+            project=arguments.get("project"),
+            author=author,
+        )
+        return ToolOutcome(written_text(written), written)
+
+    def _status(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
+        status = visible_status(self.memory.status(), self.memory.visible, self.memory.index_service)
+        count = len(self._visible_sessions()) if os.path.isdir(self.sessions.folder) else 0
+        project = self.memory.project
+        about_project = f"Project: {project}\n" if project else ""
+        return ToolOutcome(about_project + status_text(status, count, self._most_used_tags()), status)
+
+    def _most_used_tags(self) -> list[TagCount]:
+        """Return the tags in the index as it is: a status syncs and repairs nothing, and reports damage itself."""
+        try:
+            with self.memory.index_service.inspecting() as (index, _), index.reading():
+                counts = index.live.count_tags(self.memory.visible)
+        except KeptError:
+            return []
+        counts.sort(key=lambda count: (-count[2], count[0]))
+        return [TagCount(tag, notes) for _, tag, notes in counts[:_MAX_TAGS]]
+
+    # conversations
+
+    def _search_sessions(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
+        max_sessions = arguments.get("maxResults", _DEFAULT_SESSIONS)
+        if "query" not in arguments:
+            recent = self._recent_sessions(arguments, max_sessions)
+            groups = [(record, list[Hit]()) for record in recent]
+            return ToolOutcome(sessions_text(groups), groups)
+        result = self.memory.search(
+            arguments["query"],
+            max_results=max_sessions * _HITS_PER_SESSION,
+            source="sessions",
+            session=arguments.get("session"),
+            channel=arguments.get("channel"),
+            since=arguments.get("since"),
+            until=arguments.get("until"),
+        )
+        certain = tuple(hit for hit in result.hits if hit.grade != "weak")
+        groups = self._group_by_session(certain or result.hits)[:max_sessions]
+        return ToolOutcome(sessions_text(groups, result.degraded), groups)
+
+    def _recent_sessions(self, arguments: dict[str, Any], limit: int) -> list[SessionRecord]:
+        if not os.path.isdir(self.sessions.folder):
+            if "session" in arguments:
+                raise SessionNotFound(f"There is no session '{arguments['session']}'.")
+            return []
+        now = self.memory.clock.now()
+        since = parse_when(arguments["since"], now=now) if "since" in arguments else 0
+        until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
+        check_order(arguments.get("since"), arguments.get("until"), since or None, until)
+        records = self._visible_sessions(channel=arguments.get("channel"))
+        if "session" in arguments:
+            session_id = self.sessions.get(arguments["session"], self.memory.viewer).id
+            records = [record for record in records if record.id == session_id]
+        in_range = (
+            record
+            for record in records
+            if record.active.timestamp() * 1000 >= since
+            and (until is None or record.created.timestamp() * 1000 < until)
+        )
+        return list(islice(in_range, limit))
+
+    def _visible_sessions(self, *, channel: str | None = None) -> list[SessionRecord]:
+        scope, viewer = self.memory.visible.scope, self.memory.viewer
+        hidden = scope.hidden_transcripts if scope else frozenset()
+        records = (record for record in self.sessions.recent(channel=channel) if record.citation not in hidden)
+        return [record for record in records if viewer is None or viewer.sees_key(record.key)]
+
+    def _group_by_session(self, hits: tuple[Hit, ...]) -> list[tuple[SessionRecord, list[Hit]]]:
+        """Return conversations with their hits, in the order of their best hit."""
+        hits_by_path: dict[str, list[Hit]] = {}
+        for hit in hits:
+            hits_by_path.setdefault(hit.path, []).append(hit)
+        records = {record.citation: record for record in self._visible_sessions()}
+        # A conversation may have been deleted since the search.
+        return [(records[path], group) for path, group in hits_by_path.items() if path in records]
+
+
+HANDLERS: dict[str, Callable[[Toolbox, Arguments, SeenTail | None, Author], ToolOutcome]] = {
+    "memory_search": Toolbox._search,
+    "memory_list": Toolbox._list,
+    "memory_get": Toolbox._get,
+    "memory_write": Toolbox._write,
+    "memory_status": Toolbox._status,
+    "sessions_search": Toolbox._search_sessions,
+}
+"""A method for each tool. A test compares the names with `TOOLS`."""
+
+
+def _as_path(arguments: dict[str, Any]) -> str | None:
+    path = arguments.get("path")
+    return from_uri(path) if path else None
+
+
+def _from_reference(reference: str) -> str:
+    """Return a citation with the path that its URI names."""
+    path, hash_sign, lines = reference.strip('"').rpartition("#")
+    return f"{from_uri(path)}#{lines}" if hash_sign else reference
+
+
+def _tags_in(arguments: dict[str, Any]) -> list[str]:
+    return [tag for part in arguments.get("tags", "").split(",") if (tag := part.strip())]
+
+
+def find_day(date: str, now: dt.datetime) -> dt.date:
+    """Return the day of a daily log. It is written as people write it: 2026-03-01, today, yesterday."""
+    return dt.datetime.fromtimestamp(parse_when(date, now=now) / 1000).date()
+
+
+def error_outcome(error: KeptError) -> ToolOutcome:
+    return ToolOutcome(error_text(error.message, error.hint), error, is_error=True)

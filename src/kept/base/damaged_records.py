@@ -1,0 +1,75 @@
+"""Records that cannot be read: they are kept beside their file, and the other records still work.
+
+    FILE.damaged    copies of whole lines that are malformed
+    FILE.torn       the start of a line that a crash cut short, moved there
+
+To move them, the caller holds the lock of the file, if it has one. Readers without a lock skip such records and change
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from kept.base.durable import append_durably, cut_durably, read_or_empty
+from kept.base.values import frozen
+
+DAMAGED_ENDING = ".damaged"
+TORN_ENDING = ".torn"
+
+
+@frozen
+class Fault:
+    """A record that cannot be used, or a field of one that is ignored."""
+
+    path: str
+    line: int | None
+    """Counted from 1; None if the file does not consist of lines."""
+    reason: str
+
+    def __str__(self) -> str:
+        position = "" if self.line is None else f", line {self.line}"
+        return f"{os.path.basename(self.path)}{position}: {self.reason}"
+
+
+def set_aside(path: str, records: Iterable[bytes]) -> str:
+    """Copy records into FILE.damaged, each once. Return the path of that file."""
+    beside = path + DAMAGED_ENDING
+    known = set(read_or_empty(beside).splitlines())
+    fresh = [raw for raw in dict.fromkeys(records) if raw not in known]
+    if fresh:
+        append_durably(beside, b"".join(raw + b"\n" for raw in fresh))
+    return beside
+
+
+def set_file_aside(path: str, content: bytes) -> str:
+    """Append the whole of a file to FILE.damaged. Return the path of that file."""
+    beside = path + DAMAGED_ENDING
+    known = read_or_empty(beside)
+    if not known or content not in known:
+        append_durably(beside, (b"\n" if known and not known.endswith(b"\n") else b"") + content)
+    return beside
+
+
+def move_torn_end(path: str, start: int, torn: bytes) -> str:
+    """Move the bytes from ``start`` on into FILE.torn. Return the path of that file."""
+    beside = path + TORN_ENDING
+    append_durably(beside, torn + b"\n")
+    cut_durably(path, start)
+    return beside
+
+
+def repair_end(path: str, is_whole: Callable[[bytes], bool]) -> None:
+    """Make sure that the next append starts a new line.
+
+    A last line without a line break gets one if it is whole, and is moved into FILE.torn otherwise.
+    """
+    data = read_or_empty(path)
+    start = data.rfind(b"\n") + 1
+    if start == len(data):
+        return
+    if is_whole(data[start:]):
+        append_durably(path, b"\n")
+    else:
+        move_torn_end(path, start, data[start:])

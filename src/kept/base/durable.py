@@ -1,0 +1,311 @@
+"""Changes of files that survive a crash.
+
+A file changes only by an atomic write, a durable append, or by cutting off a torn end. New files and folders are
+private. With ``dir_fd``, only the last part of a path is looked up, in that open folder; the rest is for messages. So a
+caller that has checked a folder writes into it, even if it is renamed meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from kept.base.file_lock import locked
+from kept.errors import LockBusy, WorkspaceError, WriteFailed
+
+OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+"""Flags to open a folder for looking up and changing names, on Linux without the right to list them."""
+
+_TEMPORARY = (".kept-", ".tmp")
+"""Beginning and end of the names of temporary files."""
+_ZEROS = 1 << 20
+"""Bytes that are overwritten at once."""
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns: int | None = None) -> None:
+    """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder."""
+    with replacing(path, dir_fd=dir_fd) as file:
+        _write_all(file.fileno(), data)
+        if mtime_ns is not None:
+            os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
+
+
+@contextmanager
+def replacing(path: str, *, dir_fd: int | None = None, erase: bool = False) -> Iterator[BinaryIO]:
+    """Yield a file to write. At the end of the block it replaces ``path`` atomically; after an error it is removed.
+
+    Like `write_atomic`, for more than fits into memory. With ``erase``, what the old file had is overwritten.
+    """
+    name = os.path.basename(path)
+    with _writing_in_folder(path, dir_fd) as folder:
+        temporary = _temporary_name()
+        old = _open_to_erase(name, folder) if erase else None
+        try:
+            with (
+                create_file(temporary, folder, _mode_of(name, folder)) as file,
+                _marked_as_written(file.fileno()),
+            ):
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            if old is not None:
+                _overwrite(old, names=0)
+        except BaseException:
+            _remove_quietly(temporary, folder)
+            raise
+        finally:
+            if old is not None:
+                os.close(old)
+        sync_folder(folder)
+
+
+def write_temporary(path: str, data: bytes, *, dir_fd: int) -> str:
+    """Write a temporary file beside a file, without a sync, and return its name. The caller renames it."""
+    with _writing_in_folder(path, dir_fd) as folder:
+        name = _temporary_name()
+        with create_file(name, folder) as file:
+            file.write(data)
+        return name
+
+
+def create_file(name: str, folder: int, mode: int = 0o600) -> BinaryIO:
+    """Create a file in an open folder, with this mode regardless of the umask, and return it open for writing."""
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+    os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
+    return open(handle, "wb", buffering=1 << 16)
+
+
+@contextmanager
+def _marked_as_written(handle: int) -> Iterator[None]:
+    """Lock a temporary file until it is renamed, so that `is_abandoned` knows that a process is writing it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        pass  # a file system without locks
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # closing is not enough while a child has a copy
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def _temporary_name() -> str:
+    return f"{_TEMPORARY[0]}{os.urandom(8).hex()}{_TEMPORARY[1]}"  # a name derived from ``path`` might be too long
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file has the name of one that is being written, or that a crash left."""
+    return name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1])
+
+
+def is_abandoned(path: str) -> bool:
+    """Return whether no process is writing a temporary file: a crash left it."""
+    try:
+        with locked(path, wait_s=0, purpose="writing this file", create=False):
+            return True
+    except (LockBusy, WorkspaceError):
+        return False
+
+
+def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_links: bool = False) -> None:
+    """Append to a file and return when the data is on disk. On failure, cut the file back to its old size.
+
+    The caller holds a lock, so the size cannot change meanwhile. With ``break_links``, a file that has other names
+    (hard links) is replaced by a longer copy, so that the other names keep the old text.
+    """
+    name = os.path.basename(path)
+    with _writing_in_folder(path, dir_fd) as folder:
+        is_new = False
+        try:
+            handle = os.open(name, _APPEND, dir_fd=folder)
+        except FileNotFoundError:
+            handle, is_new = os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), True
+        try:
+            state = os.fstat(handle)
+            if not stat.S_ISREG(state.st_mode):
+                raise OSError(errno.EINVAL, "not a file")
+            if break_links and state.st_nlink > 1:
+                write_atomic(path, _read_all(name, folder) + data, dir_fd=folder)
+                return
+            try:
+                _write_all(handle, data)
+                os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, state.st_size)
+                raise
+        except OSError:
+            if is_new:
+                _remove_quietly(name, folder)
+            raise
+        finally:
+            os.close(handle)
+        if is_new:
+            sync_folder(folder)
+
+
+def cut_durably(path: str, size: int) -> None:
+    """Truncate a file and return when that is on disk. The caller holds a lock and has saved the removed bytes."""
+    with _writing_in_folder(path, None) as folder:
+        handle = os.open(os.path.basename(path), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.ftruncate(handle, size)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def replace_erasing(path: str, data: bytes, *, dir_fd: int | None = None) -> bool:
+    """Replace a file as `write_atomic` does, then overwrite what the old one had on disk with zeros.
+
+    Return False if the old file has another name (a hard link), which keeps its text.
+    """
+    with _writing_in_folder(path, dir_fd) as folder:
+        old = _open_to_erase(os.path.basename(path), folder)
+        try:
+            write_atomic(path, data, dir_fd=folder)
+            return old is None or _overwrite(old, names=0)
+        finally:
+            if old is not None:
+                os.close(old)
+
+
+def erase_file(path: str, *, dir_fd: int | None = None) -> bool:
+    """Overwrite a file with zeros and remove it. Return False if it has another name, which keeps its text."""
+    name = os.path.basename(path)
+    with _writing_in_folder(path, dir_fd) as folder:
+        old = _open_to_erase(name, folder)
+        try:
+            has_no_other_name = old is None or _overwrite(old, names=1)
+        finally:
+            if old is not None:
+                os.close(old)
+        try:
+            os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            return True
+        sync_folder(folder)
+    return has_no_other_name
+
+
+def sync_folder(folder: str | int) -> None:
+    """fsync a folder, named or open, so that an entry that was added, renamed or removed survives a power cut."""
+    if isinstance(folder, int):  # opened again: a handle of O_PATH cannot be synced
+        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    else:
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_private_folder(path: str) -> None:
+    """Create a folder that only its owner can read, and its missing parents."""
+    path = os.path.abspath(path)
+    if os.path.isdir(path):
+        return
+    make_private_folder(os.path.dirname(path))
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def make_folder_in(folder: int, name: str) -> None:
+    """Create a private folder in an open one, unless it exists, and return when it is on disk."""
+    try:
+        os.mkdir(name, 0o700, dir_fd=folder)
+    except FileExistsError:
+        return
+    sync_folder(folder)
+
+
+@contextmanager
+def _writing_in_folder(path: str, dir_fd: int | None) -> Iterator[int]:
+    """Yield the open folder of a file, created if it is missing, or ``dir_fd``. Translate errors into WriteFailed."""
+    handle = None
+    try:
+        if dir_fd is None:
+            folder = os.path.dirname(os.path.abspath(path))
+            make_private_folder(folder)
+            handle = dir_fd = os.open(folder, OPEN_FOLDER)
+        yield dir_fd
+    except OSError as exc:
+        raise WriteFailed(f"{path}: could not be written ({exc.strerror}).") from exc
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _read_all(name: str, folder: int) -> bytes:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(name, flags, dir_fd=folder), "rb") as file:
+        return file.read()
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _open_to_erase(name: str, folder: int) -> int | None:
+    """Open a file to overwrite it, or return None if there is none or it is read-only: then it is only unlinked."""
+    try:
+        return os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return None
+
+
+def _overwrite(handle: int, *, names: int) -> bool:
+    """Overwrite a file with zeros, unless it has more names than ``names``. Return whether it was done."""
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode) or state.st_nlink > names:
+        return False
+    for start in range(0, state.st_size, _ZEROS):
+        os.pwrite(handle, bytes(min(_ZEROS, state.st_size - start)), start)
+    os.fsync(handle)
+    return True
+
+
+def _mode_of(name: str, folder: int) -> int:
+    try:
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0o600
+    return state.st_mode & 0o777 if stat.S_ISREG(state.st_mode) else 0o600
+
+
+def _remove_quietly(name: str, folder: int) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        pass
+
+
+def read_if_possible(path: str) -> bytes:
+    """Return the bytes of a file, or none if it cannot be read."""
+    try:
+        return read_or_empty(path)
+    except WriteFailed:
+        return b""
+
+
+def read_or_empty(path: str) -> bytes:
+    """Return the bytes of a file, or none if it does not exist. Raise WriteFailed if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+    except OSError as exc:
+        raise WriteFailed(f"{path}: cannot be read ({exc.strerror}).") from exc

@@ -1,0 +1,324 @@
+"""The file of an archive: which members it may have, its manifest, and how it is written and read.
+
+    config.yaml                           settings, without secrets
+    notes/AGENT/memory/ideas.md           the workspace of an agent, or of several that share it
+    agents/AGENT/sessions/….jsonl         its conversations and records
+    manifest.json                         the last member: whose files they are, and the SHA-256 of each
+
+The same rules decide what is packed and what is accepted, so an archive cannot place a file that an export would not
+have packed: no index, lock or token, no hook of git, no plugin of an editor.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import hashlib
+import json
+import os
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Literal, cast
+
+from kept.base.json_values import from_tree, to_tree
+from kept.base.limits import is_utf8
+from kept.base.values import frozen
+from kept.config.agents import is_agent_id
+from kept.errors import ArchiveDamaged, ArchiveRefused
+from kept.notes.workspace import MAX_NAME_BYTES, MAX_PATH_BYTES, show_path
+from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
+from kept.sessions.importers.source import open_regular
+
+MANIFEST = "manifest.json"
+SETTINGS = "config.yaml"
+NOTES, AGENTS = "notes", "agents"
+KEPT_FOLDER = ".kept"
+"""Folder in a workspace with the history of its notes."""
+MAX_MEMBER_BYTES = 1 << 33
+CHUNK_BYTES = 1 << 18
+_MAX_MEMBERS = 1_000_000
+_MAX_RATIO = 200
+_SMALL_SIZE = 100_000_000
+"""An archive that unpacks to less is harmless, whatever its ratio."""
+_MAX_HEADER = 1 << 18
+_FORMAT, _VERSION = "kept-archive", 4
+
+# names
+
+_HIDDEN_FILES = (".kept.yaml", ".keptignore")
+_RECORD_ENDINGS = (".jsonl", ".json", ".md", ".damaged", ".torn")
+_DELETED = ".jsonl.deleted-"
+_DERIVED = re.compile(r"\.sqlite|\.lock$|\.tmp$|^qmd-|^watcher-", re.IGNORECASE)
+_SECRET = re.compile(r"token|secret|credential|password|\.env\b|^env$|api.?key", re.IGNORECASE)
+_UNFINISHED = ("forgetting.json",)
+"""Journal of a forget that was interrupted: it has the words in clear, and belongs to this machine."""
+_MAX_RECORD_DEPTH = 4
+
+
+@frozen
+class MemberPath:
+    """Place of a member: below a workspace, below the folder of an agent, or the settings."""
+
+    root: str
+    """NOTES, AGENTS or SETTINGS."""
+    agent: str
+    """Name of the agent, or empty for the settings."""
+    parts: tuple[str, ...]
+
+    @property
+    def grows(self) -> bool:
+        """Return whether the file is only ever appended to: a record of an agent, or the lines of a history."""
+        return self.parts[-1].endswith(".jsonl") and (self.root != NOTES or self.parts[0] == KEPT_FOLDER)
+
+
+def parse_member_name(name: str) -> MemberPath:
+    """Return where a member belongs. Raise ValueError with the reason why its name is refused."""
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts:
+        raise ValueError("leads out of the archive")
+    if "" in parts or "." in parts:
+        raise ValueError("is not a plain name")
+    if not is_utf8(name) or "\0" in name:
+        raise ValueError("is not valid UTF-8")
+    if len(name.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
+        raise ValueError("is too long")
+    if name == SETTINGS:
+        return MemberPath(SETTINGS, "", (name,))
+    root, agent, below = parts[0], parts[1] if len(parts) > 1 else "", tuple(parts[2:])
+    if root not in (NOTES, AGENTS) or not is_agent_id(agent) or not below:
+        raise ValueError("is not a name that 'kept export' gives")
+    if not (is_note_member(below) if root == NOTES else is_agent_record(below)):
+        raise ValueError("is not a file that 'kept export' packs")
+    return MemberPath(root, agent, below)
+
+
+def is_note_member(parts: tuple[str, ...]) -> bool:
+    """Return whether a file of a workspace belongs into an archive, by its path.
+
+    Hidden files are other programs' own, and some of them are run as code: only Kept's are packed.
+    """
+    if parts[0] == KEPT_FOLDER and len(parts) > 1:
+        return all(not part.startswith(".") and not _DERIVED.search(part) for part in parts[1:])
+    if parts == _HIDDEN_FILES[:1]:
+        return True
+    *folders, name = parts
+    return not any(part.startswith(".") for part in folders) and (not name.startswith(".") or name == _HIDDEN_FILES[1])
+
+
+def is_agent_record(parts: tuple[str, ...]) -> bool:
+    """Return whether a file in the folder of an agent belongs into an archive: it is neither derived nor secret."""
+    name = parts[-1]
+    if len(parts) > _MAX_RECORD_DEPTH or any(part.startswith(".") or _DERIVED.search(part) for part in parts):
+        return False
+    if parts[0] == ATTACHMENTS:
+        return len(parts) == 2 and STORED_NAME.fullmatch(name) is not None
+    if parts[0] in _UNFINISHED:
+        return False
+    is_record = name.endswith(_RECORD_ENDINGS) or _DELETED in name
+    return is_record and (parts[0] == "sessions" or not _SECRET.search(name))
+
+
+# the manifest
+
+
+@frozen
+class FileRecord:
+    """A file as it was when it was packed."""
+
+    size: int
+    sha256: str
+    mtime_ns: int
+
+
+@frozen
+class ArchivedAgent:
+    name: str
+    notes: str
+    """Name under which its notes are packed: its own, or that of the agent that it shares them with."""
+    layout: Literal["kept", "vault"]
+
+
+@frozen
+class Manifest:
+    created: dt.datetime
+    agents: tuple[ArchivedAgent, ...]
+    removed_settings: tuple[str, ...]
+    """Settings that were left out because their values are secret."""
+    files: dict[str, FileRecord]
+    """Every file by its name in the archive."""
+
+
+def format_manifest(manifest: Manifest) -> bytes:
+    tree = {"format": _FORMAT, "version": _VERSION, **to_tree(manifest)}
+    return (json.dumps(tree, indent=0, ensure_ascii=False) + "\n").encode()
+
+
+def _parse_manifest(path: str, raw: bytes) -> Manifest:
+    try:
+        tree = json.loads(raw)
+        if tree["format"] != _FORMAT or tree["version"] != _VERSION:
+            raise ArchiveRefused(f"{path}: it was made by another version of Kept.")
+        return from_tree(Manifest, tree)
+    except (KeyError, TypeError, ValueError, RecursionError) as exc:
+        raise ArchiveDamaged(f"{path}: its manifest is damaged.") from exc
+
+
+# reading
+
+
+@frozen
+class ArchiveMember:
+    archive: str
+    """Path of the archive, for messages."""
+    name: str
+    size: int
+    content: IO[bytes]
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the content once, in parts. Raise ArchiveDamaged."""
+        with _translating(self.archive):
+            while block := self.content.read(CHUNK_BYTES):
+                yield block
+
+
+@contextmanager
+def _translating(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as exc:
+        raise ArchiveDamaged(f"{path}: it is truncated or damaged ({exc}).") from exc
+
+
+class _LimitedStream:
+    """Reads only as much as was allowed: a header that claims to be large must not fill the memory."""
+
+    def __init__(self, stream: IO[bytes], path: str) -> None:
+        self._stream = stream
+        self._path = path
+        self._rest = _MAX_HEADER
+
+    def allow(self, size: int) -> None:
+        self._rest = size + _MAX_HEADER
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._rest -= len(data)
+        if self._rest < 0:
+            raise ArchiveRefused(f"{self._path}: a header in it is too large.")
+        return data
+
+
+def iter_members(path: str) -> Iterator[ArchiveMember]:
+    """Yield the members of an archive, which are plain files. Raise ArchiveRefused or ArchiveDamaged."""
+    try:
+        raw = open_regular(path)
+    except OSError as exc:
+        reason = "there is no such file" if isinstance(exc, FileNotFoundError) else f"cannot be read ({exc.strerror})"
+        raise ArchiveRefused(f"{path}: {reason}.") from exc
+    with raw:
+        is_packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        size = os.fstat(raw.fileno()).st_size
+        stream = _LimitedStream(cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_packed else raw, path)
+        try:
+            tar = tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|")  # noqa: SIM115
+        except (tarfile.TarError, EOFError, OSError, zlib.error) as exc:
+            raise ArchiveRefused(f"{path}: it is not an archive of Kept.") from exc
+        with _translating(path), tar:
+            yield from _iter_plain_files(tar, path, stream.allow, max(_SMALL_SIZE, _MAX_RATIO * size))
+
+
+def _iter_plain_files(
+    tar: tarfile.TarFile, path: str, allow: Callable[[int], None], most: int
+) -> Iterator[ArchiveMember]:
+    total = count = 0
+    while (info := tar.next()) is not None:
+        name, count, total = show_path(info.name), count + 1, total + info.size
+        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or info.sparse is not None:
+            raise ArchiveRefused(f"{path}: '{name}' is not a plain file.")
+        if not 0 <= info.size <= MAX_MEMBER_BYTES or total > most or count > _MAX_MEMBERS:
+            raise ArchiveRefused(f"{path}: it unpacks to far more than any archive of notes.")
+        if info.name != MANIFEST:
+            _require_name(path, info.name)
+        tarfile.data_filter(info, os.sep)
+        allow(info.size)
+        member = ArchiveMember(path, info.name, info.size, cast("IO[bytes]", tar.extractfile(info)))
+        yield member
+        for _ in member.blocks():
+            pass  # what the caller has left
+        tar.members = []  # type: ignore[attr-defined]  # the library remembers every member
+        allow(0)
+
+
+Inspect = Callable[[str, bytes], None]
+"""Called with the name and the content of a file."""
+_LARGEST_TEXT = 1 << 28
+
+
+def check_archive(path: str, inspect: Inspect | None = None) -> Manifest:
+    """Read an archive to its end, and compare every file with the manifest. Raise an ArchiveError if it differs.
+
+    ``inspect`` is called for each file, except for those that are too large to be text.
+    """
+    seen: dict[str, tuple[int, str]] = {}
+    manifest: Manifest | None = None
+    for member in iter_members(path):
+        if manifest is not None:
+            raise ArchiveRefused(f"{path}: something follows its manifest.")
+        if member.name == MANIFEST:
+            manifest = _parse_manifest(path, b"".join(member.blocks()))
+            continue
+        if member.name in seen:
+            raise ArchiveRefused(f"{path}: it has '{show_path(member.name)}' twice.")
+        digest, parts = hashlib.sha256(), list[bytes]()
+        is_inspected = inspect is not None and member.size <= _LARGEST_TEXT
+        for block in member.blocks():
+            digest.update(block)
+            if is_inspected:
+                parts.append(block)
+        seen[member.name] = member.size, digest.hexdigest()
+        if inspect is not None and is_inspected:
+            inspect(member.name, b"".join(parts))
+    if manifest is None:
+        raise ArchiveDamaged(f"{path}: it is truncated: its manifest is missing.")
+    _require_same(path, seen, manifest.files)
+    return manifest
+
+
+def _require_name(path: str, name: str) -> None:
+    try:
+        parse_member_name(name)
+    except ValueError as exc:
+        raise ArchiveRefused(f"{path}: the name '{show_path(name)}' {exc}.") from exc
+
+
+def _require_same(path: str, seen: dict[str, tuple[int, str]], files: dict[str, FileRecord]) -> None:
+    """Refuse an archive that differs from its manifest, or has a name that is both a file and a folder."""
+    wrong = [(name, "is not in the manifest") for name in seen if name not in files]
+    for name, record in files.items():
+        if name not in seen:
+            wrong.append((name, "is missing"))
+        elif seen[name] != (record.size, record.sha256):
+            wrong.append((name, "does not match its checksum"))
+        folder = name.rpartition("/")[0]
+        while folder:
+            if folder in files:
+                raise ArchiveRefused(f"{path}: '{show_path(folder)}' is both a file and a folder.")
+            folder = folder.rpartition("/")[0]
+    if wrong:
+        more = f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
+        raise ArchiveDamaged(f"{path}: {show_path(wrong[0][0])} {wrong[0][1]}{more}.")
+
+
+# writing
+
+
+def add_member(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int, mtime_ns: int = 0) -> None:
+    """Write a member, a private regular file without an owner. ``content`` has exactly ``size`` bytes."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mtime, info.mode = size, max(0, mtime_ns // 1_000_000_000), 0o600
+    content.seek(0)
+    tar.addfile(info, content)

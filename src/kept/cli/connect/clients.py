@@ -1,0 +1,134 @@
+"""The programs that can be connected: where their settings are on each system, and what an entry looks like."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from kept.base.values import frozen
+from kept.errors import UsageError
+from kept.gateway.server_command import ServerCommand
+
+Scope = Literal["user", "project"]
+Format = Literal["json", "toml"]
+SERVER = "kept"
+"""Name of our entry among a client's servers."""
+
+
+@frozen
+class ClientEnvironment:
+    """Everything that the location of a settings file depends on."""
+
+    home: str
+    project: str
+    platform: str
+    environ: Mapping[str, str]
+
+    def application_folder(self, *names: str) -> str:
+        """Return a path in the folder where desktop applications keep their settings."""
+        if self.platform == "darwin":
+            folder = os.path.join(self.home, "Library", "Application Support")
+        else:
+            folder = self.environ.get("XDG_CONFIG_HOME") or os.path.join(self.home, ".config")
+        return os.path.join(folder, *names)
+
+    def folder_from(self, variable: str, name: str) -> str:
+        """Return the folder that a variable names, or else the one of this name in the home folder."""
+        return self.environ.get(variable) or os.path.join(self.home, name)
+
+
+@frozen
+class Client:
+    name: str
+    title: str
+    format: Format
+    keys: tuple[str, ...]
+    """Path to the list of servers in the file."""
+    user_file: Callable[[ClientEnvironment], str]
+    next_step: str
+    """What the user has to do after connecting."""
+    project_file: str | None = None
+    """Path below the project's folder, or None for a client without settings per project."""
+    has_type: bool = False
+    """True if an entry states its transport."""
+
+
+def _openclaw_file(environment: ClientEnvironment) -> str:
+    folder = environment.folder_from("OPENCLAW_STATE_DIR", ".openclaw")
+    return environment.environ.get("OPENCLAW_CONFIG_PATH") or os.path.join(folder, "openclaw.json")
+
+
+_ALL = (
+    Client(
+        "claude-code",
+        "Claude Code",
+        "json",
+        ("mcpServers",),
+        lambda environment: os.path.join(environment.folder_from("CLAUDE_CONFIG_DIR", ".claude"), "settings.json"),
+        "Restart Claude Code. 'kept import claude-code' brings in your sessions with it so far.",
+        project_file=".mcp.json",
+        has_type=True,
+    ),
+    Client(
+        "claude-desktop",
+        "Claude Desktop",
+        "json",
+        ("mcpServers",),
+        lambda environment: environment.application_folder("Claude", "claude_desktop_config.json"),
+        "Restart Claude Desktop.",
+    ),
+    Client(
+        "cursor",
+        "Cursor",
+        "json",
+        ("mcpServers",),
+        lambda environment: os.path.join(environment.home, ".cursor", "mcp.json"),
+        "Enable it in Cursor's settings, under MCP.",
+        project_file=os.path.join(".cursor", "mcp.json"),
+    ),
+    Client(
+        "codex",
+        "Codex",
+        "toml",
+        ("mcp_servers",),
+        lambda environment: os.path.join(environment.folder_from("CODEX_HOME", ".codex"), "config.toml"),
+        "Restart Codex; /mcp shows it. 'kept import codex' brings in your sessions with it so far.",
+        project_file=os.path.join(".codex", "config.toml"),
+    ),
+    Client(
+        "vscode",
+        "VS Code",
+        "json",
+        ("servers",),
+        lambda environment: environment.application_folder("Code", "User", "mcp.json"),
+        "Start it with 'MCP: List Servers'.",
+        project_file=os.path.join(".vscode", "mcp.json"),
+        has_type=True,
+    ),
+    Client(
+        "openclaw",
+        "OpenClaw",
+        "json",
+        ("mcp", "servers"),
+        _openclaw_file,
+        "Restart the gateway; 'openclaw mcp doctor kept --probe' tries it.",
+    ),
+)
+CLIENTS = {client.name: client for client in _ALL}
+
+
+def locate(client: Client, scope: Scope, environment: ClientEnvironment) -> str:
+    """Return the path of the file that lists a client's servers."""
+    if scope == "user":
+        return client.user_file(environment)
+    if client.project_file is None:
+        raise UsageError(f"{client.title} has no settings for a single project.", hint="Leave out --scope.")
+    return os.path.join(environment.project, client.project_file)
+
+
+def entry_for(client: Client, command: ServerCommand, project: str | None = None) -> dict[str, Any]:
+    """Return the entry that starts the server, for a project if one is named."""
+    entry: dict[str, Any] = {"type": "stdio"} if client.has_type else {}
+    options = ("--project", project) if project else ()
+    return {**entry, "command": command.program, "args": command.args("mcp", *options)}

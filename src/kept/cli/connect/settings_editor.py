@@ -1,0 +1,258 @@
+"""Changing one entry of a settings file, JSON or TOML, and no other byte of it: comments, order and layout stay.
+
+Every result is parsed again and compared before it is returned. A file that cannot be changed this way is refused.
+JSON may have comments and trailing commas. They are blanked before it is parsed, so that positions stay.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from typing import Any
+
+from kept.base.values import frozen
+from kept.errors import ConfigError
+
+_EMPTY = "\ufeff \t\r\n"
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_COMMENTS = re.compile(rf"{_STRING}|//[^\n\r]*|/\*.*?\*/|\ufeff", re.DOTALL)
+_TRAILING_COMMAS = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_HEADER = re.compile(r"^[ \t]*\[")
+_MAX_KEY_PARTS = 50
+_LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS}}}""")
+"""A dotted key of many parts. tomllib takes quadratic time for it."""
+
+
+def _refuse(path: str, reason: str) -> ConfigError:
+    hint = "Nothing was changed. Correct the file, or add what 'kept connect print' shows by hand."
+    return ConfigError(f"{path}: {reason}.", hint=hint)
+
+
+# JSON
+
+
+@frozen
+class _Member:
+    name: str
+    start: int
+    value_start: int
+    end: int
+
+
+def set_json_entry(path: str, text: str, keys: tuple[str, ...], entry: Any) -> str:
+    """Return the text with this entry below these keys. Other members of an object that is there already are kept."""
+    expected = parse_json(path, text) if text.strip(_EMPTY) else {}
+    group = _descend(path, expected, keys[:-1])
+    old = group.get(keys[-1])
+    value = {**old, **entry} if isinstance(old, dict) and isinstance(entry, dict) else entry
+    if keys[-1] in group and old == value:
+        return text
+    group[keys[-1]] = value
+    edited = _put_member(text if text.strip(_EMPTY) else "{}\n", keys, value)
+    return _require_json(path, edited, expected)
+
+
+def remove_json_entry(path: str, text: str, keys: tuple[str, ...]) -> str:
+    """Return the text without the entry below these keys."""
+    expected = parse_json(path, text)
+    group = _descend(path, expected, keys[:-1])
+    if keys[-1] not in group:
+        return text
+    del group[keys[-1]]
+    blank, at = _blank(text), 0
+    for key in keys:
+        member = next(member for member in _members(blank, at) if member.name == key)
+        at = member.value_start
+    start, end = member.start, member.end
+    head, rest, with_commas = text[:start], text[end:], _blank_comments(text)
+    if comma := re.compile(r"\s*,").match(with_commas, end):
+        rest = text[end : comma.end() - 1] + text[comma.end() :]
+    elif with_commas[:start].rstrip().endswith(","):
+        before = with_commas.rindex(",", 0, start)
+        head = text[:before] + text[before + 1 : start]
+    if head.rstrip(" \t").endswith("\n") and re.match(r"[ \t]*\r?\n", rest):  # lines that held only the entry
+        head = head.rstrip(" \t").removesuffix("\n").removesuffix("\r")
+    return _require_json(path, head + rest, expected)
+
+
+def parse_json(path: str, text: str) -> Any:
+    try:
+        return json.loads(_blank(text))
+    except RecursionError:
+        raise _refuse(path, "it is nested too deeply") from None
+    except ValueError as exc:
+        raise _refuse(path, f"not valid JSON ({exc})") from exc
+
+
+def _require_json(path: str, edited: str, expected: Any) -> str:
+    if parse_json(path, edited) != expected:
+        raise _refuse(path, "it cannot be changed without touching the rest")
+    return edited
+
+
+def _blank_comments(text: str) -> str:
+    return _COMMENTS.sub(lambda match: match[0] if match[0][0] == '"' else re.sub(r"[^\n\r]", " ", match[0]), text)
+
+
+def _blank(text: str) -> str:
+    return _TRAILING_COMMAS.sub(lambda match: match[0] if match[0][0] == '"' else " ", _blank_comments(text))
+
+
+def _descend(path: str, tree: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Return the object below these keys. Objects that are missing are added to the tree."""
+    for key in (None, *keys):
+        tree = tree if key is None else tree.setdefault(key, {})
+        if not isinstance(tree, dict):
+            raise _refuse(path, f"'{key or 'the file'}' is not an object")
+    group: dict[str, Any] = tree
+    return group
+
+
+def _members(blank: str, at: int) -> list[_Member]:
+    """Return the members of the object at or after a position."""
+    decode, members = json.JSONDecoder().raw_decode, []
+    at = _skip(blank, blank.index("{", at) + 1)
+    while blank[at] != "}":
+        name, name_end = decode(blank, at)
+        value_start = _skip(blank, name_end)
+        end = decode(blank, value_start)[1]
+        members.append(_Member(name, at, value_start, end))
+        at = _skip(blank, end)
+    return members
+
+
+def _skip(blank: str, at: int) -> int:
+    while blank[at] in " \t\r\n:,":
+        at += 1
+    return at
+
+
+def _put_member(text: str, keys: tuple[str, ...], value: Any) -> str:
+    """Replace the value below these keys, or add it to the last object that exists."""
+    blank, at = _blank(text), 0
+    for depth, key in enumerate(keys):
+        members = _members(blank, at)
+        member = next((member for member in members if member.name == key), None)
+        if member is None:
+            for inner in reversed(keys[depth + 1 :]):
+                value = {inner: value}
+            return _add_member(text, blank.index("{", at) + 1, members, key, value)
+        at = member.value_start
+    dumped = _dump(value, text, _indent_at(text, at))
+    return text[:at] + _as_lines(dumped, text) + text[json.JSONDecoder().raw_decode(blank, at)[1] :]
+
+
+def _add_member(text: str, at: int, members: list[_Member], key: str, value: Any) -> str:
+    """Add a member to an object: the first one, or the last one if they are all on one line."""
+    if members and "\n" not in text[at : members[-1].end]:
+        added = f", {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+        at = members[-1].end
+    else:
+        outer = _indent_at(text, at)
+        inner = _indent_at(text, members[0].start) if members else outer + _indent(text)
+        end = "," if members else "" if re.match(r"[ \t]*\r?\n", text[at:]) else f"\n{outer}"
+        added = f"\n{inner}{json.dumps(key)}: {_dump(value, text, inner)}{end}"
+    return text[:at] + _as_lines(added, text) + text[at:]
+
+
+def _dump(value: Any, text: str, indent: str) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=_indent(text)).replace("\n", f"\n{indent}")
+
+
+def _as_lines(added: str, text: str) -> str:
+    return added.replace("\n", "\r\n") if "\r\n" in text else added
+
+
+def _indent_at(text: str, at: int) -> str:
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _indent(text: str) -> str:
+    """Return one level of indentation, as the first indented line has it."""
+    indented = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
+    return indented[1] if indented else "  "
+
+
+# TOML
+
+
+def set_table(path: str, text: str, keys: tuple[str, str], entry: dict[str, Any]) -> str:
+    """Return the text with this entry as its last table. Other keys of a table that is there already are kept."""
+    before = _parse_toml(path, text)
+    group, name = keys
+    tables = before.get(group, {})
+    old = tables.get(name, {}) if isinstance(tables, dict) else None
+    if not isinstance(old, dict):
+        raise _refuse(path, f"'{group}' is not a table")
+    merged = {**old, **entry}
+    if merged == old:
+        return text
+    newline = "\r\n" if "\r\n" in text else "\n"
+    rest = _without_table(text, keys)
+    lines = [f"[{group}.{name}]", *(f"{_toml_key(key)} = {_toml_value(value)}" for key, value in merged.items())]
+    separator = "" if not rest.strip(_EMPTY) else newline if rest.endswith("\n") else newline * 2
+    edited = rest + separator + newline.join(lines) + newline
+    return _require_toml(path, edited, {**before, group: {**tables, name: merged}})
+
+
+def remove_table(path: str, text: str, keys: tuple[str, str]) -> str:
+    """Return the text without the table and its nested tables."""
+    before = _parse_toml(path, text)
+    group, name = keys
+    tables = before.get(group, {})
+    if not isinstance(tables, dict) or name not in tables:
+        return text
+    left = {key: value for key, value in tables.items() if key != name}
+    edited = _without_table(text, keys)
+    is_empty = not left and group not in _parse_toml(path, edited)
+    rest = {key: value for key, value in before.items() if key != group}
+    return _require_toml(path, edited, rest if is_empty else {**rest, group: left})
+
+
+def _parse_toml(path: str, text: str) -> dict[str, Any]:
+    if _LONG_KEY.search(text):
+        raise _refuse(path, f"a key has more than {_MAX_KEY_PARTS} parts")
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as exc:  # ValueError: also a number of thousands of digits
+        raise _refuse(path, f"not valid TOML ({exc})") from exc
+
+
+def _require_toml(path: str, edited: str, expected: dict[str, Any]) -> str:
+    if _parse_toml(path, edited) != expected:
+        raise _refuse(path, "it cannot be changed without touching the rest")
+    return edited
+
+
+def _without_table(text: str, keys: tuple[str, str]) -> str:
+    """Return the text without the lines of a table, its nested tables, and the empty line before each. Comments at the
+    end of a table belong to the next one and stay."""
+    group, name = (rf"(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')" for key in keys)
+    header = re.compile(rf"^[ \t]*\[\s*{group}\s*\.\s*{name}(?:\s*\.[^\]]*)?\s*\]")
+    lines = text.splitlines(keepends=True)
+    while (start := next((number for number, line in enumerate(lines) if header.match(line)), None)) is not None:
+        end = next((at for at in range(start + 1, len(lines)) if _HEADER.match(lines[at])), len(lines))
+        while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
+            end -= 1
+        if start and not lines[start - 1].strip():
+            start -= 1
+        del lines[start:end]
+    return "".join(lines)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
+
+
+def _toml_value(value: Any) -> str:
+    match value:
+        case dict():
+            return "{ " + ", ".join(f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items()) + " }"
+        case list():
+            return "[" + ", ".join(map(_toml_value, value)) + "]"
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case _:
+            return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,150 @@
+"""kept connect"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kept.cli.connect.clients import CLIENTS, ClientEnvironment
+from kept.cli.connect.plugin import SENT, Sent, default_sent
+from kept.cli.output import echo, print_json, send_option, style, warn
+from kept.cli.root import Globals
+from kept.gateway.server_command import ServerCommand, client_command
+from kept.notes.projects import find_project
+from kept.notes.workspace import Workspace
+
+if TYPE_CHECKING:
+    from kept.cli.connect.connection import Change, Connection
+
+
+@click.command("connect")
+@click.argument("client", type=click.Choice([*CLIENTS, "print"]), metavar="CLIENT")
+@click.option(
+    "--scope", type=click.Choice(["user", "project"]), default="user", help="For your account, or for one project."
+)
+@send_option
+@click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
+@click.option("--undo", is_flag=True, help="Remove the entry again.")
+@click.pass_obj
+def command(
+    options: Globals,
+    client: str,
+    scope: str,
+    send: Sent | None,
+    dry_run: bool,
+    undo: bool,
+) -> None:
+    """Connect another program to this memory.
+
+    CLIENT is claude-code, claude-desktop, cursor, codex, vscode or openclaw. Adds an entry that starts 'kept mcp' to
+    its settings, and changes nothing else in them. 'kept connect print' prints the entry, for other programs.
+
+    With --scope project, it is an entry in the current folder, for the notes of its project if there is one: 'kept init
+    --project' makes it.
+
+    Claude Code also gets hooks. One sends notes to its model when a session begins: you are asked which.
+    """
+    loaded = options.load()
+    server = client_command(loaded)
+    if client == "print":
+        _print_entry(server)
+        return
+    connection = _connection(client, scope, loaded.config.home)
+    project = find_project(Workspace.of(loaded.config), os.curdir) if scope == "project" else None
+    sent = send or default_sent(loaded.config.agent.workspace_layout)
+    if connection.with_plugin and not any((send, undo, options.as_json)):
+        sent = _ask_sent(connection.client.title, sent)
+    changes = connection.plan_undo() if undo else connection.plan(server, project=project, sent=sent)
+    copy = None
+    if not dry_run and undo:
+        connection.apply_undo(changes)
+    elif not dry_run:
+        copy = connection.apply(changes)
+    if options.as_json:
+        print_json({**_shape(connection, changes, copy, dry_run=dry_run, undo=undo), "project": project})
+    else:
+        _show_sent(connection, sent, undo=undo)
+        _show(connection, changes, copy, dry_run=dry_run, undo=undo)
+        if not undo:
+            for problem in _missing(loaded.config.workspace):
+                warn(problem)
+
+
+def _ask_sent(title: str, default: Sent) -> Sent:
+    """Return what the client shall send to its model when a session begins, as the person chooses at a terminal."""
+    if not sys.stdin.isatty():
+        return default
+    echo(f"When a session begins, {title} can send some of your notes to its model:", err=True)
+    for choice, text in SENT.items():
+        echo(f"  {choice}: {text}", err=True)
+    chosen: Sent = click.prompt("Which?", type=click.Choice([*SENT]), default=default, err=True)
+    return chosen
+
+
+def _show_sent(connection: Connection, sent: Sent, *, undo: bool) -> None:
+    if connection.with_plugin and not undo:
+        echo(f"{connection.client.title} sends when a session begins: {SENT[sent]}.", err=True)
+
+
+def _missing(workspace: str) -> Iterator[str]:
+    """Yield what the client needs and does not have yet."""
+    if importlib.util.find_spec("mcp") is None:
+        yield "'kept mcp' needs the package 'mcp'. Install it: pip install 'kept[mcp]'"
+    if not os.path.isdir(workspace):
+        yield f"There is no workspace at {workspace} yet. Create it with 'kept init'."
+
+
+def _connection(client: str, scope: Any, kept_home: str) -> Connection:
+    from kept.cli.connect.clients import CLIENTS
+    from kept.cli.connect.connection import Connection
+
+    home = os.path.expanduser("~")
+    environment = ClientEnvironment(home, os.getcwd(), sys.platform, os.environ)
+    return Connection(CLIENTS[client], scope, environment, kept_home=kept_home)
+
+
+def _print_entry(server: ServerCommand) -> None:
+    print_json({"mcpServers": {"kept": {"command": server.program, "args": server.args("mcp")}}})
+
+
+def _shape(
+    connection: Connection, changes: list[Change], copy: str | None, *, dry_run: bool, undo: bool
+) -> dict[str, Any]:
+    return {
+        "client": connection.client.name,
+        "scope": connection.scope,
+        "dryRun": dry_run,
+        "undo": undo,
+        "changes": [{"path": change.path, "kind": change.kind} for change in changes],
+        "backup": copy,
+    }
+
+
+def _show(connection: Connection, changes: list[Change], copy: str | None, *, dry_run: bool, undo: bool) -> None:
+    title = connection.client.title
+    if all(change.kind == "unchanged" for change in changes):
+        state = "is not connected" if undo else "is connected already"
+        echo(f"{title} {state}; nothing to do.")
+        return
+    for change in changes:
+        for line in change.diff():
+            echo(_coloured(line))
+    if dry_run:
+        echo("Nothing was changed (--dry-run).", err=True)
+    elif undo:
+        echo(f"{title} is no longer connected.", err=True)
+    else:
+        echo(f"{title} is connected. {connection.client.next_step}", err=True)
+        if copy:
+            echo(f"The old settings were saved to {copy}.", err=True)
+
+
+def _coloured(line: str) -> str:
+    if line.startswith(("+++", "---")):
+        return style(line, bold=True)
+    return style(line, fg="green") if line.startswith("+") else style(line, fg="red") if line.startswith("-") else line

@@ -1,0 +1,153 @@
+"""Composition root: opens the objects that a configuration describes, for the command line, servers and channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kept.base.clock import Clock, SystemClock
+from kept.base.remote_errors import EmbeddingError
+from kept.base.values import frozen
+from kept.config import Config, LoadedConfig, RemoteSettings
+
+if TYPE_CHECKING:
+    from kept.agent.tools.toolbox import Toolbox
+    from kept.config.schema import ModelSettings
+    from kept.embedding.base import Embedder
+    from kept.gateway.dispatcher import Dispatcher
+    from kept.memory import Memory
+    from kept.models.base import ChatModel
+    from kept.search.service import IndexService
+    from kept.sessions.store import SessionStore
+
+
+def open_memory(loaded: LoadedConfig) -> Memory:
+    """Return the memory of this configuration. Raise WorkspaceError if its workspace does not exist."""
+    from kept.config.layers import FLAGS
+    from kept.memory import Memory
+    from kept.notes.workspace import Workspace
+
+    Workspace.of(loaded.config).require()
+    run_settings = tuple(name for name, layer in loaded.origins.items() if layer == FLAGS)
+    return Memory(replace(loaded.config, run_settings=run_settings) if run_settings else loaded.config)
+
+
+def open_index_service(config: Config) -> IndexService:
+    """Return the index of this configuration. Raise WorkspaceError if its workspace does not exist."""
+    from kept.notes.workspace import Workspace
+    from kept.search.service import IndexService
+
+    workspace = Workspace.of(config)
+    workspace.require()
+    return IndexService(config, workspace, SystemClock(), uses_signal=False)
+
+
+@frozen
+class ProviderInfo:
+    name: str
+    available: bool
+    in_use: bool
+    model: str | None
+    dims: int | None
+    note: str
+    """How to enable it, or a remark about it."""
+
+
+def list_providers(config: Config) -> list[ProviderInfo]:
+    """Return every embedding provider. No text is sent; a server of the user's own is asked whether it runs."""
+    from kept.embedding.registry import PROVIDERS
+
+    chosen = "local" if config.memory_search.provider == "auto" else config.memory_search.provider
+    return [_describe(config, name, in_use=name == chosen) for name in PROVIDERS if name != "auto"]
+
+
+def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
+    from kept.embedding.registry import PROVIDERS, default_model
+    from kept.embedding.remote import RemoteEmbedder
+
+    try:
+        embedder = open_embedder(config, name)
+        if isinstance(embedder, RemoteEmbedder):
+            embedder.check_reachable()
+    except EmbeddingError as exc:
+        return ProviderInfo(name, False, in_use, *default_model(name), exc.message)
+    identity = embedder.identity if embedder else None
+    return ProviderInfo(
+        name=name,
+        available=True,
+        in_use=in_use,
+        model=identity.model if identity else None,
+        dims=(identity.dims or None) if identity else None,
+        note=PROVIDERS[name] or ("" if in_use else f"set memory_search.provider to {name}"),
+    )
+
+
+def open_embedder(config: Config, name: str) -> Embedder | None:
+    """Return the embedder of that name. The model, endpoint and key in the settings apply to the configured provider
+    only."""
+    from kept.embedding.registry import make_embedder
+
+    settings = config.memory_search
+    if name not in (settings.provider, "local"):
+        settings = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
+    if name == "local" and settings.provider not in ("auto", "local"):
+        settings = replace(settings, model=None)
+    return make_embedder(name, settings, config.keys, models_folder=config.models_folder)
+
+
+def open_toolbox(loaded: LoadedConfig, *, project: str | None = None, person: str | None = None) -> Toolbox:
+    """Return the tools for a model, bound to a project or as a person sees them if one is named. Without a workspace,
+    each of them answers with an error."""
+    from kept.agent.tools.toolbox import Toolbox
+    from kept.memory import Memory
+
+    memory = Memory(loaded.config, project=project)
+    return Toolbox(memory if person is None else memory.as_person(person), open_sessions(loaded))
+
+
+def open_sessions(loaded: LoadedConfig) -> SessionStore:
+    """Return the conversations of the configured agent. They need no workspace."""
+    from kept.sessions.store import SessionStore
+
+    return SessionStore(loaded.config)
+
+
+def open_dispatcher(
+    memory: Memory, sessions: SessionStore, model: ChatModel, *, more_status: Callable[[], list[str]] = list
+) -> Dispatcher:
+    """Return a dispatcher for an agent and the commands. ``more_status`` returns further lines for /status."""
+    from kept.agent.agent import Agent
+    from kept.gateway.dispatcher import Dispatcher
+
+    return Dispatcher(Agent(memory, sessions, model), more_status=more_status)
+
+
+def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:
+    """Return the configured chat model, with those that a session may choose and the one for work in the background.
+    Their usage is recorded, and limited to the daily budget."""
+    from functools import partial
+
+    from kept.gateway.server_command import child_command, child_environment
+    from kept.models.base import ModelFamily
+    from kept.models.claude_cli import KeptServer
+    from kept.models.ledger import open_model_ledger
+    from kept.models.metered import MeteredChat
+    from kept.models.registry import make_model
+
+    config, settings = loaded.config, loaded.config.agent.model
+    server = KeptServer(child_command(loaded), child_environment(loaded))
+    ledger = open_model_ledger(config, clock or SystemClock())
+
+    def open_one(chosen: ModelSettings) -> ChatModel:
+        model = make_model(chosen, config.keys, kept_server=server)
+        if not model.writes:
+            return model  # it costs nothing
+        return MeteredChat(model, ledger, budget_tokens=settings.daily_budget_tokens)
+
+    main = open_one(settings)
+    if not settings.choices:
+        return main
+    choices = {name: partial(open_one, settings.choose(choice)) for name, choice in settings.choices.items()}
+    background = choices[settings.background_choice]() if settings.background_choice else None
+    return ModelFamily(main, choices, background=background)

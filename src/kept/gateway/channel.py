@@ -1,0 +1,216 @@
+"""Channels as the responder sees them, and delivery of a reply: part by part, and no part twice.
+
+Before a part is sent, the inbox records that it is about to be. If the process is killed between that record and the
+one that follows it, the part may have arrived: it is not sent again, and a warning is logged.
+
+A reply is split into parts that a channel takes: between paragraphs, else lines, else words, else characters. A code
+block that is split is closed in one part and opened again in the next, so that every part renders correctly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from kept.agent.approvals import describe_approval
+from kept.agent.events import ApprovalAsked
+from kept.base.clock import Backoff
+from kept.base.remote_errors import DeliveryRefused, NotSent
+from kept.base.values import frozen
+from kept.gateway.inbox_records import AnswerRun
+from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
+
+_MAX_QUESTION_PARTS = 4
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class ResponderTiming:
+    first_retry_s: float = 1.0
+    longest_retry_s: float = 60.0
+    progress_s: float = 2.0
+    """Interval at which a channel shows that an answer is being written."""
+    max_attempts: int = 25
+    """Attempts at one answer, across restarts: a message that crashes the process every time is given up."""
+
+    def backoff(self) -> Backoff:
+        return Backoff(self.first_retry_s, self.longest_retry_s)
+
+
+def channel_name(key: SessionKey) -> str:
+    """Return the name of the channel of a chat, among several accounts of the gateway on it: telegram/shop."""
+    return key.channel if key.account_id == DEFAULT_ACCOUNT else f"{key.channel}/{key.account_id}"
+
+
+class Channel:
+    """Transport of messages and replies. This one sends nothing: its clients fetch their replies."""
+
+    pushes = False
+    """True if replies have to be sent. Otherwise clients fetch them, any number of times."""
+    limit: int | None = None
+    """Largest length of a part, as ``measure`` counts it."""
+
+    def __init__(self, *, debounce_ms: int = 0) -> None:
+        self.debounce_ms = debounce_ms
+
+    def measure(self, text: str) -> int:
+        return len(text)
+
+    def address(self, user_id: str) -> Mapping[str, Any]:
+        """Return what `send` needs to write first to the user or chat of a session key.
+
+        Raise ScheduleInvalid if the channel cannot do that.
+        """
+        return {}
+
+    async def send(self, to: Mapping[str, Any], text: str) -> None:
+        """Send one part. ``to`` is the metadata of the message that is answered.
+
+        Raise NotSent if the part was certainly not sent, DeliveryRefused if it never will be. After any other error
+        the part may have arrived, and it is not sent again.
+        """
+        raise NotImplementedError
+
+    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
+        """Ask a person whether a tool may be called. They answer with a command.
+
+        Raise DeliveryRefused if nobody would read all parts of the question: the call is denied.
+        """
+        parts = split_reply(approval_question(asked), self.limit, measure=self.measure)
+        if len(parts) > _MAX_QUESTION_PARTS:
+            raise DeliveryRefused("The call has too many arguments to be shown.")
+        for part in parts:
+            await self.send(to, part)
+
+    async def show_progress(self, to: Mapping[str, Any], text: str) -> None:
+        """Show for a few seconds that an answer is being written, and ``text`` of it if the channel can. Never
+        raise."""
+
+
+def approval_question(asked: ApprovalAsked) -> str:
+    """Return the question for a person. Markdown in an argument could hide a part of it, so the arguments are in a code
+    block that they cannot end."""
+    minutes = max(1, round(asked.timeout_s / 60))
+    question = describe_approval(asked).replace("`", "\\u0060")
+    return f"```\n{question}\n```\n\n/approve allows it, /deny does not. After {minutes} min it counts as denied."
+
+
+Mark = Callable[..., Awaitable[AnswerRun]]
+"""`Inbox.mark`, called until it is on disk."""
+
+
+async def deliver(
+    run: AnswerRun, channel: Channel, to: Mapping[str, Any], mark: Mark, timing: ResponderTiming
+) -> AnswerRun:
+    """Send the parts of a reply that are not settled. Retry a part for as long as it was certainly not sent."""
+    if run.sending:
+        run = await _give_up(run, mark, "the program ended while it was being sent")
+    backoff = timing.backoff()
+    while not run.finished:
+        run = await mark(run, "sending")
+        try:
+            await channel.send(to, (run.parts or ())[run.settled])
+        except NotSent as exc:
+            run = await mark(run, "unsent")
+            log.warning("%s: a reply could not be sent yet (%s)", run.channel, exc.message)
+            await asyncio.sleep(backoff.next_s() if exc.retry_after_s is None else exc.retry_after_s)
+        except DeliveryRefused as exc:
+            run = await _give_up(run, mark, exc.message)
+        except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything, and the part may have left
+            run = await _give_up(run, mark, f"{type(exc).__name__} while it was being sent")
+        else:
+            run = await mark(run, "sent")
+            backoff.reset()
+    return run
+
+
+async def _give_up(run: AnswerRun, mark: Mark, reason: str) -> AnswerRun:
+    log.warning("%s: part %d of a reply is not sent again: %s", run.channel, run.settled + 1, reason)
+    return await mark(run, "unsure", reason=reason)
+
+
+# splitting a reply
+
+MAX_PARTS = 25
+"""A model that does not come to an end must not flood a chat. The conversation has the whole reply."""
+TOO_LONG = "[… The rest of this reply is too long to be sent. The conversation has all of it.]"
+
+Measure = Callable[[str], int]
+
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})([^`]*)$")
+
+
+def utf16_length(text: str) -> int:
+    """Return the length in UTF-16 units, as Telegram counts: characters beyond the basic plane (most emoji) are two."""
+    return len(text) + sum(char > "\uffff" for char in text)
+
+
+def limit_parts(parts: list[str]) -> list[str]:
+    """Return as many parts of a reply as are sent one after the other, the last with a remark if there are more."""
+    return parts if len(parts) <= MAX_PARTS else [*parts[: MAX_PARTS - 1], TOO_LONG]
+
+
+def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list[str]:
+    """Return the parts of a reply. None is blank or longer than the limit; only blank space is left out."""
+    text = text.strip("\n")
+    if limit is None or measure(text) <= limit:
+        return [text] if text.strip() else []
+    parts: list[list[str]] = []
+    lines: list[str] = []
+    paragraph = 0  # index of the line with which the last paragraph begins
+    opening = closing = ""  # fences of the code block that is open
+    for line in text.split("\n"):
+        fence = _FENCE.match(line)
+        is_end = bool(opening) and _closes(line, closing)
+        is_opening = not opening and fence is not None and measure(line) <= limit // 3
+        end = fence[1] if fence and is_opening else "" if is_end else closing
+        room = limit - measure(opening) - len(closing) - 2 if opening else limit
+        for piece in _cut(line, room, measure, at_words=not opening):
+            while lines and measure("\n".join(filter(None, ("\n".join(lines), piece or " ", end)))) > limit:
+                if paragraph:
+                    parts.append(lines[:paragraph])
+                    lines, paragraph = lines[paragraph:], 0
+                else:
+                    parts.append([*lines, closing])
+                    lines = [opening] if opening else []
+            lines.append(piece)
+        if is_opening and fence:
+            opening, closing = line, fence[1]
+        elif is_end:
+            opening = closing = ""
+        elif not opening and not line.strip():
+            paragraph = len(lines)
+    texts = ("\n".join(part).strip("\n") for part in (*parts, lines))
+    return [part for part in texts if part.strip()]
+
+
+def _closes(line: str, fence: str) -> bool:
+    mark = line.strip()
+    return len(mark) >= len(fence) and set(mark) == {fence[0]}
+
+
+def _cut(line: str, limit: int, measure: Measure, *, at_words: bool) -> list[str]:
+    pieces: list[str] = []
+    while measure(line) > limit:
+        end = _longest_prefix(line, limit, measure)
+        space = line.rfind(" ", 1, end + 1) if at_words else -1
+        if space > 0 and line[:space].strip():
+            pieces.append(line[:space])
+            line = line[space + 1 :]
+        else:
+            pieces.append(line[:end])
+            line = line[end:]
+    return [*pieces, line]
+
+
+def _longest_prefix(line: str, limit: int, measure: Measure) -> int:
+    """Return the number of characters that fit. At least one, so that cutting always ends."""
+    low, high = 1, min(len(line), max(1, limit))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if measure(line[:middle]) <= limit else (low, middle - 1)
+    return low

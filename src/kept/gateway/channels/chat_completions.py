@@ -1,0 +1,372 @@
+"""OpenAI's chat completions, so that any chat program can talk to the agent. Messages take the same path as all others.
+
+A reply is computed even if the client goes away. A client that sends the same request again while it is being answered,
+or that marks it as a retry as OpenAI's libraries do, gets the same reply: nothing is answered twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kept.agent.events import GroupLine, Inbound, ReplyDelta
+from kept.base.clock import Clock, new_id
+from kept.base.limits import utf8_safe
+from kept.base.remote_errors import MessageRefused, ModelUnknown
+from kept.base.values import frozen
+from kept.gateway.channels.http_messages import (
+    EVENT_HEADERS,
+    HEARTBEAT_S,
+    MAX_BODY_BYTES,
+    MAX_NAME_CHARS,
+    grant_of,
+    json_response,
+    own_name,
+    read_body,
+    read_flag,
+    read_name,
+    route_own,
+)
+from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
+from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, message_status
+from kept.sessions.people import THREAD, thread_id
+from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
+from kept.sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+
+NAME = "openai"
+UNNAMED_USER = "default"
+PATHS = ("/v1/chat/completions", "/v1/models")
+_REQUEST = "request"
+"""Metadata of a message: hash of the request that brought it."""
+_TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
+_TYPES |= {404: "invalid_request_error", 409: "invalid_request_error", 429: "rate_limit_error"}
+
+
+def error_body(status: int, code: str, message: str) -> dict[str, Any]:
+    """Return an error in OpenAI's form."""
+    return {"error": {"message": message, "type": _TYPES.get(status, "server_error"), "param": None, "code": code}}
+
+
+class ChatCompletions:
+    """Handlers of the routes. What they raise is shown by the routes."""
+
+    def __init__(self, front: Switchboard, sessions: Mapping[str, SessionStore], clock: Clock) -> None:
+        """``sessions`` has those of each agent, by its name."""
+        self._front = front
+        self._sessions = sessions
+        self._clock = clock
+
+    # models
+
+    async def list_models(self, request: Request) -> Response:
+        return json_response({"object": "list", "data": [_model_json(name) for name in self._models(request)]})
+
+    def _models(self, request: Request) -> tuple[str, ...]:
+        """Return the names of the agents that the token of a request may talk to."""
+        grant = grant_of(request)
+        names = [name for name in self._front.responders if grant is None or grant.reaches(name)]
+        return (MODEL_PREFIX, *(f"{MODEL_PREFIX}/{name}" for name in names))
+
+    def _require_agent(self, request: Request, agent: str | None, model: str) -> None:
+        names = self._models(request)
+        if agent is not None and f"{MODEL_PREFIX}/{agent}" not in names:
+            raise ModelUnknown(f"There is no model '{model}'.", hint=f"There are: {', '.join(names)}.")
+
+    # completions
+
+    async def complete(self, request: Request) -> Response:
+        from starlette.responses import StreamingResponse
+
+        call = read_call(await read_body(request, MAX_BODY_BYTES), request.headers)
+        call = replace(call, user=own_name(request, call.user))
+        self._require_agent(request, call.agent, call.model)
+        key = route_own(self._front, request, _chat_key(call), call.agent)
+        message = await self._accept(call, key, request)
+        if call.stream:
+            chunks = self._chunks(call, message)
+            return StreamingResponse(chunks, media_type="text/event-stream", headers=EVENT_HEADERS)
+        message, run = await self._front.responder_for(key).wait(NAME, message.id)
+        if run is None or run.parts is None or run.error:
+            status, body = _describe_failure(run)
+            return json_response(body, status, {"x-should-retry": "false"} if status == 502 else {})
+        return json_response(_completion_json(call, message, run))
+
+    async def _accept(self, call: ChatCall, key: SessionKey, request: Request) -> AcceptedMessage:
+        """Return the message of a request when it is on disk: a new one, or that of an earlier attempt."""
+        is_retry = request.headers.get("x-stainless-retry-count", "0") != "0"
+        earlier = self._find_earlier(call, key, is_retry=is_retry)
+        if earlier is not None:
+            return await self._front.accept(key, earlier.inbound, grant_of(request))
+        responder = self._front.responder_for(key)
+        responder.limits.check(str(key))
+        for line in await asyncio.to_thread(self._find_unseen, call, key):
+            sender = "assistant" if line.role == "assistant" else call.user or "user"
+            responder.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
+        inbound = Inbound(new_id(), "\n\n".join(call.new), call.user, self._clock.now(), {_REQUEST: call.digest})
+        return await self._front.accept(key, inbound, grant_of(request))
+
+    def _find_earlier(self, call: ChatCall, key: SessionKey, *, is_retry: bool) -> AcceptedMessage | None:
+        inbox = self._front.responder_for(key).inbox
+        for message in reversed(inbox.messages()):
+            if message.key == str(key) and (message.inbound.metadata or {}).get(_REQUEST) == call.digest:
+                is_open = message_status(inbox.find_run(message)) in ("waiting", "answering")
+                return message if is_open or is_retry else None
+        return None
+
+    # the conversation
+
+    def _find_unseen(self, call: ChatCall, key: SessionKey) -> tuple[ChatLine, ...]:
+        """Return the history if the conversation is new to Kept. Begin a new session if a chat begins like another."""
+        sessions = self._sessions[key.agent_id]
+        record = sessions.find(NAME, key.user_id, chat_type=key.chat_type)
+        if record is None:
+            return call.history
+        if not call.continues and not call.history:
+            sessions.reset(record.id)
+        return ()
+
+    # the answer
+
+    async def _chunks(self, call: ChatCall, message: AcceptedMessage) -> AsyncIterator[bytes]:
+        """Yield the reply as server-sent events. The heartbeat keeps proxies from closing a silent connection."""
+        head = _head(call, message, "chat.completion.chunk")
+        more = {"usage": None} if call.stream_usage else {}
+        yield _event({**head, "choices": [_delta({"role": "assistant", "content": ""})], **more})
+        streamed, responder = "", self._front.holder(NAME, message.id)
+        async for event in responder.follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
+            if event is None:
+                yield b": still at work\n\n"
+            elif isinstance(event, ReplyDelta):
+                streamed += event.text
+                yield _event({**head, "choices": [_delta({"content": event.text})], **more})
+        _, run = responder.get(NAME, message.id)
+        if run is None or run.parts is None or run.error:
+            yield _event(_describe_failure(run)[1])
+            return
+        rest = _missing_end(streamed, run.reply or "")
+        if rest:
+            yield _event({**head, "choices": [_delta({"content": rest})], **more})
+        yield _event({**head, "choices": [_delta({}, "stop")], **more})
+        if call.stream_usage:
+            yield _event({**head, "choices": [], "usage": _usage_json(run)})
+        yield b"data: [DONE]\n\n"
+
+
+def _chat_key(call: ChatCall) -> SessionKey:
+    """Return the key of a chat. Requests without a user are those of one person, who has the token."""
+    name = thread_id(call.user or UNNAMED_USER, call.conversation)
+    return SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, THREAD, name)
+
+
+def _missing_end(streamed: str, reply: str) -> str:
+    """Return what the client does not have yet, such as the reply of a command, which is not streamed."""
+    if streamed.strip().endswith(reply.strip()):
+        return ""
+    if reply.startswith(streamed):
+        return reply[len(streamed) :]
+    return f"\n\n{reply}"
+
+
+def _describe_failure(run: AnswerRun | None) -> tuple[int, dict[str, Any]]:
+    if run is not None and run.cancelled:
+        return 409, error_body(409, "cancelled", "The answer was stopped.")
+    if run is None or run.parts is None:
+        return 503, error_body(503, "queue_full", "The gateway is shutting down. It answers after its next start.")
+    return 502, error_body(502, run.error or "internal", run.reply or "")
+
+
+def _head(call: ChatCall, message: AcceptedMessage, kind: str) -> dict[str, Any]:
+    created = int(message.accepted_at.timestamp())
+    return {"id": f"chatcmpl-{message.id}", "object": kind, "created": created, "model": call.model}
+
+
+def _completion_json(call: ChatCall, message: AcceptedMessage, run: AnswerRun) -> dict[str, Any]:
+    answer = {"role": "assistant", "content": run.reply or "", "refusal": None}
+    choice = {"index": 0, "message": answer, "finish_reason": "stop", "logprobs": None}
+    return {**_head(call, message, "chat.completion"), "choices": [choice], "usage": _usage_json(run)}
+
+
+def _usage_json(run: AnswerRun) -> dict[str, int]:
+    usage = run.details.get("usage") or {}
+    tokens_in, tokens_out = usage.get("inputTokens", 0), usage.get("outputTokens", 0)
+    return {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+
+
+def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(value)}\n\n".encode()
+
+
+def _model_json(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": MODEL_PREFIX}
+
+
+# Reading a request. A chat program sends the whole history with every one. Kept has that history, so only the user's
+# messages after the last answer are new.
+
+MODEL_PREFIX = "kept"
+CONVERSATION_HEADER = "x-kept-conversation"
+CHAT_ID_HEADER = "x-openwebui-chat-id"
+"""Id that a chat program gives to a chat."""
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_PART_NAMES = {"image_url": "(picture)", "input_audio": "(voice message)", "file": "(document)"}
+_DIGEST_CHARS = 32
+_RESET = re.compile(r"\s*/(?:new|reset)\b", re.IGNORECASE)
+
+
+@frozen
+class ChatLine:
+    """Message of the person or of the assistant in a request."""
+
+    role: str
+    text: str
+
+
+@frozen
+class ChatCall:
+    """Request of a client."""
+
+    model: str
+    agent: str | None
+    """Agent that the model names; None for the gateway's own."""
+    user: str | None
+    conversation: str
+    """Name of the conversation, unique within the channel."""
+    continues: bool
+    """True if the client named the conversation itself, so a request without a history continues it."""
+    history: tuple[ChatLine, ...]
+    """Messages up to the last answer."""
+    new: tuple[str, ...]
+    """Texts of the user after the last answer."""
+    stream: bool
+    stream_usage: bool
+    digest: str
+    """Hash of the conversation and all messages: equal for a request that is sent again."""
+
+
+def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
+    """Read a request. Raise MessageRefused if it cannot be answered."""
+    if not isinstance(body, dict):
+        raise MessageRefused("The body has to be an object.", hint="See docs/tasks/gateway.md.")
+    _refuse_unsupported(body)
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise MessageRefused("'model' is missing.", hint="GET /v1/models lists the models.")
+    lines = _read_lines(body.get("messages"))
+    recent = _since_reset(lines)
+    last_answer = max((index for index, line in enumerate(recent) if line.role == "assistant"), default=-1)
+    new = tuple(line.text for line in recent[last_answer + 1 :] if line.text.strip())
+    if not new:
+        raise MessageRefused("The last message has to be a text of the user.")
+    user = read_name(body.get("user") or body.get("safety_identifier"), "user")
+    conversation, continues = _find_conversation(headers, user, model, lines)
+    stream_options = body.get("stream_options")
+    return ChatCall(
+        model=model,
+        agent=find_agent_name(model),
+        user=user,
+        conversation=conversation,
+        continues=continues,
+        history=tuple(recent[: last_answer + 1]),
+        new=new,
+        stream=read_flag(body, "stream"),
+        stream_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
+        digest=_digest([conversation, [[line.role, line.text] for line in lines]]),
+    )
+
+
+def find_agent_name(model: str) -> str | None:
+    """Return the agent that a model names: 'kept/NAME' names one, 'kept' none. Raise ModelUnknown for any other."""
+    prefix, slash, name = model.partition("/")
+    if prefix != MODEL_PREFIX or (slash and not name):
+        raise ModelUnknown(f"There is no model '{model[:MAX_NAME_CHARS]}'.")
+    return name or None
+
+
+def _refuse_unsupported(body: Mapping[str, Any]) -> None:
+    """Raise MessageRefused for a field that would change the form of the answer. Others are ignored."""
+    if body.get("n") not in (None, 1):
+        raise MessageRefused("'n' has to be 1: a conversation has one reply.")
+    wanted = body.get("response_format")
+    if isinstance(wanted, dict) and wanted.get("type") not in (None, "text"):
+        raise MessageRefused("'response_format' has to be text.")
+    if body.get("tool_choice") not in (None, "auto", "none"):
+        raise MessageRefused("'tool_choice' is not supported: the agent uses its own tools.")
+
+
+def _read_lines(messages: Any) -> list[ChatLine]:
+    """Return what the person and the assistant said. The agent has instructions and tools of its own, so messages of
+    other roles are left out."""
+    if not isinstance(messages, list) or not messages:
+        raise MessageRefused("'messages' has to be a list with at least one message.")
+    lines = []
+    for number, message in enumerate(messages):
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            raise MessageRefused(f"'messages[{number}]' has to have one of the roles {', '.join(_ROLES)}.")
+        if message["role"] in ("user", "assistant"):
+            text = read_content(message.get("content"), f"messages[{number}].content")
+            if text.strip() or message["role"] == "user":  # an answer without text only calls tools
+                lines.append(ChatLine(message["role"], text))
+    return lines
+
+
+def _since_reset(lines: Sequence[ChatLine]) -> Sequence[ChatLine]:
+    """Return the messages since the person last began a new conversation with a command."""
+    resets = (index for index, line in enumerate(lines) if line.role == "user" and _RESET.match(line.text))
+    last = max(resets, default=-1)
+    return lines[last:] if last == len(lines) - 1 else lines[last + 1 :]
+
+
+def read_content(content: Any, name: str) -> str:
+    """Return the text of a message: a text, or the texts in a list of parts. Other parts are named."""
+    if content is None or isinstance(content, str):
+        return utf8_safe(content or "")
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise MessageRefused(f"'{name}' has to be a text or a list of parts.")
+    texts = []
+    for part in content:
+        match part.get("type"):
+            case "text":
+                texts.append(str(part.get("text") or ""))
+            case "refusal":
+                texts.append(str(part.get("refusal") or ""))
+            case "image_url" | "input_audio" | "file" as kind:
+                texts.append(_PART_NAMES[kind])
+            case _:
+                raise MessageRefused(f"'{name}' has a part of an unknown type.")
+    return utf8_safe("\n\n".join(text for text in texts if text))
+
+
+def _find_conversation(
+    headers: Mapping[str, str], user: str | None, model: str, lines: Sequence[ChatLine]
+) -> tuple[str, bool]:
+    """Return the name of the conversation, and whether the client chose it.
+
+    A client that names nothing sends its first message with every request, so that identifies the chat.
+    """
+    named = read_name(headers.get(CONVERSATION_HEADER), CONVERSATION_HEADER)
+    if named:
+        return named, True
+    if chat := read_name(headers.get(CHAT_ID_HEADER), CHAT_ID_HEADER):
+        return chat, False
+    if user:
+        return user, True
+    first = next((line.text for line in lines if line.role == "user"), "")
+    return f"chat-{_digest([model, first])}", False
+
+
+def _digest(tree: Any) -> str:
+    return hashlib.sha256(json.dumps(tree).encode()).hexdigest()[:_DIGEST_CHARS]

@@ -1,0 +1,222 @@
+"""The gateway: all configured channels in front of the responders of one or several agents."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kept.agent.material import read_checklist
+from kept.base.durable import make_private_folder
+from kept.base.file_lock import claimed
+from kept.base.net.serving import App
+from kept.base.values import frozen
+from kept.config import LoadedConfig
+from kept.config.agent_paths import GATEWAY_LOCK
+from kept.config.agents import settings_by_agent
+from kept.errors import AgentNotFound, ConfigError, LockBusy, WriteFailed
+from kept.gateway.app import open_dispatcher, open_memory
+from kept.gateway.channel import Channel, ResponderTiming
+from kept.gateway.channels import chat_completions, http, http_messages
+from kept.gateway.channels.chat_intake import BotChannel
+from kept.gateway.channels.discord import DiscordChannel, find_discord_token
+from kept.gateway.channels.switchboard import Switchboard
+from kept.gateway.channels.telegram import TelegramChannel, bot_tokens
+from kept.gateway.inbox import Inbox
+from kept.gateway.responder import Responder
+from kept.gateway.scheduler import OWN_CHANNEL, Scheduler
+from kept.memory import Memory
+from kept.sessions.people import NO_OWNER, People
+from kept.sessions.session_key import DEFAULT_ACCOUNT
+from kept.sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from kept.models.base import ChatModel
+
+Report = Callable[[str], None]
+"""Shows a line to the person who runs the gateway."""
+OpenModel = Callable[[LoadedConfig], "ChatModel"]
+
+_SESSION_AGE = "gateway.auto_responder.session_max_age_ms"
+
+log = logging.getLogger(__name__)
+
+
+SHUTDOWN_TIMEOUT_S = 30.0
+"""How long a stopping gateway works on accepted messages."""
+
+
+def finish_forgets(served: Sequence[LoadedConfig]) -> None:
+    """Finish what was being forgotten, before the inbox is open: only then may it be changed."""
+    for agent in served:
+        if os.path.exists(agent.config.paths.forgetting):
+            with open_memory(agent) as memory:
+                memory.forgetting.finish()
+
+
+def served_agents(loaded: LoadedConfig) -> list[LoadedConfig]:
+    """Return the settings of the agents that a gateway serves: the one of the command, and those of the routes."""
+    names = dict.fromkeys(route.agent for route in loaded.config.gateway.routes)
+    names.pop(loaded.config.agent_id, None)
+    if not names:
+        return [loaded]
+    known = settings_by_agent(loaded)
+    for name in names:
+        if name not in known:
+            hint = f"Create it with 'kept --agent {name} init', or correct the route. There are: {', '.join(known)}."
+            raise AgentNotFound(f"gateway.routes names an agent '{name}', and there is none.", hint=hint)
+    return [loaded, *(known[name] for name in names)]
+
+
+@contextmanager
+def only_gateway(home: str) -> Iterator[None]:
+    """Hold the gateway's lock, and leave no file behind. Two gateways would answer every message twice."""
+    try:
+        make_private_folder(home)
+    except OSError as exc:
+        raise WriteFailed(f"{home}: could not be created ({exc.strerror}).") from exc
+    with claimed(os.path.join(home, GATEWAY_LOCK)) as is_ours:
+        if not is_ours:
+            hint = "Stop it, or give this one another --home."
+            raise LockBusy(f"Another process answers the messages of {home}.", hint=hint)
+        yield
+
+
+def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
+    """Return the configuration with the gateway's own setting for the age of a session, if it is set."""
+    if _SESSION_AGE not in loaded.origins:
+        return loaded
+    age_ms = loaded.config.gateway.auto_responder.session_max_age_ms
+    reset = loaded.config.agent.session.reset
+    if age_ms:
+        reset = replace(reset, mode="idle", idle_minutes=max(1, -(-age_ms // 60_000)))
+    else:
+        reset = replace(reset, mode="none")
+    agent = replace(loaded.config.agent, session=replace(loaded.config.agent.session, reset=reset))
+    return replace(loaded, config=replace(loaded.config, agent=agent))
+
+
+@frozen
+class ServedAgent:
+    """Parts of an agent that a gateway uses."""
+
+    memory: Memory
+    sessions: SessionStore
+    model: ChatModel
+
+
+class Gateway:
+    """Answers messages until it is stopped: those of the first agent, and of others as the routes say."""
+
+    def __init__(self, agents: Sequence[ServedAgent], *, report: Report, timing: ResponderTiming | None = None) -> None:
+        config = agents[0].memory.config
+        timing = timing or ResponderTiming()
+        self._sessions = {agent.memory.config.agent_id: agent.sessions for agent in agents}
+        self._settings = config.gateway
+        self._people = People(config)
+        self._report = report
+        self._stop = asyncio.Event()
+        self._at_once = asyncio.Event()
+        self._services: dict[str, BotChannel] = {}
+        for account in bot_tokens(config):
+            name = "telegram" if account == DEFAULT_ACCOUNT else f"telegram/{account}"
+            self._services[name] = TelegramChannel(config, timing, account_id=account)
+        if find_discord_token(config):
+            self._services["discord"] = DiscordChannel(config, timing)
+        channels: dict[str, Channel] = {}
+        if self._settings.http.enabled:
+            for name in (http_messages.NAME, chat_completions.NAME):
+                channels[name] = Channel(debounce_ms=self._settings.http.debounce_ms)
+        channels.update(self._services)
+        if not channels:
+            hint = "Set gateway.http.enabled, gateway.telegram.token or gateway.discord.token."
+            raise ConfigError("No channel is configured.", hint=hint)
+        channels[OWN_CHANNEL] = Channel()
+        slots = asyncio.Semaphore(self._settings.auto_responder.max_concurrent)
+        self.responders = {
+            agent.memory.config.agent_id: self._open_responder(agent, channels, timing, slots) for agent in agents
+        }
+        self.responder = self.responders[config.agent_id]
+        self._schedulers = [
+            Scheduler(
+                self.responders[agent.memory.config.agent_id],
+                agent.memory.config,
+                channels,
+                clock=agent.memory.clock,
+                read_checklist=partial(read_checklist, agent.memory),
+            )
+            for agent in agents
+        ]
+        routes = [route for route in self._settings.routes if route.agent in self.responders]
+        self._front = Switchboard(self.responders, routes, default=config.agent_id)
+
+    def _open_responder(
+        self, agent: ServedAgent, channels: Mapping[str, Channel], timing: ResponderTiming, slots: asyncio.Semaphore
+    ) -> Responder:
+        """Open the inbox of an agent. All agents share the slots, so that no more answers are under way at a time."""
+        config = agent.memory.config
+        status = lambda: self.responders[config.agent_id].status_lines()  # noqa: E731
+        dispatcher = open_dispatcher(agent.memory, agent.sessions, agent.model, more_status=status)
+        inbox = Inbox(config.paths.inbox, clock=agent.memory.clock)
+        return Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots)
+
+    def make_endpoints(self) -> App:
+        """Return the routes of the HTTP channel, without a guard."""
+        clock = self.responder.inbox.clock
+        return http.make_endpoints(self._front, self._sessions, clock=clock, people=self._people)
+
+    async def run(self) -> None:
+        """Answer until `stop` is called."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            if len(self.responders) > 1:
+                self._report(f"Agents: {', '.join(self.responders)}")
+            if any(sessions.config.agent.session.owner == "auto" for sessions in self._sessions.values()):
+                self._report(NO_OWNER)
+            for responder in self.responders.values():
+                await responder.start()
+            tasks += [asyncio.create_task(scheduler.run()) for scheduler in self._schedulers]
+            tasks += [asyncio.create_task(self._serve(name, service)) for name, service in self._services.items()]
+            await self._wait_for_stop(tasks)
+        finally:
+            await self._shut_down(tasks)
+
+    def stop(self) -> None:
+        """Finish the accepted messages, then stop. A second call leaves them to the next start."""
+        if self._stop.is_set():
+            self._at_once.set()
+        self._stop.set()
+
+    async def _serve(self, service: str, channel: BotChannel) -> None:
+        name = await channel.connect()
+        self._report(f"{service.capitalize()}: {name}, for {len(channel.allowed)} people")
+        await channel.serve(self._front)
+
+    async def _wait_for_stop(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Return when the gateway is stopped. Raise the error of a channel that failed."""
+        stop = asyncio.create_task(self._stop.wait())
+        done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        for task in done:
+            if task is not stop:
+                task.result()
+
+    async def _shut_down(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Stop polling, then answer what was accepted."""
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        drained = (responder.drain(SHUTDOWN_TIMEOUT_S, at_once=self._at_once) for responder in self.responders.values())
+        finished = all(await asyncio.gather(*drained))
+        for service in self._services.values():
+            await service.close()
+        left = sum(responder.limits.total for responder in self.responders.values())
+        self._report(
+            "Stopped." if finished else f"Stopped. The remaining messages ({left}) are answered after the next start."
+        )

@@ -1,0 +1,92 @@
+"""Switchboard: hands each message to the agent that the routes name, so that one gateway serves several agents.
+
+Every agent has its own inbox, queues and sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from kept.agent.events import ApprovalAsked, Inbound
+from kept.base.grants import Grant
+from kept.base.remote_errors import MessageNotFound
+from kept.config.gateway_settings import RouteSettings
+from kept.errors import AgentNotFound
+from kept.gateway.dispatcher import act_of
+from kept.gateway.inbox_records import AcceptedMessage, check_same
+from kept.gateway.responder import Responder
+from kept.sessions.people import account_of
+from kept.sessions.session_key import SessionKey
+
+ANY_AGENT = "*"
+"""Agent in the key of a chat that is not routed yet."""
+
+
+def find_agent(routes: Iterable[RouteSettings], key: SessionKey, *, default: str) -> str:
+    """Return the agent for a message. The first route that fits its channel, account and chat decides."""
+    return next((route.agent for route in routes if _fits(route, key)), default)
+
+
+def _fits(route: RouteSettings, key: SessionKey) -> bool:
+    account = account_of(key)
+    chats = {key.user_id, *((account.name,) if account else ())}  # with its topic, and without
+    return (
+        route.channel in (None, key.channel)
+        and route.account in (None, key.account_id)
+        and (route.chat is None or route.chat in chats)
+    )
+
+
+class Switchboard:
+    """Routes one set of channels to the responders of several agents."""
+
+    def __init__(self, responders: Mapping[str, Responder], routes: Iterable[RouteSettings], *, default: str) -> None:
+        self.responders = responders
+        self._routes = tuple(routes)
+        self._default = default
+
+    def route(self, key: SessionKey, agent: str | None = None) -> SessionKey:
+        """Return a key with the agent of its chat, or with the one that a client names."""
+        if agent is not None and agent not in self.responders:
+            names = ", ".join(self.responders)
+            raise AgentNotFound(f"This gateway does not serve an agent '{agent}'.", hint=f"It serves: {names}.")
+        return replace(key, agent_id=agent or find_agent(self._routes, key, default=self._default))
+
+    def responder_for(self, key: SessionKey) -> Responder:
+        """Return the responder of the agent in a key."""
+        return self.responders[key.agent_id]
+
+    async def accept(self, key: SessionKey, message: Inbound, grant: Grant | None = None) -> AcceptedMessage:
+        """Accept a message for the agent of its key. Message ids are unique per channel, across agents. Raise
+        ScopeMissing if the token of the sender does not allow what the message does; ``grant`` is None for a sender
+        who needs no token."""
+        if grant is not None:
+            grant.require(act_of(message))
+        own = self.responder_for(key)
+        for responder in self.responders.values():
+            known = responder.inbox.find(key.channel, message.id)
+            if known is not None and responder is not own:
+                return check_same(known, str(key), message.text)
+        return await own.accept(key, message)
+
+    def messages_of(self, channel: str) -> list[AcceptedMessage]:
+        accepted = (message for each in self.responders.values() for message in each.inbox.messages())
+        return [message for message in accepted if message.channel == channel]
+
+    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
+        return [asked for each in self.responders.values() for asked in each.approvals.waiting(session_id)]
+
+    def find_chat(self, session_id: str) -> SessionKey | None:
+        """Return the key of the chat that is being answered in a session, or None."""
+        return next((key for each in self.responders.values() if (key := each.find_chat(session_id))), None)
+
+    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
+        return any(each.approvals.decide(approval_id, allow=allow, by=by) for each in self.responders.values())
+
+    def holder(self, channel: str, message_id: str) -> Responder:
+        """Return the responder that has accepted a message. Raise MessageNotFound."""
+        for responder in self.responders.values():
+            if responder.inbox.find(channel, message_id) is not None:
+                return responder
+        raise MessageNotFound(f"There is no message '{message_id}'.")

@@ -1,0 +1,210 @@
+"""Sort Telegram messages: addressed to the bot, overheard in a group, or to be ignored.
+
+A text that the sender only passed on, by forwarding it or through an inline bot, is marked as forwarded: it is data for
+the agent, and never a command. So is the message that is replied to. Pictures and other media are named in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kept.agent.events import GroupLine, Inbound
+from kept.base.limits import clip, one_line
+from kept.gateway.channels.chat_intake import (
+    AddressedMessage,
+    Allowed,
+    MediaItem,
+    OverheardMessage,
+    Person,
+    kind_of,
+    with_media,
+)
+from kept.gateway.channels.switchboard import ANY_AGENT
+from kept.sessions.entries import FORWARDED, QUOTED
+from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
+
+if TYPE_CHECKING:
+    import telegram
+
+_GROUPS = ("group", "supergroup")
+_COMMAND = re.compile(r"\s*(/[A-Za-z]\w*)@(\w+)")
+_NAME_CHARS = 80
+_QUOTED_CHARS = 2_000
+
+
+def read_message(
+    message: telegram.Message, *, me: Person, allowed: Allowed, account_id: str = DEFAULT_ACCOUNT
+) -> AddressedMessage | OverheardMessage | Person | None:
+    """Sort a message. Return the sender if they are not allowed, and None if the message is to be ignored.
+
+    In a group, a message that is not addressed to the bot is overheard.
+    """
+    sender, chat, media = message.from_user, message.chat, read_media(message)
+    own = message.text or message.caption or ""
+    if sender is None or sender.is_bot or not (own or media):
+        return None
+    in_group = chat.type in _GROUPS
+    if not in_group and chat.type != "private":
+        return None
+    is_allowed = sender in allowed
+    key = _key(message, account_id, in_group=in_group)
+    if in_group and not (is_allowed and _is_addressed(message, own, me)):
+        return OverheardMessage(key, GroupLine(_overheard_name(message), with_media(own, media), message.date))
+    if not is_allowed:
+        return Person(sender.id, sender.username or "")
+    if _origin(message) is None and _is_for_another_bot(own, me):
+        return None
+    inbound = _inbound(message, own, media, me)
+    if account_id != DEFAULT_ACCOUNT:  # each bot has its own numbers for the messages of a person
+        inbound = replace(inbound, id=f"{account_id}:{inbound.id}")
+    return AddressedMessage(key, inbound, media)
+
+
+def _inbound(message: telegram.Message, own: str, media: Sequence[MediaItem], me: Person) -> Inbound:
+    chat, sender, origin = message.chat, message.from_user, _origin(message)
+    metadata: dict[str, Any] = {"chat": chat.id, "thread": _thread(message), "message": message.message_id}
+    if origin is not None:
+        metadata[FORWARDED] = origin
+    else:
+        own = _without_mention(own, me.username)
+    quoted = _quoted_text(message)
+    if quoted:
+        metadata[QUOTED] = {"from": _quoted_name(message), "text": quoted}
+    return Inbound(f"{chat.id}:{message.message_id}", with_media(own, media), _name(sender), message.date, metadata)
+
+
+def _quoted_text(message: telegram.Message) -> str:
+    """Return the passage that the sender quotes, or else the message that they reply to."""
+    if message.quote is not None:
+        return message.quote.text
+    original = message.reply_to_message
+    if (
+        original is None or original.forum_topic_created is not None
+    ):  # every message of a topic replies to its beginning
+        return ""
+    return clip(with_media(original.text or original.caption or "", read_media(original)), _QUOTED_CHARS)
+
+
+def _origin(message: telegram.Message) -> str | None:
+    """Return the author of a text that the sender only passed on, or None if the sender wrote it."""
+    if message.forward_origin is not None:
+        return _origin_name(message.forward_origin)
+    if message.is_automatic_forward or "forward_date" in message.api_kwargs:  # the latter in servers before 7.0
+        return "somebody"
+    bot = message.via_bot or message.sender_business_bot
+    return None if bot is None else _shorten(f"the bot {bot.full_name}")
+
+
+def _origin_name(origin: telegram.MessageOrigin) -> str:
+    for field in ("sender_user", "sender_chat", "chat"):
+        if getattr(origin, field, None) is not None:
+            return _name(getattr(origin, field))
+    return _shorten(getattr(origin, "sender_user_name", None) or "somebody")
+
+
+def _quoted_name(message: telegram.Message) -> str:
+    if message.external_reply is not None:
+        return _origin_name(message.external_reply.origin)
+    original = message.reply_to_message
+    return _name(original.from_user) if original is not None else "somebody"
+
+
+def _overheard_name(message: telegram.Message) -> str:
+    origin, name = _origin(message), _name(message.from_user)
+    return name if origin is None else f"forwarded by {name} from {origin}"
+
+
+def _name(owner: telegram.User | telegram.Chat | None) -> str:
+    return "somebody" if owner is None else _shorten(owner.full_name or getattr(owner, "title", None) or str(owner.id))
+
+
+def _shorten(name: str) -> str:
+    return one_line(name)[:_NAME_CHARS] or "somebody"
+
+
+def _key(message: telegram.Message, account_id: str, *, in_group: bool) -> SessionKey:
+    thread = _thread(message)
+    user_id = f"{message.chat.id}:{thread}" if thread else str(message.chat.id)
+    return SessionKey(ANY_AGENT, "telegram", account_id, "group" if in_group else "direct", user_id)
+
+
+def _thread(message: telegram.Message) -> int | None:
+    """Return the topic of a group, which is a conversation. A chain of replies has a thread id too, but is not one."""
+    return message.message_thread_id if message.is_topic_message else None
+
+
+def _is_addressed(message: telegram.Message, text: str, me: Person) -> bool:
+    """Return True if the sender addresses the bot. A forwarded text does not, even if it mentions the bot."""
+    if _origin(message) is not None or _is_for_another_bot(text, me):
+        return False
+    original = message.reply_to_message
+    if original is not None and original.from_user is not None and original.from_user.id == me.id:
+        return True
+    return _COMMAND.match(text) is not None or _mention(me.username).search(text) is not None
+
+
+def _is_for_another_bot(text: str, me: Person) -> bool:
+    command = _COMMAND.match(text)
+    return command is not None and command[2].lower() != me.username.lower()
+
+
+def _mention(username: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)@{re.escape(username)}\b", re.IGNORECASE)
+
+
+def _without_mention(text: str, username: str) -> str:
+    """Return a text without the mention of the bot, unless that is all of it. Remove the name in /help@name too."""
+    command = _COMMAND.match(text)
+    if command is not None:
+        return f"{command[1]}{text[command.end() :]}"
+    return _mention(username).sub("", text, count=1).strip() or text
+
+
+_LARGEST_PICTURE_SIDE = 1_600
+"""Models reduce larger pictures, so a larger version is not fetched."""
+
+
+def read_media(message: telegram.Message) -> tuple[MediaItem, ...]:
+    """Return the media of a message, at most one: Telegram sends the pictures of an album as several messages."""
+    return tuple(_iter_media(message))
+
+
+def _iter_media(message: telegram.Message) -> Iterator[MediaItem]:
+    if message.photo:
+        fitting = [size for size in message.photo if max(size.width, size.height) <= _LARGEST_PICTURE_SIDE]
+        photo = max(fitting or message.photo[:1], key=lambda size: size.width * size.height)
+        yield MediaItem("picture", None, photo.file_size, media_type="image/jpeg", source=photo.file_id)
+    elif message.document:  # so has an animation
+        yield _file(message.document, kind_of(message.document.mime_type or ""))
+    elif file := message.voice or message.video_note or message.audio or message.video:
+        kind = "voice message" if message.voice else "audio" if message.audio else "video"
+        yield _file(file, kind, fetched=False)
+    elif message.sticker:
+        yield MediaItem("sticker", message.sticker.emoji)
+    else:
+        yield from _iter_facts(message)
+
+
+def _file(file: Any, kind: str, *, fetched: bool = True) -> MediaItem:
+    # Not the attribute: its type depends on the version of the library.
+    duration = file.to_dict().get("duration")
+    seconds = round(duration) if isinstance(duration, int | float) else None
+    name = getattr(file, "file_name", None) or getattr(file, "title", None)
+    media_type = getattr(file, "mime_type", None)
+    return MediaItem(kind, name, file.file_size, seconds, media_type, file.file_id if fetched else None)
+
+
+def _iter_facts(message: telegram.Message) -> Iterator[MediaItem]:
+    """Yield what is not a file, with what it says."""
+    if message.location:
+        yield MediaItem("location", f"{message.location.latitude:.5f}, {message.location.longitude:.5f}")
+    elif message.contact:
+        name = " ".join(filter(None, (message.contact.first_name, message.contact.last_name)))
+        yield MediaItem("contact", f"{name}, {message.contact.phone_number}")
+    elif message.poll:
+        yield MediaItem("poll", message.poll.question)
+    elif message.effective_attachment is not None:
+        yield MediaItem("media")

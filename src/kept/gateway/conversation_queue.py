@@ -1,0 +1,219 @@
+"""State of conversations in memory: the queue of each and the limits of all, events of an answer, group messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from kept.agent.events import AgentEvent, GroupLine, Notice, Reply, ReplyDelta, ToolEnded
+from kept.base.remote_errors import ConversationFull, QueueFull
+from kept.config import ResponderSettings
+from kept.gateway.channel import Channel
+from kept.gateway.dispatcher import find_command
+from kept.gateway.inbox_records import AcceptedMessage, AnswerRun
+from kept.sessions.session_key import SessionKey
+
+
+class ConversationQueue:
+    """Messages and interrupted runs of one conversation.
+
+    People send a thought in several messages. The queue is debounced: the messages that arrive until there has been a
+    pause, whose length the channel sets, are answered together. Three things end the wait early: a command, since it is
+    complete; ``hurry``, when the gateway starts or stops; and an interrupted run, which has to be answered first.
+    """
+
+    def __init__(self, key: str, chat: SessionKey, channel: Channel) -> None:
+        self.key = key
+        self.chat = chat
+        self.channel = channel
+        self.waiting: deque[AcceptedMessage] = deque()
+        self.interrupted: deque[AnswerRun] = deque()
+        """Runs that the last process did not finish, oldest first. They precede all waiting messages."""
+        self.current: AnswerRun | None = None
+        self.answering: asyncio.Task[AnswerRun] | None = None
+        """Task that answers ``current``. Cancelled if the answer is no longer wanted."""
+        self._debounce_s = channel.debounce_ms / 1000
+        self._settled_at = 0.0
+        """Time of the event loop at which the debounce of the last message ends."""
+        self._hurry = asyncio.Event()
+
+    def add(self, message: AcceptedMessage) -> None:
+        self.waiting.append(message)
+        self._settled_at = asyncio.get_running_loop().time() + self._debounce_s
+        if find_command(message.inbound) is not None:
+            self.hurry()
+
+    def remove(self, message: AcceptedMessage) -> bool:
+        """Remove a waiting message. Return False if it is not waiting."""
+        if message not in self.waiting:
+            return False
+        self.waiting.remove(message)
+        return True
+
+    def hurry(self) -> None:
+        """End the debounce now."""
+        self._hurry.set()
+
+    async def wait_for_debounce(self) -> None:
+        """Return when the debounce is over.
+
+        Each message that arrives meanwhile moves the end, so the time left is computed again after every wait.
+        """
+        loop = asyncio.get_running_loop()
+        while not self.interrupted and (left_s := self._settled_at - loop.time()) > 0 and not self._hurry.is_set():
+            try:
+                await asyncio.wait_for(self._hurry.wait(), left_s)
+            except TimeoutError:
+                pass
+
+    def take(self) -> list[AcceptedMessage]:
+        """Remove and return the messages of the next run: a command alone, or all messages up to the next command."""
+        batch = [self.waiting.popleft()]
+        if find_command(batch[0].inbound) is None:
+            while self.waiting and find_command(self.waiting[0].inbound) is None:
+                batch.append(self.waiting.popleft())
+        # A command that still waits keeps the hurry up: it must not wait for the debounce of later messages.
+        if all(find_command(message.inbound) is None for message in self.waiting):
+            self._hurry.clear()
+        return batch
+
+
+class AnswerSlot:
+    """Place among the answers that are being written at the same time. An answer that waits for a person leaves it."""
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self._slots = slots
+        self._is_held = False
+
+    async def take(self) -> None:
+        if not self._is_held:
+            await self._slots.acquire()
+            self._is_held = True
+
+    def leave(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._slots.release()
+
+
+class QueueLimits:
+    """Number of messages that wait for an answer, in total and by conversation."""
+
+    def __init__(self, settings: ResponderSettings) -> None:
+        self.max_total = settings.max_queued
+        self.max_per_conversation = max(1, settings.max_queued // 5)
+        self.total = 0
+        self.closed = False
+        """True when the gateway accepts no more messages."""
+        self._by_key: dict[str, int] = {}
+        self._released = asyncio.Event()
+
+    def check(self, key: str) -> None:
+        """Raise QueueFull or ConversationFull if no further message of a conversation is accepted."""
+        if self.closed:
+            raise QueueFull("The gateway is shutting down.")
+        if self._by_key.get(key, 0) >= self.max_per_conversation:
+            raise ConversationFull("Too many messages of this conversation wait for an answer.")
+        if self.total >= self.max_total:
+            raise QueueFull("Too many messages wait for an answer.")
+
+    def reserve(self, key: str) -> None:
+        """Count one more message. Call `check` first, unless the message was accepted before a restart."""
+        self._by_key[key] = self._by_key.get(key, 0) + 1
+        self.total += 1
+
+    def release(self, key: str, count: int = 1) -> None:
+        left = self._by_key.get(key, 0) - count
+        if left > 0:
+            self._by_key[key] = left
+        else:
+            self._by_key.pop(key, None)
+        self.total -= count
+        self._released.set()
+        self._released = asyncio.Event()
+
+    async def wait_for_space(self, key: str) -> None:
+        """Return when `check` passes."""
+        while True:
+            released = self._released
+            try:
+                self.check(key)
+            except QueueFull:
+                await released.wait()
+            else:
+                return
+
+
+class EventReplay:
+    """Events of one answer. Every follower gets all of them, however late it comes."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.text = ""
+        """The answer so far."""
+        self._events: list[AgentEvent] = []
+        self._changed = asyncio.Event()
+        """Set and replaced at every change, so that each follower waits for the change after the last one it saw."""
+
+    def add(self, event: AgentEvent) -> None:
+        self._events.append(event)
+        if isinstance(event, ReplyDelta):
+            self.text += event.text
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def details(self, reply: Reply) -> dict[str, Any]:
+        """Return what clients are told about the answer besides its text."""
+        details = {
+            "notices": [event.text for event in self._events if isinstance(event, Notice)],
+            "tools": [event.name for event in self._events if isinstance(event, ToolEnded)],
+            "usage": {"inputTokens": reply.tokens_in, "outputTokens": reply.tokens_out},
+        }
+        return {**details, "context": reply.context} if reply.context else details
+
+    def end(self) -> None:
+        self.ended.set()
+        self._changed.set()
+
+    async def follow(self, *, heartbeat_s: float | None = None) -> AsyncIterator[AgentEvent | None]:
+        """Yield all events from the first until the end, and None after ``heartbeat_s`` without one."""
+        seen = 0
+        while True:
+            while seen < len(self._events):
+                seen += 1
+                yield self._events[seen - 1]
+            if self.ended.is_set():
+                return
+            try:
+                await asyncio.wait_for(self._changed.wait(), heartbeat_s)
+            except TimeoutError:
+                yield None
+
+
+class GroupHistory:
+    """Messages in groups since the last reply that were not addressed to the agent. In memory only, and bounded.
+
+    When there are too many conversations, the one that has been silent the longest is dropped.
+    """
+
+    def __init__(self, *, max_messages: int, max_conversations: int = 1_000) -> None:
+        self._max_messages = max_messages
+        self._max_conversations = max_conversations
+        self._lines: OrderedDict[str, deque[GroupLine]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, key: str, line: GroupLine) -> None:
+        if self._max_messages <= 0:
+            return
+        self._lines.setdefault(key, deque(maxlen=self._max_messages)).append(line)
+        self._lines.move_to_end(key)
+        if len(self._lines) > self._max_conversations:
+            self._lines.popitem(last=False)
+
+    def take(self, key: str) -> Sequence[GroupLine]:
+        """Remove and return the messages of a group. Later ones belong to the next answer."""
+        return self._lines.pop(key, ())

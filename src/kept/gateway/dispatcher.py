@@ -1,0 +1,400 @@
+"""Routes messages to a command or to the agent. The terminal and the gateway share it.
+
+Messages that begin with a slash are commands. They are answered without a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from kept.agent.agent import Agent
+from kept.agent.events import AgentEvent, CompactionResult, GroupLine, Inbound, Reply
+from kept.base.grants import Act
+from kept.base.limits import clip
+from kept.base.records import Hit
+from kept.base.values import frozen
+from kept.errors import EmptyNote, KeptError, SessionNotFound
+from kept.forgetting.plan import ForgetPlan, ForgetStore
+from kept.gateway import forget_command as forget
+from kept.gateway.inbox import Inbox
+from kept.memory import Memory
+from kept.notes.change_recorder import Author
+from kept.search.memory_view import visible_status
+from kept.sessions.entries import FORWARDED
+from kept.sessions.people import NO_OWNER
+from kept.sessions.record import SessionRecord
+from kept.sessions.session_key import SessionKey
+
+log = logging.getLogger(__name__)
+
+
+# commands
+
+_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?\Z", re.DOTALL)
+_MAX_HITS = 5
+_FLUSH_WAIT_S = 60.0
+"""How long a program that ends waits for the flush of a session that has ended."""
+_SNIPPET_CHARS = 300
+
+HELP = """\
+/new [TEXT] – start a new conversation; the old one is kept
+/reset – the same
+/compact [FOCUS] – replace the conversation so far with a summary
+/status – this conversation, the model, the memory
+/model [NAME] – show or choose the model of this conversation
+/memory QUERY – search the memory
+/remember TEXT – add it to long-term memory
+/share TEXT – add it to the notes that everybody is answered from
+/forget QUERY – show where notes and conversations have it, and forget what you choose
+/approve – allow what the agent asks for
+/deny – do not allow it
+/stop – stop answering
+/help – this list"""
+_ANSWERS = {"yes": "all", "all": "all", "no": "none", "none": "none"}
+"""Answers to a proposal of /forget, as `ForgetPlan.choose` reads them."""
+APPROVAL = "approval"
+"""Metadata of /approve and /deny: id of the question that was meant, if a page has sent it."""
+GREETING = "Hello! Write to me as you would to a person: I remember what we talk about. /help lists the commands."
+"""Reply to /start, which Telegram sends when a person opens the chat with a bot."""
+_FIXED_REPLIES = {"help": HELP, "start": GREETING, "stop": "Stopped."}  # the responder cancels what came before /stop
+_TALK: Act = "talk to the agent"
+_ACTS: Mapping[str, Act] = {
+    "remember": "write notes",
+    "share": "write notes",
+    "forget": "forget",
+    "approve": "decide about calls of tools",
+    "deny": "decide about calls of tools",
+}
+"""What commands do. The others are part of talking to the agent."""
+NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
+
+
+@frozen
+class Command:
+    name: str
+    rest: str
+
+
+@frozen
+class CommandCall:
+    """Command in a conversation. ``message_id`` recognises one that was executed before a crash."""
+
+    command: Command
+    session_id: str
+    message_id: str
+
+
+def find_command(message: Inbound) -> Command | None:
+    """Return the command in a message. A forwarded text never is one: another person wrote it.
+
+    A path such as /etc/hosts is not one. Neither is /help@name: a channel with such names removes its own before this.
+    """
+    match = _COMMAND.match(message.text.strip())
+    if match is None or FORWARDED in (message.metadata or {}):
+        return None
+    return Command(match[1].lower(), (match[2] or "").strip())
+
+
+def act_of(message: Inbound) -> Act:
+    """Return what a message does: what its command does, or else it talks to the agent."""
+    command = find_command(message)
+    return _ACTS.get(command.name, _TALK) if command else _TALK
+
+
+class Commands:
+    """Executes commands. ``more_status`` returns further lines for /status, such as the queue of a gateway."""
+
+    def __init__(self, agent: Agent, more_status: Callable[[], list[str]]) -> None:
+        self._agent = agent
+        self._memory = agent.services.memory
+        self._sessions = agent.services.sessions
+        self._people = agent.services.people
+        self._more_status = more_status
+        self._inbox: ForgetStore | None = None
+        self._decided: dict[str, str] = {}
+        """Replies to /approve and /deny that were carried out before their turn came, by the id of the message."""
+
+    def use_inbox(self, inbox: Inbox) -> None:
+        """Let /forget scrub the inbox of this process too."""
+        self._inbox = forget.LiveInboxStore(inbox)
+
+    async def run(self, call: CommandCall) -> str:
+        """Return the reply to a command. Errors become replies."""
+        handlers: dict[str, Callable[[CommandCall], str]] = {
+            "new": self._new,
+            "reset": self._new,
+            "status": self._status,
+            "model": self._choose_model,
+            "memory": self._search,
+            "remember": self._remember,
+            "share": self._share,
+            "forget": self._forget,
+            "approve": self._decide,
+            "deny": self._decide,
+        }
+        name = call.command.name
+        try:
+            if name == "compact":
+                focus = call.command.rest or None
+                return _describe_compaction(await self._agent.compact(call.session_id, instructions=focus))
+            if name in handlers:
+                return await asyncio.to_thread(handlers[name], call)
+        except KeptError as exc:
+            return self._explain(exc)
+        return _FIXED_REPLIES.get(name) or f"There is no command /{name}. /help lists all commands."
+
+    def _explain(self, error: KeptError) -> str:
+        """Return what the person is told. In a chat, errors that are not about the request name no path or setting."""
+        if self._inbox is None or error.http < 500:
+            return f"{error.message} {error.hint}".strip()
+        log.warning("a command failed: %s %s", error.message, error.hint)
+        return "That did not work. The log of the gateway has the details."
+
+    def start_session(self, call: CommandCall) -> SessionRecord:
+        """End the session and return the next one. Called again after a crash, return the one that was begun then."""
+        old = self._sessions.get(call.session_id)
+        if old.successor:
+            try:
+                successor = self._sessions.get(old.successor)
+            except SessionNotFound:
+                successor = None
+            if successor is not None and successor.metadata.get("inbound") == call.message_id:
+                return successor
+        return self._sessions.reset(old.id, metadata={**old.metadata, "inbound": call.message_id})
+
+    def _new(self, call: CommandCall) -> str:
+        self.start_session(call)
+        return f"This is a new conversation. The old one is kept as session {call.session_id}."
+
+    def _memory_of(self, session_id: str) -> Memory:
+        """Return the memory as the person or group of a session sees it."""
+        viewer = self._people.viewer_of(self._sessions.get(session_id).key)
+        return self._memory if viewer is None else self._memory.as_person(viewer)
+
+    def _status(self, call: CommandCall) -> str:
+        record, memory = self._sessions.get(call.session_id), self._memory_of(call.session_id)
+        status = visible_status(memory.status(), memory.visible, memory.index_service)
+        lines = [
+            f"Agent {status.agent}, {self._agent.models.describe(record)}.",
+            f"Session {record.id}: {record.messages} messages, {record.tokens_context:,} tokens in context, "
+            f"{record.compactions} compactions.",
+            *([f"You are {memory.viewer.name} here.{self._owner_remark(memory)}"] if memory.viewer else []),
+            f"Memory: {status.files} files, {status.chunks} passages.",
+            *status.degraded,
+            *self._more_status(),
+        ]
+        return "\n".join(lines)
+
+    def _choose_model(self, call: CommandCall) -> str:
+        return self._agent.models.choose(self._sessions, call.session_id, call.command.rest)
+
+    def _search(self, call: CommandCall) -> str:
+        if not call.command.rest:
+            return "Say what to search for: /memory QUERY."
+        results = self._memory_of(call.session_id).search(call.command.rest, max_results=_MAX_HITS)
+        hits = [_describe_hit(number, hit) for number, hit in enumerate(results.hits, 1)]
+        return "\n\n".join([*(hits or ["The memory has nothing about that."]), *results.degraded])
+
+    def _remember(self, call: CommandCall) -> str:
+        return self._write_note(call, self._memory_of(call.session_id))
+
+    def _share(self, call: CommandCall) -> str:
+        return self._write_note(call, self._memory)
+
+    def _write_note(self, call: CommandCall, memory: Memory) -> str:
+        """Add a text to the long-term memory, unless that has the line: it may have been written before a crash."""
+        author = Author(memory.config.agent_id, call.session_id, f"/{call.command.name}", person="chat")
+        try:
+            written = memory.add(call.command.rest, to="memory", author=author)
+        except EmptyNote:
+            return f"Say what to {call.command.name}: /{call.command.name} TEXT."
+        if not written.is_new:
+            return "That is in long-term memory already."
+        return f"Kept in {written.citation}.{self._owner_remark(memory)}"
+
+    def _owner_remark(self, memory: Memory) -> str:
+        """Return why notes of a person do not go to the shared ones, if that has not been decided."""
+        is_open = memory.viewer is not None and memory.config.agent.session.owner == "auto"
+        return f" {NO_OWNER}" if is_open else ""
+
+    def _forget(self, call: CommandCall) -> str:
+        query = call.command.rest
+        if not query:
+            return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
+        proposal = forget.find_proposal(self._sessions, call.session_id)
+        if query.lower() in _ANSWERS or (proposal and forget.is_choice(query, proposal)):
+            return self._answer_proposal(call.session_id, proposal, _ANSWERS.get(query.lower(), query))
+        plan = forget.plan_in_chat(self._memory_of(call.session_id), query)
+        return self._propose(call.session_id, plan)
+
+    def _propose(self, session_id: str, plan: ForgetPlan) -> str:
+        if plan.options:
+            forget.save_proposal(self._sessions, session_id, plan)
+        return forget.describe_plan(plan)
+
+    def _answer_proposal(self, session_id: str, proposal: dict[str, Any] | None, answer: str) -> str:
+        if proposal is None:
+            return "There is nothing to confirm. Start with /forget QUERY."
+        if answer == "none":
+            forget.drop_proposal(self._sessions, session_id)
+            return "Nothing was forgotten."
+        memory = self._memory_of(session_id)
+        plan = forget.plan_in_chat(memory, proposal["query"])
+        if not forget.is_as_shown(plan, proposal):
+            return f"It has changed since then, and nothing was forgotten.\n\n{self._propose(session_id, plan)}"
+        if answer == "all" and not plan.places:
+            return f"Nothing was forgotten: name the numbers.\n\n{forget.describe_plan(plan)}"
+        forget.drop_proposal(self._sessions, session_id)
+        chosen = plan.choose(answer)
+        receipt = memory.forgetting.apply(chosen, inbox=self._inbox)
+        return forget.describe_receipt(receipt, len(chosen.places), is_private=memory.viewer is not None)
+
+    def decide_now(self, call: CommandCall, *, by: str, approval_id: str | None = None) -> None:
+        """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer.
+
+        ``approval_id`` names the question that was meant, if that is known.
+        """
+        waiting = [
+            asked
+            for asked in self._agent.approvals.waiting(call.session_id)
+            if approval_id is None or asked.id == approval_id
+        ]
+        allow = call.command.name == "approve"
+        if waiting and self._agent.approvals.decide(waiting[0].id, allow=allow, by=by):
+            self._decided[call.message_id] = f"{waiting[0].tool}: {'allowed' if allow else 'not allowed'}."
+
+    def _decide(self, call: CommandCall) -> str:
+        return self._decided.pop(call.message_id, "Nothing waits for your permission.")
+
+
+def _describe_hit(number: int, hit: Hit) -> str:
+    text = hit.snippet.strip()
+    further = ", ".join(passage.citation for passage in hit.further)
+    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}" + (
+        f"\nFurther passages: {further}" if further else ""
+    )
+
+
+def _describe_compaction(result: CompactionResult) -> str:
+    if not result.done:
+        return f"Nothing was compacted: {result.reason}."
+    remark = " The summary was written without a model." if result.source == "extractive" else ""
+    return f"Compacted from {result.tokens_before:,} to {result.tokens_after:,} tokens.{remark}"
+
+
+# routing
+
+
+class Dispatcher:
+    """Chooses between commands and agent. The caller adds the messages that the agent answered to ``indexer``."""
+
+    def __init__(self, agent: Agent, *, more_status: Callable[[], list[str]] = list) -> None:
+        """``more_status`` returns further lines for /status."""
+        self.agent = agent
+        self.sessions = agent.services.sessions
+        self.commands = Commands(agent, more_status)
+        self.indexer = PeriodicIndexer(agent.services.memory)
+        self._ended: set[str] = set()
+        """Sessions whose last flush was started here."""
+        self._flushes: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Finish indexing and flushes, and end what the agent has started."""
+        await self.indexer.close()
+        if self._flushes:
+            _, left = await asyncio.wait(self._flushes, timeout=_FLUSH_WAIT_S)
+            for task in left:
+                task.cancel()
+        await self.agent.close()
+
+    async def current_session_id(self, key: SessionKey) -> str:
+        """Return the id of the session that messages of a chat belong to now. Begin one if there is none."""
+        key = self.agent.services.people.session_key(key)
+        record = await asyncio.to_thread(
+            self.sessions.get_or_create,
+            key.channel,
+            key.user_id,
+            account_id=key.account_id,
+            chat_type=key.chat_type,
+        )
+        if record.is_new and record.predecessor:
+            self.flush_ended(record.predecessor)
+        return record.id
+
+    def flush_ended(self, session_id: str) -> None:
+        """Start to write down what is new in a session that has ended, once."""
+        if session_id not in self._ended:
+            self._ended.add(session_id)
+            task = asyncio.create_task(self.agent.flush_ended(session_id))
+            self._flushes.add(task)
+            task.add_done_callback(self._flushes.discard)
+
+    def answer(
+        self,
+        session_id: str,
+        messages: Sequence[Inbound],
+        *,
+        command: Command | None = None,
+        group: Sequence[GroupLine] = (),
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Return the events of an answer; the last is a Reply. ``command`` is the one that the only message gives.
+
+        The agent's own generator is returned, so that a streamed token passes nothing here.
+        """
+        if command is None:
+            return self.agent.respond(session_id, messages, group=group)
+        call = CommandCall(command, session_id, messages[0].id)
+        if command.name in ("new", "reset") and command.rest:
+            return self._answer_in_new_session(call, messages[0], group)
+        return self._run_command(call)
+
+    async def _run_command(self, call: CommandCall) -> AsyncGenerator[AgentEvent, None]:
+        yield Reply(await self.commands.run(call), "")
+        if call.command.name in ("new", "reset"):
+            self.flush_ended(call.session_id)
+
+    async def _answer_in_new_session(
+        self, call: CommandCall, message: Inbound, group: Sequence[GroupLine]
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Answer the text after /new in the session that it begins."""
+        session = await asyncio.to_thread(self.commands.start_session, call)
+        self.flush_ended(call.session_id)
+        text = replace(message, text=call.command.rest)
+        async with aclosing(self.agent.respond(session.id, [text], group=group)) as events:
+            async for event in events:
+                yield event
+        self.indexer.add(2)
+
+
+class PeriodicIndexer:
+    """Indexes new messages every few messages, so that no search has many of them to index."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._every_messages = memory.config.gateway.auto_responder.memory_index_interval_messages
+        self._unindexed = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, messages: int) -> None:
+        """Count messages that were added to a transcript. Start indexing if they are due."""
+        self._unindexed += messages
+        if self._unindexed >= self._every_messages and (self._task is None or self._task.done()):
+            self._unindexed = 0
+            self._task = asyncio.create_task(self._index())
+
+    async def _index(self) -> None:
+        try:
+            await asyncio.to_thread(self._memory.sync)
+        except KeptError as exc:
+            log.warning("the index could not be brought up to date (%s)", exc.code)
+
+    async def close(self) -> None:
+        """Wait for an indexing that is running: its thread cannot be interrupted."""
+        if self._task is not None:
+            await asyncio.wait([self._task])

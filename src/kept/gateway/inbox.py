@@ -1,0 +1,337 @@
+"""Accepted messages and what became of them: a kill at any moment loses no message and repeats no reply.
+
+An inbox is a file of records (`inbox_records`), one JSON object in each line, appended durably and checked when it is
+read. `Inbox` has the state that they lead to, in memory. Only one process has it open for writing: it holds the
+gateway's lock.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from kept.agent.events import Inbound
+from kept.base.clock import Clock, SystemClock, new_id
+from kept.base.damaged_records import Fault, move_torn_end, set_aside
+from kept.base.durable import append_durably, replace_erasing, write_atomic
+from kept.base.limits import is_time
+from kept.base.values import frozen
+from kept.config import Config
+from kept.errors import ConfigError, WorkspaceError, WriteFailed
+from kept.gateway.inbox_records import (
+    AcceptedMessage,
+    AnswerRun,
+    Name,
+    Record,
+    advance,
+    begun_record,
+    blank_message,
+    blank_run,
+    check_same,
+    parse_record,
+    read_message,
+    read_run,
+    received_record,
+    run_records,
+)
+from kept.sessions.session_key import SessionKey
+
+VERSION = 1
+MAX_FINISHED_RUNS = 2_000
+"""Finished runs that an inbox remembers: to fetch a reply later, and to recognise a message that is delivered twice."""
+REWRITE_AFTER_RUNS = 500
+"""The oldest finished runs are dropped, and the file is rewritten, when there are this many too many."""
+_HEADER: Record = {"type": "inbox", "version": VERSION}
+_MAX_LOGGED_FAULTS = 10
+
+log = logging.getLogger(__name__)
+
+
+class Inbox:
+    """Thread-safe. Every change is on disk when its method returns. ``read_only`` is for processes without the
+    gateway's lock: the file is read and not changed."""
+
+    def __init__(self, path: str, *, clock: Clock, read_only: bool = False) -> None:
+        self.clock = clock
+        self._lock = threading.RLock()
+        self._messages: OrderedDict[Name, AcceptedMessage] = OrderedDict()
+        self._run_ids: dict[Name, str] = {}
+        self._runs: OrderedDict[str, AnswerRun] = OrderedDict()
+        self._finished: OrderedDict[str, None] = OrderedDict()
+        self._file = InboxFile(path)
+        parse = partial(parse_record, messages=self._messages, runs=self._runs)
+        for record in self._file.read(parse, repair=not read_only):
+            self._apply(record)
+        if not read_only:
+            self._drop_old_runs(spare=0)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Records that were skipped, and the reasons."""
+        return self._file.faults
+
+    # reading
+
+    def find(self, channel: str, message_id: str) -> AcceptedMessage | None:
+        return self._messages.get((channel, message_id))
+
+    def find_run(self, message: AcceptedMessage) -> AnswerRun | None:
+        run_id = self._run_ids.get((message.channel, message.id))
+        return self._runs[run_id] if run_id else None
+
+    def messages_of(self, run: AnswerRun) -> list[AcceptedMessage]:
+        return [self._messages[run.channel, message_id] for message_id in run.message_ids]
+
+    def messages(self) -> list[AcceptedMessage]:
+        """Return all messages, in the order of their arrival."""
+        with self._lock:
+            return list(self._messages.values())
+
+    def waiting(self) -> list[AcceptedMessage]:
+        """Return messages that are not part of a run yet."""
+        with self._lock:
+            return [message for name, message in self._messages.items() if name not in self._run_ids]
+
+    def unfinished(self) -> list[AnswerRun]:
+        with self._lock:
+            return [run for run in self._runs.values() if not run.finished]
+
+    def unconfirmed_runs(self) -> list[AnswerRun]:
+        """Return runs with a part that may not have arrived."""
+        with self._lock:
+            return [run for run in self._runs.values() if run.unconfirmed_parts]
+
+    # changing
+
+    def receive(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
+        """Record a message, or return the one that was recorded under its id.
+
+        Raise MessageConflict if that one has another text or conversation.
+        """
+        with self._lock:
+            known = self._messages.get((key.channel, message.id))
+            if known is not None:
+                return check_same(known, str(key), message.text)
+            accepted = self._accept(key, message)
+            self._commit(received_record(accepted))
+            return accepted
+
+    def _accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
+        # A time that could not be read back counts as missing. In memory too, so that a restart changes nothing.
+        sent_at = message.timestamp if message.timestamp and is_time(message.timestamp) else None
+        inbound = replace(message, timestamp=sent_at, metadata=dict(message.metadata or {}))
+        return AcceptedMessage(key.channel, message.id, str(key), inbound, self.clock.now())
+
+    def begin(self, messages: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
+        ids = tuple(message.id for message in messages)
+        run = AnswerRun(new_id(), messages[0].channel, messages[0].key, ids, session_id)
+        self._commit(begun_record(run))
+        return run
+
+    def begin_again(self, run: AnswerRun) -> AnswerRun:
+        """Record another attempt."""
+        return self._change(run, {"type": "begun", "attempts": run.attempts + 1})
+
+    def answer(
+        self,
+        run: AnswerRun,
+        parts: Sequence[str],
+        *,
+        push: bool,
+        entry_id: str | None,
+        error: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> AnswerRun:
+        """Record the reply. With ``push``, its parts have to be sent; otherwise clients fetch them."""
+        record = {"type": "answered", "parts": list(parts), "push": push, "entry": entry_id, "error": error}
+        return self._change(run, {**record, "details": dict(details)} if details else record)
+
+    def cancel(self, run: AnswerRun) -> AnswerRun:
+        return self._change(run, {"type": "cancelled"})
+
+    def mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
+        """Record that the first part that is not settled is 'sending', 'unsent', 'sent' or 'unsure'."""
+        return self._change(run, {"type": state, "part": run.settled, **({"reason": reason} if reason else {})})
+
+    def blank(self, matches: Callable[[str], bool], keys: frozenset[str]) -> int:
+        """Take texts that match out of messages and replies of some conversations, also on disk. Return how many there
+        were."""
+        with self._lock:
+            messages = {
+                name: blank_message(message, matches) if message.key in keys else message
+                for name, message in self._messages.items()
+            }
+            runs = {run_id: blank_run(run, matches) if run.key in keys else run for run_id, run in self._runs.items()}
+            count = sum(messages[name] != message for name, message in self._messages.items())
+            count += sum(runs[run_id] != run for run_id, run in self._runs.items())
+            if count:
+                self._file.rewrite(_to_records(messages.values(), runs.values()), erase=True)
+                self._messages.update(messages)
+                self._runs.update(runs)
+            return count
+
+    def _change(self, run: AnswerRun, record: Record) -> AnswerRun:
+        record = {**record, "run": run.id}
+        with self._lock:
+            changed = advance(self._runs[run.id], record)
+            self._commit(record)
+        return changed
+
+    def _commit(self, record: Record) -> None:
+        """Store a record, then apply it."""
+        with self._lock:
+            self._file.append(record)
+            self._apply(record)
+            self._drop_old_runs(spare=REWRITE_AFTER_RUNS)
+
+    def _apply(self, record: Record) -> None:
+        """Apply a record that is stored."""
+        if record["type"] == "received":
+            message = read_message(record)
+            self._messages[message.channel, message.id] = message
+            return
+        run_id = record["run"]
+        if run_id not in self._runs:
+            run = self._runs[run_id] = read_run(record)
+            self._run_ids.update(((run.channel, message_id), run.id) for message_id in run.message_ids)
+        else:
+            self._runs[run_id] = advance(self._runs[run_id], record)
+        if self._runs[run_id].finished:
+            self._finished[run_id] = None
+
+    def _drop_old_runs(self, *, spare: int) -> None:
+        """Rewrite the file without the oldest finished runs, once there are more than are kept.
+
+        If that fails, the old runs stay: the step that led here is on disk, and must not be reported as failed.
+        """
+        if len(self._finished) <= MAX_FINISHED_RUNS + spare:
+            return
+        dropped = set(list(self._finished)[: len(self._finished) - MAX_FINISHED_RUNS])
+        names = {(run.channel, name) for run in map(self._runs.__getitem__, dropped) for name in run.message_ids}
+        messages = [message for name, message in self._messages.items() if name not in names]
+        runs = [run for run_id, run in self._runs.items() if run_id not in dropped]
+        try:
+            self._file.rewrite(_to_records(messages, runs))
+        except WriteFailed as exc:
+            log.warning("old messages stay in the inbox (%s)", exc.message)
+            return
+        for name in names:
+            del self._messages[name], self._run_ids[name]
+        for run_id in dropped:
+            del self._runs[run_id], self._finished[run_id]
+
+
+def _to_records(messages: Iterable[AcceptedMessage], runs: Iterable[AnswerRun]) -> list[Record]:
+    return [*map(received_record, messages), *(record for run in runs for record in run_records(run))]
+
+
+class InboxFile:
+    """File of records. Only the process that holds the gateway's lock writes to it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.faults: list[Fault] = []
+        """Lines that the last `read` left out, and the reasons."""
+
+    def read(self, parse: Callable[[bytes], tuple[Record | None, str]], *, repair: bool = True) -> Iterator[Record]:
+        """Yield every record that ``parse`` takes. It may be checked against what the ones before led to.
+
+        A last line without a line break was cut short by a kill, before its message was acknowledged: it is removed.
+        Other damaged lines are moved to a file beside this one and logged. Without ``repair``, both are only skipped.
+        """
+        data = self._read_bytes()
+        end = data.rfind(b"\n") + 1
+        if repair and end < len(data):
+            move_torn_end(self.path, end, data[end:])
+        damaged: list[bytes] = []
+        valid: list[bytes] = []
+        self.faults.clear()
+        for number, line in enumerate(data[:end].splitlines(), 1):
+            record, reason = parse(line)
+            if record is None:
+                damaged.append(line)
+                self.faults.append(Fault(self.path, number, reason))
+            elif record["type"] == "inbox":
+                self._check_version(record)
+            else:
+                valid.append(line)
+                yield record
+        if damaged and repair:
+            self._set_aside(damaged, valid)
+
+    def _read_bytes(self) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
+        except OSError as exc:
+            raise WorkspaceError(f"{self.path}: cannot be read ({exc.strerror}).") from exc
+
+    def _check_version(self, record: Record) -> None:
+        if record["version"] > VERSION:
+            raise ConfigError(
+                f"{self.path}: written by a later version of Kept.", hint="Upgrade Kept; nothing was changed."
+            )
+
+    def _set_aside(self, damaged: list[bytes], valid: list[bytes]) -> None:
+        """Move damaged lines out of the file. If that fails they stay, and the next `read` skips them again."""
+        for fault in self.faults[:_MAX_LOGGED_FAULTS]:
+            log.warning("%s", fault)
+        try:
+            beside = set_aside(self.path, damaged)
+            write_atomic(self.path, _encode([_HEADER]) + b"".join(line + b"\n" for line in valid))
+        except WriteFailed as exc:
+            log.warning("damaged lines stay in the inbox (%s)", exc.message)
+            return
+        log.warning("%s: moved %d damaged lines to %s", self.path, len(damaged), beside)
+
+    def append(self, record: Record) -> None:
+        """Add a record. It is on disk when this returns."""
+        append_durably(self.path, _encode([record] if os.path.exists(self.path) else [_HEADER, record]))
+
+    def rewrite(self, records: Iterable[Record], *, erase: bool = False) -> None:
+        """Replace the contents atomically. ``erase`` overwrites the old ones on disk."""
+        data = _encode([_HEADER, *records])
+        if erase:
+            replace_erasing(self.path, data)
+        else:
+            write_atomic(self.path, data)
+
+
+def _encode(records: Iterable[Record]) -> bytes:
+    # ASCII: a lone surrogate, which JSON allows, cannot be encoded in UTF-8.
+    return b"".join(json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n" for record in records)
+
+
+@frozen
+class InboxState:
+    """Work that a gateway has left, running or not."""
+
+    waiting: int
+    """Accepted messages without a reply."""
+    undelivered: int
+    """Replies that are still to be sent."""
+    unsure: int
+    """Replies that may not have arrived and are not sent again."""
+    damaged: int = 0
+    """Lines that cannot be read. The gateway moves them away when it starts."""
+
+
+def find_inbox_state(config: Config) -> InboxState | None:
+    """Return the state of the inbox, or None if no gateway ever ran."""
+    path = config.paths.inbox
+    if not os.path.exists(path):
+        return None
+    inbox = Inbox(path, clock=SystemClock(), read_only=True)
+    unfinished = inbox.unfinished()
+    answering = sum(len(run.message_ids) for run in unfinished if run.parts is None)
+    undelivered = sum(run.parts is not None for run in unfinished)
+    return InboxState(len(inbox.waiting()) + answering, undelivered, len(inbox.unconfirmed_runs()), len(inbox.faults))

@@ -1,0 +1,355 @@
+"""Responder: accepts messages of any channel, answers each conversation in order, and delivers the replies.
+
+    accept → inbox (on disk) → queue of the conversation (debounce) → free slot → answer → inbox → delivery
+
+An accepted message is answered, by this process or by the next. Every step is on disk before the step that depends on
+it, and the agent gives the same reply when it is asked again with the same messages. So a kill at any point repeats
+nothing that a person can see.
+
+`AnswerRunner` answers one run: it asks the dispatcher, publishes the events as they come, and records the reply in the
+inbox. `Responder` does so for all conversations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from kept.agent.events import AgentEvent, GroupLine, Inbound
+from kept.base.clock import Backoff
+from kept.base.remote_errors import MessageConflict, MessageNotFound
+from kept.config import ResponderSettings
+from kept.errors import KeptError
+from kept.gateway.answer_runner import AnswerJob, AnswerRunner, InboxWriter
+from kept.gateway.channel import Channel, ResponderTiming, channel_name, deliver
+from kept.gateway.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, GroupHistory, QueueLimits
+from kept.gateway.dispatcher import APPROVAL, CommandCall, Dispatcher, find_command
+from kept.gateway.inbox import Inbox
+from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, Name, check_same
+from kept.sessions.session_key import SessionKey
+
+log = logging.getLogger(__name__)
+
+
+class Responder:
+    """Belongs to one event loop. ``channels`` are those that are served, by name."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        inbox: Inbox,
+        settings: ResponderSettings,
+        channels: Mapping[str, Channel],
+        *,
+        timing: ResponderTiming | None = None,
+        slots: asyncio.Semaphore | None = None,
+    ) -> None:
+        """``slots`` limits the answers at a time of several responders together."""
+        self.inbox = inbox
+        self.limits = QueueLimits(settings)
+        self.approvals = dispatcher.agent.approvals
+        self._dispatcher = dispatcher
+        dispatcher.commands.use_inbox(inbox)
+        self._channels = channels
+        self._timing = timing or ResponderTiming()
+        self._writer = InboxWriter(self._timing)
+        self._groups = GroupHistory(max_messages=settings.max_history_messages)
+        self._runner = AnswerRunner(dispatcher, inbox, self._writer, self._groups, self._timing)
+        self._slots = slots or asyncio.Semaphore(settings.max_concurrent)
+        self._queues: dict[str, ConversationQueue] = {}
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        """Task that works on each queue. Both are dropped when the queue is empty."""
+        self._replays: dict[Name, EventReplay] = {}
+        """Events of every message that waits for its answer."""
+        self._arriving: dict[Name, asyncio.Future[AcceptedMessage]] = {}
+        """Messages that are being written to the inbox."""
+        self._dropping: set[asyncio.Task[None]] = set()
+
+    # start and stop
+
+    async def start(self) -> None:
+        """Resume all work in the inbox that is not finished, except for channels that are not served.
+
+        A run that had begun keeps its messages and its session, whatever has arrived since: the agent may have
+        answered it already, and recognises it by its messages. Interrupted runs therefore come before waiting
+        messages, and these are not debounced: their pause is long over.
+        """
+        for run in self.inbox.unfinished():
+            if self.is_served(run.key):
+                for message in self.inbox.messages_of(run):
+                    self._expect(message)
+                self._queue(run.key, SessionKey.parse_full(run.key)).interrupted.append(run)
+        for message in self.inbox.waiting():
+            if self.is_served(message.key):
+                self._expect(message)
+                self._enqueue(message, SessionKey.parse_full(message.key))
+        for queue in self._queues.values():
+            queue.hurry()
+
+    def is_served(self, key: str) -> bool:
+        """Return whether this process answers on the channel of a conversation."""
+        return channel_name(SessionKey.parse_full(key)) in self._channels
+
+    def _expect(self, message: AcceptedMessage) -> None:
+        self.limits.reserve(message.key)
+        self._replays[message.channel, message.id] = EventReplay()
+
+    async def drain(self, timeout_s: float, *, at_once: asyncio.Event | None = None) -> bool:
+        """Accept no more messages, and finish the accepted ones until the timeout or until ``at_once`` is set.
+
+        Return False if some are left. The next start resumes them.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        self.limits.closed = True
+        if self._arriving:
+            await asyncio.wait(self._arriving.values())
+        for queue in self._queues.values():
+            queue.hurry()
+        workers = set(self._workers.values())
+        finished: asyncio.Future[Any] = asyncio.gather(*workers, return_exceptions=True)
+        hurry: asyncio.Future[Any] = asyncio.ensure_future((at_once or asyncio.Event()).wait())
+        await asyncio.wait([finished, hurry], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        left = {worker for worker in workers if not worker.done()}
+        for worker in left:
+            worker.cancel()
+        ending = [*left, *self._dropping]
+        if ending:
+            await asyncio.wait(ending)
+        for replay in self._replays.values():  # release all waiters; the next process answers the rest
+            replay.end()
+        self._replays.clear()
+        await self._runner.finish(0.0 if left else max(0.0, deadline - loop.time()))
+        await self._dispatcher.close()
+        self._writer.close()
+        return not left
+
+    # accepting messages
+
+    async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
+        """Return when the message is on disk. A message with a known id is not accepted twice."""
+        name, conversation = (key.channel, message.id), str(key)
+        # A message that arrives may be on disk already, but it can be followed only when it is in its queue.
+        arriving = self._arriving.get(name)
+        known = self.inbox.find(*name) if arriving is None else await asyncio.shield(arriving)
+        if known is not None:
+            return check_same(known, conversation, message.text)
+        self.limits.check(conversation)
+        self.limits.reserve(conversation)
+        arriving = self._arriving[name] = self._writer.write(partial(self.inbox.receive, key, message))
+        arriving.add_done_callback(partial(self._arrived, name, key))
+        return await asyncio.shield(arriving)
+
+    def _arrived(self, name: Name, chat: SessionKey, arriving: asyncio.Future[AcceptedMessage]) -> None:
+        """Queue a message that is on disk, even if the caller of `accept` has gone."""
+        del self._arriving[name]
+        if arriving.cancelled() or arriving.exception() is not None:
+            self.limits.release(str(chat))
+            return
+        message = arriving.result()
+        self._replays[name] = EventReplay()
+        self._enqueue(message, chat)
+
+    def _enqueue(self, message: AcceptedMessage, chat: SessionKey) -> None:
+        queue = self._queue(message.key, chat)
+        queue.add(message)
+        command = find_command(message.inbound)
+        if command is not None and command.name == "stop":
+            self._stop_before(queue, message)
+        elif command is not None and command.name in ("approve", "deny") and queue.current is not None:
+            call = CommandCall(command, queue.current.session_id, message.id)
+            approval_id = (message.inbound.metadata or {}).get(APPROVAL)
+            by = f"{message.channel}:{message.inbound.sender or ''}"
+            self._dispatcher.commands.decide_now(call, by=by, approval_id=approval_id)
+
+    def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
+        """Remember a message of a group that needs no answer, as context for the next answer there."""
+        self._groups.add(str(key), line)
+
+    # reading
+
+    def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
+        """Return a message, and its run if it has one."""
+        message = self.inbox.find(channel, message_id)
+        if message is None:
+            raise MessageNotFound(f"There is no message '{message_id}'.")
+        return message, self.inbox.find_run(message)
+
+    def follow(
+        self, channel: str, message_id: str, *, heartbeat_s: float | None = None
+    ) -> AsyncIterator[AgentEvent | None]:
+        """Yield the events of the answer to a message, until there is a reply or there will be none.
+
+        Of messages that are answered together, only the last has events. See `EventReplay.follow` for the heartbeat.
+        """
+        replay = self._replays.get((channel, message_id))
+        if replay is None:
+            replay = EventReplay()
+            replay.end()
+        return replay.follow(heartbeat_s=heartbeat_s)
+
+    async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
+        """Return a message and its run once there is a reply, or there will be none."""
+        replay = self._replays.get((channel, message_id))
+        if replay is not None:
+            await replay.ended.wait()
+        return self.get(channel, message_id)
+
+    def status_lines(self) -> list[str]:
+        lines = [f"Waiting for an answer: {self.limits.total} of at most {self.limits.max_total} messages."]
+        unconfirmed = len(self.inbox.unconfirmed_runs())
+        if unconfirmed:
+            lines.append(f"Replies that may not have arrived, and are not sent again: {unconfirmed}.")
+        return lines
+
+    def find_chat(self, session_id: str) -> SessionKey | None:
+        """Return the key of the chat whose messages are being answered in a session, or None."""
+        runs = (queue.current for queue in self._queues.values() if queue.current is not None)
+        return next((SessionKey.parse_full(run.key) for run in runs if run.session_id == session_id), None)
+
+    # cancelling
+
+    async def cancel(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
+        """Cancel the answer to a message, and so to all messages that are answered together with it."""
+        message, run = self.get(channel, message_id)
+        queue = self._queues.get(message.key)
+        if queue is not None and run is None and queue.remove(message):
+            await self._drop(message)
+        elif queue is not None and run is not None and queue.current == run and queue.answering:
+            queue.answering.cancel()
+        elif run is None or not run.cancelled:
+            raise MessageConflict("It can no longer be cancelled.", hint="Ask for its state.")
+        return await self.wait(channel, message_id)
+
+    def _stop_before(self, queue: ConversationQueue, stop: AcceptedMessage) -> None:
+        """Cancel everything that was sent before a /stop."""
+        for message in [message for message in queue.waiting if message is not stop]:
+            queue.remove(message)
+            task = asyncio.create_task(self._drop(message))
+            self._dropping.add(task)
+            task.add_done_callback(self._dropping.discard)
+        if queue.answering is not None:
+            queue.answering.cancel()
+
+    async def _drop(self, message: AcceptedMessage) -> None:
+        run = await self._writer.write_until_done(partial(self.inbox.begin, [message], ""))
+        await self._writer.write_until_done(partial(self.inbox.cancel, run))
+        self._end_replays([message])
+        self.limits.release(message.key)
+
+    # answering, one run of a conversation after the other
+
+    def _queue(self, key: str, chat: SessionKey) -> ConversationQueue:
+        """Return the queue of a conversation. The worker of a new queue starts when the caller awaits or returns."""
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = ConversationQueue(key, chat, self._channels[channel_name(chat)])
+            self._queues[key] = queue
+            self._workers[key] = asyncio.create_task(self._work_on(queue))
+        return queue
+
+    async def _work_on(self, queue: ConversationQueue) -> None:
+        """Answer and deliver until a queue is empty.
+
+        A slot is held for the answer only: a channel that is slow or down must not stop other conversations.
+        """
+        try:
+            while queue.waiting or queue.interrupted:
+                await queue.wait_for_debounce()
+                slot = AnswerSlot(self._slots)
+                await slot.take()
+                try:
+                    run = await self._answer_next(queue, slot)
+                finally:
+                    slot.leave()
+                if run is not None:
+                    messages = self.inbox.messages_of(run)
+                    self._end_replays(messages)
+                    try:
+                        if not run.finished:
+                            to = messages[-1].inbound.metadata or {}
+                            await deliver(run, queue.channel, to, self._mark, self._timing)
+                    finally:
+                        self.limits.release(run.key, len(messages))
+        except Exception:
+            log.exception("a conversation came to a halt; the rest of it is answered after the next start")
+            unfinished = (run for run in self.inbox.unfinished() if run.key == queue.key)
+            self._end_replays(queue.waiting)
+            self._end_replays(message for run in unfinished for message in self.inbox.messages_of(run))
+        finally:
+            del self._queues[queue.key], self._workers[queue.key]
+
+    async def _answer_next(self, queue: ConversationQueue, slot: AnswerSlot) -> AnswerRun | None:
+        """Return the next run with its reply, or cancelled. Return None if all messages were cancelled meanwhile.
+
+        There are two cancellations. If ``answering`` alone is cancelled, the answer is no longer wanted, and the run
+        is recorded as cancelled. If this task is cancelled, the process ends: the run stays unfinished in the inbox,
+        and the next start resumes it.
+        """
+        job = await self._begin_next(queue, slot)
+        if job is None:
+            return None
+        if job.run.parts is not None or job.run.cancelled:
+            return job.run
+        queue.current = job.run
+        queue.answering = asyncio.create_task(self._runner.answer(job))
+        try:
+            await asyncio.wait([queue.answering])
+        except asyncio.CancelledError:
+            queue.answering.cancel()
+            await asyncio.wait([queue.answering])
+            raise
+        finally:
+            answering, queue.answering, queue.current = queue.answering, None, None
+        if answering.cancelled():
+            run = await self._writer.write_until_done(partial(self.inbox.cancel, job.run))
+            try:
+                await self._dispatcher.agent.stop(run.session_id, run.message_ids)
+            except KeptError as exc:
+                log.warning("a stopped message stays in the conversation (%s)", exc.code)
+            return run
+        return answering.result()
+
+    async def _begin_next(self, queue: ConversationQueue, slot: AnswerSlot) -> AnswerJob | None:
+        """Record the beginning of the next run. Return None if there are no messages left.
+
+        An interrupted run that has its reply is returned as it is: only its delivery is left.
+        """
+        if queue.interrupted:
+            run = queue.interrupted.popleft()
+            messages = self.inbox.messages_of(run)
+            if run.parts is None:
+                run = await self._writer.write_until_done(partial(self.inbox.begin_again, run))
+        else:
+            session_id = await self._open_session(queue.chat)
+            if not queue.waiting:  # cancelled while the session was opened
+                return None
+            messages = queue.take()
+            run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
+        command = find_command(messages[0].inbound) if len(messages) == 1 else None
+        replay = self._replays.setdefault((run.channel, messages[-1].id), EventReplay())
+        return AnswerJob(run, messages, command, queue.channel, replay, slot)
+
+    async def _open_session(self, chat: SessionKey) -> str:
+        backoff: Backoff | None = None
+        while True:
+            try:
+                return await self._dispatcher.current_session_id(chat)
+            except KeptError as exc:
+                log.error("a session cannot be opened; trying again (%s)", exc.message)
+                backoff = backoff or self._timing.backoff()
+                await asyncio.sleep(backoff.next_s())
+
+    async def _mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
+        return await self._writer.write_until_done(partial(self.inbox.mark, run, state, reason=reason))
+
+    def _end_replays(self, messages: Iterable[AcceptedMessage]) -> None:
+        """Release the followers of messages."""
+        for message in messages:
+            replay = self._replays.pop((message.channel, message.id), None)
+            if replay is not None:
+                replay.end()

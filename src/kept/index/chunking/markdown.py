@@ -1,0 +1,463 @@
+"""Cuts Markdown into chunks.
+
+A note is cut at its headings, a section that is too long at its paragraphs, a paragraph at its lines, and a line that
+is too long by characters. Only there, inside one section, do chunks overlap: so an edit changes the chunks of its
+own section and no others. A section is also cut at the rule that separates entries. Lines are counted exactly; every
+line that is not blank is in a chunk, except those rules, the lines that hold the properties of the note, and the data
+of a drawing.
+
+The block structure is parsed within a budget, and a note that exceeds it is cut by lines alone. Some texts cost the
+parser far more than their length suggests: a line of nineteen nested quotes makes it read every line below it nineteen
+times, and each cell of a table is three objects. The budget counts work, never time: the same text is always within it
+or always beyond it, however busy the machine is.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from kept.base.limits import CHARS_PER_TOKEN, weigh
+from kept.base.records import ENTRY_RULE, Chunk, is_fact_list
+from kept.base.values import frozen
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.token import Token
+
+    from kept.index.chunking.properties import NoteProperties
+    from kept.index.chunking.references import References
+
+CHUNKER_VERSION = 7
+"""Incremented when the same text is cut differently, so that existing indexes are rebuilt."""
+
+HEADING_JOIN = " > "
+MAX_HEADING_CHARS = 200
+"""Longer headings are paragraphs, because a heading is repeated in every chunk below it."""
+HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|(?<!\s)\s+#+\s*$")
+
+MAX_TABLE_CHARS = 20_000
+"""Longer lines are not table rows: the parser's own rule needs quadratic time and much memory to split them."""
+MAX_ATTRIBUTES = 20_000
+"""A tag with more attributes is not HTML: the pattern that recognises it would need much memory."""
+MAX_DEFINITION_LINES = 32
+"""A longer link definition is a paragraph. The parser's own rule would take quadratic time."""
+_DRAWING = "excalidraw-plugin:"
+"""Property of a note that is a drawing."""
+_LINE_RULES = ["paragraph", "reference", "blockquote", "list"]
+
+
+@frozen
+class ChunkSize:
+    tokens: int = 400
+    overlap: int = 80
+
+    @property
+    def limit(self) -> int:
+        return self.tokens * CHARS_PER_TOKEN
+
+    @property
+    def carried(self) -> int:
+        # With an overlap above half a chunk, most text would be stored twice or more.
+        return min(self.overlap, self.tokens // 2) * CHARS_PER_TOKEN
+
+
+@frozen
+class ChunkingBudget:
+    """Limits for one note. A note that exceeds any of them is cut by lines alone."""
+
+    lines: int = 100_000
+    steps: int = 300_000
+    """Number of times the parser looks at a line: once for each block that the line might begin or end."""
+    tokens: int = 600_000
+    chunks: int = 20_000
+
+
+class BudgetExceeded(Exception):
+    """Raised if a text needs more work than its budget allows."""
+
+
+@frozen
+class Span:
+    """Lines ``start`` up to but not including ``end``, counted from 0."""
+
+    start: int
+    end: int
+
+
+@frozen
+class Section:
+    heading: str
+    body_at: int
+    """First line below its heading lines."""
+    span: Span
+    blocks: tuple[Span, ...]
+    """Paragraphs, lists, tables and fences in it. Together with blank lines they fill the span."""
+
+
+@frozen
+class CutNote:
+    chunks: list[Chunk]
+    properties: NoteProperties
+    references: References
+    plain: bool = False
+    """True if the note exceeded its budget and was cut by lines alone, regardless of headings."""
+
+
+@frozen
+class _Note:
+    """The lines of a note that is being cut."""
+
+    lines: list[str]
+    front: int
+    """Number of lines before the body."""
+    front_is_text: bool
+    code: list[tuple[int, int]]
+    """First line of each code block and the line after it, filled while the note is parsed."""
+
+    @property
+    def body_at(self) -> int:
+        """The first line that is in a chunk."""
+        return 0 if self.front_is_text else self.front
+
+
+def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) -> list[Chunk]:
+    """Return the chunks of a note. MEMORY.md and USER.md are cut finer, into a chunk for each list item."""
+    return cut_note(text, name=name, size=size).chunks
+
+
+def cut_note(
+    text: str, *, name: str = "", size: ChunkSize | None = None, budget: ChunkingBudget | None = None
+) -> CutNote:
+    """Return the chunks of a note, its properties, and the tags and links in it."""
+    # Imported here: a search imports this module and cuts nothing.
+    from kept.index.chunking.properties import read_properties
+    from kept.index.chunking.references import find_references
+
+    size, budget = size or ChunkSize(), budget or ChunkingBudget()
+    lines = text.split("\n")
+    properties = read_properties(lines)
+    if _DRAWING in text:
+        _blank_drawing(lines)
+        text = "\n".join(lines)
+    note = _Note(lines, properties.lines, properties.is_text, [])
+    plain = False
+    try:
+        chunks = list(_cut_sections(note, size, budget, fine=is_fact_list(name)))
+    except BudgetExceeded:
+        chunks, plain = list(_cut_plainly(note, size)), True
+        note.code.clear()
+    # A note without a body is found by its properties.
+    chunks = chunks or list(_cut_plainly(replace(note, front=0), size))
+    tags_after = 0 if properties.is_text else properties.lines
+    return CutNote(chunks, properties, find_references(text, note.code, tags_after=tags_after), plain)
+
+
+def _blank_drawing(lines: list[str]) -> None:
+    """Empty the lines in which Excalidraw keeps the data of a drawing. Its words are text elsewhere in the note."""
+    is_data = False
+    for at, line in enumerate(lines):
+        is_end = is_data and line.startswith("```")
+        is_data = is_data or line.rstrip() in ("```compressed-json", "```json")
+        if is_data or line.rstrip() == "%%":
+            lines[at] = ""
+        is_data = is_data and not is_end
+
+
+def _cut_sections(note: _Note, size: ChunkSize, budget: ChunkingBudget, *, fine: bool) -> Iterator[Chunk]:
+    count = 0
+    for section in _split_sections(note, budget, fine=fine):
+        for chunk in _chunk_section(section, note.lines, size, fine=fine):
+            count += 1
+            if count > budget.chunks:
+                raise BudgetExceeded
+            yield chunk
+
+
+def _cut_plainly(note: _Note, size: ChunkSize) -> Iterator[Chunk]:
+    """Yield chunks of whole lines, without regard to Markdown and without overlap."""
+    lines, begin, weight = note.lines, note.body_at, 0
+    whole = Section("", begin, Span(begin, len(lines)), ())
+    for at in range(begin, len(lines)):
+        line = lines[at]
+        cost = weigh(line) + 1
+        if weight + cost > size.limit:
+            yield from _packed(whole, lines, [Span(begin, at)])
+            begin, weight = at, 0
+        if cost > size.limit:
+            yield from _cut_line(whole, lines, at, size)
+            begin = at + 1
+        else:
+            weight += cost
+    yield from _packed(whole, lines, [Span(begin, len(lines))])
+
+
+def note_name(path: str) -> str:
+    """Return the name of a note from its path: memory/red-door.md is "red door"."""
+    name = path.rpartition("/")[2]
+    return (name.rpartition(".")[0] or name).replace("-", " ").replace("_", " ")
+
+
+def _split_sections(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[Section]:
+    """Yield the sections in order. A heading directly followed by a deeper one becomes part of that section."""
+    lines = note.lines
+    outline: list[tuple[int, str]] = []
+    start = body_at = note.body_at
+    blocks = [Span(0, note.front)] if start < note.front else []
+    for kind, span, level in _blocks(note, budget, fine=fine):
+        if kind == "heading":
+            is_empty_section = body_at > start and outline[-1][0] >= level
+            if blocks or is_empty_section:
+                yield Section(_path(outline), body_at, Span(start, span.start), tuple(blocks))
+                start, blocks = span.start, []
+            while outline and outline[-1][0] >= level:
+                outline.pop()
+            outline.append((level, _heading_text(lines, span)))
+            body_at = span.end
+        elif kind == "rule" and blocks:
+            yield Section(_path(outline), body_at, Span(start, span.start), tuple(blocks))
+            start = body_at = span.end
+            blocks = []
+        else:
+            blocks.append(span)
+    if start < len(lines):
+        yield Section(_path(outline), body_at, Span(start, len(lines)), tuple(blocks))
+
+
+def _blocks(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
+    front = note.front
+    for token in parse_blocks(note.lines[front:], budget):
+        if token.map is None or token.nesting < 0:
+            continue
+        span = Span(token.map[0] + front, token.map[1] + front)
+        if token.type in ("fence", "code_block"):
+            note.code.append((span.start, span.end))
+        if token.level == 0 and token.type == "heading_open" and _is_title(note.lines, span):
+            yield "heading", span, int(token.tag[1])
+        elif token.level == 0 and token.type == "hr" and note.lines[span.start].strip() == ENTRY_RULE:
+            yield "rule", span, 0
+        elif _is_block(token, fine=fine):
+            yield "block", span, 0
+
+
+def _is_title(lines: list[str], span: Span) -> bool:
+    """Return whether a heading is meant as one. To Markdown, a paragraph of several lines above a rule is one too."""
+    return span.end - span.start <= 2 and len(lines[span.start]) <= MAX_HEADING_CHARS
+
+
+def _is_block(token: Token, *, fine: bool) -> bool:
+    if fine and token.type == "list_item_open":
+        return token.level == 1
+    is_list = token.type in ("bullet_list_open", "ordered_list_open")
+    return token.level == 0 and not (fine and is_list)
+
+
+def _heading_text(lines: list[str], span: Span) -> str:
+    return HEADING_MARKS.sub("", lines[span.start]).strip()
+
+
+def _path(outline: list[tuple[int, str]]) -> str:
+    return HEADING_JOIN.join(title for _, title in outline if title)
+
+
+def _chunk_section(section: Section, lines: list[str], size: ChunkSize, *, fine: bool) -> Iterator[Chunk]:
+    pieces = _fine_pieces(section) if fine else [section.span]
+    for piece in pieces:
+        span = _trimmed(piece, lines)
+        if span is None:
+            continue
+        if _weight(lines, span) <= size.limit:
+            yield _chunk(section, lines, span)
+        else:
+            yield from _cut(section, lines, span, size)
+
+
+def _fine_pieces(section: Section) -> list[Span]:
+    """Return a span for each block. The first includes the heading lines."""
+    if len(section.blocks) < 2:
+        return [section.span]
+    starts = [section.span.start, *(block.start for block in section.blocks[1:])]
+    return [Span(a, b) for a, b in zip(starts, [*starts[1:], section.span.end], strict=True)]
+
+
+def _trimmed(span: Span, lines: list[str]) -> Span | None:
+    start, end = span.start, span.end
+    while start < end and not lines[start].strip():
+        start += 1
+    while end > start and not lines[end - 1].strip():
+        end -= 1
+    return Span(start, end) if start < end else None
+
+
+def _weight(lines: list[str], span: Span) -> int:
+    return sum(weigh(lines[at]) + 1 for at in range(span.start, span.end))
+
+
+def _cut(section: Section, lines: list[str], span: Span, size: ChunkSize) -> Iterator[Chunk]:
+    """Pack blocks and lines into chunks. Each chunk after the first repeats the end of the one before."""
+    units: list[Span] = []
+    for block in _fill(section.blocks, span):
+        if _weight(lines, block) <= size.limit:
+            units.append(block)
+        else:
+            units.extend(Span(at, at + 1) for at in range(block.start, block.end))
+    begin, weight = 0, 0
+    for at, unit in enumerate(units):
+        cost = _weight(lines, unit)
+        if cost > size.limit:
+            yield from _packed(section, lines, units[begin:at])
+            yield from _cut_line(section, lines, unit.start, size)
+            begin, weight = at + 1, 0
+        elif weight + cost > size.limit and at > begin:
+            yield from _packed(section, lines, units[begin:at])
+            begin, weight = _carry(units, begin, at, lines, size.carried, room=size.limit - cost)
+            weight += cost
+        else:
+            weight += cost
+    yield from _packed(section, lines, units[begin:])
+
+
+def _fill(blocks: tuple[Span, ...], span: Span) -> Iterator[Span]:
+    """Yield the blocks inside a span, each extended to the next, so that no line is lost."""
+    first = bisect_right(blocks, span.start, key=_start_of)
+    last = bisect_left(blocks, span.end, lo=first, key=_start_of)
+    edges = [span.start, *(block.start for block in blocks[first:last]), span.end]
+    return (Span(a, b) for a, b in pairwise(edges) if a < b)
+
+
+def _start_of(block: Span) -> int:
+    return block.start
+
+
+def _carry(units: list[Span], begin: int, at: int, lines: list[str], carried: int, *, room: int) -> tuple[int, int]:
+    """Return the first unit of the next chunk, which repeats the end of the last, and the weight of the overlap."""
+    first, weight = at, 0
+    while first > begin + 1:
+        cost = _weight(lines, units[first - 1])
+        if weight + cost > min(carried, room):
+            break
+        first -= 1
+        weight += cost
+    return first, weight
+
+
+def _packed(section: Section, lines: list[str], units: list[Span]) -> Iterator[Chunk]:
+    if units:
+        span = _trimmed(Span(units[0].start, units[-1].end), lines)
+        if span is not None:
+            yield _chunk(section, lines, span)
+
+
+def _cut_line(section: Section, lines: list[str], at: int, size: ChunkSize) -> Iterator[Chunk]:
+    """Yield the pieces of a line that is longer than a chunk. All of them cite that line."""
+    line = lines[at]
+    seen: set[str] = set()
+    start = 0
+    while start < len(line):
+        end = min(len(line), start + size.limit)
+        while weigh(line[start:end]) > size.limit:
+            end = start + max(1, (end - start) * size.limit // weigh(line[start:end]))
+        if end < len(line):
+            end = _word_edge(line, start, end)
+        piece = line[start:end]
+        if piece.strip() and piece not in seen:
+            seen.add(piece)
+            yield _chunk(section, lines, Span(at, at + 1), text=piece)
+        start = end
+
+
+def _word_edge(line: str, start: int, end: int) -> int:
+    space = line.rfind(" ", start + (end - start) // 2, end)
+    return space + 1 if space > 0 else end
+
+
+def _chunk(section: Section, lines: list[str], span: Span, text: str | None = None) -> Chunk:
+    whole = "\n".join(lines[span.start : span.end]) if text is None else text
+    below = whole if span.start >= section.body_at else "\n".join(lines[section.body_at : span.end])
+    return Chunk(
+        start_line=span.start + 1,
+        end_line=span.end,
+        text=whole,
+        heading=section.heading,
+        embed_text=f"{section.heading}\n{below}".strip(),
+    )
+
+
+# parsing
+
+
+def parse_blocks(lines: list[str], budget: ChunkingBudget) -> list[Token]:
+    """Return the parser's tokens. Raise BudgetExceeded if the text is too complex."""
+    if len(lines) > budget.lines:
+        raise BudgetExceeded
+    return _parser().parse("\n".join(lines), {"steps": budget.steps, "tokens": budget.tokens})
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import html_block, reference, table
+
+    parser = MarkdownIt("commonmark").enable("table")
+    # Only the block structure is needed, not emphasis and links.
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    rules = parser.block.ruler
+    rules.at("table", _with_short_lines(table), {"alt": ["paragraph", "reference"]})
+    rules.at("html_block", _with_few_attributes(html_block), {"alt": ["paragraph", "reference", "blockquote"]})
+    rules.at("reference", _within_lines(reference))
+    rules.before("table", "budget", _spend_step, {"alt": _LINE_RULES})
+    return parser
+
+
+def _spend_step(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Count a step. The parser tries this rule first for every line; it matches only a table row that is too long."""
+    env = state.env
+    env["steps"] = left = env["steps"] - 1
+    if left < 0 or len(state.tokens) > env["tokens"]:
+        raise BudgetExceeded
+    return state.parentType == "table" and _is_too_long(state, start)  # a table ends where a rule matches
+
+
+def _is_too_long(state: StateBlock, line: int) -> bool:
+    return state.eMarks[line] - state.bMarks[line] > MAX_TABLE_CHARS
+
+
+def _with_short_lines(table: Any) -> Any:
+    def rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        if _is_too_long(state, start) or _is_too_long(state, start + 1):
+            return False
+        return bool(table(state, start, end, silent))
+
+    return rule
+
+
+def _with_few_attributes(html_block: Any) -> Any:
+    def rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        first, last = state.bMarks[start], state.eMarks[start]
+        if last - first > MAX_ATTRIBUTES:
+            closing = state.src.find(">", first, last)
+            if state.src.count(" ", first, last if closing < 0 else closing) > MAX_ATTRIBUTES:
+                return False
+        return bool(html_block(state, start, end, silent))
+
+    return rule
+
+
+def _within_lines(reference: Any) -> Any:
+    """Return the rule for link definitions with limited look-ahead."""
+
+    def rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        last = state.lineMax
+        state.lineMax = min(last, start + MAX_DEFINITION_LINES)
+        try:
+            return bool(reference(state, start, end, silent))
+        finally:
+            state.lineMax = last
+
+    return rule

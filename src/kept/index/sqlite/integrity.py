@@ -1,0 +1,116 @@
+"""Checks of the index file: its pages, and each table against the others. What is damaged is rebuilt, not repaired."""
+
+from __future__ import annotations
+
+import hashlib
+
+import apsw
+
+from kept.base.sqlite import checksum_vfs, translate, translated
+from kept.errors import StoreDamaged
+from kept.index.sqlite.index import Index
+from kept.index.sqlite.note_tables import NOTE_TABLES
+
+QUICK_CHECK_BYTES = 64_000_000
+"""Up to this size (a quarter of a second), every sync that a user asks for checks the pages."""
+
+_NONE_EXPECTED = (
+    (
+        "chunks belong to no file",
+        "SELECT count(*) FROM chunks c WHERE NOT EXISTS"
+        " (SELECT 1 FROM files f WHERE f.source = c.source AND f.path = c.path)",
+    ),
+    (
+        "chunks are missing from the full-text index",
+        "SELECT count(*) FROM chunks WHERE row NOT IN (SELECT id FROM chunks_fts_docsize)",
+    ),
+    (
+        "full-text entries belong to no chunk",
+        "SELECT count(*) FROM chunks_fts_docsize WHERE id NOT IN (SELECT row FROM chunks)",
+    ),
+    ("vectors belong to no chunk", "SELECT count(*) FROM chunks_vec WHERE row NOT IN (SELECT row FROM chunks)"),
+    (
+        "notes have no properties",
+        "SELECT count(*) FROM files WHERE source = 'memory' AND path NOT IN (SELECT path FROM notes)",
+    ),
+    *(
+        (
+            f"rows of {table} belong to no note",
+            f"SELECT count(*) FROM {table} WHERE path NOT IN (SELECT path FROM files WHERE source = 'memory')",
+        )
+        for table in NOTE_TABLES
+    ),
+)
+"""What would be wrong, and a query that counts it."""
+
+
+def find_damage(index: Index) -> list[str]:
+    """Return what is wrong with the index. Reads the whole file, so it is for `kept doctor`."""
+    try:
+        problems = [*_check_pages(index.db, "integrity_check(20)"), *_check_words(index.db), *_check_texts(index.db)]
+        for problem, query in _NONE_EXPECTED:
+            if count := index.db.execute(query).get:
+                problems.append(f"{count} {problem}")
+    except apsw.Error as exc:
+        error = translate(exc, index.path, noun="index")
+        if not isinstance(error, StoreDamaged):
+            raise error from exc  # busy, full or forbidden: not damage
+        return [str(exc)]
+    except UnicodeDecodeError as exc:
+        return [f"a text cannot be decoded ({exc.reason})"]
+    return problems
+
+
+def check_if_quick(index: Index) -> None:
+    """Raise StoreDamaged if a page is damaged, even one that no search would have read; unless that takes long."""
+    if index.size_bytes() > QUICK_CHECK_BYTES:
+        return
+    with translated(index.path, noun="index"):
+        problems = _check_pages(index.db, "quick_check(1)")
+    if problems:
+        raise StoreDamaged(f"{index.path}: the index is damaged ({problems[0]}).")
+
+
+def describe_checks() -> str:
+    """Return what protects the stored bytes, for people."""
+    return "with page checksums" if checksum_vfs() else "this build of SQLite has no page checksums"
+
+
+def _check_pages(db: apsw.Connection, pragma: str) -> list[str]:
+    """Return the problems that SQLite reports about the pages and the full-text index.
+
+    FTS5 caches the list of its segments and checks the cached list, although another connection may have merged the
+    segments since: it then reports a sound index as corrupt. It reads the list again when a query begins, so each of
+    its tables is queried first, in the transaction that the check runs in.
+    """
+    db.execute("BEGIN")
+    try:
+        tables = db.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5%'")
+        for (name,) in tables.fetchall():
+            db.execute(f'SELECT rowid FROM "{name}" WHERE "{name}" MATCH ? LIMIT 1', ("kept",)).fetchall()
+        problems = [str(row[0]) for row in db.execute(f"PRAGMA {pragma}")]
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    return [] if problems == ["ok"] else problems
+
+
+def _check_words(db: apsw.Connection) -> list[str]:
+    if db.readonly("main"):  # the check of the pages includes most of it
+        return []
+    # A check, but SQLite treats the statement as a write: hence a transaction that is rolled back.
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
+    except apsw.CorruptError as exc:
+        return [str(exc)]
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    return []
+
+
+def _check_texts(db: apsw.Connection) -> list[str]:
+    rows = db.execute("SELECT text, hash FROM chunks")
+    wrong = sum(hashlib.sha256(str(text).encode("utf-8", "replace")).digest() != digest for text, digest in rows)
+    return [f"{wrong} chunks do not match their hash"] if wrong else []

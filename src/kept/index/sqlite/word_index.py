@@ -1,0 +1,176 @@
+"""Full-text search: which chunks have which words, how often, and how rare a word is.
+
+SQLite has no stored frequency of a word: it counts the chunks in the list of the word, each time. A process that
+searches often keeps what it has counted until the index changes, and ranks in memory (`word_lists`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import apsw
+
+from kept.base.records import Filter
+from kept.base.sqlite import pack_rows, read_state
+from kept.base.words.equivalents import IRREGULAR_FORMS
+from kept.index.sqlite.filter_sql import filter_sql
+from kept.index.sqlite.phrases import CountedPhrase, KeywordMatch, Phrase, PhraseSearch, quote
+from kept.index.sqlite.vectors import CHUNK_ORDER
+
+if TYPE_CHECKING:
+    from kept.index.sqlite.word_lists import ListedPhraseSearch, WordLists
+
+TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc So"])
+"""Name and arguments of the tokenizer of FTS5 that makes stems of words."""
+_MAX_REMEMBERED = 20_000
+T = TypeVar("T")
+
+
+class WordIndex:
+    def __init__(self, db: apsw.Connection) -> None:
+        self.db = db
+        self._remembered: dict[Hashable, Any] = {}
+        self._state: Hashable = None
+        db.register_fts5_function("phrase_counts", _phrase_counts)
+        db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'chunks_fts', 'row')")
+        db.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab('main', 'chunks_fts', 'instance')")
+        self._tokenizer = db.fts5_tokenizer(*TOKENIZER)
+
+    @cached_property
+    def lists(self) -> WordLists:
+        """The same in memory, for a process that keeps searching and has imported numpy."""
+        from kept.index.sqlite.word_lists import WordLists
+
+        return WordLists(self)
+
+    def stems(self, text: str) -> list[str]:
+        """Return the words of a text as the index stores them."""
+        tokens: Any = self._tokenizer(text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_QUERY, None)
+        return [token[2] for token in tokens]
+
+    @cached_property
+    def irregular_forms(self) -> dict[str, tuple[str, ...]]:
+        """The other forms of irregular English words, by stem: running and runs have those of run."""
+        return dict(zip(self.stems(" ".join(IRREGULAR_FORMS)), IRREGULAR_FORMS.values(), strict=True))
+
+    def document_frequency(self, stem: str) -> int:
+        """Return how many chunks contain a stem."""
+        return self.document_frequencies((stem,)).get(stem, 0)
+
+    def document_frequencies(self, stems: Iterable[str]) -> dict[str, int]:
+        """Return how many chunks contain each stem, without those that none contains."""
+        known = self.remember("stems", dict[str, int])
+        wanted = set(stems)
+        if missing := wanted.difference(known):
+            query = "SELECT term, doc FROM temp.vocabulary WHERE term IN (SELECT value FROM json_each(?))"
+            rows: Iterable[Any] = self.db.execute(query, (json.dumps([*missing]),))
+            known.update(dict.fromkeys(missing, 0))
+            known.update(rows)
+        return {stem: known[stem] for stem in wanted if known[stem]}
+
+    def stems_starting(self, start: str, *, limit: int) -> list[str]:
+        """Return the first stems of the index that begin with a text, in the order of their characters."""
+        query = "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? LIMIT ?"
+        return [stem for (stem,) in self.db.execute(query, (start, f"{start}\U0010ffff", limit))]
+
+    def texts_with(self, stem: str, *, limit: int) -> list[str]:
+        """Return the texts of some chunks that contain a stem, each with its headings and path.
+
+        A stem cannot be looked up by a full-text query, which would stem it again.
+        """
+        query = (
+            "SELECT DISTINCT chunks.text || char(10) || heading || char(10) || path"
+            " FROM temp.occurrences JOIN chunks ON chunks.row = occurrences.doc WHERE term = ? LIMIT ?"
+        )
+        return [text for (text,) in self.db.execute(query, (stem, limit))]
+
+    def phrase_frequency(self, phrase: Phrase, *, cap: int) -> int:
+        """Return how many chunks contain a phrase, at most ``cap``. The frequencies of its words do not tell."""
+        query = "SELECT count(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT ?)"
+        return self.remember((phrase, cap), lambda: int(self.db.execute(query, (quote(phrase), cap)).get))
+
+    def chunk_count(self) -> int:
+        return self.remember("chunks", lambda: int(self.db.execute("SELECT count(*) FROM chunks").get))
+
+    def remember(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """Return a value that was worked out in the current state of the index, or work it out."""
+        state = read_state(self.db)
+        if state != self._state or len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered, self._state = {}, state
+        if key not in self._remembered:
+            self._remembered[key] = work_out()
+        value: T = self._remembered[key]
+        return value
+
+    def search(self, phrases: Sequence[CountedPhrase]) -> PhraseSearch | ListedPhraseSearch:
+        """Begin a search for any of the phrases."""
+        if "numpy" not in sys.modules:  # importing numpy takes longer than a search
+            return PhraseSearch(self, phrases)
+        from kept.index.sqlite.word_lists import ListedPhraseSearch
+
+        return ListedPhraseSearch(self.lists, phrases)
+
+    def best_rows(self, expression: str, *, weights: tuple[float, float], limit: int, filters: Filter) -> list[int]:
+        """Return the best chunks by BM25, best first. Equal ones at the end: the newest, then by path and line."""
+        rank = f"bm25(chunks_fts, {weights[0]}, {weights[1]})"
+        join = " JOIN chunks c ON c.row = chunks_fts.rowid"
+        where, values = filter_sql(filters) if filters else ("1", [])
+        select = f"SELECT chunks_fts.rowid, {rank} AS score FROM chunks_fts"
+        condition = f" WHERE {where} AND chunks_fts MATCH ?"
+        # Sorted by the function: with `ORDER BY rank`, FTS5 would read all rows twice.
+        ranked: list[Any] = self.db.execute(
+            f"{select}{join if filters else ''}{condition} ORDER BY score LIMIT ?", (*values, expression, limit + 1)
+        ).fetchall()
+        if len(ranked) > limit and ranked[-1][1] == ranked[-2][1]:
+            last = ranked[-1][1]
+            ranked = [row for row in ranked if row[1] != last]
+            ranked += self.db.execute(
+                f"{select}{join}{condition} AND {rank} = ? ORDER BY c.timestamp DESC, {CHUNK_ORDER} LIMIT ?",
+                (*values, expression, last, limit - len(ranked)),
+            )
+        return [row for row, _ in ranked[:limit]]
+
+    def count_phrases(
+        self, expression: str, rows: Iterable[int], *, in_one_pass: bool, first: int = 0
+    ) -> tuple[list[KeywordMatch], float]:
+        """Return how often those of the given rows that match have each phrase of the expression, from the ``first``
+        on, and the mean length of a chunk in words.
+
+        Unless very many rows match, it is faster to read them all in one pass than to look up each given row. The plus
+        makes SQLite do that.
+        """
+        rowid = "+rowid" if in_one_pass else "rowid"
+        matches = self.db.execute(
+            "SELECT rowid, phrase_counts(chunks_fts) FROM chunks_fts"
+            f" WHERE chunks_fts MATCH ? AND {rowid} IN (SELECT value FROM json_each(?))",
+            (expression, pack_rows(rows)),
+        )
+        return unpack_counts(matches, first)
+
+
+def unpack_counts(rows: Iterable[Sequence[Any]], first: int = 0) -> tuple[list[KeywordMatch], float]:
+    """Return the rows with their counts, from the ``first`` phrase on, and the mean length of a chunk in words."""
+    matches: list[KeywordMatch] = []
+    mean = 1.0
+    for row, packed in rows:
+        length, total, chunks, *numbers = array("I", packed)
+        mean = total / max(1, chunks)
+        pairs = zip(numbers[2 * first :: 2], numbers[2 * first + 1 :: 2], strict=True)
+        counts = [(number, text, context) for number, (text, context) in enumerate(pairs) if text or context]
+        matches.append(KeywordMatch(row, tuple(counts), length))
+    return matches, mean
+
+
+def _phrase_counts(api: apsw.FTS5ExtensionApi, /, *_: Any) -> bytes:
+    """Return the numbers that BM25 needs for one row, packed: its length, the sum of all lengths, the number of rows,
+    and for each phrase how often the text and the context contain it. Called only for rows that are returned."""
+    numbers = [api.column_size(0), min(api.column_total_size(0), 0xFFFFFFFF), api.row_count]
+    for phrase in range(api.phrase_count):
+        text, context = api.phrase_locations(phrase)
+        numbers += (len(text), len(context))
+    return array("I", numbers).tobytes()

@@ -1,0 +1,124 @@
+"""The state of one agent's memory, for `kept status`: reads only."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from typing import Any
+
+from kept.base.clock import Clock
+from kept.base.records import Problem
+from kept.base.reports import BatchUnderWay, ModelSpending, Status
+from kept.base.wording import plural
+from kept.config import Config
+from kept.config.schema import ModelPriceSettings
+from kept.embedding.base import Identity
+from kept.index.batch_book import read_book
+from kept.index.sources import find_copies
+from kept.index.sqlite.integrity import check_if_quick
+from kept.index.sync import META_SYNCED
+from kept.index.sync_planner import SyncPlanner
+from kept.models.ledger import open_embedding_ledger, open_model_ledger, tokens_of_day
+
+
+def status_without_index(
+    config: Config,
+    clock: Clock,
+    identity: Identity | None,
+    *,
+    workspace: str,
+    index_path: str,
+    warnings: tuple[str, ...],
+) -> Status:
+    """Return what the settings and the ledgers say. ``warnings`` are problems of the embedder."""
+    settings = config.memory_search
+    return Status(
+        workspace=workspace,
+        index_path=index_path,
+        agent=config.agent_id,
+        provider=identity.provider if identity else "none",
+        requested_provider=settings.provider,
+        model=identity.model if identity else None,
+        dims=(identity.dims or None) if identity else None,
+        cache_max_entries=settings.cache.max_entries,
+        backend=settings.backend,
+        batches=_batches_under_way(config),
+        degraded=warnings,
+        **_model_usage(config, clock),
+    )
+
+
+def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock: Clock) -> Status:
+    """Add the state of the index. Raise StoreDamaged if a page of a small index is damaged."""
+    index = planner.index
+    check_if_quick(index)
+    scan, rebuild = planner.scan(), planner.why_rebuild()
+    changed = planner.count_changed(scan)
+    with index.reading():
+        counts = index.live.counts()
+        warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
+    pending = counts.chunks - counts.vectors if planner.vectors is not None else 0
+    degraded = [*status.degraded, *filter(None, [planner.workspace.why_read_only()])]
+    if index.why_read_only:
+        degraded.append(f"The index can be searched, not written: {index.why_read_only.message}")
+    if rebuild:
+        degraded.append(f"The index will be rebuilt: {rebuild}.")
+    elif pending:
+        degraded.append(f"Found by word, not yet by meaning: {plural(pending, 'chunk')}.")
+    return replace(
+        status,
+        index_path=index.path,
+        extra_paths=planner.workspace.extra_paths,
+        files=counts.files,
+        chunks=counts.chunks,
+        source_counts=counts.by_source,
+        dirty=changed > 0 or rebuild is not None,
+        changed_files=changed,
+        pending=pending,
+        index_bytes=index.size_bytes(),
+        cache_entries=index.cache.count(),
+        last_sync=_parse_time(index.get_meta(META_SYNCED)),
+        spending=tuple(open_embedding_ledger(config, clock).by_day()),
+        degraded=tuple(degraded),
+        problems=(*scan.problems, *warnings, *find_copies(scan)),
+    )
+
+
+def _model_usage(config: Config, clock: Clock) -> dict[str, Any]:
+    ledger = open_model_ledger(config, clock)
+    days = tuple(ledger.by_day())
+    return {
+        "model_spending": days,
+        "model_costs": tuple(model_cost(spent, config.agent.model.prices.get(spent.model)) for spent in days),
+        "model_budget_tokens": config.agent.model.daily_budget_tokens,
+        "model_tokens_today": tokens_of_day(days, ledger.today()),
+    }
+
+
+def model_cost(spent: ModelSpending, price: ModelPriceSettings | None) -> float | None:
+    """Return what tokens cost in US dollars, or None if their price is not known."""
+    if price is None:
+        return None
+    cached_price = price.input if price.cached is None else price.cached
+    fresh = spent.input - spent.cached
+    return (fresh * price.input + spent.cached * cached_price + spent.output * price.output) / 1_000_000
+
+
+def _batches_under_way(config: Config) -> tuple[BatchUnderWay, ...]:
+    """Return running batches even if batches were switched off since: they continue, and are paid for."""
+    return tuple(
+        BatchUnderWay(job.provider, len(job.hashes), _local_time(job.created_s))
+        for job in read_book(config.paths.batches).jobs
+    )
+
+
+def _local_time(seconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(seconds).astimezone()
+
+
+def _parse_time(text: object) -> dt.datetime | None:
+    """Return a stored time, or None if there is none or it cannot be read."""
+    try:
+        return dt.datetime.fromisoformat(str(text)).astimezone()
+    except ValueError:
+        return None

@@ -1,0 +1,285 @@
+"""One sync: read, embed and write what differs between files and index, or rebuild the index.
+
+`SyncPlanner` compares, and `SyncRun` acts; every trigger comes through it. Files are read and embedded outside any
+transaction; then a batch of files is swapped inside one, so that readers see each file whole, in its old or its new
+state. A kill at any point leaves the committed batches and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kept.base.clock import Clock
+from kept.base.records import Problem, Progress
+from kept.base.remote_errors import EmbeddingError, EmbeddingFailed
+from kept.base.reports import SyncReport
+from kept.base.timings import timed
+from kept.errors import StoreDamaged
+from kept.index.note_rows import PreparedFile, note_timestamp_ms
+from kept.index.sources import FileBatch, SyncTarget, find_copies
+from kept.index.sqlite.rows import META_RECIPE
+from kept.index.sync_planner import SyncPlanner
+from kept.index.vectorise import Vectors
+from kept.notes.scan import Scan
+
+if TYPE_CHECKING:
+    from kept.index.batch_runner import BatchRunner
+    from kept.index.history_sync import HistorySync
+
+META_SYNCED = "last_sync"
+META_EMBEDDER_SINCE = "embedder_since_ns"
+"""Time at which the index got vectors of another embedder. A process with older settings does not undo that."""
+
+
+@dataclass
+class _Tally:
+    """Counts and problems of one sync so far."""
+
+    indexed: int = 0
+    removed: int = 0
+    changed_chunks: int = 0
+    embedded: int = 0
+    cached: int = 0
+    rebuilt: str | None = None
+    problems: list[Problem] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+class _SizeChanged(Exception):
+    """The embedder's vectors have another size than those of the live tables."""
+
+
+@dataclass
+class SyncRun:
+    """One sync of the index that a planner reads. ``run`` is called once. Only one process per index writes at a time.
+
+    ``in_search`` is a sync before a search: a provider's batch is started, but not waited for. ``growing`` is the
+    path of a transcript whose growth alone is not worth a sync.
+    """
+
+    planner: SyncPlanner
+    scan: Scan
+    clock: Clock
+    batch_runner: BatchRunner | None = None
+    force: bool = False
+    in_search: bool = False
+    growing: str | None = None
+    progress: Progress | None = None
+    history: HistorySync | None = None
+
+    def __post_init__(self) -> None:
+        self.index = self.planner.index
+        self.vectors = self.planner.vectors
+        self.tally = _Tally(problems=list(self.scan.problems))
+
+    def run(self, *, wait_s: float) -> SyncReport:
+        """Bring the index up to date. Raise LockBusy if another process is still indexing after ``wait_s``."""
+        started = time.perf_counter()
+        if self.batch_runner:
+            self.batch_runner.prepare(force=self.force, in_search=self.in_search)
+        is_unbuilt = bool(self.planner.why_rebuild(force=self.force)) or self.index.get_meta(META_RECIPE) is None
+        has_work = (
+            is_unbuilt
+            or (self.history is not None and self.history.is_due())
+            or self.planner.has_changes(self.scan, growing=self.growing)
+        )
+        if has_work and not self._can_only_read(is_unbuilt=is_unbuilt):
+            with timed("sync") as measured:
+                with self.index.indexing(wait_s=wait_s):
+                    self._run_locked()
+                    self._trim_cache()
+                measured["failed"] = bool(self.tally.failures)
+        tally, files = self.tally, len(self.scan.files)
+        chunks = vectors = 0
+        if not self.in_search:  # which shows no counts, and need not take the time to count
+            with self.index.reading():
+                chunks = self.index.live.count_chunks()
+                vectors = self.index.live.vectors.count() if self.vectors is not None else chunks
+        return SyncReport(
+            files=files,
+            indexed=tally.indexed,
+            removed=tally.removed,
+            unchanged=max(0, files - tally.indexed),
+            chunks=chunks,
+            embedded=tally.embedded,
+            cached=max(0, tally.cached),
+            pending=chunks - vectors,
+            rebuilt=tally.rebuilt,
+            problems=(*tally.problems, *self._copies()),
+            failures=tuple(tally.failures),
+            took_ms=(time.perf_counter() - started) * 1000,
+        )
+
+    def _can_only_read(self, *, is_unbuilt: bool) -> bool:
+        """Return False if the index can be written. Otherwise raise the reason if there is anything to write."""
+        reason = self.index.why_read_only
+        if reason and (is_unbuilt or self.planner.count_changed(self.scan)):
+            raise reason
+        return reason is not None
+
+    def _run_locked(self) -> None:
+        if not self.index.is_current():  # writing to an index that was moved away would be lost
+            raise StoreDamaged(f"{self.index.path}: the index was replaced while this process waited.")
+        # Another process may have done the work while this one waited, so the plan is made under the lock.
+        if self.force and self.vectors:
+            self.vectors.forget_earlier()
+        self.index.drop_leftovers()
+        if self.index.get_meta(META_RECIPE) is None:
+            with self.index.writing():
+                self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
+        if self.history is not None:
+            if self.scan.only is not None and self.history.compares_all():
+                self._scan_again()
+            self.history.begin(self.scan)
+        reason = self.planner.why_rebuild(force=self.force)
+        if reason is not None:
+            self._scan_again()
+            if self._rebuild(reason):
+                return
+        try:
+            self._update()
+        except _SizeChanged as exc:
+            self.tally.indexed = 0
+            if not self._rebuild(str(exc)):
+                self._update()  # by word: the embedder has failed
+
+    def _update(self) -> None:
+        """Bring the changes since the last sync into the live tables."""
+        target = self.planner.plan_update(self.scan)
+        if target.removed:
+            # A file that was created and indexed by another process after this scan looks removed, too.
+            self._scan_again()
+            target = self.planner.plan_update(self.scan)
+        if target.files or target.removed:
+            self._index_files(target)
+        if target.files or target.removed or (self.history is not None and self.history.is_due()):
+            with self.index.writing():
+                self._finish()
+
+    def _trim_cache(self) -> None:
+        """Keep the cache within its limit. A sync that embedded nothing leaves the file alone."""
+        if self.tally.embedded or self.tally.cached:
+            self.index.cache.evict(
+                self.planner.settings.cache.max_entries if self.planner.settings.cache.enabled else 0
+            )
+
+    def _copies(self) -> list[Problem]:
+        """Return the conflict copies among the notes, for a report. A search does not report them."""
+        return [] if self.in_search else find_copies(self.scan)
+
+    def _scan_again(self) -> None:
+        self.scan = self.planner.scan()
+        self.tally.problems = list(self.scan.problems)
+
+    def _rebuild(self, reason: str) -> bool:
+        """Build a new generation beside the live one and switch to it. Return False if that failed: the live one
+        stays in use."""
+        if self.scan.only is not None:
+            self._scan_again()
+        if self.vectors is not None:
+            self.vectors.learn_dims()
+        building = self.index.begin_generation()
+        recipe = self.planner.recipe()
+        has_old_chunks = self.index.live.count_chunks() > 0
+        target = SyncTarget(building, self.scan.files, (), {}, recipe, needs_vectors=has_old_chunks)
+        try:
+            self._index_files(target)
+        except EmbeddingError as exc:
+            self.tally.failures.append(f"{exc.message} The old index is still in use.")
+            self.index.drop_leftovers()
+            return False
+        with self.index.writing():
+            self.index.switch_to(building)
+            if self.index.stored_identity() != recipe.identity:
+                self.index.put_meta(META_EMBEDDER_SINCE, self.clock.time_ns())
+            self.index.put_meta(META_RECIPE, recipe.fingerprint())
+            self._finish()
+        self.index.drop_leftovers()
+        self.tally.rebuilt = reason
+        return True
+
+    def _finish(self) -> None:
+        """Tidy the live tables, inside the caller's transaction."""
+        self.index.live.optimise(changed_chunks=self.tally.changed_chunks)
+        self.index.put_meta(META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
+        if self.history is not None:
+            self.history.finish()
+            self.tally.problems += self.history.problems
+
+    # reading, embedding and writing
+
+    def _index_files(self, target: SyncTarget) -> None:
+        if self.batch_runner is not None and self._may_embed(target):
+            self._fetch_batches(self.batch_runner, target)
+        for batch in self.planner.reader.iter_batches(target):
+            self.tally.problems += batch.problems
+            self.tally.indexed += batch.indexed
+            vectors = self._embed(batch.prepared, target)
+            self.tally.changed_chunks += self._write(batch, vectors, target)
+            self.tally.removed += len(batch.removed)
+            if self.progress:
+                self.progress(batch.completed, len(target.files), batch.label)
+
+    def _fetch_batches(self, batch_runner: BatchRunner, target: SyncTarget) -> None:
+        """Fetch missing vectors into the cache through the provider's batch API, if many are missing."""
+        vectors = self.vectors
+        if vectors is None:
+            return
+        missing: dict[bytes, str] = {}
+        for batch in self.planner.reader.iter_batches(target):  # which reads them again for indexing: problems wait
+            for prepared in batch.prepared:
+                missing |= vectors.find_missing(prepared.embed_texts)
+        fetched = batch_runner.fetch(missing, vectors.store, self.progress)
+        vectors.await_batches(fetched.pending, fetched.reason)
+        self.tally.embedded += fetched.vectors
+        self.tally.cached -= fetched.vectors  # about to be read from the cache, but new to it
+        self.tally.problems += [Problem("batches.json", reason) for reason in fetched.problems]
+
+    def _embed(self, prepared: list[PreparedFile], target: SyncTarget) -> Vectors | None:
+        texts = {key: text for file in prepared for key, text in file.embed_texts.items()}
+        if self.vectors is None or not texts or not self._may_embed(target):
+            return None
+        indexed: dict[bytes, bytes] = {}
+        if target.generation is self.index.live and self.vectors.is_cheap:  # whose vectors are not in the cache
+            with self.index.reading():
+                for file in prepared:
+                    indexed |= self.index.live.find_codes(file.write.file.source, file.write.file.path)
+        vectors = self.vectors.get_vectors(texts, indexed)
+        self.tally.cached += len(vectors.known)
+        self.tally.embedded += len(vectors.fresh)
+        for file in prepared:
+            for reason in {vectors.refused[key] for key in file.embed_texts if key in vectors.refused}:
+                self.tally.problems.append(Problem(file.write.file.path, f"In part found by word only: {reason}"))
+        self.vectors.remember(vectors)  # at once, since they are paid for, and the next attempt may need them
+        if target.generation is self.index.live and (change := self.planner.size_change()):
+            raise _SizeChanged(change)
+        if vectors.pending_reason and target.needs_vectors:
+            raise EmbeddingFailed(vectors.pending_reason)
+        if vectors.pending_reason:
+            failure = f"{vectors.pending_reason} New text is found by word, not yet by meaning."
+            self.tally.failures += [failure] if failure not in self.tally.failures else []
+        return vectors
+
+    def _may_embed(self, target: SyncTarget) -> bool:
+        """Return whether to ask the embedder: it works, and its vectors would not be mixed with another's."""
+        if self.vectors is None or self.vectors.failed_recently():
+            return False
+        return target.generation is not self.index.live or self.planner.vectors_match()
+
+    def _write(self, batch: FileBatch, vectors: Vectors | None, target: SyncTarget) -> int:
+        """Write a batch in one transaction. Return how many chunks were added and removed."""
+        generation = target.generation
+        changed = 0
+        if self.history is not None:
+            self.history.note_batch(batch)
+        with self.index.writing():
+            changed += generation.remove_files(batch.removed)
+            for row in batch.touched:
+                is_note = row.source == "memory"
+                daily = target.recipe.daily
+                generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
+            writes = [prepared.write for prepared in batch.prepared]
+            changed += generation.replace_files(writes, vectors.find_code if vectors else None)
+        return changed

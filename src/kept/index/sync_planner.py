@@ -1,0 +1,260 @@
+"""Plans a sync: `plan_sync` compares files with rows, `SyncPlanner` reads what is compared. Nothing is
+written, and no provider is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Set
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from kept.base.records import SourceFile
+from kept.base.values import frozen
+from kept.config import MemorySearchSettings
+from kept.errors import KeptError
+from kept.index.chunking.markdown import ChunkSize
+from kept.index.note_rows import Recipe, file_row
+from kept.index.sources import SourceReader, SyncTarget, look_at, scan_sources, scan_transcripts
+from kept.index.sqlite.rows import META_RECIPE, FileRow
+from kept.index.vectorise import Vectoriser
+from kept.notes.daily import get_daily_notes
+from kept.notes.opened import OpenWorkspace
+from kept.notes.scan import Scan
+from kept.notes.workspace import Workspace
+
+if TYPE_CHECKING:
+    from kept.index.sqlite.index import Index
+
+# File systems stamp a change with a clock that ticks, every 10 ms at the slowest common setting. A file that was
+# changed again within the tick in which it was read looks the same, so such a file is read once more.
+RACY_NS = 20_000_000
+_SET_PARTS = {"identity", "model", "tokens", "overlap"}
+"""Parts of a recipe that follow from settings."""
+_RECIPE_SETTINGS = tuple(
+    f"memory_search.{name}"
+    for name in ("provider", "fallback", "model", "dimensions", "local.", "remote.", "chunking.")
+)
+FORCED = "it was asked for"
+"""Reason of a rebuild that the caller forces."""
+
+_state_of = attrgetter("source", "path", "size", "mtime_ns", "ctime_ns")
+
+SEEN_BYTES = 16_384
+"""Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole."""
+
+FileKey = tuple[str, str]
+"""Source and path."""
+
+
+def plan_sync(
+    files: Iterable[SourceFile],
+    known: Mapping[FileKey, FileRow],
+    *,
+    waiting: Collection[FileKey] = (),
+    read_all: bool = False,
+) -> tuple[tuple[SourceFile, ...], tuple[FileKey, ...]]:
+    """Compare the files on disk with the rows of the index. Pure.
+
+    Return the files to read, which are new or have another size or time, or are ``waiting``; the hash decides whether
+    their text changed. Return also the keys of those to remove.
+    """
+    to_read: list[SourceFile] = []
+    seen: set[FileKey] = set()
+    for file in files:
+        key = (file.source, file.path)
+        seen.add(key)
+        if read_all or key in waiting or key not in known or not is_unchanged(file, known[key]):
+            to_read.append(file)
+    return tuple(to_read), tuple(key for key in known if key not in seen)
+
+
+def is_unchanged(file: SourceFile, row: FileRow) -> bool:
+    """Return whether size and times are as indexed. ctime counts too: unlike mtime it cannot be set back."""
+    same = (file.size, file.mtime_ns, file.ctime_ns) == (row.size, row.mtime_ns, row.ctime_ns)
+    return same and row.ctime_ns + RACY_NS < row.checked_ns
+
+
+def _has_only_grown(path: str, states: Set[Any]) -> bool:
+    """Return whether states that differ are the old and the new one of a transcript that has grown a little."""
+    if len(states) != 2 or any(state[1] != path for state in states):
+        return False
+    smaller, larger = sorted(state[2] for state in states)
+    return bool(larger - smaller < SEEN_BYTES)
+
+
+@frozen
+class SyncPlanner:
+    """Compares one open index with the files and the settings. Made for one task and dropped after it.
+
+    ``vectors`` is None without an embedder.
+    """
+
+    index: Index
+    workspace: Workspace
+    sessions_folder: str
+    settings: MemorySearchSettings
+    reader: SourceReader
+    vectors: Vectoriser | None
+
+    # files
+
+    def scan(self) -> Scan:
+        return scan_sources(self.workspace, self.sessions_folder, self.settings)
+
+    def look(self, last: Scan, paths: Iterable[str]) -> Scan | None:
+        """Return a scan of these files alone, or None if only a scan of all can tell what they are."""
+        return look_at(last, paths, self.workspace, self.sessions_folder, self.settings)
+
+    def describe_age(self, reason: str) -> str | None:
+        """Return a warning if the index is older than the files, with the reason why it stays so, or None."""
+        if self.why_rebuild():
+            return f"The index may be old, and {reason}"
+        changed = self.count_changed(self.scan())
+        files = "1 file has" if changed == 1 else f"{changed:,} files have"
+        return f"{files} changed since the index was written, and {reason}" if changed else None
+
+    def has_changes(self, scan: Scan, *, growing: str | None = None) -> bool:
+        """Return whether a sync has anything to do. Quicker than a plan, since most often it has not.
+
+        ``growing`` is the path of a transcript that may have grown a little.
+        """
+        if scan.only is not None:
+            target = self.plan_update(scan)
+            return bool(target.files or target.removed)
+        with self.index.reading():
+            if self._files_awaiting_vectors() or self.index.live.has_racy_files(RACY_NS, but=growing):
+                return True
+            states = self.index.live.file_states()
+        current = set(map(_state_of, scan.files))
+        return states != current and not (growing and _has_only_grown(growing, states ^ current))
+
+    def plan_update(self, scan: Scan) -> SyncTarget:
+        """Return the changes to bring into the live tables. Without any, it has no files to read or to remove."""
+        with self.index.reading():
+            waiting = self._files_awaiting_vectors() if scan.only is None else set()
+            known = self.index.live.file_rows(scan.only)
+        to_read, to_remove = plan_sync(scan.files, known, waiting=waiting)
+        # A file with chunks that wait for vectors is indexed even if its bytes are as indexed.
+        rows = {key: row for key, row in known.items() if key not in waiting}
+        return SyncTarget(self.index.live, to_read, to_remove, rows, self.recipe())
+
+    def count_changed(self, scan: Scan, *, read_all: bool = False) -> int:
+        """Return how many files differ from the index. A file is read if its size or times differ; ``read_all``
+        reads every file."""
+        with self.index.reading():
+            known = self.index.live.file_rows()
+        to_read, to_remove = plan_sync(scan.files, known, read_all=read_all)
+        changed = len(to_remove)
+        with OpenWorkspace(self.workspace) as opened:
+            for file in to_read:
+                row = known.get((file.source, file.path))
+                changed += row is None or row.hash != self._hash_on_disk(opened, file, None if read_all else row)
+        return changed
+
+    def _hash_on_disk(self, opened: OpenWorkspace, file: SourceFile, row: FileRow | None) -> str | None:
+        try:
+            if file.source == "sessions":
+                from kept.index.transcripts import hash_transcript
+
+                return hash_transcript(file, row)
+            note = opened.read_found(file.absolute, max_bytes=self.settings.max_file_bytes)
+        except KeptError:
+            return None
+        return file_row(file, note, checked_ns=0).hash
+
+    def growth_reached(self) -> bool:
+        """Return whether a transcript has grown by enough bytes or messages. A threshold of 0 is any growth.
+
+        This is for programs that keep the index current in the background, so that not every message of a lively
+        conversation costs a sync. A search syncs whatever was said before it answers, however little; one that an
+        agent asks in a conversation leaves what is in its context anyway.
+        """
+        if "sessions" not in self.settings.sources:
+            return False
+        from kept.index.transcripts import measure_growth
+
+        thresholds = self.settings.sync.sessions
+        with self.index.reading():
+            known = self.index.live.file_rows()
+        for file in scan_transcripts(self.sessions_folder).files:
+            row = known.get((file.source, file.path))
+            if row is None or not is_unchanged(file, row):
+                size, messages = measure_growth(file, row)
+                if size >= max(1, thresholds.delta_bytes) or messages >= max(1, thresholds.delta_messages):
+                    return True
+        return False
+
+    # vectors
+
+    def _files_awaiting_vectors(self) -> set[FileKey]:
+        """Return files with chunks that have no vector and that the embedder may be asked for now."""
+        vectors, live = self.vectors, self.index.live
+        if (
+            vectors is None
+            or vectors.pauses()
+            or not self.vectors_match()
+            or live.count_chunks() == live.vectors.count()
+        ):
+            return set()
+        waiting = live.files_awaiting_vectors()
+        if not vectors.refused:
+            return waiting
+        return {
+            file for file in waiting if any(key not in vectors.refused for _, key in live.rows_awaiting_vector(*file))
+        }
+
+    def vectors_match(self) -> bool:
+        """Return whether the vectors in the index come from the embedder in use."""
+        return self.vectors is not None and self.index.stored_identity() == self.vectors.embedder.identity.key
+
+    def size_change(self) -> str | None:
+        """Return how the vectors of the index differ in size from those that its embedder gives now, or None."""
+        vectors = self.vectors
+        if vectors is None or vectors.embedder.identity.dims or not vectors.dims or not self.vectors_match():
+            return None
+        with self.index.reading():
+            others = self.index.live.vectors.sizes() - {vectors.dims}
+        model = vectors.embedder.identity.model
+        return f"{model} gives vectors of {vectors.dims} dimensions now, not {max(others)}" if others else None
+
+    # rebuilding
+
+    def recipe(self) -> Recipe:
+        """Return how the index is to be built. Without an embedder, the vectors in the index stay as they are."""
+        stored = self.index.get_meta(META_RECIPE) or {}
+        identity = self.vectors.embedder.identity if self.vectors else None
+        return Recipe(
+            size=ChunkSize(self.settings.chunking.tokens, self.settings.chunking.overlap),
+            identity=identity.key if identity else stored.get("identity"),
+            model=identity.model if identity else stored.get("model"),
+            daily=get_daily_notes(self.workspace),
+        )
+
+    def why_rebuild(self, *, force: bool = False) -> str | None:
+        """Return the reason why the whole index has to be rebuilt, or None."""
+        if force:
+            return FORCED
+        stored, current = self.index.get_meta(META_RECIPE) or {}, self.recipe().fingerprint()
+        changed = self._changed_parts(stored, current)
+        if not changed:
+            return None if self.vectors is None or self.vectors.pauses() else self.size_change()
+        if "identity" in changed:
+            return f"the embedder changed from {stored.get('model') or 'none'} to {current['model'] or 'none'}"
+        if "tokens" in changed or "overlap" in changed:
+            return "the size of chunks changed"
+        if changed == {"daily"}:
+            return "the vault has its daily notes elsewhere, or names them differently"
+        return "this version of Kept indexes differently"
+
+    def why_rebuild_for_run(self, run_settings: Iterable[str]) -> str | None:
+        """Return the reason if only settings of this run, by their names, make a rebuild necessary, or None."""
+        if not any(name.startswith(_RECIPE_SETTINGS) for name in run_settings):
+            return None
+        stored, current = self.index.get_meta(META_RECIPE) or {}, self.recipe().fingerprint()
+        return self.why_rebuild() if self._changed_parts(stored, current) <= _SET_PARTS else None
+
+    def _changed_parts(self, stored: Mapping[str, object], current: Mapping[str, object]) -> set[str]:
+        """Return the parts of the recipe that differ from those of the index, if there is an index and its embedder
+        can be asked."""
+        if not stored or (self.vectors is not None and self.vectors.pauses()):
+            return set()
+        return {key for key in {**stored, **current} if stored.get(key) != current.get(key)}

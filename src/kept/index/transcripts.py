@@ -1,0 +1,296 @@
+"""Transcripts in the index: from their lines to chunks, and what of them is not indexed yet.
+
+A transcript only grows, so its chunks are stored once. A `TranscriptCheckpoint` in the row of the file says up to which
+line they are final; the next sync reads from there. A transcript that was changed in any other way is read from its
+beginning, and so is one that got another title, because the words of the title go with its first chunk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import InitVar, dataclass, field, replace
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
+
+from kept.base.limits import int64
+from kept.base.records import Problem, SourceFile
+from kept.base.redact import redact
+from kept.base.words.segment import segment, segment_context
+from kept.errors import SessionError, SessionKeyInvalid
+from kept.index.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
+from kept.index.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, chunk_id, sha256
+from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
+from kept.sessions.echoes import EchoState
+from kept.sessions.entries import Entry, SessionStart, is_message
+from kept.sessions.session_key import SessionKey
+from kept.sessions.spoken import Utterance, UtteranceReader, storable_text
+from kept.sessions.transcript import (
+    Damage,
+    FileState,
+    Position,
+    RawLine,
+    ReadEnd,
+    Transcript,
+    TranscriptCheckpoint,
+    extend_hash,
+    has_only_grown,
+    parse_line,
+)
+from kept.sessions.transcript_paths import find_cited_path
+
+if TYPE_CHECKING:
+    from kept.index.sqlite.generation import Generation
+
+_BEGINNING = TranscriptCheckpoint(ReadEnd(0, 0, 0), final_line=0, resume_at=Position(), running_hash="", key="")
+
+# resuming
+
+
+def _find_checkpoint(transcript: Transcript, row: FileRow | None, state: os.stat_result) -> TranscriptCheckpoint:
+    """Return the checkpoint to resume from: the beginning if the transcript is new or has not only grown."""
+    checkpoint = TranscriptCheckpoint.from_json(row.mark) if row and row.mark else None
+    if row is None or checkpoint is None:
+        return _BEGINNING
+    times = int64(state.st_mtime_ns), int64(state.st_ctime_ns)
+    if state.st_size == row.size and times != (row.mtime_ns, row.ctime_ns):
+        return _BEGINNING  # written to without growing: changed in place, perhaps far from its end
+    return checkpoint if has_only_grown(transcript, checkpoint.read, FileState.from_stat(state)) else _BEGINNING
+
+
+def hash_transcript(file: SourceFile, row: FileRow | None) -> str:
+    """Return the running hash of all lines. With a row, lines before its checkpoint are not read again."""
+    transcript = Transcript(file.absolute)
+    state = transcript.stat()
+    return _hash_from(transcript, _find_checkpoint(transcript, row, state), state)
+
+
+def _hash_from(transcript: Transcript, checkpoint: TranscriptCheckpoint, state: os.stat_result) -> str:
+    running_hash = checkpoint.running_hash
+    for line in transcript.iter_raw(checkpoint.resume_at, stop=state.st_size):
+        running_hash = extend_hash(running_hash, line.raw)
+    return running_hash
+
+
+def measure_growth(file: SourceFile, row: FileRow | None) -> tuple[int, int]:
+    """Return how many bytes and messages were added since the last sync: all, if the transcript is new or has not only
+    grown."""
+    try:
+        transcript = Transcript(file.absolute)
+        checkpoint = _find_checkpoint(transcript, row, transcript.stat())
+        size = messages = 0
+        for line in transcript.iter_raw(checkpoint.resume_at):
+            if line.start >= checkpoint.read.offset:
+                size += len(line.raw)
+                messages += is_message(parse_line(line).content)
+    except SessionError:
+        return 0, 0
+    return size, messages
+
+
+# chunks
+
+
+def read_chunks(
+    file: SourceFile, row: FileRow | None, recipe: Recipe, *, checked_ns: int, step_bytes: int
+) -> Iterator[PreparedFile | Problem | FileRow]:
+    """Yield what there is to store, in order: chunks after each ``step_bytes`` read, so that an interrupted sync of a
+    long transcript resumes in the middle. Yield a row alone if nothing but the file's state has changed."""
+    transcript = Transcript(file.absolute)
+    state = transcript.stat()
+    start = _find_checkpoint(transcript, row, state)
+    stored = TranscriptCheckpoint.from_json(row.mark) if row and row.mark else None
+    if row is not None and stored is not None and _hash_from(transcript, start, state) == row.hash:
+        moved = replace(stored, read=replace(stored.read, inode=FileState.from_stat(state).inode))
+        yield _make_row(file, state, checked_ns, row.hash, moved, row.warning)
+        return
+    warning = row.warning if row is not None and start is not _BEGINNING else None
+    reader = _ChunkReader(file, transcript, recipe, state, checked_ns, start, warning)
+    yield from reader.iter_steps(step_bytes)
+    if reader.is_renamed:
+        again = _ChunkReader(file, transcript, recipe, state, checked_ns, _BEGINNING, reader.warning)
+        again.known_end, again.problems, again.final_title = state.st_size, reader.problems, reader.title.given
+        yield from again.iter_steps(step_bytes)
+        reader = again
+    yield from reader.iter_step(is_last=True)
+
+
+@dataclass
+class _ChunkReader:
+    """Cuts the lines of one transcript into chunks, from its beginning or from a checkpoint."""
+
+    file: SourceFile
+    transcript: Transcript
+    recipe: Recipe
+    state: os.stat_result
+    checked_ns: int
+    start: InitVar[TranscriptCheckpoint]
+    warning: str | None
+    final_title: str | None = None
+    """Title at the end of the transcript, if it is known."""
+    problems: list[str] = field(default_factory=list)
+    utterances: list[Utterance] = field(default_factory=list)
+    """Those that are not final yet, after those that are only their context."""
+    starts: dict[int, tuple[Position, str, EchoState]] = field(default_factory=dict)
+    """By line of an utterance: where it starts, and running hash and echo state of the lines before it."""
+
+    def __post_init__(self, start: TranscriptCheckpoint) -> None:
+        self.key, self.heading, self.title = start.key, start.heading, start.titles
+        self.first_title = start.titles.given
+        """Title whose words the first chunk has."""
+        self.final_line = start.final_line
+        self.resume_at = start.resume_at
+        self.resume_hash = self.running_hash = start.running_hash
+        """Running hash of the lines before ``resume_at``, and of all that were read."""
+        self.read_end = start.resume_at.offset
+        self.known_end = start.read.offset
+        """End of what an earlier sync has read. Damaged lines before it were reported then."""
+        self.reader = UtteranceReader(start.echoes)
+        self.resume_echoes = start.echoes
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether the first chunk is final and has the words of another title."""
+        return self.final_line > 0 and self.first_title != self.title.given
+
+    def iter_steps(self, step_bytes: int) -> Iterator[PreparedFile | Problem]:
+        """Read to the end. Yield what there is to store on the way, without the last step."""
+        step_start = self.read_end
+        for raw in self.transcript.iter_raw(self.resume_at, stop=self.state.st_size):
+            self.add_line(raw)
+            if self.read_end - step_start >= step_bytes and self.read_end < self.state.st_size:
+                step_start = self.read_end
+                yield from self.iter_step(is_last=False)
+
+    def add_line(self, raw: RawLine) -> None:
+        line = parse_line(raw)
+        hash_before, self.running_hash = self.running_hash, extend_hash(self.running_hash, raw.raw)
+        self.read_end = raw.end
+        match line.content:
+            case Damage() as damage if raw.start >= self.known_end:
+                self.problems.append(str(damage))
+            case Entry(id=session_id, body=SessionStart() as session) if raw.number == 1:
+                self._start(session_id, session)
+        self.title = self.title.after(line.content)
+        echoes_before = self.reader.state
+        utterance = self.reader.read(line)
+        if utterance is not None:
+            self.utterances.append(utterance)
+            self.starts[utterance.line] = (Position(raw.start, raw.number - 1), hash_before, echoes_before)
+
+    def _start(self, session_id: str, session: SessionStart) -> None:
+        try:
+            key = SessionKey.parse_full(session.key)
+        except SessionKeyInvalid:
+            return
+        folder = session.metadata.get("cwd") if key.user_id == session_id else None
+        self.key = str(key)
+        # A client chooses the user's id, which may be a secret.
+        self.heading = redact(storable_text(f"{key.channel}:{folder if isinstance(folder, str) else key.user_id}"))
+
+    def iter_step(self, *, is_last: bool) -> Iterator[PreparedFile | Problem]:
+        """Yield problems and the chunks to store after the previous final line, and move that line forward.
+
+        Before the last step only final chunks: the next step yields the others, with their whole context.
+        """
+        after_line = self.final_line
+        chunks = chunk_utterances(self.utterances, after_line=after_line)
+        settled = find_settled(self.utterances, after_line=after_line)
+        if not is_last:
+            if settled is None:
+                return
+            chunks = [chunk for chunk in chunks if chunk.line <= settled.line]
+        if not after_line:
+            self.first_title = self.title.given if self.final_title is None else self.final_title
+        if settled is not None:
+            self.resume_at, self.resume_hash, self.resume_echoes = self.starts[settled.resume_line]
+            self.final_line = settled.line
+            self.utterances = [utterance for utterance in self.utterances if utterance.line >= settled.resume_line]
+            self.starts = {utterance.line: self.starts[utterance.line] for utterance in self.utterances}
+        self.warning = self.warning or next(iter(self.problems), None)
+        yield from (Problem(self.file.path, reason) for reason in self.problems)
+        self.problems = []
+        checkpoint = TranscriptCheckpoint(
+            ReadEnd(FileState.from_stat(self.state).inode, self.read_end, self.transcript.tail_hash(self.read_end)),
+            final_line=self.final_line,
+            resume_at=self.resume_at,
+            running_hash=self.resume_hash,
+            key=self.key,
+            echoes=self.resume_echoes,
+            heading=self.heading,
+            titles=self.title,
+        )
+        row = _make_row(self.file, self.state, self.checked_ns, self.running_hash, checkpoint, self.warning)
+        if not is_last:  # a size that differs from the file's makes the next sync read on, if this one ends here
+            row = replace(row, size=self.read_end)
+        titles = chain([] if after_line else [self.first_title], repeat(""))
+        write = FileWrite(row, tuple(map(self._new_chunk, chunks, titles)), after_line=after_line)
+        yield PreparedFile(write, {sha256(chunk.embed_text): chunk.embed_text for chunk in chunks})
+
+    def _new_chunk(self, chunk: UtteranceChunk, title: str) -> NewChunk:
+        digest, model = sha256(chunk.text), self.recipe.model or "none"
+        key = _parse_key(self.key)
+        context = f"{self.heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
+        return NewChunk(
+            id=chunk_id(self.file, chunk.line, chunk.line, digest, model),
+            start_line=chunk.line,
+            end_line=chunk.line,
+            hash=digest,
+            embed_hash=sha256(chunk.embed_text),
+            heading=self.heading,
+            text=chunk.text,
+            words=segment(f"{chunk.embed_text} {title}".strip()),
+            context_words=segment_context(context, chunk.embed_text),
+            timestamp_ms=chunk.timestamp_ms,
+            session_key=self.key or None,
+            channel=storable_text(key.channel) if key else None,
+            is_recalled=chunk.is_recalled,
+        )
+
+
+def _make_row(
+    file: SourceFile,
+    state: os.stat_result,
+    checked_ns: int,
+    digest: str,
+    checkpoint: TranscriptCheckpoint,
+    warning: str | None,
+) -> FileRow:
+    return FileRow(
+        source=file.source,
+        path=file.path,
+        hash=digest,
+        size=state.st_size,
+        mtime_ns=int64(state.st_mtime_ns),
+        ctime_ns=int64(state.st_ctime_ns),
+        checked_ns=checked_ns,
+        warning=warning,
+        mark=checkpoint.to_json(),
+    )
+
+
+def _parse_key(text: str) -> SessionKey | None:
+    try:
+        return SessionKey.parse_full(text) if text else None
+    except SessionKeyInvalid:
+        return None
+
+
+# what is missing
+
+
+def find_unindexed(
+    generation: Generation, folder: str, citation: str, *, first_line: int, last_line: int
+) -> tuple[int, ...]:
+    """Return the lines of a transcript that say something and are in no chunk."""
+    spans = generation.spans("sessions", citation, first_line, last_line)
+    covered = {line for start, end in spans for line in range(max(start, first_line), min(end, last_line) + 1)}
+    missing, reader = [], UtteranceReader()
+    for raw in Transcript(find_cited_path(folder, citation)).iter_raw():
+        if raw.number > last_line:
+            break
+        utterance = reader.read(parse_line(raw))
+        is_said = utterance is not None and not utterance.is_context
+        if is_said and raw.number >= first_line and raw.number not in covered:
+            missing.append(raw.number)
+    return tuple(missing)

@@ -1,0 +1,212 @@
+"""From texts to vectors, each paid for once: from the cache if it has them, else from the embedder; and their cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kept.base.clock import Clock
+from kept.base.redact import redact
+from kept.base.remote_errors import EmbeddingError, VectorMisfit
+from kept.base.reports import Spending, Usage
+from kept.base.values import frozen
+from kept.config import CacheSettings, MemorySearchSettings
+from kept.embedding.base import Embedder, usage_of
+from kept.embedding.registry import find_price
+from kept.index.sqlite.vector_codes import quantise
+
+if TYPE_CHECKING:
+    from kept.index.sqlite.index import Index
+
+MAX_REFUSALS = 10_000
+_META_REFUSED = "refused"
+_META_MISFIT = "misfit"
+
+
+@frozen
+class Vectors:
+    """Codes of the vectors of some texts, by the hash of the text."""
+
+    known: dict[bytes, bytes]
+    """From the cache, or from the index."""
+    fresh: dict[bytes, bytes]
+    """From the embedder."""
+    refused: dict[bytes, str]
+    """Texts that the embedder does not accept, with its reason. Asking again would not help."""
+    pending_reason: str | None = None
+    """Reason why some texts have no vector yet."""
+
+    def find_code(self, key: bytes) -> bytes | None:
+        """Return the code of a text's vector by its hash, or None if there is none."""
+        return self.known.get(key) or self.fresh.get(key)
+
+
+@dataclass
+class Vectoriser:
+    """One embedder over one index. Refused texts are stored in the index; a failure is remembered for ``rest_s``."""
+
+    index: Index
+    embedder: Embedder
+    cache: CacheSettings
+    clock: Clock
+    rest_s: float
+    failure: str = ""
+    """Reason of the last failure."""
+    _rests_until: float = 0.0
+    """Time up to which a failed embedder is not asked again."""
+    _in_batches: frozenset[bytes] = frozenset()
+    """Texts in a provider's batch: paid for, so not asked for again."""
+    _batch_reason: str = ""
+    _batches_rest_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.refused = self._stored_refusals()
+        self.misfit = self._stored_misfit()
+        """Reason why no vector of this embedder can be used until the user has asked for a sync."""
+
+    # when not to ask
+
+    def failed_recently(self) -> bool:
+        return self.misfit is not None or time.monotonic() < self._rests_until
+
+    def pauses(self) -> bool:
+        """Return whether the embedder should not be asked now: it failed, or its batch was polled, a moment ago."""
+        return self.failed_recently() or time.monotonic() < self._batches_rest_until
+
+    def retry_now(self) -> None:
+        """Forget a recent failure, because the user asked for a sync, and notice vectors of another size."""
+        self._rests_until = self._batches_rest_until = 0.0
+        if self.misfit is not None and not self.index.why_read_only:
+            self._store_misfit(None)
+        self.learn_dims()
+
+    @property
+    def is_cheap(self) -> bool:
+        return bool(getattr(self.embedder, "is_cheap", False))
+
+    @property
+    def dims(self) -> int:
+        """Length of the embedder's vectors, or 0 if only its first answer tells."""
+        return self.embedder.identity.dims or getattr(self.embedder, "dims", 0)
+
+    def learn_dims(self) -> None:
+        """Ask an embedder of unknown size for one vector if older ones may have another size."""
+        if not self.dims and (self.index.cache.exists() or self.index.live.vectors.sizes()):
+            with suppress(EmbeddingError):  # which a text that has to be embedded reports
+                self.embedder.embed(["size"], role="document")
+
+    def forget_earlier(self) -> None:
+        """Ask again for texts that were refused, and for all texts if the cache is switched off."""
+        self.refused = set()
+        if not self.cache.enabled:
+            self.index.cache.evict(0)
+
+    def await_batches(self, keys: frozenset[bytes], reason: str) -> None:
+        """Do not embed these texts for now; they are in a provider's batch."""
+        self._in_batches = keys
+        self._batch_reason = reason
+        self._batches_rest_until = time.monotonic() + self.rest_s if keys else 0.0
+
+    # vectors
+
+    def get_vectors(self, texts: Mapping[bytes, str], indexed: Mapping[bytes, bytes]) -> Vectors:
+        """Return the vectors that the cache or the embedder has. Never raises EmbeddingError: the result names what
+        is missing and why. Secrets are redacted before a text is embedded. ``indexed`` are codes of the same embedder
+        in the index."""
+        known = self.find_cached(texts) or {key: indexed[key] for key in texts if key in indexed}
+        missing = [key for key in texts if key not in known and key not in self.refused and key not in self._in_batches]
+        awaits_batch = any(key in self._in_batches and key not in known for key in texts)
+        batch_reason = self._batch_reason if awaits_batch else None
+        if not missing:
+            return Vectors(known, {}, {}, pending_reason=batch_reason)
+        try:
+            matrix = self.embedder.embed([redact(texts[key]) for key in missing], role="document")
+        except EmbeddingError as exc:
+            self._rest(exc.message)
+            if isinstance(exc, VectorMisfit):
+                self._store_misfit(exc.message)
+            return Vectors(known, {}, {}, pending_reason=exc.message)
+        gaps = {missing[gap.row]: gap for gap in matrix.gaps}
+        fresh = {key: quantise(row) for key, row in zip(missing, matrix, strict=True) if key not in gaps}
+        refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
+        if refused:
+            self._store_refusals(refused)
+        failure = next((gap.reason for gap in gaps.values() if gap.temporary), None)
+        if failure:
+            self._rest(failure)
+        return Vectors(known, fresh, refused, pending_reason=failure or batch_reason)
+
+    def _rest(self, failure: str) -> None:
+        self.failure, self._rests_until = failure, time.monotonic() + self.rest_s
+
+    def find_cached(self, texts: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Return the codes that the cache has. A cheap embedder's are not in it: computing them is as quick."""
+        if self.is_cheap:
+            return {}
+        return self.index.cache.find(self.embedder.identity.key, texts, self.dims)
+
+    def find_missing(self, texts: Mapping[bytes, str]) -> dict[bytes, str]:
+        known = self.find_cached(texts)
+        return {key: text for key, text in texts.items() if key not in known and key not in self.refused}
+
+    def remember(self, vectors: Vectors) -> None:
+        """Put new vectors into the cache and mark known ones as used."""
+        if self.cache.enabled and not self.is_cheap:
+            self._put(vectors.fresh, used=vectors.known)
+
+    def store(self, vectors: Mapping[bytes, bytes]) -> None:
+        """Put the vectors of a batch into the cache, durably. Without caching they stay until the sync ends."""
+        self._put({key: quantise(vector) for key, vector in vectors.items()})
+
+    def _put(self, codes: Mapping[bytes, bytes], *, used: Collection[bytes] = ()) -> None:
+        now_s = self.clock.time_ns() // 1_000_000_000
+        self.index.cache.put(self.embedder.identity.key, codes, used=used, now_s=now_s)
+
+    def _store_misfit(self, reason: str | None) -> None:
+        self.misfit = reason
+        with self.index.writing():
+            self.index.put_meta(_META_MISFIT, {"identity": self.embedder.identity.key, "reason": reason})
+
+    def _stored_misfit(self) -> str | None:
+        match self.index.get_meta(_META_MISFIT):
+            case {"identity": str(identity), "reason": str(reason)} if identity == self.embedder.identity.key:
+                return reason
+        return None
+
+    def _store_refusals(self, refused: Collection[bytes]) -> None:
+        self.refused |= set(refused)
+        hashes = sorted(key.hex() for key in self.refused)[:MAX_REFUSALS]
+        with self.index.writing():
+            self.index.put_meta(_META_REFUSED, {"identity": self.embedder.identity.key, "hashes": hashes})
+
+    def _stored_refusals(self) -> set[bytes]:
+        match self.index.get_meta(_META_REFUSED):
+            case {"identity": str(identity), "hashes": [*hashes]} if identity == self.embedder.identity.key:
+                return {bytes.fromhex(key) for key in hashes}
+        return set()
+
+
+# usage and cost
+
+
+def measure_spending(
+    embedder: Embedder, before: Usage, settings: MemorySearchSettings, *, cached: int, texts: int
+) -> Spending:
+    """Return what an embedder was used for since ``before``. ``texts`` is the number of embedded texts, for an embedder
+    that does not count them."""
+    now, identity = usage_of(embedder), embedder.identity
+    tokens = now.tokens - before.tokens
+    price = find_price(identity.provider, identity.model, settings)
+    return Spending(
+        provider=identity.provider,
+        model=identity.model,
+        calls=now.calls - before.calls,
+        texts=(now.texts - before.texts) or texts,
+        tokens=tokens,
+        cached=cached,
+        retries=now.retries - before.retries,
+        cost_usd=None if price is None else price * tokens / 1_000_000,
+    )

@@ -1,0 +1,216 @@
+"""Anthropic's Messages API, and servers that are compatible with it."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Awaitable, Mapping
+from typing import Any, Literal
+
+from kept.base.limits import MAX_TOKENS, count_or_zero, utf8_safe
+from kept.base.remote_errors import ContextOverflow
+from kept.config.schema import ThinkingLevel
+from kept.models.base import (
+    REDACTED,
+    ChatRequest,
+    FilePart,
+    Finished,
+    ModelEvent,
+    ModelUsage,
+    Part,
+    TextDelta,
+    TextPart,
+    Thought,
+    ToolOutput,
+    ToolUse,
+    tidy_turns,
+    usage_or_estimate,
+)
+from kept.models.streaming import SdkChat, StreamReader, parse_arguments
+
+DEFAULT_MAX_TOKENS = 8_192
+THINKING_TOKENS: Mapping[ThinkingLevel, int] = {"low": 2_048, "medium": 8_192, "high": 24_576}
+"""Budgets of models that take a number instead of an effort. The API wants at least 1,024."""
+_MIN_THINKING_TOKENS = 1_024
+_TAKES_EFFORT = re.compile(r"claude(?!-[23]\b)(?!-(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-?\d{8}|@.*)?$)")
+"""Names of models that take an effort. Earlier ones, and others behind this API, take a budget."""
+_CACHED = {"type": "ephemeral"}
+_INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
+_REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "pause_turn": "end",
+    "tool_use": "tools",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+}
+
+
+class AnthropicChat(SdkChat):
+    provider = "anthropic"
+    label = "Anthropic"
+    home_url = "https://api.anthropic.com"
+    default_model = "claude-sonnet-5-5"
+
+    def make_client(self) -> Any:
+        import anthropic
+
+        return anthropic.AsyncAnthropic(
+            base_url=self.account.endpoint.public_url.removesuffix("/v1"), **self.client_options(anthropic)
+        )
+
+    def make_reader(self, request: ChatRequest) -> StreamReader:
+        return AnthropicStreamReader(request, self)
+
+    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
+        stream: Awaitable[Any] = client.messages.create(**self._body(request), stream=True)
+        return stream
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        messages: list[dict[str, Any]] = [
+            {
+                "role": turn.role,
+                # The API requires tool results before any other content of their turn.
+                "content": [
+                    _block(part)
+                    for part in sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
+                    if not isinstance(part, FilePart) or part.media_type in self.media
+                ],
+            }
+            for turn in tidy_turns(request.turns)
+        ]
+        # The provider caches everything up to each of these blocks: the turns that the next message repeats, and the
+        # whole request for the next step of this turn.
+        stable = len(tidy_turns(request.turns[: request.stable_turns]))
+        for message in {id(message): message for message in (*messages[:stable][-1:], *messages[-1:])}.values():
+            message["content"][-1]["cache_control"] = _CACHED
+        body: dict[str, Any] = {
+            "model": self.name,
+            "max_tokens": request.max_tokens or self.max_output_tokens or DEFAULT_MAX_TOKENS,
+            "messages": messages,
+        }
+        self._set_thinking(body, request)
+        if request.system.strip():
+            # Tools and system prompt come first and rarely change.
+            body["system"] = [{"type": "text", "text": utf8_safe(request.system), "cache_control": _CACHED}]
+        if request.tools:
+            body["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+                for tool in request.tools
+            ]
+        return body
+
+    def _set_thinking(self, body: dict[str, Any], request: ChatRequest) -> None:
+        """Set how much the model thinks. The API refuses to think on after tool calls that no thought precedes, as in a
+        turn that another model began."""
+        if request.thinking is None:
+            return
+        last = next((turn for turn in reversed(request.turns) if turn.role == "assistant"), None)
+        parts = last.parts if last else ()
+        is_unthought = any(isinstance(part, ToolUse) for part in parts) and not isinstance(parts[0], Thought)
+        if request.thinking == "off" or is_unthought:
+            body["thinking"] = {"type": "disabled"}
+        elif _TAKES_EFFORT.match(self.name):
+            body["thinking"] = {"type": "adaptive"}
+            body["output_config"] = {"effort": request.thinking}
+        else:
+            tokens = max(_MIN_THINKING_TOKENS, min(THINKING_TOKENS[request.thinking], self.context_window // 8))
+            body["thinking"] = {"type": "enabled", "budget_tokens": tokens}
+            body["max_tokens"] += tokens  # the budget is part of it
+
+
+def _block(part: Part) -> dict[str, Any]:
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case FilePart(media_type, data):
+            kind = "image" if media_type.startswith("image/") else "document"
+            content = base64.b64encode(data).decode()
+            return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": content}}
+        case Thought(text, signature):
+            if signature.startswith(REDACTED):
+                return {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED)}
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case ToolUse():
+            return {"type": "tool_use", "id": _tool_id(part.id), "name": part.name, "input": dict(part.arguments)}
+        case ToolOutput():
+            block = {"type": "tool_result", "tool_use_id": _tool_id(part.call_id), "is_error": part.is_error}
+            return {**block, "content": part.text} if part.text.strip() else block
+
+
+def _tool_id(call_id: str) -> str:
+    """Return an id that the API accepts. Ids from another provider may have characters that it refuses."""
+    return _INVALID_ID_CHARS.sub("_", call_id) or "_"
+
+
+class AnthropicStreamReader:
+    """Assembles one answer from the events of the SDK."""
+
+    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
+        self._request = request
+        self._chat = chat
+        self._open_calls: dict[int, tuple[str, str, list[str]]] = {}
+        """Tool calls whose arguments are still arriving, by block: id, name and pieces of the arguments."""
+        self._open_thoughts: dict[int, tuple[list[str], list[str]]] = {}
+        """Thoughts that are still arriving, by block: pieces of the text and of the signature."""
+        self._calls = 0
+        self._texts: list[str] = []
+        self._usage: dict[str, int] = {}
+        self._reason: str | None = None
+
+    def read(self, piece: Any) -> ModelEvent | None:
+        return self._read_thought(piece) or self._read_answer(piece)
+
+    def _read_thought(self, event: Any) -> Thought | None:
+        match event.type:
+            case "content_block_start" if event.content_block.type == "redacted_thinking":
+                return Thought("", REDACTED + event.content_block.data)
+            case "content_block_start" if event.content_block.type == "thinking":
+                self._open_thoughts[event.index] = ([], [])
+            case "content_block_delta" if event.delta.type == "thinking_delta":
+                self._open_thoughts[event.index][0].append(utf8_safe(event.delta.thinking))
+            case "content_block_delta" if event.delta.type == "signature_delta":
+                self._open_thoughts[event.index][1].append(event.delta.signature)
+            case "content_block_stop" if event.index in self._open_thoughts:
+                texts, signatures = self._open_thoughts.pop(event.index)
+                return Thought("".join(texts), "".join(signatures))
+        return None
+
+    def _read_answer(self, event: Any) -> ModelEvent | None:
+        counts: Any = None
+        match event.type:
+            case "message_start":
+                counts = event.message.usage
+            case "content_block_start" if event.content_block.type == "tool_use":
+                self._open_calls[event.index] = (event.content_block.id, event.content_block.name, [])
+            case "content_block_delta" if event.delta.type == "input_json_delta":
+                self._open_calls[event.index][2].append(event.delta.partial_json)
+            case "content_block_delta" if event.delta.type == "text_delta":
+                self._texts.append(utf8_safe(event.delta.text))
+                return TextDelta(self._texts[-1])
+            case "content_block_stop" if event.index in self._open_calls:
+                call_id, name, pieces = self._open_calls.pop(event.index)
+                self._calls += 1
+                return ToolUse(call_id, name, parse_arguments("".join(pieces)))
+            case "message_delta":
+                self._reason = event.delta.stop_reason or self._reason
+                counts = event.usage
+        # The counts are totals, so later ones replace earlier ones.
+        for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
+            count = getattr(counts, name, None)
+            if count is not None:
+                self._usage[name] = count_or_zero(count, MAX_TOKENS)
+        return None
+
+    def finish(self) -> tuple[Finished]:
+        if self._reason is None or self._open_calls:
+            raise self._chat.broke_off()
+        if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
+            raise ContextOverflow(f"{self._chat.label}: the request leaves no room for an answer.")
+        counts = self._usage
+        cached = counts.get("cache_read_input_tokens", 0)
+        total = counts.get("input_tokens", 0) + cached + counts.get("cache_creation_input_tokens", 0)
+        usage = ModelUsage(total, counts.get("output_tokens", 0), cached)
+        usage = usage_or_estimate(usage, self._request, "".join(self._texts))
+        return (Finished(_REASONS.get(self._reason, "end"), usage),)

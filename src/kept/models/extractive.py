@@ -1,0 +1,276 @@
+"""Extractive model: picks the sentences worth keeping, verbatim and with their dates. Deterministic.
+
+Flushes and compactions fall back to it without a language model, or if it fails.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import islice
+
+from kept.base.limits import CHARS_PER_TOKEN, estimate_tokens, one_line, weigh
+from kept.base.redact import redact
+from kept.base.values import frozen
+from kept.models.base import (
+    NO_REPLY,
+    ChatRequest,
+    Finished,
+    ModelEvent,
+    ModelUsage,
+    TextDelta,
+    TextPart,
+    ToolOutput,
+    ToolUse,
+    count_tokens,
+)
+
+_MIN_FACT_SCORE = 2.0
+_HEADING_CHARS = len("\n2026-03-14:\n")
+_MIN_LINE_CHARS = 30
+_SEARCH = "memory_search"
+
+
+@frozen
+class SpokenLine:
+    """A message of a conversation or a sentence of one, with its speaker and time if known."""
+
+    text: str
+    speaker: str = ""
+    when: dt.datetime | None = None
+    source: str = ""
+    """Citation, in the caller's format."""
+
+    def __str__(self) -> str:
+        time = f"{self.when:%H:%M} " if self.when else ""
+        who = f"{self.speaker}: " if self.speaker else ""
+        where = f" [{self.source}]" if self.source else ""
+        return f"- {time}{who}{self.text}{where}"
+
+
+def salient_facts(conversation: Iterable[SpokenLine], *, limit: int = 20) -> list[SpokenLine]:
+    """Return the sentences worth remembering, in the order of the conversation.
+
+    Secrets are redacted, because the facts become notes, which are indexed as they are.
+    """
+    lines = _spoken_lines(conversation)
+    best = islice(pick_sentences(score_sentences([line.text for line in lines]), min_score=_MIN_FACT_SCORE), limit)
+    return [_extract_fact(lines, sentence) for sentence in sorted(best, key=lambda sentence: sentence.order)]
+
+
+def extract_summary(conversation: Iterable[SpokenLine], budget_tokens: int) -> str:
+    """Return the best sentences that fit the budget, in order and grouped by day. Empty if none fits."""
+    lines = _spoken_lines(conversation)
+    left = budget_tokens * CHARS_PER_TOKEN
+    chosen: dict[int, SpokenLine] = {}
+    for sentence in _pick_for_summary(score_sentences([line.text for line in lines])):
+        fact = _extract_fact(lines, sentence)
+        # Count a heading for every line, so that the sum can only be too high.
+        weight = weigh(str(fact)) + 1 + (_HEADING_CHARS if fact.when else 0)
+        if weight <= left:
+            chosen[sentence.order] = fact
+            left -= weight
+        elif left < _MIN_LINE_CHARS:
+            break
+    return render_facts(chosen[order] for order in sorted(chosen))
+
+
+def _pick_for_summary(sentences: list[Sentence]) -> Iterator[Sentence]:
+    """Yield the best sentences. Small talk, which scores below zero, is used only if there is nothing else."""
+    best = max((sentence.score for sentence in sentences), default=0.0)
+    return pick_sentences(sentences, min_score=min(0.0, best))
+
+
+def _extract_fact(lines: list[SpokenLine], sentence: Sentence) -> SpokenLine:
+    line = lines[sentence.line]
+    return SpokenLine(sentence.text, one_line(line.speaker), line.when, one_line(line.source))
+
+
+def render_facts(facts: Iterable[SpokenLine]) -> str:
+    """Render facts as a list, with a heading for each day."""
+    lines: list[str] = []
+    day = ""
+    for fact in facts:
+        if fact.when and f"{fact.when:%Y-%m-%d}" != day:
+            day = f"{fact.when:%Y-%m-%d}"
+            lines += ["", f"{day}:"] if lines else [f"{day}:"]
+        lines.append(str(fact))
+    return "\n".join(lines)
+
+
+def _spoken_lines(conversation: Iterable[SpokenLine]) -> list[SpokenLine]:
+    return [SpokenLine(redact(line.text), line.speaker, line.when, line.source) for line in conversation]
+
+
+class ExtractiveChat:
+    """Chat model without a language model, which answers with search results. Flushes and compactions do without it."""
+
+    provider = "extractive"
+    name = "extractive"
+    runs_tools = True
+    writes = False
+
+    def __init__(self, *, context_window: int = 200_000) -> None:
+        self.context_window = context_window
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        input_tokens = count_tokens(request)
+        answer = _reply(request)
+        if isinstance(answer, ToolUse):
+            yield answer
+            yield Finished("tools", ModelUsage(input_tokens))
+        else:
+            yield TextDelta(answer)
+            yield Finished("end", ModelUsage(input_tokens, estimate_tokens(answer)))
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+def _reply(request: ChatRequest) -> str | ToolUse:
+    parts = request.turns[-1].parts if request.turns else ()
+    results = [part.text for part in parts if isinstance(part, ToolOutput)]
+    if results:
+        return "\n\n".join(results)
+    question = "\n".join(part.text for part in parts if isinstance(part, TextPart)).strip()
+    if question and any(tool.name == _SEARCH for tool in request.tools):
+        return ToolUse(f"search-{len(request.turns)}", _SEARCH, {"query": question})
+    return NO_REPLY
+
+
+# scoring sentences
+
+MAX_SENTENCE_CHARS = 400
+_MIN_LETTERS = 8
+_SAME_OVERLAP = 0.7
+"""Share of common words from which two sentences count as the same."""
+
+
+@frozen
+class Sentence:
+    text: str
+    line: int
+    """Index of the spoken line that it belongs to."""
+    order: int
+    """Index among all sentences."""
+    score: float
+
+
+# Weights for and against keeping a sentence. The words are English; numbers, names, addresses and code work anywhere.
+_CUES = (
+    (r"(?i)\b(?:remember|don'?t forget|note that|for the record|important(?:ly)?|keep in mind)\b", 3.0),
+    (r"(?i)\b(?:decid\w+|agree[ds]?|chose\w*|settled on|going with|plan(?:s|ned)? to|conclu\w+|resolved)\b", 2.5),
+    (r"(?i)\bmy (?!god|goodness|bad\b)\w+(?:\s\w+){0,3} (?:is|are|was|were|has|lives?|works?)\b", 2.5),
+    (r"(?i)\bI(?:'m| am| live| work| moved| was born| have| own| use| prefer| like| love| hate| need| want)\b", 1.5),
+    (r"(?i)\b(?:always|never|must|should|prefer\w*|favou?rite|allerg\w+|birthday|anniversary|deadline|due)\b", 1.5),
+    (r"(?i)\b(?:because|instead|no longer|from now on|changed?|moved?|switch\w+|renamed?|fixed|root cause)\b", 1.0),
+    (r"(?i)\b(?:called|named|address|phone|port|version|password|server|account|budget|costs?|price)\b", 1.0),
+    (r"\d", 1.0),
+    (r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[:.]\d\d\b|(?i:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b)", 1.0),
+    (r"https?://|[\w.+-]+@[\w-]+\.\w|(?:^|\s)[~./]?\w+/[\w./-]+|\b\w+_\w+\b|`[^`]+`", 1.0),
+    (r"(?<=[\w,;] )[A-Z][a-z]+", 1.0),
+    (r"""["“«「][^"”»」]{3,}["”»」]""", 0.5),
+    (r"[?？]\s*$", -2.0),
+    (r"(?i)^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|sure|great|yes|no|bye|good (?:morning|night)|lol)\b", -2.0),
+    (r"(?i)\bI(?:'m| am) (?:fine|good|well|glad|happy|sorry|afraid|not sure|ready|here)\b", -3.0),
+    (r"(?i)\b(?:let me know|happy to help|feel free|would you like|can i help|you'?re welcome|as an ai)\b", -3.0),
+)
+
+_ENDS = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+(?=[^a-z\s])|(?<=[。！？])|\n+")
+_ABBREVIATION = re.compile(r"(?i)(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|vs|etc|e\.g|i\.e|no|approx|[a-z])\.$")
+_FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_MARKUP = re.compile(r"^\s*(?:[-*+>]\s+|#{1,6}\s+|\d+[.)]\s+)+")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_STOP = frozenset(
+    "a an and are as at be been but by can could did do does for from had has have he her him his how i if in into is"
+    " it its just me my no not of on or our she so some than that the their them then there they this to up us was we"
+    " were what when which who will with would you your".split()
+)
+
+
+@cache
+def _compiled_cues() -> tuple[tuple[re.Pattern[str], float], ...]:
+    return tuple((re.compile(pattern), weight) for pattern, weight in _CUES)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, each on one line. Code blocks are dropped: they do not belong in a summary."""
+    parts: list[list[str]] = [[]]
+    for part in _ENDS.split(_FENCE.sub("\n", text)):
+        parts[-1].append(part)
+        if not _ABBREVIATION.search(part[-12:]):
+            parts.append([])
+    tidy = (" ".join(_MARKUP.sub("", " ".join(part)).split()) for part in parts)
+    return [_cut(part) for part in tidy if len(part) >= _MIN_LETTERS or _is_dense(part)]
+
+
+def _is_dense(part: str) -> bool:
+    return not part.isascii() and len(part) >= 4
+
+
+def _cut(sentence: str) -> str:
+    if len(sentence) <= MAX_SENTENCE_CHARS:
+        return sentence
+    start = sentence[: MAX_SENTENCE_CHARS - 1]
+    return (start.rpartition(" ")[0] or start) + "…"
+
+
+def compared_words(text: str) -> frozenset[str]:
+    """Return the words by which sentences are compared: for non-ASCII text, which may have no spaces, bigrams."""
+    words: set[str] = set()
+    for word in _WORD.findall(text.lower()):
+        if word.isascii():
+            words.add(word)
+        else:
+            words.update(word[at : at + 2] for at in range(max(1, len(word) - 1)))
+    return frozenset(words - _STOP) or frozenset(words)
+
+
+def score_sentences(texts: Sequence[str]) -> list[Sentence]:
+    """Return every sentence in order, scored by its cues, by how often its words recur, and by recency."""
+    sentences = [
+        (line, text, compared_words(text)) for line, spoken in enumerate(texts) for text in split_sentences(spoken)
+    ]
+    counts = Counter(word for _, _, words in sentences for word in words)
+    return [
+        Sentence(text, line, order, _cue_score(text) + _centrality(words, counts) + _recency(line, len(texts)))
+        for order, (line, text, words) in enumerate(sentences)
+    ]
+
+
+def _cue_score(text: str) -> float:
+    return sum(weight for pattern, weight in _compiled_cues() if pattern.search(text))
+
+
+def _centrality(words: Iterable[str], counts: Counter[str]) -> float:
+    """Score words that recur. The logarithm keeps a word that is in every line from dominating."""
+    weights = [math.log1p(counts[word] - 1) for word in words]
+    return sum(weights) / (3 + len(weights))
+
+
+def _recency(line: int, count: int) -> float:
+    """Break ties in favour of later lines, and no more."""
+    return 0.2 * line / count
+
+
+def pick_sentences(sentences: Iterable[Sentence], *, min_score: float) -> Iterator[Sentence]:
+    """Yield the best sentences first, without repetitions. Lazy: the cost depends on how many are taken."""
+    picked: list[frozenset[str]] = []
+    for sentence in sorted(sentences, key=lambda sentence: (-sentence.score, -sentence.line, sentence.text)):
+        if sentence.score < min_score:
+            return
+        words = compared_words(sentence.text)
+        if not any(_is_same(words, other) for other in picked):
+            picked.append(words)
+            yield sentence
+
+
+def _is_same(left: frozenset[str], right: frozenset[str]) -> bool:
+    """Compare two sentences by their words. Different numbers mean different facts: port 5432 is not port 5433."""
+    if len(left & right) < _SAME_OVERLAP * len(left | right):
+        return False
+    return not any(word.isdigit() for word in left ^ right)

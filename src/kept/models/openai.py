@@ -1,0 +1,188 @@
+"""OpenAI's chat completions API, which Ollama, llama.cpp, vLLM and many others implement too."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Awaitable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Literal
+
+from kept.base.limits import MAX_TOKENS, count_or_zero, utf8_safe
+from kept.config.schema import ThinkingLevel
+from kept.models.base import (
+    ChatRequest,
+    FilePart,
+    Finished,
+    ModelUsage,
+    TextDelta,
+    TextPart,
+    ToolOutput,
+    ToolUse,
+    Turn,
+    tidy_turns,
+    usage_or_estimate,
+)
+from kept.models.streaming import SdkChat, StreamReader, parse_arguments
+
+_REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
+    "stop": "end",
+    "length": "length",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "content_filter": "refused",
+}
+_EFFORTS: Mapping[ThinkingLevel, str] = {"off": "none", "low": "low", "medium": "medium", "high": "high"}
+
+
+class OpenAIChat(SdkChat):
+    provider = "openai"
+    label = "OpenAI"
+    home_url = "https://api.openai.com/v1"
+    default_model = "gpt-5.4-mini"
+
+    def make_client(self) -> Any:
+        import openai
+
+        endpoint = self.account.endpoint
+        return openai.AsyncOpenAI(
+            base_url=endpoint.public_url + ("" if endpoint.path else "/v1"), **self.client_options(openai)
+        )
+
+    def make_reader(self, request: ChatRequest) -> StreamReader:
+        return OpenAIStreamReader(request, self)
+
+    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
+        stream: Awaitable[Any] = client.chat.completions.create(**self._body(request), stream=True)
+        return stream
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        system = [{"role": "system", "content": utf8_safe(request.system)}] if request.system.strip() else []
+        body: dict[str, Any] = {
+            "model": self.name,
+            "messages": [*system, *chain(*(_messages(turn, self.media) for turn in tidy_turns(request.turns)))],
+            "stream_options": {"include_usage": True},
+        }
+        if request.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": dict(tool.parameters),
+                    },
+                }
+                for tool in request.tools
+            ]
+        if request.thinking is not None:
+            body["reasoning_effort"] = _EFFORTS[request.thinking]
+        limit = request.max_tokens or self.max_output_tokens
+        if limit:
+            # OpenAI's own models accept only the new name; many compatible servers know only the old one.
+            body["max_completion_tokens" if self.account.is_home else "max_tokens"] = limit
+        return body
+
+
+def _messages(turn: Turn, media: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a turn. The API wants each tool result as a separate message, before any other."""
+    for part in turn.parts:
+        if isinstance(part, ToolOutput):
+            text = f"The tool failed: {part.text}" if part.is_error else part.text
+            yield {"role": "tool", "tool_call_id": part.call_id, "content": text}
+    text = "\n\n".join(part.text for part in turn.parts if isinstance(part, TextPart))
+    calls = [_call(part) for part in turn.parts if isinstance(part, ToolUse)]
+    if calls:
+        yield {"role": turn.role, "content": text or None, "tool_calls": calls}
+    files = [part for part in turn.parts if isinstance(part, FilePart) and part.media_type in media]
+    if files and not calls:
+        yield {"role": turn.role, "content": [{"type": "text", "text": text}, *map(_file, files)]}
+    elif text and not calls:
+        yield {"role": turn.role, "content": text}
+
+
+def _file(part: FilePart) -> dict[str, Any]:
+    url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
+    if part.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": url}}
+
+
+def _call(use: ToolUse) -> dict[str, Any]:
+    arguments = json.dumps(dict(use.arguments), ensure_ascii=False)
+    return {"id": use.id, "type": "function", "function": {"name": use.name, "arguments": arguments}}
+
+
+class _ToolCallDraft:
+    """Tool call whose arguments are still arriving."""
+
+    def __init__(self, call_id: str) -> None:
+        self.id = call_id
+        self.name = ""
+        self.pieces: list[str] = []
+
+
+class OpenAIStreamReader:
+    """Assembles one answer from the chunks of the SDK. Servers differ in which fields they fill."""
+
+    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
+        self._request = request
+        self._chat = chat
+        self._calls: list[_ToolCallDraft] = []
+        self._by_index: dict[int | None, _ToolCallDraft] = {}
+        self._texts: list[str] = []
+        self._usage = ModelUsage()
+        self._reason: str | None = None
+        self._refused = False
+
+    def read(self, piece: Any) -> TextDelta | None:
+        if getattr(piece, "usage", None):
+            self._usage = _read_usage(piece.usage)
+        text = "".join([self._read_choice(choice) for choice in getattr(piece, "choices", None) or ()])
+        return TextDelta(text) if text else None
+
+    def _read_choice(self, choice: Any) -> str:
+        self._reason = choice.finish_reason or self._reason
+        delta = choice.delta
+        for piece in getattr(delta, "tool_calls", None) or ():
+            self._read_call(piece)
+        refusal = getattr(delta, "refusal", None) or ""
+        self._refused = self._refused or bool(refusal)
+        text = utf8_safe((getattr(delta, "content", None) or "") + refusal)
+        self._texts.append(text)
+        return text
+
+    def _read_call(self, piece: Any) -> None:
+        """Add a piece to its call. Calls differ by index; if all share one or have none, a new id starts a new call."""
+        index = getattr(piece, "index", None)
+        call_id, function = piece.id or "", piece.function
+        call = self._by_index.get(index)
+        if call is None or (call_id and call.id and call_id != call.id):
+            call = self._by_index[index] = _ToolCallDraft(call_id)
+            self._calls.append(call)
+        call.id = call.id or call_id
+        call.name = call.name or (function and function.name) or ""
+        call.pieces.append((function and function.arguments) or "")
+
+    def finish(self) -> Iterator[ToolUse | Finished]:
+        """Yield the tool calls and the last event."""
+        if self._reason is None:
+            raise self._chat.broke_off()
+        for number, call in enumerate(self._calls, 1):
+            yield ToolUse(call.id or f"call_{number}", call.name, parse_arguments("".join(call.pieces)))
+        yield Finished(self._finish_reason(), usage_or_estimate(self._usage, self._request, "".join(self._texts)))
+
+    def _finish_reason(self) -> Literal["end", "tools", "length", "refused"]:
+        if self._refused:
+            return "refused"
+        reason = _REASONS.get(self._reason or "", "end")
+        return "tools" if self._calls and reason == "end" else reason
+
+
+def _read_usage(usage: Any) -> ModelUsage:
+    details = getattr(usage, "prompt_tokens_details", None)
+    return ModelUsage(
+        count_or_zero(getattr(usage, "prompt_tokens", None), MAX_TOKENS),
+        count_or_zero(getattr(usage, "completion_tokens", None), MAX_TOKENS),
+        count_or_zero(getattr(details, "cached_tokens", None), MAX_TOKENS),
+    )

@@ -1,0 +1,360 @@
+"""Chat models that are called through a provider's SDK: the account, errors, limits of an answer, and the stream.
+
+The SDKs join an event from its lines and copy it each time, so an endless event would take quadratic time. It must not
+reach them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, ClassVar, NoReturn, Protocol
+
+from kept.base.limits import utf8_safe
+from kept.base.net import choose_account
+from kept.base.net.client import CONTEXT_OVERFLOW
+from kept.base.remote_errors import (
+    ContextOverflow,
+    ModelError,
+    ModelFailed,
+    ModelRefused,
+    ModelSilent,
+    ModelUnavailable,
+)
+from kept.config import KEY_VARIABLES, ProviderKeys
+from kept.config.schema import ModelSettings
+from kept.models.base import DOCUMENTS, MALFORMED, PICTURES, ChatRequest, ModelEvent, TextDelta
+
+# the service, and the meaning of its errors
+
+_NO_CREDIT = re.compile(r"insufficient_quota|billing|credit balance|exceeded your current quota", re.IGNORECASE)
+_PASSING = (408, 409, 425, 429)
+_PASSING_TYPES = re.compile(r"overloaded|api_error|rate_limit|timeout|server_error|unavailable", re.IGNORECASE)
+
+
+def error_fields(body: Any) -> tuple[str, str]:
+    """Return the type or code of an error, and its message. Servers nest them differently; a missing one is empty."""
+    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    if not isinstance(inner, Mapping):
+        return "", str(inner or "")
+    kind = " ".join(str(inner[name]) for name in ("type", "code") if inner.get(name))
+    return kind, str(inner.get("message") or "")
+
+
+# limits of an answer
+
+HINT = "Check model.name and model.base_url."
+MAX_ANSWER_BYTES = 64_000_000
+MAX_EVENT_BYTES = 4_000_000
+
+
+async def bound_pieces(pieces: AsyncIterable[bytes], *, label: str) -> AsyncIterator[bytes]:
+    """Yield the pieces of an answer. Raise ModelFailed once the whole, or one event of it, exceeds a limit.
+
+    An event that ends between two pieces counts with the next one, far below the limit.
+    """
+    total = event = 0
+    async for piece in pieces:
+        end = max(piece.rfind(b"\n\n"), piece.rfind(b"\r\n\r\n"))
+        total += len(piece)
+        event = event + len(piece) if end < 0 else len(piece) - end
+        if total > MAX_ANSWER_BYTES or event > MAX_EVENT_BYTES:
+            raise ModelFailed(f"{label} sent more than can be an answer.", hint=HINT)
+        yield piece
+
+
+def _bounding(label: str) -> Callable[[Any], Awaitable[None]]:
+    """Return a hook that bounds what is read of a response. It is made here because importing httpx2 takes long."""
+    import httpx2
+
+    class BoundedStream(httpx2.AsyncByteStream):
+        def __init__(self, stream: httpx2.AsyncByteStream, encoding: str) -> None:
+            self._stream = stream
+            self._encoding = encoding
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            if self._encoding != "identity":
+                # It was not asked for, and a few bytes can unpack to any number.
+                raise ModelFailed(f"{label} sent a compressed answer ({self._encoding}).", hint=HINT)
+            return bound_pieces(self._stream, label=label)
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def bound(response: httpx2.Response) -> None:
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        response.stream = BoundedStream(stream, response.headers.get("content-encoding", "identity"))
+
+    return bound
+
+
+# streams
+
+MAX_ANSWER_CHARS = 2_000_000
+"""No model writes this much. A server that does is not a model."""
+MAX_RETRIES = 2
+"""Retries by the SDK, before an answer has begun. The agent decides whether to retry an answer that broke off."""
+CONNECT_TIMEOUT_S = 10.0
+_MAX_ANSWER_TIMEOUTS = 12
+"""A whole answer may take this many idle timeouts: an hour, with the default of five minutes."""
+_MALFORMED_CHARS = 2_000
+_SENT_HEADERS = re.compile(
+    r"accept|accept-encoding|anthropic-(?:beta|version)|connection|content-length|content-type|host|idempotency-key"
+    r"|transfer-encoding|user-agent|x-stainless-.*",
+    re.IGNORECASE,
+)
+"""Headers that an SDK may set. Credentials are not among them: `SdkChat` sets those."""
+
+RawEvents = AsyncGenerator[ModelEvent | None, None]
+"""Events of one answer. None is a heartbeat: the model is alive but has produced nothing to report."""
+
+
+async def with_idle_timeout(
+    start: Callable[[], Awaitable[RawEvents]], *, timeout_s: float, label: str
+) -> AsyncGenerator[ModelEvent, None]:
+    """Yield the events of a stream without its heartbeats.
+
+    Raise ModelFailed after ``timeout_s`` without an event, or if the answer does not end. Bytes that only keep the
+    connection open do not count: a server may send them for ever. ``start`` opens the stream and is not timed.
+    """
+    chars = 0
+    loop = asyncio.get_running_loop()
+    async with aclosing(await start()) as events:
+        end_s = loop.time() + timeout_s * _MAX_ANSWER_TIMEOUTS
+        while True:
+            idle_until_s = loop.time() + timeout_s
+            try:
+                async with asyncio.timeout_at(min(idle_until_s, end_s)):
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                reason = f"sent nothing for {timeout_s:g} s"
+                if end_s < idle_until_s:
+                    reason = f"did not finish within {timeout_s * _MAX_ANSWER_TIMEOUTS:g} s"
+                raise ModelSilent(f"{label} {reason}.", hint="Try again, or raise model.timeout_s.") from None
+            if isinstance(event, TextDelta):
+                chars += len(event.text)
+                if chars > MAX_ANSWER_CHARS:
+                    raise ModelFailed(f"{label}: the answer did not end.", hint="Check model.name and model.base_url.")
+            if event is not None:
+                yield event
+
+
+def parse_arguments(raw: str) -> Mapping[str, Any]:
+    """Return the arguments of a tool call. Return text that is not a JSON object under `MALFORMED`.
+
+    The tool then refuses the call, the model reads why, and can try again.
+    """
+    if not raw.strip():
+        return {}
+    try:
+        arguments = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return {MALFORMED: utf8_safe(raw[:_MALFORMED_CHARS])}
+    if arguments is None:
+        return {}
+    return arguments if isinstance(arguments, dict) else {MALFORMED: utf8_safe(raw[:_MALFORMED_CHARS])}
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    """Refuse NaN and the infinities: they are not JSON, and a transcript could not store them."""
+    raise ValueError(word)
+
+
+class StreamReader(Protocol):
+    """Assembles one answer from the pieces of an SDK's stream."""
+
+    def read(self, piece: Any) -> ModelEvent | None: ...
+
+    def finish(self) -> Iterable[ModelEvent]:
+        """Return the last events. Raise ModelError if the answer is incomplete."""
+        ...
+
+
+class SdkChat(ABC):
+    """Chat model that is called through its provider's SDK, and the meaning of its errors."""
+
+    provider: str
+    label: str
+    """Name of the provider in messages."""
+    home_url: ClassVar[str]
+    default_model: ClassVar[str]
+    """Used at the provider's own address unless the settings name another."""
+    runs_tools = True
+    writes = True
+
+    def __init__(self, settings: ModelSettings, keys: ProviderKeys) -> None:
+        """Raise ModelUnavailable if the name of the model, its key or its library is missing."""
+        self.account = choose_account(
+            self.home_url,
+            base_url=settings.base_url,
+            api_key=settings.api_key,
+            environment_key=keys.find(self.provider),
+            setting="model.base_url",
+        )
+        is_home = self.account.is_home
+        if not is_home:
+            self.label = f"The model at {self.account.endpoint.origin}"
+        self.name = settings.name or (self.default_model if is_home else "")
+        if not self.name:
+            hint = "Set agents.defaults.model.name in config.yaml."
+            raise ModelUnavailable(f"{self.label} needs a model's name.", hint=hint)
+        if is_home and not self.account.key:
+            raise ModelUnavailable(f"There is no API key for {self.label}.", hint=self._key_hint())
+        if not self.account.has_valid_key:
+            message = f"The API key for {self.label} has characters that no key has."
+            raise ModelUnavailable(message, hint=self._key_hint())
+        if importlib.util.find_spec(self.provider) is None:
+            hint = f"pip install 'kept[{self.provider}]'"
+            raise ModelUnavailable(f"The library for {self.label} is not installed.", hint=hint)
+        # Many compatible servers refuse a request with a picture.
+        chosen = settings.media if settings.media is not None else (("image", "pdf") if is_home else ())
+        self.media = frozenset().union(*({"image": PICTURES, "pdf": DOCUMENTS}[kind] for kind in chosen))
+        self.context_window = settings.context_window
+        self.timeout_s = settings.timeout_s
+        self.max_output_tokens = settings.max_output_tokens
+        self._client: Any = None
+        self._lock = threading.Lock()
+
+    def _key_hint(self) -> str:
+        variables = f"{' or '.join(KEY_VARIABLES[self.provider])}, or " if self.account.is_home else ""
+        return f"Set {variables}agents.defaults.model.api_key in config.yaml."
+
+    def explain(self, status: int | None, kind: str, message: str) -> ModelError:
+        """Return the error that a reply means.
+
+        ``kind`` is the provider's type or code. An error without a status arrived inside a stream.
+        """
+        detail = self.account.clean_message(message)
+        if CONTEXT_OVERFLOW.search(f"{kind} {message}") or status == 413:
+            return ContextOverflow(f"{self.label}: the request is longer than the model takes ({detail}).")
+        if status in (401, 403) or kind in ("authentication_error", "permission_error"):
+            return ModelUnavailable(f"{self.label} does not accept the key ({detail}).", hint=self._key_hint())
+        if status == 402 or _NO_CREDIT.search(f"{kind} {message}"):
+            return ModelUnavailable(f"{self.label}: the account is used up ({detail}).", hint="Check its billing.")
+        if status == 404:
+            return ModelUnavailable(
+                f"{self.label} does not know the model '{self.name}' ({detail}).",
+                hint="Check model.name and model.base_url.",
+            )
+        if status is None or status in _PASSING or status >= 500 or _PASSING_TYPES.search(kind):
+            return ModelFailed(f"{self.label} cannot answer at the moment ({detail}).", hint="Try again in a moment.")
+        return ModelRefused(f"{self.label} does not accept the request ({detail}).", hint="Check model.name.")
+
+    def unreachable(self) -> ModelError:
+        return ModelFailed(
+            f"{self.label} cannot be reached, or the connection broke.",
+            hint="Check that the network is up, and model.base_url."
+            if self.account.is_home
+            else "Check that it is running.",
+        )
+
+    def garbled(self) -> ModelError:
+        return ModelFailed(f"{self.label} answered in a way that cannot be understood.", hint="Try again in a moment.")
+
+    def broke_off(self) -> ModelError:
+        return ModelFailed(f"{self.label} broke off before the end of its answer.", hint="Try again in a moment.")
+
+    @property
+    def api_key(self) -> str:
+        return self.account.key or "none"  # without one an SDK would look for a key in the environment
+
+    def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        async def start() -> RawEvents:
+            # Importing an SDK takes a second or two. It must not block the event loop, and is not the model's silence.
+            return self.ask(self._client or await asyncio.to_thread(self._open_client), request)
+
+        return with_idle_timeout(start, timeout_s=self.timeout_s, label=self.label)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def _open_client(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                self._client = self.make_client()
+            return self._client
+
+    def client_options(self, sdk: Any) -> dict[str, Any]:
+        """Return the arguments that the clients of all SDKs share. ``sdk`` is the imported package."""
+        return {
+            "api_key": self.api_key,
+            "timeout": sdk.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
+            "max_retries": MAX_RETRIES,
+            "default_query": self.account.query() or None,
+            "http_client": self._http_client(),
+        }
+
+    def _http_client(self) -> Any:
+        """Return the HTTP client for the SDK.
+
+        It follows no redirect, which would take the key elsewhere, and uses a proxy from the environment only for
+        addresses outside this machine. It sends the SDK's own headers and the account's credentials, and nothing else:
+        the SDKs add headers from environment variables (organization, project, custom headers) whatever the address is;
+        here the settings alone decide what is sent where.
+        """
+        import httpx2
+
+        credentials = {"Authorization": f"Bearer {self.api_key}"}
+
+        async def set_headers(request: httpx2.Request) -> None:
+            for name in set(request.headers):
+                if not _SENT_HEADERS.fullmatch(name):
+                    del request.headers[name]
+            request.headers.update(credentials)
+
+        return httpx2.AsyncClient(
+            follow_redirects=False,
+            trust_env=not self.account.endpoint.is_loopback,
+            timeout=httpx2.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
+            headers={"accept-encoding": "identity"},
+            event_hooks={
+                "request": [set_headers],
+                "response": [_bounding(self.label)],
+            },
+        )
+
+    async def ask(self, client: Any, request: ChatRequest) -> RawEvents:
+        """Yield the events of one answer. Raise only ModelError."""
+        import httpx2
+
+        sdk = importlib.import_module(self.provider)
+        reader = self.make_reader(request)
+        try:
+            async with await self.open_stream(client, request) as stream:
+                async for piece in stream:
+                    yield reader.read(piece)
+            for event in reader.finish():
+                yield event
+        except sdk.APIStatusError as exc:
+            kind, message = error_fields(exc.body)
+            status = None if exc.status_code == 200 else exc.status_code  # 200: the error came inside the stream
+            raise self.explain(status, kind, message or exc.message) from exc
+        except (sdk.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as exc:
+            raise self.unreachable() from exc
+        except sdk.APIError as exc:
+            kind, message = error_fields(exc.body)
+            raise self.explain(None, kind, message or exc.message) from exc
+        except (sdk.APIError.__base__, ValueError, LookupError, AttributeError, TypeError) as exc:  # the SDK's own base
+            raise self.garbled() from exc
+
+    @abstractmethod
+    def make_client(self) -> Any:
+        """Return the SDK's client. Pass every argument that it would otherwise read from the environment."""
+
+    @abstractmethod
+    def make_reader(self, request: ChatRequest) -> StreamReader: ...
+
+    @abstractmethod
+    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
+        """Send a request through the SDK and return its stream."""

@@ -1,0 +1,96 @@
+"""Compares a new fact with the lines of a note: does it repeat one, or does it seem to change one?
+
+Nothing is decided by it, except that a fact with the same words in the same order is not written twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kept.base.records import NearFact
+
+if TYPE_CHECKING:
+    from kept.notes.statements import Statement
+
+MAX_FACT_CHARS = 400
+"""A longer text is not one fact."""
+_MAX_NEAR = 3
+_MAX_LINES, _MAX_OTHER_LINES = 10, 2
+"""Lines that are compared, of the note itself or long-term memory, and of any other note."""
+_MANY_WORDS = 4
+"""Words of a text from which on a line of another note, with its name, needs two of them."""
+
+
+def may_be_fact(text: str) -> bool:
+    """Return whether a text can be compared: one line, not too long, and not a heading."""
+    text = text.strip("\n")
+    return len(text) <= MAX_FACT_CHARS and "\n" not in text and not text.startswith("#")
+
+
+def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bool) -> list[NearFact]:
+    """Return the lines of a note that a new fact repeats or seems to change, repetitions first, except if they ended.
+
+    A log (``is_log``) tells what was so on its day: nothing changes it, and another day repeats nothing. ``is_own`` is
+    for the note that the fact goes to, and for long-term memory. Of any other note the name counts: "Phone" in a note
+    about Ben is Ben's. Most notes have no such line, and are not taken apart: `kept add` should not become slower.
+    """
+    numbers = _may_be_near(text, note, path="" if is_own else path)
+    if not numbers:
+        return []
+    from kept.notes.fact_changes import compare_facts
+    from kept.notes.fact_words import stem
+    from kept.notes.facts import read_fact
+    from kept.notes.line_edit import digest_of_lines
+    from kept.notes.validity import read_line
+
+    lines = note.split("\n")
+    new = read_fact(read_line(text).text)
+    name = frozenset[str]() if is_own else frozenset(map(stem, re.findall(r"\w+", os.path.splitext(path)[0].lower())))
+    near: list[NearFact] = []
+    for statement in _statements(note, lines, numbers):
+        if statement.kind == "heading" or (statement.validity and statement.validity.is_over):
+            continue
+        relation = compare_facts(new, read_fact(statement.text), note=name)
+        if relation is not None and not (is_log and (relation == "changes" or not is_own)):
+            raw = "\n".join(lines[statement.first_line - 1 : statement.last_line])
+            digest = digest_of_lines(raw)
+            near.append(NearFact(path, statement.first_line, statement.last_line, raw.strip(), relation, digest))
+    return sort_near(near)
+
+
+def _statements(note: str, lines: Sequence[str], numbers: Sequence[int]) -> list[Statement]:
+    from kept.notes.statements import read_statements, read_statements_at
+    from kept.notes.validity import may_be_marked
+
+    if not any(line.startswith("#") and may_be_marked(line) for line in lines):
+        return read_statements_at(lines, numbers)
+    near = set(numbers)  # what is below such a heading may have ended
+    return [
+        statement
+        for statement in read_statements(note)
+        if not near.isdisjoint(range(statement.first_line, statement.last_line + 1))
+    ]
+
+
+def _may_be_near(text: str, note: str, *, path: str) -> list[int]:
+    """Return the numbers of those lines of a note that share the most words with a text, the last ones first."""
+    from kept.base.words.stopwords import content_words
+
+    words, note, path = content_words(text), note.lower(), path.lower()
+    least = 2 if path and len(words) >= _MANY_WORDS else 1
+    named = sum(word in path for word in words)
+    known = [word for word in words if len(word) > 1 and word in note]
+    if not known or len(known) + named < least:
+        return []
+    shares = [(sum(word in line for word in known), number) for number, line in enumerate(note.split("\n"), 1)]
+    shares = [item for item in shares if item[0] and item[0] + named >= least]
+    return [number for _, number in sorted(shares, reverse=True)[: _MAX_OTHER_LINES if path else _MAX_LINES]]
+
+
+def sort_near(near: Sequence[NearFact]) -> list[NearFact]:
+    """Return the nearest facts, repetitions first."""
+    order = ("repeats", "changes", "restates")
+    return sorted(near, key=lambda fact: order.index(fact.relation))[:_MAX_NEAR]

@@ -1,0 +1,116 @@
+"""Changes of a text by lines: shown as a unified diff, or taken back although later changes touched other lines. Pure.
+
+A three-way merge of the usual kind refuses changes of neighbouring lines. Here they are allowed: entries of a log are
+appended one after another, and taking back the first of two is the common case. Only changes of the same lines, or an
+insertion inside lines that would go, are conflicts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from kept.base.values import frozen
+from kept.notes.common_ends import count_common_ends
+
+_SHOWN_CHARS = 60
+_CONTEXT_LINES = 2
+
+
+@frozen
+class LineHunk:
+    """Lines from ``start`` to ``end`` (counted from 0) that are replaced by others."""
+
+    start: int
+    end: int
+    lines: tuple[bytes, ...]
+
+
+class LinesOverlap(Exception):
+    """A later change touched the lines that would be taken back. ``text`` is the first of them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+def split_lines(text: bytes) -> list[bytes]:
+    """Return the lines with their line ends."""
+    lines = text.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+def plan_hunks(old: Sequence[bytes], new: Sequence[bytes]) -> list[LineHunk]:
+    """Return the differences between two texts, as hunks of the old one."""
+    first, last = count_common_ends(old, new)
+    middle, other = old[first : len(old) - last], new[first : len(new) - last]
+    matcher = difflib.SequenceMatcher(None, middle, other, autojunk=False)
+    return [
+        LineHunk(first + start, first + end, tuple(other[new_start:new_end]))
+        for kind, start, end, new_start, new_end in matcher.get_opcodes()
+        if kind != "equal"
+    ]
+
+
+def take_back(before: bytes, after: bytes, current: bytes) -> bytes:
+    """Return the current text without the change that led from ``before`` to ``after``.
+
+    Raise LinesOverlap if a later change touched the same lines.
+    """
+    if current == after:
+        return before
+    lines = split_lines(after)
+    backward = plan_hunks(lines, split_lines(before))
+    later = plan_hunks(lines, split_lines(current))
+    later = [hunk for hunk in later if hunk not in backward]  # taken back by hand already
+    for hunk in backward:
+        for other in later:
+            if overlap(hunk, other):
+                line = max(hunk.start, other.start)
+                raise LinesOverlap(_show(lines[line : line + 1] or hunk.lines[:1]))
+    hunks = [(hunk.start, hunk.end, 0, hunk) for hunk in backward] + [(hunk.start, hunk.end, 1, hunk) for hunk in later]
+    result: list[bytes] = []
+    position = 0
+    for start, end, _, hunk in sorted(hunks, key=lambda entry: entry[:3]):
+        result += lines[position:start]
+        result += hunk.lines
+        position = max(position, end)
+    return b"".join(result + lines[position:])
+
+
+def overlap(hunk: LineHunk, other: LineHunk) -> bool:
+    """Return whether two changes touch the same lines. An insertion touches only lines that surround it."""
+    if hunk.start == hunk.end:
+        return other.start < hunk.start < other.end
+    if other.start == other.end:
+        return hunk.start < other.start < hunk.end
+    return max(hunk.start, other.start) < min(hunk.end, other.end)
+
+
+def _show(lines: Sequence[bytes]) -> str:
+    text = b"".join(lines).decode("utf-8", "replace").strip()
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+# showing
+
+
+def diff_versions(before: bytes | None, after: bytes | None, old_path: str, path: str) -> str:
+    if before == after:
+        return f"rename from {old_path}\nrename to {path}\n" if old_path != path else ""
+    lines = difflib.unified_diff(
+        _text_lines(before),
+        _text_lines(after),
+        "/dev/null" if before is None else old_path,
+        "/dev/null" if after is None else path,
+        n=_CONTEXT_LINES,
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _text_lines(content: bytes | None) -> list[str]:
+    text = (content or b"").decode("utf-8", "replace")
+    lines = text.split("\n")
+    last = lines.pop()
+    return [f"{line}\n" for line in lines] + ([last] if last else [])

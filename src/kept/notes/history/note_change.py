@@ -1,0 +1,77 @@
+"""One change of a note, and its line in the history."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from dataclasses import field, replace
+from typing import Literal
+
+from kept.base.json_values import from_tree, to_tree
+from kept.base.limits import utf8_safe
+from kept.base.values import frozen
+from kept.notes.change_recorder import Author
+
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+_DIGEST = r"[0-9a-f]{64}"
+_MAX_WHY_CHARS = 1_000
+Forgotten = Literal["part", "all"]
+
+
+@frozen
+class NoteChange:
+    """A change of a note. ``before`` and ``after`` are the SHA-256 of its bytes, or None if there was no note."""
+
+    id: str
+    time: str
+    """UTC, such as 2026-11-16T09:30:00.000Z, so that times can be compared as text."""
+    path: str
+    kind: str
+    before: str | None
+    after: str | None
+    by: Author = Author()
+    why: str = ""
+    was: str | None = None
+    """Old path, if the note was renamed."""
+    undoes: tuple[str, ...] = field(default=())
+    """Ids of the changes that this one takes back."""
+    forgotten: Forgotten | None = None
+    """Whether a part or all of what the change did was forgotten: its versions are not those of then."""
+    is_undone: bool = False
+    """True if a later change took this one back. Not part of the line."""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Return whether all that the change did was forgotten."""
+        return self.forgotten == "all"
+
+    @property
+    def when(self) -> dt.datetime:
+        """Return the time of the change, in the local time zone."""
+        return dt.datetime.fromisoformat(self.time).astimezone()
+
+
+def utc_text(when: dt.datetime) -> str:
+    return when.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03d}Z"
+
+
+# lines
+
+
+def format_change(change: NoteChange) -> bytes:
+    """Return the line of a change. Keys are in a fixed order, without spaces: `ChangeLog` searches for their bytes."""
+    tree = to_tree(replace(change, why=change.why[:_MAX_WHY_CHARS], is_undone=False))
+    return utf8_safe(json.dumps(tree, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
+
+
+def parse_change(line: bytes) -> NoteChange | None:
+    """Return the change of a line, or None if the line is damaged."""
+    try:
+        change = from_tree(NoteChange, json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    is_sound = re.fullmatch(_TIME, change.time) and all(
+        digest is None or re.fullmatch(_DIGEST, digest) for digest in (change.before, change.after)
+    )
+    return change if is_sound else None

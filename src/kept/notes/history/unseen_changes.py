@@ -1,0 +1,190 @@
+"""Records what other programs did to the notes: edits in an editor, removals, renames, and what arrived by syncing.
+
+A sync of the index calls this for the notes that it is about to index, so only those are looked at. The first time,
+every note is stored once, as the baseline that later edits are compared with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+
+from kept.base.digest import digest_bytes
+from kept.base.file_lock import locked
+from kept.errors import KeptError, NoteNotFound
+from kept.notes.change_recorder import ChangeKind
+from kept.notes.history.history_folder import CHANGES
+from kept.notes.history.note_change import NoteChange, parse_change
+from kept.notes.history.note_history import ENDING, NoteHistory, state_after
+from kept.notes.opened import OpenWorkspace
+
+LOCK_WAIT_S = 5.0
+_FEW = 8
+"""Number of notes up to which each is searched for in the lines. For more, all lines are read once."""
+
+
+class LastChanges:
+    """Last change of every note on every machine. Lines that were appended since the last call are read in addition."""
+
+    def __init__(self, history: NoteHistory) -> None:
+        self._history = history
+        self._offsets: dict[str, int] = {}
+        self._by_path: dict[str, dict[str, NoteChange]] = {}
+
+    def load(self) -> None:
+        log = self._history.log
+        for name in log.names():
+            start = self._offsets.get(name, 0)
+            data = log.folder.read(CHANGES, name, start=start)
+            end = data.rfind(b"\n") + 1
+            machine = name.removesuffix(ENDING)
+            for line in data[:end].splitlines():
+                change = parse_change(line)
+                if change is not None:
+                    self._by_path.setdefault(change.path, {})[machine] = change
+                    if change.was is not None:
+                        self._by_path.setdefault(change.was, {})[machine] = change
+            self._offsets[name] = start + end
+
+    def find(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
+        """Return the last change of a note on this machine, and those on other machines."""
+        by_machine = self._by_path.get(path, {})
+        own = by_machine.get(self._history.log.machine)
+        return own, [change for change in by_machine.values() if change is not own]
+
+    def own_notes(self) -> dict[str, str]:
+        """Return the notes that exist as far as this machine has recorded, with their hashes."""
+        machine = self._history.log.machine
+        owned = ((path, changes.get(machine)) for path, changes in self._by_path.items())
+        states = ((path, state_after(change, path)) for path, change in owned if change is not None)
+        return {path: digest for path, digest in states if digest is not None}
+
+
+class UnseenChanges:
+    """Compares notes with the history, and records the differences."""
+
+    def __init__(self, history: NoteHistory, *, max_bytes: int) -> None:
+        self.history = history
+        self._max_bytes = max_bytes
+        self._last = LastChanges(history)
+        self._loaded = False
+        self._searched: dict[str, tuple[NoteChange | None, list[NoteChange]]] = {}
+        self.compared_bytes = 0
+        """Size of this machine's lines up to which every note in them was compared with the file."""
+
+    def record_written(self, start: int) -> int:
+        """Compare the notes in the lines after ``start``, which Kept wrote, with their files. Return the changes."""
+        log = self.history.log
+        size = log.folder.size(CHANGES, log.own_name)
+        start = start if start <= size else 0  # after the history was rewritten
+        lines = log.folder.read(CHANGES, log.own_name, start=start)[: size - start].splitlines()
+        changes = [change for line in lines if (change := parse_change(line)) is not None]
+        paths = dict.fromkeys(name for change in changes for name in (change.path, change.was) if name)
+        self.compared_bytes = size
+        return self.record(dict.fromkeys(paths, ""), paths) if paths else 0
+
+    def record(
+        self,
+        notes: Mapping[str, str],
+        removed: Iterable[str] = (),
+        *,
+        is_first: bool = False,
+        present: Set[str] | None = None,
+    ) -> int:
+        """Record the notes whose hash the history does not know, and those that are gone. Return their number.
+
+        ``is_first``: a note that the history does not know is older than the history, not new. ``present`` are all
+        notes there are; every other one that this machine has recorded is gone.
+        """
+        removed_paths = list(removed)
+        self._loaded = self._loaded or is_first or present is not None or len(notes) + len(removed_paths) > _FEW
+        workspace = self.history.workspace
+        with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+            self._searched.clear()
+            if self._loaded:
+                self._last.load()
+            size = self.history.log.folder.size(CHANGES, self.history.log.own_name)
+            if present is not None:
+                self.compared_bytes = size
+                removed_paths += [path for path in self._last.own_notes() if path not in present]
+            changed = [path for path, digest in notes.items() if not self._is_known(path, digest)]
+            if not changed and not removed_paths:
+                return 0
+            with OpenWorkspace(workspace) as opened:
+                contents = {path: content for path in changed if (content := self._read(opened, path)) is not None}
+                missing = [path for path in removed_paths if self._is_gone(opened, path)]
+            changes = self._plan(contents, missing, is_first=is_first)
+            if changes:
+                self.history.append(changes)
+            if size == self.compared_bytes:  # no other process has written meanwhile
+                self.compared_bytes = self.history.log.folder.size(CHANGES, self.history.log.own_name)
+        return len(changes)
+
+    # comparing
+
+    def _find(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
+        if self._loaded:
+            return self._last.find(path)
+        if path not in self._searched:
+            self._searched[path] = self.history.log.find_last(path)
+        return self._searched[path]
+
+    def _is_in_history(self, path: str) -> bool:
+        own, others = self._find(path)
+        return own is not None or bool(others)
+
+    def _is_known(self, path: str, digest: str | None) -> bool:
+        own, others = self._find(path)
+        return any(state_after(change, path) == digest for change in (own, *others) if change is not None)
+
+    def _read(self, opened: OpenWorkspace, path: str) -> bytes | None:
+        try:
+            return opened.read(self._absolute(path), max_bytes=self._max_bytes).raw
+        except KeptError:
+            return None  # the sync reports it, or it is gone again
+
+    def _is_gone(self, opened: OpenWorkspace, path: str) -> bool:
+        """Return whether a note no longer exists, and the history does not know that."""
+        if not self._is_in_history(path) or self._is_known(path, None):
+            return False
+        try:
+            return opened.find_state(self._absolute(path)) is None
+        except KeptError:
+            return False
+
+    def _absolute(self, path: str) -> str:
+        if path.startswith("/"):
+            raise NoteNotFound(f"{path}: not in the workspace.")
+        return os.path.join(self.history.workspace.root, *path.split("/"))
+
+    # recording
+
+    def _plan(self, contents: dict[str, bytes], removed_paths: list[str], *, is_first: bool) -> list[NoteChange]:
+        """Store the new versions, and return the changes."""
+        changes: list[NoteChange] = []
+        vanished = {state: path for path in removed_paths if (state := self._last_state(path)) is not None}
+        for path, content in contents.items():
+            digest = digest_bytes(content)
+            if self._is_known(path, digest):
+                continue  # changed again, to what the history knows
+            before, is_new = self._last_state(path), not self._is_in_history(path)
+            if is_new and digest in vanished:
+                old = vanished.pop(digest)
+                removed_paths.remove(old)
+                renamed = self.history.new_change(path, digest, digest, kind="rename")
+                changes.append(replace(renamed, was=old, why="renamed by another program"))
+                continue
+            kind: ChangeKind = "baseline" if is_new and is_first else "by_hand"
+            changes.append(self.history.new_change(path, before, digest, kind=kind))
+        self.history.versions.put(contents[change.path] for change in changes)
+        changes += [
+            self.history.new_change(path, self._last_state(path), None, kind="by_hand") for path in removed_paths
+        ]
+        return changes
+
+    def _last_state(self, path: str) -> str | None:
+        own, others = self._find(path)
+        known = [change for change in (own, *others) if change is not None]
+        latest = max(known, key=lambda change: change.time, default=None)
+        return None if latest is None else state_after(latest, path)

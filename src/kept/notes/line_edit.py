@@ -1,0 +1,182 @@
+"""Changes of notes: of lines that still read as the caller saw them, lines to remove for good, and of a whole note."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from kept.base.digest import digest_bytes
+from kept.base.durable import write_atomic
+from kept.base.records import cite
+from kept.base.values import frozen
+from kept.errors import CitationMismatch, NoteConflict, NoteTooLarge, PathRefused
+from kept.notes.change_recorder import ChangeRecorder, recording
+from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.opened import NoteText, OpenWorkspace, decode, encoding_of
+from kept.notes.workspace import Workspace, require_tool_may_write, writing_to
+
+DIGEST_CHARS = 8
+
+
+@frozen
+class LineEdit:
+    """Lines of a note, counted from 1, and the text that takes their place. An empty text removes them."""
+
+    path: str
+    start_line: int
+    end_line: int
+    digest: str
+    """Digest of the lines as they were seen, of `digest_of_lines`."""
+    text: str
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.start_line, self.end_line)
+
+
+def digest_of_lines(text: str) -> str:
+    """Return a short digest of lines, to tell whether they have changed."""
+    return digest_bytes(text.encode("utf-8", "surrogatepass"))[:DIGEST_CHARS]
+
+
+def apply_locked(
+    workspace: Workspace,
+    edits: Sequence[LineEdit],
+    *,
+    max_bytes: int,
+    by_tool: bool = False,
+    recorder: ChangeRecorder | None = None,
+) -> None:
+    """Make all edits, each note in one atomic write. The caller holds the lock of the workspace.
+
+    Raise CitationMismatch, and change nothing, if lines differ.
+    """
+    with OpenWorkspace(workspace) as opened:
+        changed = []
+        for path in dict.fromkeys(edit.path for edit in edits):
+            absolute = require_editable(workspace, path, by_tool=by_tool)
+            note = opened.read(absolute, max_bytes=max_bytes)
+            data = _edited(note, path, [edit for edit in edits if edit.path == path])
+            if len(data) > max_bytes:
+                raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
+            changed.append((absolute, note.raw, data))
+        for absolute, before, data in changed:
+            with recording(recorder, workspace.cite(absolute), before, data, kind="edit"):
+                write_atomic(absolute, data, dir_fd=opened.folder_of(absolute))
+
+
+def require_editable(workspace: Workspace, path: str, *, by_tool: bool) -> str:
+    """Return the absolute path of a note. Raise PathRefused if it may not be written."""
+    absolute = workspace.locate(path)
+    workspace.require_own(absolute, path)
+    if by_tool:
+        require_tool_may_write(workspace, absolute, path)
+    return absolute
+
+
+def _edited(note: NoteText, path: str, edits: Sequence[LineEdit]) -> bytes:
+    lines = note.text.removesuffix("\n").split("\n")
+    ordered = sorted(edits, key=lambda edit: edit.start_line)
+    for before, edit in zip([None, *ordered], ordered, strict=False):
+        is_apart = before is None or before.end_line < edit.start_line
+        read = "\n".join(lines[edit.start_line - 1 : edit.end_line])
+        if not is_apart or edit.end_line > len(lines) or digest_of_lines(read) != edit.digest:
+            raise CitationMismatch(f"{edit.citation} has changed since it was read, so nothing was written.")
+    return remove_lines(note.raw, {(edit.start_line, edit.end_line): edit.text for edit in edits}, path)
+
+
+# removing lines, in whatever encoding and with whatever line ends a note has
+
+_LINE = r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z"
+
+
+def remove_lines(raw: bytes, ranges: Mapping[tuple[int, int], str], path: str) -> bytes:
+    """Return a note without lines, given as first and last of each range, counted from 1, or with the text of a range
+    in their place.
+
+    Of two blank lines that would meet, the second goes too. Raise PathRefused for a note that cannot be read and
+    written back unchanged.
+    """
+    mark, codec = encoding_of(raw)
+    errors = "surrogateescape" if codec == "utf-8" else "strict"
+    try:
+        lines = re.findall(_LINE, raw[len(mark) :].decode(codec, errors))
+    except UnicodeError:
+        raise PathRefused(f"{path}: cannot be read as {codec}.", hint="Change it with an editor.") from None
+    dropped: set[int] = set()
+    for (first, last), new in ranges.items():
+        dropped.update(range(first, last + 1))
+        if new:
+            dropped.discard(first)
+            end = re.search(r"[\r\n]*\Z", lines[last - 1])
+            lines[first - 1] = new.replace("\n", end[0] if end and end[0] else "\n") + (end[0] if end else "")
+            continue
+        before, after = first - 1, last + 1
+        is_blank_before = before < 1 or not lines[before - 1].strip()
+        if is_blank_before and after <= len(lines) and not lines[after - 1].strip():
+            dropped.add(after)
+    remaining = "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
+    return mark + remaining.encode(codec, errors)
+
+
+# a whole note, as a person edited it in a form, which has neither its encoding nor its line ends
+
+
+@frozen
+class EditableNote:
+    """A note and the digest of its bytes, which has to be the same when it is saved."""
+
+    path: str
+    note: NoteText
+    digest: str
+
+
+def read_whole(workspace: Workspace, path: str, *, max_bytes: int) -> EditableNote:
+    absolute = workspace.locate(path)
+    with OpenWorkspace(workspace) as opened:
+        note = opened.read(absolute, max_bytes=max_bytes)
+    return EditableNote(workspace.cite(absolute), note, digest_bytes(note.raw))
+
+
+def save_text(
+    workspace: Workspace,
+    path: str,
+    text: str,
+    *,
+    digest: str,
+    max_bytes: int,
+    recorder: ChangeRecorder | None = None,
+) -> bool:
+    """Write the text of a note in one atomic write. Return False if it is the same already.
+
+    Raise NoteConflict, and change nothing, if the note no longer has that digest.
+    """
+    workspace.require()
+    with writing_to(workspace, wait_s=LOCK_WAIT_S), OpenWorkspace(workspace) as opened:
+        absolute = require_editable(workspace, path, by_tool=False)
+        before = opened.read(absolute, max_bytes=max_bytes).raw
+        if digest_bytes(before) != digest:
+            raise NoteConflict(f"{path} has changed since you opened it, so nothing was written.")
+        data = replace_text(before, text, path)
+        if len(data) > max_bytes:
+            raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
+        if data == before:
+            return False
+        with recording(recorder, workspace.cite(absolute), before, data, kind="edit"):
+            write_atomic(absolute, data, dir_fd=opened.folder_of(absolute))
+    return True
+
+
+def replace_text(raw: bytes, text: str, path: str) -> bytes:
+    """Return the bytes of a note with a new text. Raise PathRefused if the note has bytes that cannot be shown."""
+    mark, codec = encoding_of(raw)
+    try:
+        old = raw[len(mark) :].decode(codec)
+    except UnicodeError:
+        hint = "Save it as UTF-8."
+        raise PathRefused(f"{path}: is not valid {codec.upper()}, so it cannot be edited.", hint=hint) from None
+    new = text.replace("\r\n", "\n").replace("\r", "\n")
+    if new == decode(raw)[0]:
+        return raw
+    end = re.search(r"\r\n|\r|\n", old)
+    return mark + new.replace("\n", end[0] if end else "\n").encode(codec)

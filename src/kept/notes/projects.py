@@ -1,0 +1,238 @@
+"""Projects: folders of notes below memory/projects, each for one repository.
+
+An agent that works in a clone of the repository writes there, and finds these notes beside those that are shared. The
+notes of a project are private to it: they are not found from inside another one. PROJECT.md in the folder has the
+address of the repository in its properties; see `git_remote`. Moving a note to another folder shares it, or gives it to
+another project.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kept.base.durable import write_atomic
+from kept.base.git_remote import find_remote, find_root, folder_key, normalise_remote, repository_keys
+from kept.base.limits import is_utf8
+from kept.base.safe_yaml import YamlRefused, load_yaml
+from kept.base.values import frozen
+from kept.base.visibility import PROJECT_MARKER, PROJECTS_FOLDER
+from kept.config.layers import check_agent_id
+from kept.errors import ConfigError, NoteNotFound, NotFound, UsageError, WorkspaceError
+from kept.notes.change_recorder import ChangeRecorder, recording
+from kept.notes.opened import OpenWorkspace
+from kept.notes.workspace import Workspace, has_projects, writing_to
+
+RESERVED = ("all", "none")
+"""Words that mean something else where a project is named."""
+_MAX_BYTES = 100_000
+_LOCK_WAIT_S = 10.0
+_MAX_NAMES = 10
+
+
+@frozen
+class Project:
+    name: str
+    keys: tuple[str, ...] = ()
+    """Repositories and folders that it is for, as `git_remote` writes them."""
+
+    @property
+    def folder(self) -> str:
+        """Path in the workspace."""
+        return f"{PROJECTS_FOLDER}/{self.name}"
+
+
+# finding
+
+
+def list_projects(workspace: Workspace) -> list[Project]:
+    """Return the projects by name. A folder without a readable PROJECT.md is one too, for no repository."""
+    return list(_iter_projects(workspace, None))
+
+
+def find_project(workspace: Workspace, folder: str, *, recorded: str | None = None) -> str | None:
+    """Return the name of the project that a folder of this machine belongs to, or None.
+
+    ``recorded`` is the key of the repository that the folder was a clone of earlier, if that is known.
+    """
+    if not has_projects(workspace):
+        return None
+    keys = [*([recorded] if recorded else []), *repository_keys(folder)]
+    return choose_project(list(_iter_projects(workspace, keys)), keys)
+
+
+def choose_project(projects: Iterable[Project], keys: Iterable[str]) -> str | None:
+    """Return the name of the project with the first of these keys that any project has."""
+    names: dict[str, str] = {}
+    for project in projects:
+        for key in project.keys:
+            names.setdefault(key, project.name)
+    return next((names[key] for key in keys if key in names), None)
+
+
+def get_project(workspace: Workspace, name: str) -> str:
+    """Return the name of a project. ``name`` may also be a folder, such as '.', that belongs to one."""
+    if os.sep in name or name in (os.curdir, os.pardir):
+        project = find_project(workspace, os.path.expanduser(name))
+        if project is None:
+            raise NotFound(
+                f"{os.path.abspath(os.path.expanduser(name))} does not belong to a project.",
+                hint="Add one there: kept init --project",
+            )
+        return project
+    names = [project.name for project in _iter_projects(workspace, [])]
+    if name not in names:
+        shown = f"There are: {', '.join(names[:_MAX_NAMES])}." if names else "There are none."
+        raise NotFound(f"There is no project '{name}'. {shown}", hint="Add one: kept init --project")
+    return name
+
+
+def _iter_projects(workspace: Workspace, keys: list[str] | None) -> Iterator[Project]:
+    """Yield the projects. With ``keys``, PROJECT.md is parsed only if one of them may be in it."""
+    if not has_projects(workspace):
+        return
+    needles = None if keys is None else [_last_part(key).encode() for key in keys]
+    with OpenWorkspace(workspace) as opened:
+        for name in _list_folders(opened, os.path.join(workspace.root, PROJECTS_FOLDER)):
+            raw = _read_marker(opened, workspace, name)
+            if needles is not None and not any(needle in raw.lower() for needle in needles):
+                yield Project(name)
+            else:
+                yield Project(name, _read_keys(raw))
+
+
+def _last_part(key: str) -> str:
+    return key.rpartition("/")[2].removeprefix("folder:").lower()
+
+
+def _list_folders(opened: OpenWorkspace, folder: str) -> list[str]:
+    try:
+        names = [name for name, is_folder, _ in opened.list_folder(folder) if is_folder]
+    except OSError:
+        return []
+    return sorted(name for name in names if not name.startswith(".") and is_utf8(name))
+
+
+def _read_marker(opened: OpenWorkspace, workspace: Workspace, name: str) -> bytes:
+    try:
+        path = os.path.join(workspace.root, PROJECTS_FOLDER, name, PROJECT_MARKER)
+        return opened.read_found(path, max_bytes=_MAX_BYTES).raw
+    except WorkspaceError:
+        return b""
+
+
+def _read_keys(raw: bytes) -> tuple[str, ...]:
+    """Return the repositories and folders that PROJECT.md names in its properties."""
+    properties = _read_properties(raw.decode("utf-8", "replace"))
+    remotes = _as_texts(properties.get("remote")) + _as_texts(properties.get("remotes"))
+    keys = [*map(normalise_remote, remotes), *map(folder_key, _as_texts(properties.get("folder")))]
+    return tuple(dict.fromkeys(key for key in keys if key))
+
+
+def _read_properties(text: str) -> dict[str, Any]:
+    lines = text.removeprefix("\ufeff").splitlines()
+    if not lines or lines[0].rstrip() != "---":
+        return {}
+    end = next((number for number, line in enumerate(lines) if number and line.rstrip() in ("---", "...")), 0)
+    try:
+        properties = load_yaml("\n".join(lines[1:end]), as_text=True)
+    except YamlRefused:
+        return {}
+    return properties if isinstance(properties, dict) else {}
+
+
+def _as_texts(value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    return [text for text in values if isinstance(text, str) and text]
+
+
+# adding
+
+
+@frozen
+class NewProject:
+    project: Project
+    is_new: bool
+    """False if the folder belonged to the project already."""
+
+
+def plan_project(workspace: Workspace, folder: str, name: str | None = None) -> NewProject:
+    """Return the project for a folder: the one that there is, or else one to make with `add_project`."""
+    if name is not None:
+        check_project_name(name)
+    if not os.path.isdir(folder):
+        raise UsageError(f"{folder}: there is no such folder.", hint="Name the folder of a repository.")
+    root = find_root(folder) or os.path.abspath(folder)
+    key = find_remote(root) or folder_key(os.path.basename(root))
+    projects = list_projects(workspace)
+    owner = next((project for project in projects if key in project.keys), None)
+    if owner is not None:
+        if name is not None and name != owner.name:
+            raise UsageError(
+                f"{show_key(key)} belongs to the project '{owner.name}'.",
+                hint=f"To rename it, rename the folder {owner.folder} of the workspace.",
+            )
+        return NewProject(owner, is_new=False)
+    taken = {project.name: project for project in projects}
+    if name is None:
+        return NewProject(Project(_free_name(key, taken), (key,)), is_new=True)
+    if name in taken and taken[name].keys:
+        raise UsageError(
+            f"The project '{name}' is for {', '.join(map(show_key, taken[name].keys))}.",
+            hint=f"If both are the same project, add 'remote' in {taken[name].folder}/{PROJECT_MARKER}.",
+        )
+    return NewProject(Project(name, (key,)), is_new=True)
+
+
+def add_project(workspace: Workspace, project: Project, *, recorder: ChangeRecorder | None = None) -> None:
+    """Write the repository of a new project into PROJECT.md, above what is in it."""
+    workspace.require()
+    path = os.path.join(workspace.root, project.folder, PROJECT_MARKER)
+    with writing_to(workspace, wait_s=_LOCK_WAIT_S), OpenWorkspace(workspace) as opened:
+        try:
+            before = opened.read_found(path, max_bytes=_MAX_BYTES).raw
+        except NoteNotFound:
+            before = None
+        data = _format_properties(project).encode() + (b"\n" + before if before else b"")
+        with recording(recorder, workspace.cite(path), before, data, kind="edit"):
+            write_atomic(path, data, dir_fd=opened.folder_to_write(path))
+
+
+def check_project_name(name: str) -> str:
+    try:
+        check_agent_id(name)
+    except ConfigError as exc:
+        raise UsageError(f"'{name}' cannot be a project's name.", hint=exc.hint) from None
+    if name.lower() in RESERVED:
+        raise UsageError(f"'{name}' cannot be a project's name: --project {name} means something else.")
+    return name
+
+
+def show_key(key: str) -> str:
+    """Return a repository or folder for people."""
+    return f"the folder '{key.removeprefix('folder:')}'" if key.startswith("folder:") else key
+
+
+def _free_name(key: str, taken: dict[str, Project]) -> str:
+    """Return the name of the repository, with the owner before it or a number after it if it is taken."""
+    parts = [_safe_name(part) for part in key.removeprefix("folder:").removeprefix("file:").split("/") if part]
+    short, long = parts[-1], "-".join(parts[-2:])
+    candidates = [short, long, *(f"{long}-{number}" for number in range(2, 1000))]
+    return next(name for name in candidates if name not in taken and name.lower() not in RESERVED)
+
+
+def _safe_name(text: str) -> str:
+    plain = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in text)
+    return plain.strip(".-_")[:60] or "project"
+
+
+def _format_properties(project: Project) -> str:
+    import json
+
+    lines = []
+    for key in project.keys:
+        kind = "folder" if key.startswith("folder:") else "remote"
+        # JSON quotes anything that a name may contain, and is valid YAML.
+        lines.append(f"{kind}: {json.dumps(key.removeprefix('folder:'), ensure_ascii=False)}")
+    return "\n".join(["---", *lines, "---", ""])

@@ -1,0 +1,210 @@
+"""Replace a fact by a newer one: the old line stays, struck through and dated, and the new one says what it was.
+
+    - Staging is on port 6000 (since 2026-11-03, was 5433)
+    - ~~Staging is on port 5433~~ (until 2026-11-03)
+
+The new line goes above the old one. If the old one is in a daily note, which is a log of what was known that day, the
+new one goes to today's log instead; with ``to``, it goes where that says.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import replace
+
+from kept.base.limits import clip, one_line
+from kept.base.records import Written, cite
+from kept.base.values import frozen
+from kept.errors import CitationMismatch, EmptyNote, UsageError
+from kept.notes.daily import get_daily_notes
+from kept.notes.facts import read_fact
+from kept.notes.line_edit import LineEdit, apply_locked, digest_of_lines, require_editable
+from kept.notes.notes import LOCK_WAIT_S, NoteWriter
+from kept.notes.opened import OpenWorkspace, decode
+from kept.notes.statements import Statement, read_statements
+from kept.notes.validity import format_marks, read_line, strike_line
+from kept.notes.workspace import is_persons_own, refusal, show_path, writing_to
+
+_CITATION = r"(?P<path>.+?)(?:#L|:)(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?(?:@(?P<digest>[0-9a-f]{8}))?"
+_HINT = "Cite one line as path#L12 or path:12, as a search shows it."
+_MAX_WAS_CHARS = 60
+_MAX_WAS_WORDS = 5
+_SHOWN_CHARS = 60
+
+
+@frozen
+class FactReference:
+    """Citation of the line of a fact, perhaps with a digest of what it says."""
+
+    path: str
+    first_line: int
+    last_line: int
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> FactReference:
+        match = re.fullmatch(_CITATION, text.strip(), re.IGNORECASE | re.DOTALL)
+        if match is None:
+            raise UsageError(f"'{show_path(text)}' is not the citation of a line.", hint=_HINT)
+        first = int(match["first"])
+        return cls(match["path"], first, int(match["last"] or first), (match["digest"] or "").lower())
+
+    @property
+    def citation(self) -> str:
+        return cite(show_path(self.path), self.first_line, self.last_line)
+
+
+def replace_fact(
+    writer: NoteWriter, reference: FactReference, text: str, *, to: str | None, folder: str | None = None
+) -> Written:
+    """Write a fact in place of the cited one. Change nothing and raise if the citation is not one current fact.
+
+    A date in the text (``since 2026-11-03``) is the day from which it holds; without one, it is today.
+    """
+    workspace = writer.workspace
+    text = decode(text.encode("utf-8", errors="replace"))[0].strip()
+    if not text:
+        raise EmptyNote("There is nothing to remember.")
+    if "\n" in text:
+        raise UsageError("A fact that replaces another is one line.", hint="Write it in one line, without --replaces.")
+    if writer.by_tool and is_persons_own(reference.path):
+        raise refusal(reference.path)
+    workspace.require()
+    with writing_to(workspace, wait_s=LOCK_WAIT_S):
+        absolute = require_editable(workspace, reference.path, by_tool=writer.by_tool)
+        path = workspace.cite(absolute)
+        with OpenWorkspace(workspace) as opened:
+            note = opened.read(absolute, max_bytes=writer.max_bytes)
+        old = find_fact(note.text, reference)
+        _require_other_words(old, text, reference)
+        line, since = _with_marks(text, old, writer.clock.now().date())
+        lines = note.text.split("\n")[old.first_line - 1 : old.last_line]
+        strike = LineEdit(
+            path, old.first_line, old.last_line, digest_of_lines("\n".join(lines)), strike_lines(lines, since)
+        )
+        if to is None and get_daily_notes(workspace).find_day(path) is None:
+            edits, written = _plan_above(note.text, strike, old, line)
+        else:
+            edits, written = [strike], writer.append(line, to or "daily", folder=folder)
+            written = replace(written, replaced=strike.citation)
+        # The new text comes first: if the next write fails, both facts are present, and none is lost.
+        # Lines are only appended, so those of the old fact are where they were, even in the same note.
+        apply_locked(workspace, edits, max_bytes=writer.max_bytes, by_tool=writer.by_tool, recorder=writer.recorder)
+        return replace(written, degraded=writer.notices)
+
+
+def _require_other_words(old: Statement, text: str, reference: FactReference) -> None:
+    """Raise UsageError if the new fact has the words of the old one, as after a retry: it would replace itself."""
+    if plain_fact(read_line(text).text).rstrip(".") == plain_fact(old.text).rstrip("."):
+        hint = "To change only its dates, edit the note."
+        raise CitationMismatch(f"{reference.citation} says the same already, so nothing was written.", hint=hint)
+
+
+def _plan_above(note: str, strike: LineEdit, old: Statement, line: str) -> tuple[list[LineEdit], Written]:
+    """Return the edits that write a line above the one that is struck through, and where it is then.
+
+    If the note has the new line already, perhaps since a moment ago, that line gets the marks instead.
+    """
+    words = read_fact(read_line(line).text).sequence
+    for statement in read_statements(note):
+        is_other = statement.first_line != old.first_line and statement.kind == old.kind and statement.validity is None
+        if is_other and statement.first_line == statement.last_line and read_fact(statement.text).sequence == words:
+            at = statement.first_line
+            raw = note.split("\n")[at - 1]
+            text = _above(line, raw, statement).rstrip("\n")
+            replaced = strike.citation
+            return [strike, LineEdit(strike.path, at, at, digest_of_lines(raw), text)], Written(
+                strike.path, at, at, replaced=replaced
+            )
+    above = _above(line, note.split("\n")[old.first_line - 1], old)
+    shift = above.count("\n") + 1
+    replaced = cite(strike.path, old.first_line + shift, old.last_line + shift)
+    edit = replace(strike, text=f"{above}\n{strike.text}")
+    return [edit], Written(strike.path, old.first_line, old.first_line, replaced=replaced)
+
+
+def find_fact(note: str, reference: FactReference) -> Statement:
+    """Return the fact that a citation means. Raise CitationMismatch unless it is the only one there and holds."""
+    lines = note.split("\n")
+    cited = "\n".join(lines[reference.first_line - 1 : reference.last_line])
+    if not cited.strip():
+        reason = (
+            "is empty" if reference.first_line <= len(lines) else f"does not exist: the note has {len(lines)} lines"
+        )
+        raise CitationMismatch(f"{reference.citation} {reason}.")
+    if reference.digest and digest_of_lines(cited) != reference.digest:
+        raise CitationMismatch(f"{reference.citation} has changed since it was read, so nothing was written.")
+    statements = [
+        statement
+        for statement in read_statements(note)
+        if statement.first_line <= reference.last_line and statement.last_line >= reference.first_line
+    ]
+    facts = [statement for statement in statements if statement.kind != "heading"]
+    holding = [fact for fact in facts if not (fact.validity and fact.validity.is_over)]
+    if len(holding) == 1 and holding[0].kind == "row":
+        raise CitationMismatch(f"{reference.citation} is a row of a table.", hint="Change it with an editor.")
+    if len(holding) == 1:
+        return holding[0]
+    if facts and not holding:
+        raise CitationMismatch(f"{reference.citation} no longer holds: it was replaced already.")
+    if not facts:
+        raise CitationMismatch(
+            f"{reference.citation} has no fact: it is a heading, code or a horizontal rule.", hint=_HINT
+        )
+    choices = "; ".join(f"line {fact.first_line}: {clip(one_line(fact.text), _SHOWN_CHARS)}" for fact in holding[:3])
+    raise CitationMismatch(f"{reference.citation} has {len(holding)} facts ({choices}).", hint="Cite one line.")
+
+
+def strike_lines(lines: list[str], until: dt.date) -> str:
+    """Return the lines of a statement struck through. Only the last one gets the date."""
+    struck = [strike_line(line, until) for line in lines]
+    return "\n".join([*(re.sub(r" \(until [\d-]+\)$", "", line) for line in struck[:-1]), struck[-1]])
+
+
+def _with_marks(text: str, old: Statement, today: dt.date) -> tuple[str, dt.date]:
+    """Return the new line with its marks, and the day from which it holds."""
+    marked = read_line(text)
+    validity = marked.validity
+    since = validity.since if validity and validity.since else None
+    if since and old.validity and old.validity.since and since < old.validity.since:
+        hint = f"Name a later day, or change {old.validity.since} in the old line."
+        raise UsageError(f"The old line has held since {old.validity.since}, which is after {since}.", hint=hint)
+    was = "" if validity and validity.was else old_value(plain_fact(old.text), plain_fact(marked.text))
+    if since and (was == "" or not text.endswith(")")):
+        return text, since
+    if validity and since:
+        return f"{marked.text} {format_marks(since=since, until=validity.until, was=was)}", since
+    return f"{text} {format_marks(since=today, was=was)}", since or today
+
+
+def plain_fact(text: str) -> str:
+    """Return a fact on one line, without the marker of its list."""
+    return " ".join(re.sub(r"^\s*(?:>\s?)*(?:[-*+]|\d{1,9}[.)])?\s+(?:\[.\]\s+)?", "", f" {text}").split())
+
+
+def old_value(old: str, new: str) -> str:
+    """Return the words of an old fact that a new one changes, or else its beginning: 5433 of "is on port 5433"."""
+    before, after = old.rstrip(".").split(), new.rstrip(".").split()
+    while before and after and _same_word(before[0], after[0]):
+        before, after = before[1:], after[1:]
+    while before and after and _same_word(before[-1], after[-1]):
+        before, after = before[:-1], after[:-1]
+    value = " ".join(before)
+    if not value or len(before) > _MAX_WAS_WORDS:
+        value = old.rstrip(".")
+    value = re.sub(r"[()|]", "", value.replace("~~", "")).strip(" ,;")
+    return value if len(value) <= _MAX_WAS_CHARS else f"{value[:_MAX_WAS_CHARS].rsplit(' ', 1)[0]}…"
+
+
+def _same_word(left: str, right: str) -> bool:
+    return left.strip(".,;:").lower() == right.strip(".,;:").lower()
+
+
+def _above(line: str, old_line: str, old: Statement) -> str:
+    """Return a new line in the form of the old one: an item in the same list, or a paragraph of its own."""
+    if old.kind == "text":
+        return f"{line}\n"
+    marker = re.match(r"\s*(?:>\s?)*\s*(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?", old_line)
+    bare = re.sub(r"^(?:[-*+]|\d{1,9}[.)])\s+", "", line)
+    return f"{marker[0] if marker else ''}{bare}"

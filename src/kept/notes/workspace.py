@@ -1,0 +1,389 @@
+"""A workspace and its rules: files of a system prompt, paths a caller may name, names that are indexed.
+
+Everything that a tool writes may have been suggested by others: by a note, a web page, a message in a group.
+So a tool must not write what a model later reads as instructions. Tools write MEMORY.md, which is shown as data, notes
+below memory/, and a vault's daily notes. All other files belong to the person, who changes them with an editor or
+`kept add --to`.
+
+Every path from outside passes through `Workspace.locate` and is then opened through `OpenWorkspace`, which follows no
+link. Discovery (`scan.py`) and writing (`notes.py`) use the same rules: `is_visible`, `Workspace.is_note_file`,
+`is_skipped_folder` and `find_name_fault`. In a vault, `ignored.py` adds the patterns of .gitignore and .keptignore.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import AbstractContextManager
+from dataclasses import field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kept.base.durable import make_private_folder
+from kept.base.file_lock import locked
+from kept.base.limits import is_utf8
+from kept.base.values import frozen
+from kept.base.visibility import PROJECTS_FOLDER, project_of_path
+from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
+
+if TYPE_CHECKING:
+    from kept.config import Config
+    from kept.config.schema import WorkspaceLayout
+
+# files of a prompt
+
+INSTRUCTING = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md")
+"""Shown verbatim and in this order: the person's own instructions."""
+LONG_TERM = ("MEMORY.md", "memory.md")
+INFORMING = ("USER.md", *LONG_TERM)
+"""Shown as data."""
+MEMORY_FOLDER = "memory"
+
+_OTHERS = ("AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md")
+"""Instructions for other agents that work in the same folder."""
+PERSONS_OWN = (*INSTRUCTING, "USER.md", *_OTHERS)
+
+
+def is_persons_own(path: str) -> bool:
+    """Return whether a file belongs to the person, being part of a system prompt, in any folder and spelling."""
+    return _fold(path.replace("\\", "/").rpartition("/")[2]) in _folded()
+
+
+def is_instruction(workspace: Workspace, path: str) -> bool:
+    """Return whether the note at a path says what agents do, or which repository a project is for, by any name."""
+    absolute = workspace.locate(path)
+    relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
+    return _is_prompt(workspace, absolute, relative) or _is_project_file(relative)
+
+
+def _is_prompt(workspace: Workspace, absolute: str, relative: str) -> bool:
+    return is_persons_own(relative) or _is_linked_to_persons_own(workspace.root, absolute)
+
+
+def _is_project_file(relative: str) -> bool:
+    return bool(project_of_path(relative)) and _fold(relative.rpartition("/")[2]) == "project.md"
+
+
+def require_tool_may_write(workspace: Workspace, absolute: str, shown: str) -> None:
+    """Raise PathRefused unless a tool may write the note at ``absolute``."""
+    relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
+    if _is_prompt(workspace, absolute, relative):
+        raise refusal(shown)
+    if _is_project_file(relative):
+        raise PathRefused(f"{shown}: tools cannot write the file that says which repository a project is for.", hint="")
+    if relative in LONG_TERM or relative.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, relative):
+        return
+    daily = ", daily notes" if workspace.layout == "vault" else ""
+    raise PathRefused(
+        f"{shown}: tools write only MEMORY.md{daily} and notes below memory/.",
+        hint="Write it to one of those without 'replaces', name this note in it, and tell the user, who can change it.",
+    )
+
+
+def _is_daily_note(workspace: Workspace, relative: str) -> bool:
+    """Return whether a note is in a vault's own place for daily notes, under the name of a day."""
+    if workspace.layout == "kept" or relative.startswith("../"):
+        return False
+    from kept.notes.daily import get_daily_notes
+
+    daily = get_daily_notes(workspace)
+    day = daily.find_day(relative)
+    return day is not None and (not daily.folder or relative.startswith(f"{daily.folder}/"))
+
+
+def refusal(shown: str) -> PathRefused:
+    return PathRefused(
+        f"{shown}: tools cannot write files that are part of a system prompt; write to 'memory' (MEMORY.md) or to a "
+        "daily note instead, or ask the person to change it.",
+        hint="",
+    )
+
+
+def _is_linked_to_persons_own(root: str, absolute: str) -> bool:
+    """Return whether a path is another name of such a file: by a link, or on a file system that ignores case."""
+    target = _identity(absolute)
+    return target is not None and any(target == _identity(os.path.join(root, name)) for name in PERSONS_OWN)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return state.st_dev, state.st_ino
+
+
+@cache
+def _folded() -> frozenset[str]:
+    return frozenset(map(_fold, PERSONS_OWN))
+
+
+def _fold(name: str) -> str:
+    """Return a name as the most lenient file system compares it.
+
+    Case, width, invisible characters, trailing dots and spaces, and the name of an NTFS stream are dropped.
+    """
+    import unicodedata
+
+    plain = unicodedata.normalize("NFKC", name.partition(":")[0]).casefold()
+    visible = (char for char in plain if unicodedata.category(char) not in ("Cc", "Cf"))
+    return "".join(visible).strip(" .")
+
+
+# names and paths
+
+ROOT_NOTES = (*LONG_TERM, "USER.md", *INSTRUCTING)
+MAX_PATH_BYTES = 4095
+"""Limit of Linux for a path. A longer one could be opened part by part, but not by other programs."""
+MAX_NAME_BYTES = 255
+SURELY_SHORT = MAX_PATH_BYTES // 4
+"""A character has at most four bytes, so a path of this many characters is within the limit."""
+_SHOWN_CHARS = 300
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
+_LONGEST_TITLE = 200
+CANVAS = ".canvas"
+"""Ending of Obsidian's canvases, which are notes in a vault."""
+IGNORE_FILES = (".gitignore", ".keptignore")
+_SKIPPED_NAMES = ("node_modules",)
+_SKIPPED_PATHS = ("logseq/bak", "logseq/version-files")
+"""Copies of pages that Logseq keeps."""
+_NOT_WRITTEN = "Name a note of the workspace, or change this one with an editor."
+
+
+def is_markdown(name: str) -> bool:
+    return name.lower().endswith(".md")
+
+
+def is_skipped_folder(relative: str) -> bool:
+    """Return whether a vault's folder is left out although it is visible. ``relative`` is its path in the vault."""
+    return relative.rpartition("/")[2] in _SKIPPED_NAMES or relative in _SKIPPED_PATHS
+
+
+def is_visible(name: str) -> bool:
+    """Return whether discovery looks at a file or folder of this name."""
+    return not name.startswith(".")
+
+
+def has_projects(workspace: Workspace) -> bool:
+    return os.path.isdir(os.path.join(workspace.root, PROJECTS_FOLDER))
+
+
+def may_be_title(name: str) -> bool:
+    """Return whether a name is not the path of a note, and may be its title or its day (2026/11/12) instead."""
+    is_path = is_markdown(name) or name.startswith((".", "~")) or ".." in name
+    is_path = is_path or ("/" in name and not name[0].isdigit())
+    return not is_path and len(name) <= _LONGEST_TITLE and bool(name.strip()) and name.isprintable()
+
+
+def is_note_name(name: str) -> bool:
+    return is_visible(name) and is_markdown(name)
+
+
+def find_name_fault(absolute: str, cited: str) -> str | None:
+    """Return the reason why the name of a note prevents indexing it, or None."""
+    if not is_utf8(cited):
+        return "its name is not valid UTF-8"
+    if is_too_long(absolute):
+        return f"its path has more than {MAX_PATH_BYTES:,} bytes"
+    return None
+
+
+def find_arrival_fault(absolute: str, cited: str) -> str | None:
+    """Return why no note comes into a workspace under this name, by whatever way it arrives, or None."""
+    if fault := find_name_fault(absolute, cited):
+        return fault
+    if cited.isprintable():
+        return None
+    if has_control_characters(cited):
+        return "its name contains control characters, so it cannot be cited"
+    return "its name has invisible characters and reads like that of an instruction" if is_persons_own(cited) else None
+
+
+def is_too_long(absolute: str) -> bool:
+    return len(absolute) > SURELY_SHORT and len(os.fsencode(absolute)) > MAX_PATH_BYTES
+
+
+def has_control_characters(path: str) -> bool:
+    # Most paths are printable, which is quicker to tell than to compile the pattern.
+    return not path.isprintable() and re.search(_CONTROL, path) is not None
+
+
+def is_indexed_name(relative: str) -> bool:
+    """Return whether discovery finds a note of this name in a workspace of Kept's own layout."""
+    if relative in ROOT_NOTES:
+        return True
+    is_placed = relative.startswith(f"{MEMORY_FOLDER}/")
+    return is_placed and is_markdown(relative) and _are_visible(relative) and is_utf8(relative)
+
+
+def _are_visible(relative: str) -> bool:
+    return all(map(is_visible, relative.split("/")))
+
+
+def _is_in_skipped_folder(relative: str) -> bool:
+    parts = relative.split("/")
+    return any(is_skipped_folder("/".join(parts[:count])) for count in range(1, len(parts)))
+
+
+@frozen
+class Workspace:
+    """A folder of notes, and the extra files and folders that are searched with it and never written."""
+
+    root: str
+    extra_paths: tuple[str, ...] = field(default=())
+    layout: WorkspaceLayout = "kept"
+    endings: tuple[str, ...] = (".md",)
+    """Endings of the names of notes, in lower case."""
+    agent_id: str = "main"
+    """For hints only."""
+
+    @classmethod
+    def at(
+        cls,
+        root: str,
+        extra_paths: tuple[str, ...] = (),
+        *,
+        layout: WorkspaceLayout = "kept",
+        extensions: tuple[str, ...] = (),
+        agent_id: str = "main",
+    ) -> Workspace:
+        """Return the workspace of a folder. Relative extra paths are relative to it."""
+        root = os.path.abspath(root)
+        extras = (os.path.abspath(os.path.join(root, os.path.expanduser(extra))) for extra in extra_paths)
+        endings = (".md", *extensions, *((CANVAS,) if layout == "vault" else ()))
+        return cls(root, tuple(dict.fromkeys(extras)), layout, endings, agent_id)
+
+    @classmethod
+    def of(cls, config: Config) -> Workspace:
+        """Return the workspace that the settings describe."""
+        settings, layout = config.memory_search, config.agent.workspace_layout
+        return cls.at(
+            config.workspace,
+            settings.extra_paths,
+            layout=layout,
+            extensions=settings.extensions,
+            agent_id=config.agent_id,
+        )
+
+    def require(self) -> None:
+        if not os.path.isdir(self.root):
+            raise WorkspaceMissing(
+                f"There is no workspace at {self.root}.",
+                hint=f"Create it with '{self.init_command}', or name another with --workspace.",
+            )
+
+    def why_read_only(self) -> str:
+        """Return why no note can be written, or nothing. memory/ may be writable in a folder that is not."""
+        folders = (self.root, os.path.join(self.root, MEMORY_FOLDER))
+        if not os.path.isdir(self.root) or any(os.access(folder, os.W_OK) for folder in folders):
+            return ""
+        return f"{self.root} cannot be written to: notes are searched, and no facts are noted."
+
+    @property
+    def init_command(self) -> str:
+        """Command that creates the workspace of this agent."""
+        return "kept init" if self.agent_id == "main" else f"kept --agent {self.agent_id} init"
+
+    def make(self) -> None:
+        """Create the folder unless it exists; and memory/ in it, unless it is a vault."""
+        try:
+            make_private_folder(self.root if self.layout == "vault" else os.path.join(self.root, MEMORY_FOLDER))
+        except OSError as exc:
+            raise WorkspaceError(
+                f"{self.root}: cannot create a workspace there ({exc.strerror}).",
+                hint="Name another place with --workspace.",
+            ) from exc
+
+    def cite(self, absolute: str) -> str:
+        """Return the name a file is cited by: relative inside the workspace, absolute outside it."""
+        if absolute.startswith(self.root + os.sep):
+            return absolute[len(self.root) + 1 :].replace(os.sep, "/")
+        return absolute
+
+    def is_note_file(self, name: str) -> bool:
+        """Return whether a file is a note by the end of its name."""
+        return name.lower().endswith(self.endings)
+
+    def is_indexed(self, absolute: str) -> bool:
+        """Return whether discovery finds a note at this path."""
+        has_fault = find_name_fault(absolute, self.cite(absolute)) is not None
+        return not has_fault and (self.is_own_note(absolute) or self._is_extra(absolute))
+
+    def is_own_note(self, absolute: str) -> bool:
+        """Return whether discovery finds a note at this path in the workspace itself, not only in an extra path."""
+        if not absolute.startswith(self.root + os.sep):
+            return False
+        cited = self.cite(absolute)
+        if self.layout == "kept":
+            is_placed = cited in ROOT_NOTES or cited.startswith(f"{MEMORY_FOLDER}/")
+            return is_placed and self._is_found_below(cited)
+        if not self._is_found_below(cited) or _is_in_skipped_folder(cited):
+            return False
+        from kept.notes.ignored import is_ignored
+
+        return not is_ignored(self, cited)
+
+    def may_write(self, absolute: str) -> bool:
+        """Return whether a note may be written, as far as its place and kind tell."""
+        return self.is_own_note(absolute) and not absolute.lower().endswith(CANVAS)
+
+    def require_own(self, absolute: str, shown: str) -> None:
+        """Raise PathRefused if a note is a canvas, or in an extra path only: those are searched, never written."""
+        if absolute.lower().endswith(CANVAS):
+            raise PathRefused(f"{shown}: a canvas is searched, never written.", hint="Change it in Obsidian.")
+        if not self.is_own_note(absolute) and self._is_extra(absolute):
+            raise PathRefused(f"{shown}: extra paths are searched, never written.", hint=_NOT_WRITTEN)
+
+    def _is_extra(self, absolute: str) -> bool:
+        if absolute in self.extra_paths:
+            return self.is_note_file(absolute)
+        below = (absolute[len(extra) + 1 :] for extra in self.extra_paths if absolute.startswith(extra + os.sep))
+        return any(map(self._is_found_below, below))
+
+    def _is_found_below(self, relative: str) -> bool:
+        """Return whether discovery finds a note of this name, relative to a folder that it walks."""
+        return _are_visible(relative) and self.is_note_file(relative)
+
+    def locate(self, path: str) -> str:
+        """Return the absolute path of a note that a caller named.
+
+        Raise PathRefused for anything but notes, for '..', for a path outside the workspace and its extra paths,
+        and for a name that is too long. `OpenWorkspace` checks for missing notes and links.
+        """
+        if not path or "\0" in path:
+            raise PathRefused("That is not a path.")
+        shown = show_path(path)
+        parts = path.replace("\\", "/").split("/")
+        if ".." in parts:
+            raise PathRefused(f"{shown}: '..' is not allowed.")
+        if not self.is_note_file(path):
+            endings = ", ".join(self.endings)
+            raise PathRefused(f"{shown}: only Markdown notes ({endings}) can be read or written.")
+        absolute = os.path.normpath(os.path.join(self.root, path))
+        if self.base_of(absolute) is None:
+            raise PathRefused(f"{shown}: outside the workspace.")
+        try:
+            encoded = os.fsencode(absolute)
+        except UnicodeEncodeError:
+            raise PathRefused(f"{shown}: the name is not valid UTF-8.") from None
+        if len(encoded) > MAX_PATH_BYTES or any(len(part) > MAX_NAME_BYTES for part in encoded.split(b"/")):
+            raise PathRefused(f"{shown}: the name is too long.")
+        return absolute
+
+    def base_of(self, absolute: str) -> str | None:
+        """Return the workspace or the extra path that a file is in, or None."""
+        for base in (self.root, *self.extra_paths):
+            if absolute == base or absolute.startswith(base + os.sep):
+                return base
+        return None
+
+
+def show_path(path: str) -> str:
+    """Return a path for a message: on one line, without characters that a terminal or JSON cannot take."""
+    shown = path if path.isprintable() else ascii(path)[1:-1]
+    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
+
+
+def writing_to(workspace: Workspace, *, wait_s: float) -> AbstractContextManager[int]:
+    """Hold the lock that every writer of notes takes."""
+    return locked(workspace.root, wait_s=wait_s, purpose="writing to this workspace")

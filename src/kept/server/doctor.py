@@ -1,0 +1,368 @@
+"""Checks of one agent's memory, and repair of everything that can be derived again.
+
+Notes, transcripts and records are never changed. What is damaged in them is named; their next writer sets it aside.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from kept.base.damaged_records import DAMAGED_ENDING, Fault
+from kept.base.records import Progress
+from kept.base.sqlite import database_files
+from kept.base.values import frozen
+from kept.base.wording import plural
+from kept.config import LoadedConfig
+from kept.config.agents import agents_sharing_workspace
+from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
+from kept.forgetting.own_files import find_mentioned, iter_leftovers
+from kept.forgetting.plan import erase_files
+from kept.gateway.inbox import Inbox
+from kept.index.batch_book import BatchBookFile
+from kept.index.sources import find_copies, scan_transcripts
+from kept.index.sqlite.embedding_cache import find_cache_path
+from kept.index.sqlite.integrity import describe_checks, find_damage
+from kept.memory import Memory
+from kept.models.ledger import open_embedding_ledger, open_model_ledger
+from kept.notes.daily import get_daily_notes
+from kept.notes.history.rewrite import check_history
+from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.survey import survey_workspace
+from kept.notes.workspace import writing_to
+from kept.sessions.attachments import AttachmentFolder
+from kept.sessions.schedules.schedule_book import ScheduleBookFile
+from kept.sessions.transcript import Damage, Transcript
+
+_TRANSCRIPTS_NAMED = 5
+_REBUILD = "rebuild the index from the notes; no embedding is lost"
+_RECORDS_NAMED = 10
+
+
+@frozen
+class Check:
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+    fixed: bool = False
+    warning: bool = False
+    """Nothing is broken, but the user should know."""
+
+
+def examine(memory: Memory) -> list[Check]:
+    """Run every check."""
+    checks: list[Check] = []
+    examinations: tuple[Callable[[Memory], Iterator[Check]], ...]
+    examinations = (
+        _workspace,
+        _permissions,
+        _integrity,
+        _freshness,
+        _unindexed,
+        _sessions,
+        _receipts,
+        _records,
+        _attachments,
+        _forgetting,
+        _leftovers,
+        _history,
+    )
+    if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
+        has_index = os.path.exists(memory.index_service.path)
+        without = (_freshness, _unindexed) if has_index else (_integrity, _freshness, _unindexed, _receipts)
+        examinations = tuple(examination for examination in examinations if examination not in without)
+    for examination in (*examinations, _embedder):
+        try:
+            checks.extend(examination(memory))
+        except KeptError as exc:
+            checks.append(_failed(examination.__name__.strip("_"), exc))
+    return checks
+
+
+def _failed(name: str, exc: KeptError) -> Check:
+    if isinstance(exc, StoreDamaged):
+        return Check(name, False, exc.message, _REBUILD)
+    if isinstance(exc, StoreError):  # full, read-only or busy: nothing that a repair could change
+        return Check(name, False, f"{exc.message} {exc.hint}")
+    return Check(name, False, exc.message, exc.hint)
+
+
+def examine_agents(loaded: LoadedConfig) -> list[Check]:
+    """Report agents that share a workspace and so find each other's notes. That may be intended, or a leak."""
+    sharing = agents_sharing_workspace(loaded)
+    if not sharing:
+        return []
+    names = ", ".join((loaded.config.agent_id, *sharing))
+    detail = f"{names} share {loaded.config.workspace}: each finds the notes of the others."
+    remedy = "to separate them, set a 'workspace' for each in agents.list"
+    return [Check("agents", True, detail, remedy, warning=True)]
+
+
+def repair(memory: Memory, before: list[Check], *, progress: Progress | None = None) -> list[Check]:
+    """Apply the remedies of the failed checks, and run every check again."""
+    remedies: dict[str, Callable[[], object]] = {
+        "permissions": lambda: _make_private(memory),
+        "integrity": lambda: memory.index_service.repair(progress=progress),
+        "forgetting": lambda: memory.forgetting.finish(),
+        "leftovers": lambda: _erase_leftovers(memory),
+        "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
+    }
+    wrong = {check.name for check in before if not check.ok}
+    for name, remedy in remedies.items():
+        if name in wrong:
+            remedy()
+    return [replace(check, fixed=check.ok and check.name in wrong) for check in examine(memory)]
+
+
+def _workspace(memory: Memory) -> Iterator[Check]:
+    root = memory.workspace.root
+    memory.workspace.require()
+    if os.statvfs(root).f_flag & os.ST_RDONLY:
+        yield Check("workspace", False, f"{root} is on a read-only file system: notes can be searched, not added.")
+    elif not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        yield Check("workspace", False, f"{root} cannot be read or not be written to.", f"chmod u+rwx '{root}'")
+    else:
+        yield Check("workspace", True, root)
+
+
+def _private_paths(memory: Memory) -> list[tuple[str, int]]:
+    home = memory.config.home
+    folders = [home, os.path.join(home, "agents"), memory.config.paths.folder]
+    index = memory.index_service.path
+    databases = (*database_files(index), *database_files(find_cache_path(index)))
+    files = [os.path.join(home, "config.yaml"), *databases]
+    return [(path, 0o700) for path in folders] + [(path, 0o600) for path in files]
+
+
+def _open_to_others(memory: Memory) -> list[tuple[str, int]]:
+    """Return the private paths that other users can access, each with the mode that it should have."""
+    return [
+        (path, mode)
+        for path, mode in _private_paths(memory)
+        if os.path.exists(path) and stat.S_IMODE(os.stat(path).st_mode) & 0o077
+    ]
+
+
+def _permissions(memory: Memory) -> Iterator[Check]:
+    exposed = _open_to_others(memory)
+    if exposed:
+        names = ", ".join(path for path, _ in exposed)
+        yield Check("permissions", False, f"Other users can access {names}.", "make them private (0700 and 0600)")
+    else:
+        yield Check("permissions", True, f"{memory.config.home} is private")
+
+
+def _make_private(memory: Memory) -> None:
+    for path, mode in _open_to_others(memory):
+        os.chmod(path, mode)
+
+
+def _integrity(memory: Memory) -> Iterator[Check]:
+    with memory.index_service.inspecting() as (index, _):
+        problems, lost = find_damage(index), index.cache.find_damage()
+        size, why_read_only = index.size_bytes(), index.why_read_only
+    if why_read_only:
+        detail = f"{why_read_only.message} Notes can be searched, but changes are not indexed. {why_read_only.hint}"
+        yield Check("index", False, detail)
+    if not problems and not lost:
+        yield Check("integrity", True, f"all tables are consistent ({size:,} bytes, {describe_checks()})")
+    for problem in problems[:5]:
+        yield Check("integrity", False, problem, _REBUILD)
+    for problem in lost:
+        yield Check("integrity", False, problem, "delete it; texts are embedded again")
+
+
+def _freshness(memory: Memory) -> Iterator[Check]:
+    """Compare the index with the content of every file. A sync compares sizes and times only."""
+    with memory.index_service.inspecting() as (index, planner):
+        scan = planner.scan()
+        changed = planner.count_changed(scan, read_all=True)
+        remedy = "" if index.why_read_only else "index them"
+        with index.reading():
+            warnings = index.live.note_warnings()
+    if changed:
+        yield Check("freshness", False, f"{changed} of {len(scan.files)} files differ from the index.", remedy)
+    else:
+        yield Check("freshness", True, f"{len(scan.files)} files, all indexed")
+    for problem in scan.problems:
+        yield Check("notes", False, f"{problem.path}: {problem.reason}")
+    for path, reason in warnings:
+        yield Check("notes", True, f"{path}: {reason}")
+    for copy in find_copies(scan):
+        yield Check("notes", True, f"{copy.path}: {copy.reason}", warning=True)
+
+
+def _unindexed(memory: Memory) -> Iterator[Check]:
+    """Report Markdown in the workspace that no search finds, and daily notes that are not where the vault has them."""
+    workspace = memory.workspace
+    if missed := survey_workspace(workspace, max_bytes=memory.settings.max_file_bytes).missed_markdown():
+        detail = f"Not indexed: {plural(len(missed), 'Markdown file')} in {workspace.root}, such as {missed[0]}."
+        remedy = f"to search all of it: {workspace.init_command} --layout vault '{workspace.root}'"
+        if not workspace.is_note_file(missed[0]):
+            remedy = "add .markdown to memory_search.extensions"
+        yield Check("notes", True, detail, remedy, warning=True)
+    if problem := get_daily_notes(workspace).problem:
+        yield Check("notes", True, problem, "change the format of daily notes in that program", warning=True)
+
+
+def _has_hidden_changes(memory: Memory) -> bool:
+    """Return True if a note changed but its size and times did not. An ordinary sync would skip it."""
+    with memory.index_service.inspecting() as (_, planner):
+        scan = planner.scan()
+        return planner.count_changed(scan, read_all=True) > planner.count_changed(scan)
+
+
+def _transcripts(memory: Memory) -> list[Transcript]:
+    return [Transcript(file.absolute) for file in scan_transcripts(memory.config.paths.sessions).files]
+
+
+def _sessions(memory: Memory) -> Iterator[Check]:
+    """Read every line of every transcript. A damaged one cannot be repaired, but it can be restored from a backup."""
+    transcripts = _transcripts(memory)
+    faulty = [check for check in map(_faults_of, transcripts) if check is not None]
+    yield from faulty[:_TRANSCRIPTS_NAMED]
+    if len(faulty) > _TRANSCRIPTS_NAMED:
+        yield Check("sessions", False, f"{len(faulty) - _TRANSCRIPTS_NAMED} more transcripts are damaged.")
+    if not faulty:
+        yield Check("sessions", True, f"{plural(len(transcripts), 'transcript')}, all readable")
+
+
+def _faults_of(transcript: Transcript) -> Check | None:
+    name = os.path.basename(transcript.path)
+    try:
+        faults = [str(line.content) for line in transcript.iter_lines() if isinstance(line.content, Damage)]
+        torn = transcript.is_torn()
+    except SessionNotFound:  # deleted meanwhile
+        return None
+    except SessionError as exc:
+        return Check("sessions", False, exc.message)
+    if faults:
+        more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+        detail = f"{name}, {faults[0]}{more}. Correct the line by hand, or restore the file from a backup."
+        return Check("sessions", False, detail)
+    detail = f"{name}: its last line is incomplete. The next message moves it to a file beside it."
+    return Check("sessions", True, detail, warning=True) if torn else None
+
+
+def _records(memory: Memory) -> Iterator[Check]:
+    """Read the inbox, the books and the ledgers. A record that cannot be read is skipped, and set aside by whoever
+    writes the file next."""
+    config, clock = memory.config, memory.clock
+    readers: tuple[Callable[[], list[Fault]], ...] = (
+        lambda: Inbox(config.paths.inbox, clock=clock, read_only=True).faults,
+        lambda: _book_faults(BatchBookFile(config.paths.batches)),
+        lambda: _book_faults(ScheduleBookFile(config.paths.schedules)),
+        open_embedding_ledger(config, clock).faults,
+        open_model_ledger(config, clock).faults,
+    )
+    faults: list[str] = []
+    for read in readers:
+        try:
+            faults += map(str, read())
+        except KeptError as exc:  # so that the others are still checked
+            faults.append(exc.message.rstrip("."))
+    for fault in faults[:_RECORDS_NAMED]:
+        yield Check("records", True, f"{fault}. The other records are fine.", warning=True)
+    if len(faults) > _RECORDS_NAMED:
+        yield Check("records", True, f"{len(faults) - _RECORDS_NAMED} more records cannot be read.", warning=True)
+    if not faults:
+        names = os.listdir(config.paths.folder) if os.path.isdir(config.paths.folder) else ()
+        aside = ", ".join(sorted(name for name in names if name.endswith(DAMAGED_ENDING)))
+        yield Check("records", True, "all readable" + (f"; set aside earlier: {aside}" if aside else ""))
+
+
+def _book_faults(book: BatchBookFile | ScheduleBookFile) -> list[Fault]:
+    book.read()
+    return book.faults
+
+
+def _attachments(memory: Memory) -> Iterator[Check]:
+    """Compare the files that came with messages with their hashes, and with what transcripts mention."""
+    folder = AttachmentFolder(memory.config.paths.attachments)
+    names = {name[:64]: name for name in folder.names()}
+    changed = [name for digest, name in names.items() if not folder.is_intact(name, digest)]
+    mentioned = {digest.decode() for digest in find_mentioned(memory.config)}
+    missing = len(mentioned - set(names))
+    for name in changed:
+        yield Check("attachments", False, f"{os.path.join(folder.path, name)} was changed: a model is not handed it.")
+    if missing:
+        yield Check("attachments", False, f"{missing} files that messages mention are missing.")
+    if names and not changed and not missing:
+        yield Check("attachments", True, f"{len(names)} files that came with messages, all intact")
+
+
+def _forgetting(memory: Memory) -> Iterator[Check]:
+    """Report a forget that was interrupted. Its journal has the words in clear until it is finished."""
+    if os.path.exists(memory.config.paths.forgetting):
+        yield Check("forgetting", False, "A forget was interrupted, or waits for a gateway to stop.", "finish it")
+
+
+def _leftovers(memory: Memory) -> Iterator[Check]:
+    """Report temporary files that a killed process left. They may have the text of a note."""
+    if count := sum(1 for _ in iter_leftovers(memory.config, memory.workspace.root)):
+        yield Check("leftovers", False, f"A killed process left {plural(count, 'temporary file')}.", "erase them")
+
+
+def _erase_leftovers(memory: Memory) -> None:
+    with writing_to(memory.workspace, wait_s=LOCK_WAIT_S):
+        erase_files(iter_leftovers(memory.config, memory.workspace.root))
+
+
+def _history(memory: Memory) -> Iterator[Check]:
+    """Read every change and every old version of the notes. The notes themselves do not depend on them."""
+    if not memory.config.agent.history.enabled and not memory.history.log.names():
+        return
+    state = check_history(memory.history)
+    for reason in state.torn:
+        yield Check("history", True, f"{reason} They are skipped; notes are not affected.", warning=True)
+    if state.lost:
+        lost = f"{plural(state.lost, 'old version')} of notes cannot be read."
+        yield Check("history", False, f"{lost} Notes are not affected.")
+    if not state.torn and not state.lost:
+        yield Check("history", True, f"{plural(state.changes, 'change')}, all readable")
+
+
+def _receipts(memory: Memory) -> Iterator[Check]:
+    """Check that the messages which compactions removed from the context are unchanged and still in the index."""
+    from kept.agent.compaction import iter_receipts, verify_receipt
+
+    count, wrong = 0, 0
+    for transcript in _transcripts(memory):
+        try:
+            problems = [
+                verify_receipt(memory, memory.config.paths.sessions, receipt) for receipt in iter_receipts(transcript)
+            ]
+        except SessionError:
+            continue  # the check of the sessions reports it
+        count += len(problems)
+        for problem in filter(None, problems):
+            wrong += 1
+            if wrong <= _TRANSCRIPTS_NAMED:
+                detail = f"{os.path.basename(transcript.path)}: the receipt of a compaction is not valid: {problem}."
+                yield Check("receipts", False, detail)
+    if count and not wrong:
+        yield Check("receipts", True, f"{count} compactions, all compacted messages are unchanged")
+
+
+def _embedder(memory: Memory) -> Iterator[Check]:
+    service = memory.index_service
+    problems, embedder = service.embedder_warnings, service.embedder
+    has_workspace = os.path.isdir(memory.workspace.root)  # an index that is missing too is not created for it
+    reductions = service.reductions() if has_workspace else ()
+    for reason in reductions[len(problems) :]:
+        yield Check("embedder", True, reason, warning=True)
+    if problems:
+        yield Check("embedder", False, problems[0], "set memory_search.provider to local or none")
+    elif embedder is None:
+        yield Check("embedder", True, "none: search by word only, as configured")
+    else:
+        embedder.embed(["Does it work?"], role="query")
+        yield Check("embedder", True, f"{embedder.identity.provider}, {embedder.identity.model} works")
+        if has_workspace:
+            with service.inspecting() as (_, planner):
+                change = planner.size_change()
+            if change:
+                yield Check("freshness", False, f"{change}.", "embed the notes again")

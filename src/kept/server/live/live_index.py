@@ -1,0 +1,460 @@
+"""LiveIndex: a thread that keeps the index current as long as a program runs.
+
+Others see its state and its events. Of several processes, the one that holds a lock is the leader and keeps the index
+current. It waits for changes and syncs when a sync is due, until the lead is lost. The kernel drops the lock when the
+process ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event
+from types import TracebackType
+from typing import Any, Literal
+
+from kept.base.durable import make_private_folder
+from kept.base.file_lock import locked
+from kept.base.reports import SyncReport
+from kept.base.sqlite import file_number
+from kept.base.values import frozen
+from kept.config import Config
+from kept.errors import KeptError, LockBusy, WorkspaceError
+from kept.index.sources import cite_source
+from kept.memory import Memory
+from kept.search.service import IndexService
+from kept.server.live.sync_timing import LiveTiming, PendingChanges, SyncSchedule
+from kept.server.live.watcher import IntervalWatch, KernelWatch, Watch, Watching
+
+log = logging.getLogger(__name__)
+
+# what others see
+
+Role = Literal["stopped", "starting", "leader", "standby"]
+"""The leader does the work. The others stand by, and one of them takes over when the leader is gone."""
+
+
+@frozen
+class LiveState:
+    role: Role = "stopped"
+    watching: Watching = "nothing"
+    leader_pid: int | None = None
+    """Process that does the work, if known."""
+    files: int = 0
+    chunks: int = 0
+    syncs: int = 0
+    waiting: int = 0
+    """Changes that were noticed and are not indexed yet."""
+    syncing: bool = False
+    completed: int = 0
+    total: int = 0
+    """Files of the running sync that are done, and all of them, as far as it reports them."""
+    last_change: str | None = None
+    """Note or transcript whose change was noticed last."""
+    last_sync: str | None = None
+    """When the last sync ended (ISO 8601)."""
+    problem: str | None = None
+    """Why the last sync was not complete. It is retried."""
+
+
+EventKind = Literal["role", "synced", "notice", "problem"]
+
+
+@frozen
+class LiveEvent:
+    """A new role, a completed sync, or a message for the user."""
+
+    kind: EventKind
+    state: LiveState
+    message: str = ""
+    report: SyncReport | None = None
+
+
+class LiveReporter:
+    """Holds the state of a live index for other threads and reports events to a listener."""
+
+    def __init__(self, listener: Callable[[LiveEvent], None] | None) -> None:
+        self._listener = listener
+        self._notices: set[str] = set()
+        self._lock = threading.Lock()
+        self._state = LiveState()
+
+    def state(self) -> LiveState:
+        with self._lock:
+            return self._state
+
+    def update(self, **fields: Any) -> None:
+        with self._lock:
+            self._state = replace(self._state, **fields)
+
+    def set_role(self, role: Role, *, leader_pid: int | None = None) -> None:
+        before = self.state()
+        if (before.role, before.leader_pid) == (role, leader_pid):
+            return
+        self.update(role=role, leader_pid=leader_pid, watching="nothing", waiting=0, syncing=False)
+        takes_over = before.role == "standby" and role == "leader"
+        self.emit("role", "Taking over: the process that kept the index current is gone." if takes_over else "")
+
+    def report_problem(self, message: str) -> None:
+        """Report a problem, unless it is the current one: a failure that repeats is one event."""
+        if self.state().problem != message:
+            self.update(problem=message)
+            self.emit("problem", message)
+
+    def report_notice(self, message: str) -> None:
+        """Report a message once."""
+        if message not in self._notices:
+            self._notices.add(message)
+            log.info("%s", message)
+            self.emit("notice", message)
+
+    def emit(self, kind: EventKind, message: str = "", *, report: SyncReport | None = None) -> None:
+        if self._listener is not None:
+            self._listener(LiveEvent(kind, self.state(), message, report))
+
+
+# the lock of the leader
+
+_MAX_PID_DIGITS = 20
+
+
+def find_watcher(config: Config) -> int | None:
+    """Return the id of the process that keeps this index current, or None.
+
+    The number in the file counts only while a process holds the lock.
+    """
+    path = config.paths.watcher_lock(config.workspace)
+    if not os.path.exists(path):
+        return None
+    try:
+        with locked(path, wait_s=0, purpose="watching", create=False):
+            return None
+    except LockBusy:
+        return _read_pid(path)
+    except WorkspaceError:
+        return None
+
+
+def _read_pid(path: str) -> int | None:
+    try:
+        with open(path, "rb") as file:
+            digits = file.read(_MAX_PID_DIGITS).strip()
+    except OSError:
+        return None
+    return int(digits) if digits.isdigit() else None
+
+
+class LeaderLock:
+    """The lock of the leader, held from `take` until `release` or the end of the process."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = ExitStack()
+        self._file: tuple[int, int] | None = None
+
+    def take(self) -> bool:
+        """Try to take the lead. Return whether this process leads now."""
+        try:
+            make_private_folder(os.path.dirname(self.path))
+            handle = self._lock.enter_context(locked(self.path, wait_s=0, purpose="watching"))
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        except LockBusy:
+            return False
+        except OSError as exc:
+            self.release()
+            raise WorkspaceError(f"{self.path}: cannot be locked ({exc.strerror}).") from exc
+        state = os.fstat(handle)
+        self._file = (state.st_dev, state.st_ino)
+        return True
+
+    def is_leader(self) -> bool:
+        """Return whether this process still leads. If the lock file was deleted, another process can create a new
+        one and lead as well, so this one no longer does."""
+        return self._file is not None and file_number(self.path) == self._file
+
+    def find_leader(self) -> int | None:
+        return _read_pid(self.path)
+
+    def release(self) -> None:
+        self._lock.close()
+        self._file = None
+
+
+# the loop of the leader
+
+_MAX_WATCH_SETUPS = 5
+_INSTALL_HINT = "To be notified at once, install: pip install 'kept[watch]'"
+_LIMITS_HINT = "Raising fs.inotify.max_user_instances and fs.inotify.max_user_watches may help."
+
+
+class _SyncStopped(Exception):
+    """Ends a running sync between two batches of files, because the program ends."""
+
+
+@dataclass
+class LeaderLoop:
+    """One lead. `run` returns when ``stop`` is set or the lock is lost; ``ready`` is set after the first sync.
+
+    When folders come or go, the watch is set up again. Without ``watches``, the index is synced by the interval only.
+    """
+
+    service: IndexService
+    leadership: LeaderLock
+    reporter: LiveReporter
+    timing: LiveTiming
+    stop: Event
+    ready: Event
+    watches: bool
+
+    def __post_init__(self) -> None:
+        self.settings = self.service.settings.sync
+        self.schedule = SyncSchedule(self.settings, self.timing)
+        self.watch: Watch = IntervalWatch(self.stop)
+        self.roots = (self.service.workspace.root, *self.service.workspace.extra_paths)
+        self.root_files = list(map(file_number, self.roots))
+
+    def run(self) -> None:
+        if not (self.watches or self.settings.on_session_start):
+            self.schedule.note_sync(time.monotonic(), took_s=0.0, ok=True)
+        try:
+            for warning in self.service.embedder_warnings:
+                self.reporter.report_notice(warning)
+            while not self.stop.is_set() and self.leadership.is_leader():
+                if self._is_due():
+                    self._sync_and_watch()
+                else:
+                    self._wait()
+        finally:
+            self.watch.close()
+            self.leadership.release()
+            self.ready.set()
+
+    def _wait(self) -> None:
+        """Wait for changes until the schedule has to be asked again, at most for a tick."""
+        wake_at_s = min(self.schedule.next_sync_at(), self.schedule.next_measuring_at())
+        timeout_s = min(self.timing.tick_s, max(0.0, wake_at_s - time.monotonic()))
+        try:
+            changes = self.watch.wait(timeout_s)
+        except OSError as exc:
+            self.watch.close()
+            self.watch = self._poll(str(exc))
+            changes = PendingChanges(notes=1)  # some may have been missed
+        # The workspace or an extra path may have been replaced, or a link to it may lead elsewhere.
+        before, self.root_files = self.root_files, list(map(file_number, self.roots))
+        if self.root_files != before:
+            self.watch.is_stale = self.watches
+            changes = replace(changes, notes=changes.notes + 1)
+        if changes:
+            self.schedule.note_change(changes, time.monotonic())
+            self.reporter.update(last_change=changes.latest or self.reporter.state().last_change)
+        self.reporter.update(waiting=self.schedule.waiting)
+
+    def _is_due(self) -> bool:
+        now_s = time.monotonic()
+        if now_s >= self.schedule.next_sync_at():
+            return True
+        if now_s < self.schedule.next_measuring_at():
+            return False
+        try:
+            is_enough = self.service.growth_reached()
+        except KeptError as exc:
+            self.reporter.report_problem(exc.message)
+            is_enough = True  # the sync reports what is wrong
+        if not is_enough:
+            self.schedule.note_small_growth()
+        return is_enough
+
+    def _sync_and_watch(self) -> None:
+        """Sync, and watch the folders that the sync listed. If they were not watched during the sync, sync again:
+        they may have changed meanwhile."""
+        for _ in range(_MAX_WATCH_SETUPS):
+            listed = self._sync()
+            is_watched = not self.watch.is_stale and self.watch.folders == frozenset(self.service.folders())
+            if self.stop.is_set() or not listed or not self.watches or self.watch.mode == "polling" or is_watched:
+                break
+            self.watch.close()
+            self.watch = self._make_watch()
+        else:  # folders come and go faster than they can be watched
+            self.schedule.note_change(PendingChanges(notes=1), time.monotonic())
+        self.reporter.update(watching=self.watch.mode)
+        self.ready.set()
+
+    def _make_watch(self) -> Watch:
+        """Watch the folders that the last sync listed."""
+        service = self.service
+        cite = partial(cite_source, workspace=service.workspace, sessions_folder=service.config.paths.sessions)
+        try:
+            return KernelWatch(service.folders(), cite, self.stop, quiet_s=self.settings.watch_debounce_ms / 1000)
+        except FileNotFoundError:  # deleted since; the next sync lists the folders that exist
+            return IntervalWatch(self.stop)
+        except ImportError:
+            return self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT)
+        except OSError as exc:
+            return self._poll(str(exc))
+
+    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT) -> Watch:
+        self.reporter.report_notice(
+            f"The kernel does not report changes ({reason}), so the index is synced from time to time. {hint}"
+        )
+        return IntervalWatch(self.stop, self.timing.poll_s)
+
+    def _sync(self) -> bool:
+        """Sync and report. Return whether the folders were listed."""
+        started = time.monotonic()
+        self.reporter.update(syncing=True, completed=0, total=0)
+        report, problem = self._try_to_sync()
+        syncs = self.reporter.state().syncs
+        if report is not None:
+            syncs += 1
+            now = self.service.clock.now().isoformat(timespec="seconds")
+            self.reporter.update(files=report.files, chunks=report.chunks, last_sync=now, syncs=syncs)
+        now_s = time.monotonic()
+        self.schedule.note_sync(now_s, took_s=now_s - started, ok=problem is None)
+        self.reporter.update(syncing=False, waiting=0)
+        if problem:
+            self.reporter.report_problem(problem)
+        else:
+            self.reporter.update(problem=None)
+        if report is not None and (report.indexed or report.removed or report.rebuilt or syncs == 1):
+            self.reporter.emit("synced", report=report)
+        return report is not None
+
+    def _try_to_sync(self) -> tuple[SyncReport | None, str | None]:
+        """Return the report, or None, and the problem, or None."""
+        try:
+            report = self.service.sync_background(progress=self._report_progress)
+        except _SyncStopped:
+            return None, None
+        except KeptError as exc:
+            return None, f"{exc.message} {exc.hint}".strip()
+        except Exception as exc:  # the thread must survive whatever one sync meets
+            log.info("a sync failed", exc_info=True)
+            return None, describe_unexpected(exc)
+        return report, report.failures[0] if report.failures else None
+
+    def _report_progress(self, completed: int, total: int, label: str) -> None:
+        if self.stop.is_set():
+            raise _SyncStopped
+        self.reporter.update(completed=completed, total=total)
+
+
+def describe_unexpected(exc: Exception) -> str:
+    return f"Unexpected error: {type(exc).__name__}: {exc}"
+
+
+# the thread
+
+
+class LiveIndex:
+    """Keeps the index of a memory current in the background.
+
+    >>> with Memory.open("~/notes") as memory, LiveIndex(memory):
+    ...     serve(memory)
+
+    Of all processes that do this for one index, one does the work. The others wait; when that one is gone, however
+    it ended, one of them takes over within about a second. The thread has its own connection, so searches do not wait
+    for it. Nothing here raises: a problem is in `state()`, and is retried.
+
+    ``watch`` tells whether to watch for changes (default: ``memory_search.sync.watch``). Otherwise the index is
+    synced at the start and by the interval. ``listener`` is called with events, from the thread.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        watch: bool | None = None,
+        listener: Callable[[LiveEvent], None] | None = None,
+        timing: LiveTiming | None = None,
+    ) -> None:
+        self._memory = memory
+        self._watches = memory.settings.sync.watch if watch is None else watch
+        self._timing = timing or LiveTiming()
+        self._reporter = LiveReporter(listener)
+        self._leadership = LeaderLock(memory.config.paths.watcher_lock(memory.config.workspace))
+        self._stop = threading.Event()
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def start(self) -> LiveIndex:
+        if self._thread is None:
+            self._stop.clear()
+            self._reporter.update(role="starting")
+            self._thread = threading.Thread(target=self._run, name="kept-live-index", daemon=True)
+            self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End the thread. A running sync ends after its current batch of files; nothing is left half done."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(self._timing.stop_wait_s)
+        self._thread = None
+
+    def __enter__(self) -> LiveIndex:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def state(self) -> LiveState:
+        """Return the state. In a forked child it is stopped: the thread is the parent's."""
+        return self._reporter.state() if self._pid == os.getpid() else LiveState()
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Wait until the first sync is done, or another process has the lead."""
+        return self._ready.wait(timeout_s)
+
+    # the thread
+
+    def _run(self) -> None:
+        try:
+            service = self._memory.index_service.clone()
+        except KeptError as exc:  # the settings name an unknown provider
+            self._reporter.report_problem(exc.message)
+            self._reporter.set_role("stopped")
+            self._ready.set()
+            return
+        try:
+            while not self._stop.is_set():
+                if not self._take_lead() or not self._lead(service):
+                    self._stop.wait(self._timing.tick_s)
+        finally:
+            self._leadership.release()
+            service.close()
+            self._reporter.set_role("stopped")
+
+    def _take_lead(self) -> bool:
+        try:
+            leads = self._leadership.take()
+        except KeptError as exc:  # the home is not writable
+            self._reporter.report_problem(exc.message)
+            return False
+        if leads:
+            self._reporter.set_role("leader", leader_pid=os.getpid())
+        else:
+            self._reporter.set_role("standby", leader_pid=self._leadership.find_leader())
+            self._ready.set()
+        return leads
+
+    def _lead(self, service: IndexService) -> bool:
+        """Lead until the lead ends. Return whether it ended in order; after an error a new lead begins, perhaps in
+        another process."""
+        shared = (self._leadership, self._reporter, self._timing, self._stop, self._ready)
+        try:
+            LeaderLoop(service, *shared, watches=self._watches).run()
+        except Exception as exc:  # the thread must survive whatever one lead meets
+            log.info("leading failed", exc_info=True)
+            self._reporter.report_problem(exc.message if isinstance(exc, KeptError) else describe_unexpected(exc))
+            return False
+        return True

@@ -1,0 +1,484 @@
+"""The server behind `kept serve`, `kept gateway`, `kept web` and `kept mcp --http`: the parts that the command serves
+behind one port, until a signal arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import secrets
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from kept.agent.services import load_secret
+from kept.agent.tools.toolbox import Toolbox
+from kept.base.clock import SystemClock
+from kept.base.net import serving
+from kept.base.net.endpoint import is_loopback
+from kept.base.net.serving import (
+    App,
+    ClientAddresses,
+    Guard,
+    RateLimiter,
+    Receive,
+    Scope,
+    Send,
+    ServerLimits,
+    bearer_token,
+    describe_refusal,
+    refuse,
+)
+from kept.base.remote_errors import ChannelUnavailable
+from kept.base.timings import observers
+from kept.base.values import frozen
+from kept.config import Config, LoadedConfig
+from kept.config.agents import settings_by_agent
+from kept.errors import ConfigError, KeptError, UsageError
+from kept.gateway.channels import http
+from kept.gateway.channels.gateway import (
+    Gateway,
+    OpenModel,
+    ServedAgent,
+    finish_forgets,
+    only_gateway,
+    served_agents,
+    with_session_age,
+)
+from kept.memory import Memory
+from kept.notes.workspace import Workspace
+from kept.server.live import LiveIndex, LiveState
+from kept.server.mcp.transports import load_server, make_mcp_app
+from kept.server.requests import RequestFront, RequestRecord
+from kept.server.routes import PathSwitch, Probes, Readiness, agent_switch
+from kept.server.tokens import KnownTokens
+from kept.server.web.web_access import WebAccess
+from kept.sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from kept.server.figures import ServeFigures
+    from kept.server.web.site import Site
+
+Part = Literal["mcp", "messages", "pages", "figures"]
+
+TOKEN_BURST = 100
+"""Requests with one token that may come at once."""
+ADDRESS_BURST = 250
+"""Requests from one address that may come at once."""
+_ANY_ADDRESS = ("0.0.0.0", "::")
+_CLOSING_S = 10.0
+_PROBE_S = 2.0
+_TOKEN_HINT = "Create one: kept token create NAME --scope read. For other machines, put a proxy with TLS in front."
+_PACKAGES: dict[Part, tuple[str, ...]] = {
+    "mcp": ("mcp", "starlette", "uvicorn"),
+    "messages": ("starlette", "uvicorn"),
+    "pages": ("jinja2", "nh3", "starlette", "uvicorn"),
+    "figures": ("prometheus_client",),
+}
+
+
+@frozen
+class Preset:
+    """What a command serves, and where."""
+
+    command: Literal["serve", "gateway", "web", "mcp"]
+    host: str
+    port: int
+    parts: frozenset[Part]
+    hosts: tuple[str, ...] = ()
+    """Further host names under which clients reach the server, besides those of the settings."""
+    listens: bool = True
+    project: str | None = None
+    person: str | None = None
+    """Project and person that the memory behind `/mcp` is bound to."""
+
+    @property
+    def takes_links(self) -> bool:
+        """True if a one-time link opens the pages even where everybody else needs a token."""
+        return self.command in ("gateway", "web")
+
+    @property
+    def url_host(self) -> str:
+        host = "127.0.0.1" if self.host in _ANY_ADDRESS else self.host
+        return f"[{host}]" if ":" in host else host
+
+
+def serve_preset(config: Config, host: str | None, port: int | None, hosts: tuple[str, ...]) -> Preset:
+    settings = config.gateway.serve
+    return Preset(
+        "serve",
+        settings.host if host is None else host,
+        settings.port if port is None else port,
+        frozenset({"mcp", "messages", "pages", "figures"}),
+        hosts,
+    )
+
+
+def gateway_preset(config: Config) -> Preset:
+    """Return what `kept gateway` serves: messages, and the pages if the settings say so."""
+    settings, has_pages = config.gateway.http, config.gateway.web.enabled
+    parts: frozenset[Part] = frozenset({"messages", "pages"} if has_pages else {"messages"})
+    return Preset("gateway", settings.host, settings.port, parts, listens=settings.enabled or has_pages)
+
+
+def web_preset(config: Config, host: str | None, port: int | None) -> Preset:
+    settings = config.gateway.web
+    host = settings.host if host is None else host
+    return Preset("web", host, settings.port if port is None else port, frozenset({"pages"}))
+
+
+@frozen
+class ServerAddress:
+    """Address of a server, and a one-time link to its pages if it takes such links."""
+
+    url: str
+    link: str | None
+    needs_token: bool
+    is_running: bool = False
+    """True if another process serves the pages already."""
+
+
+@frozen
+class SharedAgent:
+    """Memory and conversations of an agent, which all parts of the server use."""
+
+    memory: Memory
+    sessions: SessionStore
+
+
+def run_server(
+    loaded: LoadedConfig,
+    preset: Preset,
+    open_model: OpenModel,
+    *,
+    ready: Callable[[ServerAddress], None],
+    report: Callable[[str], None],
+    record: Callable[[RequestRecord], None] = lambda request: None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C. Call ``ready`` once the socket is listening, ``record`` for each request."""
+    _require_packages(preset)
+    config = loaded.config
+    Workspace.of(config).require()
+    tokens = open_tokens(config, preset)
+    if preset.command == "web" and (running := find_running(config, preset, tokens)):
+        ready(running)
+        return
+    answered = [with_session_age(agent) for agent in served_agents(loaded)] if "messages" in preset.parts else [loaded]
+    with ExitStack() as opened:
+        if "messages" in preset.parts:
+            if preset.command == "gateway":
+                _require_responder(config)
+            finish_forgets(answered)
+            opened.enter_context(only_gateway(config.home))
+        bound = opened.enter_context(closing(listen(preset))) if preset.listens else None
+        own = {agent.config.agent_id: agent for agent in answered}
+        others = settings_by_agent(loaded) if preset.command == "serve" else {}  # a token may be for any of them
+        agents = {
+            name: opened.enter_context(_shared(agent, preset.project)) for name, agent in {**others, **own}.items()
+        }
+        live = {name: opened.enter_context(LiveIndex(agents[name].memory)) for name in own}
+
+        async def serve() -> None:
+            async with _gateway(answered, agents, preset, open_model, report) as (gateway, problem):
+                server = Server(
+                    loaded, preset, agents, tokens, bound, gateway=gateway, problem=problem, live=live, record=record
+                )
+                await server.run(ready)
+
+        asyncio.run(serve())
+
+
+@asynccontextmanager
+async def _gateway(
+    answered: Sequence[LoadedConfig],
+    agents: Mapping[str, SharedAgent],
+    preset: Preset,
+    open_model: OpenModel,
+    report: Callable[[str], None],
+) -> AsyncIterator[tuple[Gateway | None, KeptError | None]]:
+    """Yield what answers messages, or why none are answered: `kept serve` has other parts, and goes on without."""
+    models = []
+    gateway, problem = None, None
+    try:
+        if "messages" in preset.parts:
+            try:
+                _require_responder(agents[answered[0].config.agent_id].memory.config)
+                for loaded in answered:
+                    models.append(open_model(loaded))
+                shared = [agents[loaded.config.agent_id] for loaded in answered]
+                served = [
+                    ServedAgent(agent.memory, agent.sessions, model)
+                    for agent, model in zip(shared, models, strict=True)
+                ]
+                gateway = Gateway(served, report=report)
+            except KeptError as exc:
+                if preset.command == "gateway":
+                    raise
+                problem = exc
+                report(f"Messages are not answered: {exc.message}")
+        yield gateway, problem
+    finally:
+        await asyncio.gather(*(model.close() for model in models))
+
+
+class Server:
+    """The parts of the server, wired together."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfig,
+        preset: Preset,
+        agents: Mapping[str, SharedAgent],
+        tokens: KnownTokens,
+        bound: socket.socket | None,
+        *,
+        gateway: Gateway | None = None,
+        problem: KeptError | None = None,
+        live: Mapping[str, LiveIndex] | None = None,
+        record: Callable[[RequestRecord], None] = lambda request: None,
+        limits: ServerLimits | None = None,
+    ) -> None:
+        """``problem`` is why no messages are answered, if there is no gateway."""
+        self._config = config = loaded.config
+        self._preset = preset
+        self._agents = agents
+        self._tokens = tokens
+        self._bound = bound
+        self._gateway = gateway
+        self._problem = problem
+        self._live = live or {}
+        self._record = record
+        self._limits = limits or ServerLimits()
+        self._stopping = asyncio.Event()
+        own = () if preset.host in _ANY_ADDRESS else (preset.host,)
+        self._hosts = (*own, *config.gateway.serve.allowed_hosts, *preset.hosts)
+        self._access = open_access(config, tokens, preset)
+        self._site = self._open_site(loaded) if "pages" in preset.parts else None
+        self._figures = self._open_figures() if "figures" in preset.parts else None
+        self._readiness = Readiness(agents[config.agent_id].memory)
+        self._mcp_apps = self._make_mcp_apps() if "mcp" in preset.parts else {}
+
+    def _open_site(self, loaded: LoadedConfig) -> Site:
+        from kept.server.web.site import Site
+
+        name = self._config.agent_id
+        site = Site(loaded, self._agents[name].memory, self._agents[name].sessions)
+        site.live = self._live.get(name)
+        site.is_stopping = self._stopping.is_set
+        return site
+
+    def _open_figures(self) -> ServeFigures:
+        from kept.server.figures import ServeFigures
+
+        memories = [agent.memory for agent in self._agents.values()]
+        return ServeFigures(memories, self._live_states, self._queue_depths)
+
+    def _live_states(self) -> dict[str, LiveState]:
+        return {name: live.state() for name, live in self._live.items()}
+
+    def _queue_depths(self) -> Mapping[str, int]:
+        responders = self._gateway.responders if self._gateway else {}
+        return {name: responder.limits.total for name, responder in responders.items()}
+
+    # the applications
+
+    def _make_mcp_apps(self) -> dict[str, Starlette]:
+        project, person = self._preset.project, self._preset.person
+
+        def open_toolbox(agent: SharedAgent) -> Toolbox:
+            memory = agent.memory if person is None else agent.memory.as_person(person)
+            return Toolbox(memory, agent.sessions)
+
+        return {
+            name: make_mcp_app(
+                load_server(
+                    partial(open_toolbox, agent),
+                    project=project,
+                    is_shared=True,
+                    searches=agent.memory.settings.enabled,
+                )
+            )
+            for name, agent in self._agents.items()
+        }
+
+    def _make_app(self) -> App:
+        parts, guard = self._preset.parts, partial(Guard, hosts=self._hosts, gate=self._tokens)
+        switch = PathSwitch(Probes(self._readiness, guard, self._figures.render if self._figures else None))
+        if "mcp" in parts:
+            switch.mcp = guard(agent_switch(self._mcp_apps, self._config.agent_id))
+        if "messages" in parts:
+            switch.messages = http.guard_endpoints(self._make_endpoints(), hosts=self._hosts, gate=self._tokens)
+        if self._site is not None:
+            from kept.server.web.web_app import make_web_app
+
+            switch.pages = make_web_app(self._site, self._access, hosts=self._hosts)
+        return switch
+
+    def _make_endpoints(self) -> App:
+        if self._gateway is not None and self._config.gateway.http.enabled:
+            return self._gateway.make_endpoints()
+        error = self._problem or ChannelUnavailable("gateway.http.enabled is false.")
+
+        async def refuse_all(scope: Scope, receive: Receive, send: Send) -> None:
+            message = f"The HTTP channel is off: {error.message}"
+            await refuse(send, 503, describe_refusal(scope["path"], 503, error.code, message), wait_s=5.0)
+
+        return refuse_all
+
+    # running
+
+    async def run(self, ready: Callable[[ServerAddress], None]) -> None:
+        """Serve until a signal arrives, or the gateway stops. Accepted messages are answered before it ends."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop)
+        if self._figures is not None:
+            observers.append(self._figures.observe)
+        try:
+            async with AsyncExitStack() as stack:
+                for app in self._mcp_apps.values():
+                    await stack.enter_async_context(app.router.lifespan_context(app))
+                await self._run(ready)
+        finally:
+            if self._figures is not None:
+                observers.remove(self._figures.observe)
+            self._readiness.close()
+
+    def _stop(self) -> None:
+        """Stop at the first signal. At the second, do not wait for answers."""
+        if self._stopping.is_set() and self._gateway is not None:
+            self._gateway.stop()
+        self._stopping.set()
+
+    async def _run(self, ready: Callable[[ServerAddress], None]) -> None:
+        server = serving.make_server(self._make_front(), self._limits, closing_s=_CLOSING_S) if self._bound else None
+        requests = asyncio.create_task(server.serve(sockets=[self._bound])) if server and self._bound else None
+        if self._bound is not None:
+            ready(_address(self._preset, self._access, self._tokens, self._bound.getsockname()[1]))
+        messages = asyncio.create_task(self._gateway.run()) if self._gateway else None
+        waiting = asyncio.create_task(self._stopping.wait())
+        try:
+            tasks = [task for task in (requests, messages, waiting) if task is not None]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._stopping.set()
+            self._readiness.is_stopping = True
+            waiting.cancel()
+            if self._gateway is not None and messages is not None:
+                self._gateway.stop()
+                await asyncio.wait([messages])  # the last replies still have to be delivered
+            if server is not None and requests is not None:
+                server.should_exit = True
+                await asyncio.wait([requests])
+            if self._site is not None:
+                await self._site.close_chat()
+        for task in (messages, requests):
+            if task is not None:
+                task.result()
+
+    def _make_front(self) -> RequestFront:
+        limiter = RateLimiter(self._config.gateway.serve.address_rate_per_s, ADDRESS_BURST)
+        addresses = _client_addresses(self._config)
+        return RequestFront(self._make_app(), limiter, addresses, self._count, is_known=self._is_known)
+
+    def _is_known(self, scope: Scope) -> bool:
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        return (
+            self._tokens.find(bearer_token(headers)) is not None
+            or self._access.grant_of(self._access.cookie_in(scope)) is not None
+        )
+
+    def _count(self, request: RequestRecord) -> None:
+        if self._figures is not None:
+            self._figures.count_request(request)
+        self._record(request)
+
+
+def open_tokens(config: Config, preset: Preset) -> KnownTokens:
+    """Return the tokens that let a request in. Raise ConfigError if one is needed and nobody has one."""
+    is_reachable = preset.listens and not is_loopback(preset.host)
+    limiter = RateLimiter(config.gateway.serve.token_rate_per_s, TOKEN_BURST)
+    tokens = KnownTokens(config.home, SystemClock(), limiter, always=is_reachable)
+    needs_token = preset.listens and tokens.is_required and (is_reachable or preset.command != "web")
+    if needs_token and not tokens.count_active():
+        raise ConfigError(f"No token lets anybody in at {preset.host}.", hint=_TOKEN_HINT)
+    return tokens
+
+
+def open_access(config: Config, tokens: KnownTokens, preset: Preset) -> WebAccess:
+    return WebAccess(load_secret(config.paths.web_key), SystemClock(), gate=tokens, always_links=preset.takes_links)
+
+
+def _address(
+    preset: Preset, access: WebAccess, tokens: KnownTokens, port: int, *, is_running: bool = False
+) -> ServerAddress:
+    url = f"http://{preset.url_host}:{port}/"
+    link = f"{url}open?key={access.make_link_key()}" if "pages" in preset.parts and access.takes_links else None
+    return ServerAddress(url, link, tokens.is_required, is_running)
+
+
+def find_running(config: Config, preset: Preset, tokens: KnownTokens) -> ServerAddress | None:
+    """Return the address and a new link if another process serves this agent's pages, or None."""
+    settings = config.gateway
+    ports = [preset.port]
+    if settings.web.enabled and preset.port == settings.web.port:
+        ports.append(settings.http.port)  # a gateway has them at its own port
+    if not is_loopback(preset.host) and preset.host not in _ANY_ADDRESS:
+        return None
+    access = open_access(config, tokens, preset)
+    addresses = (_address(preset, access, tokens, port, is_running=True) for port in ports if port)
+    return next((address for address in addresses if _is_ours(access, address)), None)
+
+
+def _is_ours(access: WebAccess, address: ServerAddress) -> bool:
+    """Return whether a server has the key of the agent."""
+    import httpx
+
+    challenge = secrets.token_urlsafe(12)
+    try:
+        url = f"{address.url}hello"
+        answer = httpx.get(url, params={"challenge": challenge}, timeout=_PROBE_S, trust_env=False).text.strip()
+    except (httpx.HTTPError, ValueError):
+        return False
+    return secrets.compare_digest(answer.encode(), access.answer(challenge).encode())
+
+
+@contextmanager
+def _shared(loaded: LoadedConfig, project: str | None) -> Iterator[SharedAgent]:
+    memory, sessions = Memory(loaded.config, project=project), SessionStore(loaded.config)
+    try:
+        yield SharedAgent(memory, sessions)
+    finally:
+        memory.close()
+        sessions.close()
+
+
+def listen(preset: Preset) -> socket.socket:
+    where = {"gateway": "gateway.http.port", "mcp": "--http HOST:PORT"}.get(preset.command, "--port")
+    hint = f"Choose another port with {where}; 0 takes any that is free."
+    return serving.listen(preset.host, preset.port, error=UsageError, hint=hint)
+
+
+def _client_addresses(config: Config) -> ClientAddresses:
+    try:
+        return ClientAddresses(config.gateway.serve.trusted_proxies)
+    except ValueError as exc:
+        hint = "Write them as 10.0.0.5 or 10.0.0.0/8."
+        raise ConfigError("gateway.serve.trusted_proxies has something that is not an address.", hint=hint) from exc
+
+
+def _require_responder(config: Config) -> None:
+    if not config.gateway.auto_responder.enabled:
+        hint = "No message would be answered. Set it to true."
+        raise ConfigError("gateway.auto_responder.enabled is false.", hint=hint)
+
+
+def _require_packages(preset: Preset) -> None:
+    needed = [package for part in preset.parts for package in _PACKAGES[part]] if preset.listens else []
+    missing = [package for package in needed if importlib.util.find_spec(package) is None]
+    if missing:
+        hint = f"Install it: pip install 'kept[{'mcp' if preset.command == 'mcp' else 'serve'}]'"
+        raise UsageError(f"'kept {preset.command}' needs the package '{missing[0]}'.", hint=hint)

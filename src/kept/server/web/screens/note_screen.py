@@ -1,0 +1,251 @@
+"""A note: its text with links and tags, what links to it, and an editor that keeps every byte that is not changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from kept.base.listings import NoteLink, NoteLinks
+from kept.base.values import frozen
+from kept.errors import KeptError, NoteConflict
+from kept.index.chunking.properties import read_properties
+from kept.memory import Memory
+from kept.notes.history.line_changes import LinesOverlap, diff_versions, take_back
+from kept.notes.line_edit import EditableNote, read_whole, replace_text, save_text
+from kept.notes.opened import decode
+from kept.notes.workspace import may_be_title
+from kept.server.web.diff_view import split_diff
+from kept.server.web.note_html import NoteSetting, plain_line, render_note
+from kept.server.web.page_templates import place_url
+from kept.server.web.visit import Page, Screen, Visit
+from kept.server.web.workspace_files import show_file
+
+LINES_PER_PAGE = 2_000
+_CHARS_PER_PAGE = 200_000
+NOTES_PER_PAGE = 50
+_LINKS_SHOWN = 50
+_VERSIONS_COMPARED = 100
+
+
+@frozen
+class NotePart:
+    """Lines of a note that fit on a page."""
+
+    text: str
+    first: int
+    last: int
+    total: int
+
+    @property
+    def next(self) -> int | None:
+        return self.last + 1 if self.last < self.total else None
+
+
+@frozen
+class NoteContext:
+    """Links and tags of a note, as the index has them. Empty for a note that is not indexed."""
+
+    links: NoteLinks
+    tags: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def resolved(self) -> dict[str, str]:
+        return {link.target: link.resolved for link in self.links.outgoing if link.resolved}
+
+
+# reading
+
+
+def show_note(visit: Visit) -> Response:
+    path = visit.path["path"]
+    if may_be_title(path):
+        return visit.redirect(place_url("note", visit.memory.read(path, lines=1).path))
+    opened = load_note(visit.memory, path)
+    context = load_context(visit.memory, opened.path)
+    lines = opened.note.text.split("\n")
+    properties = read_properties(lines)
+    skipped = 0 if properties.is_text else properties.lines
+    cited = parse_lines(visit.query.get("lines", ""))
+    start = visit.number("from", cited[0] if cited and cited[0] > LINES_PER_PAGE else 1, least=1)
+    part = cut_part(lines, max(start, skipped + 1))
+    html = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first, cited))
+    backlinks = group_links(context.links.incoming)
+    return visit.render(
+        "note.html",
+        opened=opened,
+        title=context.links.title or opened.path,
+        has_heading=part.text.lstrip().startswith("# "),
+        part=part,
+        html=html,
+        context=context,
+        backlinks=backlinks,
+        sentences=[_sentence(visit.memory, path, lines[0]) for path, lines in backlinks[:_LINKS_SHOWN]],
+        properties="\n".join(lines[:skipped]) if start <= 1 else "",
+        newest=next(iter(visit.memory.history.changes(opened.path, max_results=1)), None),
+        can_edit=visit.memory.workspace.may_write(visit.memory.workspace.locate(opened.path)),
+    )
+
+
+def load_note(memory: Memory, path: str) -> EditableNote:
+    return read_whole(memory.workspace, path, max_bytes=memory.settings.max_file_bytes)
+
+
+def load_context(memory: Memory, path: str) -> NoteContext:
+    try:
+        links = memory.notes.links(path)
+        tags, degraded = memory.index_service.read(lambda index: index.live.notes.tags_of(path))
+    except KeptError as exc:
+        return NoteContext(NoteLinks(path, ""), degraded=(exc.message,))
+    return NoteContext(links, tuple(tags), tuple(dict.fromkeys((*links.degraded, *degraded))))
+
+
+def group_links(links: tuple[NoteLink, ...]) -> list[tuple[str, list[int]]]:
+    """Return the notes that links are in, each with the lines of its links."""
+    lines: dict[str, list[int]] = {}
+    for link in links:
+        lines.setdefault(link.path, []).append(link.line)
+    return list(lines.items())
+
+
+def _sentence(memory: Memory, path: str, line: int) -> str:
+    try:
+        return plain_line(memory.read(path, start=line, lines=1).text).lstrip("#>-*+ ")
+    except KeptError:  # the note is gone since it was indexed
+        return ""
+
+
+def parse_lines(text: str) -> tuple[int, int] | None:
+    """Return first and last line of a range such as 3-9, or None."""
+    first, _, last = text.partition("-")
+    if not (first.isascii() and first.isdigit() and len(first) < 10):
+        return None
+    is_range = last.isascii() and last.isdigit() and len(last) < 10
+    return int(first), int(last) if is_range else int(first)
+
+
+def cut_part(lines: list[str], first: int) -> NotePart:
+    """Return the lines from ``first`` on that fit on a page, at least one."""
+    total = len(lines) - (1 if lines and lines[-1] == "" else 0)
+    part: list[str] = []
+    chars = 0
+    for line in lines[first - 1 : first - 1 + LINES_PER_PAGE]:
+        chars += len(line) + 1
+        if part and chars > _CHARS_PER_PAGE:
+            break
+        part.append(line[:_CHARS_PER_PAGE])
+    return NotePart("\n".join(part), first, min(total, first - 1 + len(part)), total)
+
+
+# a list
+
+
+def list_notes(visit: Visit) -> Response:
+    """List the notes, all or with a tag, newest first."""
+    tag, page = visit.query.get("tag", "").strip(), visit.number("page", 1, least=1)
+    listing = visit.memory.list(
+        tags=[tag] if tag else (), max_results=NOTES_PER_PAGE, offset=(page - 1) * NOTES_PER_PAGE
+    )
+    return visit.render(
+        "notes.html",
+        listing=listing,
+        tag=tag,
+        page=page,
+        has_next=len(listing) == NOTES_PER_PAGE,
+        tags=() if tag else visit.memory.notes.tags().tags,
+    )
+
+
+# editing
+
+
+def edit_note(visit: Visit) -> Response:
+    visit.require_change(visit.path["path"])
+    opened = load_note(visit.memory, visit.path["path"])
+    replace_text(opened.note.raw, opened.note.text, opened.path)  # refuses a note that cannot be edited exactly
+    return _editor(visit, opened, opened.note.text)
+
+
+def save_note(visit: Visit) -> Response:
+    """Save the text of the form; or show it, if only a preview is asked for or the note has changed meanwhile."""
+    memory, path = visit.memory, visit.path["path"]
+    visit.require_change(path)
+    text = visit.form.get("text", "").replace("\r\n", "\n").replace("\r", "\n")
+    if visit.form.get("do") == "preview":
+        return _editor(visit, load_note(memory, path), text, digest=visit.form.get("digest", ""), shows_preview=True)
+    try:
+        is_new = save_text(
+            memory.workspace,
+            path,
+            text,
+            digest=visit.form.get("digest", ""),
+            max_bytes=memory.settings.max_file_bytes,
+            recorder=memory.history.open_recorder(visit.site.author, why=visit.form.get("why", "").strip()),
+        )
+    except NoteConflict:
+        opened = load_note(memory, path)
+        merged = _merge(memory, opened, text, visit.form.get("digest", ""))
+        return _editor(visit, opened, text if merged is None else merged, status=409, is_merged=merged is not None)
+    return visit.redirect(place_url("note", path), notice="Saved." if is_new else "Nothing was changed.")
+
+
+def _merge(memory: Memory, opened: EditableNote, text: str, digest: str) -> str | None:
+    """Return the note as it is now with the changes of a text whose editing began at the version with this digest.
+
+    None if both changed the same lines, or the history does not have that version of the note."""
+    load_context(memory, opened.path)  # brings the history up to date
+    changes = memory.history.changes(opened.path, max_results=_VERSIONS_COMPARED)
+    if not any(digest in (change.before, change.after) for change in changes):
+        return None
+    try:
+        original = memory.history.read_version(digest) or b""
+        return decode(take_back(replace_text(original, text, opened.path), original, opened.note.raw))[0]
+    except (LinesOverlap, KeptError):
+        return None
+
+
+def _editor(
+    visit: Visit,
+    opened: EditableNote,
+    text: str,
+    *,
+    digest: str | None = None,
+    shows_preview: bool = False,
+    status: int = 200,
+    is_merged: bool = False,
+) -> Response:
+    values: dict[str, Any] = {"conflict": None, "preview": None, "is_merged": is_merged}
+    if status == 409:
+        mine = replace_text(opened.note.raw, text, opened.path)
+        values["conflict"] = split_diff(diff_versions(opened.note.raw, mine, opened.path, opened.path))
+    if shows_preview:
+        context = load_context(visit.memory, opened.path)
+        properties = read_properties(text.split("\n"))
+        skipped = 0 if properties.is_text else properties.lines
+        part = cut_part(text.split("\n"), skipped + 1)
+        values["preview"] = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first))
+    return visit.render(
+        "edit.html",
+        status=status,
+        opened=opened,
+        text=text,
+        digest=opened.digest if digest is None else digest,
+        why=visit.form.get("why", ""),
+        **values,
+    )
+
+
+SCREEN = Screen(
+    name="note",
+    label="Notes",
+    home="/notes",
+    pages=(
+        Page("/notes", list_notes, "read"),
+        Page("/note/{path:path}", show_note, "read"),
+        Page("/edit/{path:path}", edit_note, "write notes"),
+        Page("/edit/{path:path}", save_note, "write notes", ("POST",)),
+        Page("/file/{path:path}", show_file, "read"),
+    ),
+    key="n",
+)

@@ -1,0 +1,133 @@
+"""Review: what agents propose to write, or wrote and listed. A person accepts, edits or rejects it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.responses import Response
+
+from kept.base.values import frozen
+from kept.errors import KeptError, UsageError
+from kept.notes.review.review_item import ReviewItem
+from kept.notes.review.review_queue import ReviewPreview, ReviewQueue, ReviewResult
+from kept.notes.workspace import is_persons_own
+from kept.server.web.diff_view import DiffLine, cut_diff
+from kept.server.web.visit import Page, Screen, Visit
+
+PER_PAGE = 20
+_DONE = {"accepted": "Accepted", "edited": "Edited and accepted", "rejected": "Rejected"}
+
+
+@frozen
+class ReviewView:
+    """A change that waits, with what it does."""
+
+    item: ReviewItem
+    preview: ReviewPreview
+    diff: tuple[DiffLine, ...]
+    more_lines: int
+    instructs: bool
+    """Whether the note says what agents do."""
+
+    @property
+    def author(self) -> str:
+        by = self.item.by
+        return ", ".join(name for name in (by.client, by.tool or by.agent) if name) or "an agent"
+
+
+def show_review(visit: Visit) -> Response:
+    """Show the changes that wait, oldest first, or those of one conversation."""
+    queue = visit.memory.review
+    session = visit.query.get("session", "").strip()
+    page = visit.number("page", 1, least=1, most=1_000)
+    waiting = queue.list(session=session or None)
+    first = (page - 1) * PER_PAGE
+    shown = waiting.items[first : first + PER_PAGE]
+    return visit.render(
+        "review.html",
+        views=[view_item(queue, item) for item in shown],
+        waiting=len(waiting.items),
+        degraded=waiting.degraded,
+        session=session,
+        page=page,
+        has_next=len(waiting.items) > first + PER_PAGE,
+        agent_writes=queue.settings.agent_writes,
+    )
+
+
+def view_item(queue: ReviewQueue, item: ReviewItem) -> ReviewView:
+    preview = queue.preview(item)
+    return ReviewView(item, preview, *cut_diff(preview.diff), is_persons_own(item.path))
+
+
+def show_edit(visit: Visit) -> Response:
+    """Show the text of one change in a field."""
+    queue = visit.memory.review
+    item = queue.get(visit.path["item"])
+    return visit.render(
+        "review_edit.html", view=view_item(queue, item), text=item.addition.text if item.addition else ""
+    )
+
+
+def decide(visit: Visit) -> Response:
+    """Accept, edit or reject one change."""
+    queue, item_id, action = visit.memory.review, visit.form.get("item", ""), visit.form.get("action", "")
+    author = visit.site.author
+    if action == "accept":
+        result = queue.accept(item_id, author=author)
+    elif action == "edit":
+        text = visit.form.get("text", "").replace("\r\n", "\n")
+        result = queue.accept(item_id, text=text, author=author)
+    elif action == "reject":
+        result = queue.reject(item_id, author=author)
+    else:
+        raise UsageError("The form says neither accept, edit nor reject.", hint="Use the buttons.")
+    return visit.redirect(visit.back("/review"), notice=_describe(result))
+
+
+def decide_all(visit: Visit) -> Response:
+    """Accept or reject all changes that were shown. One that is in conflict stays on the list."""
+    queue, author = visit.memory.review, visit.site.author
+    ids = visit.form.get("items", "").split()
+    if visit.form.get("action") == "reject":
+        # The newest first: an older change may be in the way of its undo.
+        done, conflicts = _decide_each(ids[::-1], lambda item_id: queue.reject(item_id, author=author))
+        verb = "rejected"
+    else:
+        done, conflicts = _decide_each(ids, lambda item_id: queue.accept(item_id, author=author))
+        verb = "accepted"
+    notice = f"{done} {verb}."
+    if conflicts:
+        notice += f" {len(conflicts)} left: {conflicts[0]}"
+    return visit.redirect("/review", notice=notice)
+
+
+def _decide_each(ids: list[str], decide_one: Callable[[str], ReviewResult]) -> tuple[int, list[str]]:
+    """Return how many were decided about, and why the others were not."""
+    done, conflicts = 0, []
+    for item_id in ids:
+        try:
+            decide_one(item_id)
+            done += 1
+        except KeptError as exc:
+            conflicts.append(exc.message)
+    return done, conflicts
+
+
+def _describe(result: ReviewResult) -> str:
+    text = f"{_DONE[result.action]}: {result.item.path}"
+    return f"{text}. {' '.join(result.degraded)}" if result.degraded else text
+
+
+SCREEN = Screen(
+    name="review",
+    label="Review",
+    home="/review",
+    pages=(
+        Page("/review", show_review, "review changes"),
+        Page("/review/{item}", show_edit, "review changes"),
+        Page("/review/decide", decide, "review changes", ("POST",)),
+        Page("/review/decide-all", decide_all, "review changes", ("POST",)),
+    ),
+    key="r",
+)

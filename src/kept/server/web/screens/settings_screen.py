@@ -1,0 +1,214 @@
+"""Settings: every setting with its value, origin and meaning. A change is shown as a diff before it is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+
+from starlette.responses import Response
+
+import kept
+from kept.base.values import frozen
+from kept.config import LoadedConfig, edit, load_config
+from kept.config.layers import FLAGS, settings_of
+from kept.config.setting import SECRET_SHOWN, SettingRow, list_settings, value_text
+from kept.errors import ConfigError, KeptError, UsageError
+from kept.notes.history.line_changes import diff_versions
+from kept.server.web.diff_view import DiffLine, split_diff
+from kept.server.web.visit import Page, Screen, Visit
+
+_OTHER = "Other"
+
+
+@frozen
+class SettingView:
+    row: SettingRow
+    help: SettingHelp | None
+    text: str
+    """Value for people."""
+
+    @property
+    def section(self) -> str:
+        return self.help.section if self.help else _OTHER
+
+    @property
+    def is_number(self) -> bool:
+        """Return whether it is a number, or a switch."""
+        return isinstance(self.row.value, int | float)
+
+    @property
+    def layer(self) -> str:
+        """Return the layer that the value comes from, without the path of its file."""
+        return self.row.origin.partition(" file ")[0] + (" file" if " file " in self.row.origin else "")
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether the user's file has it, so that it can be removed there."""
+        return self.layer == "user file"
+
+    def mentions(self, words: Sequence[str]) -> bool:
+        text = f"{self.row.name} {self.help.meaning if self.help else ''} {self.section}".lower()
+        return all(word in text for word in words)
+
+
+def show_settings(visit: Visit) -> Response:
+    loaded = reload_settings(visit.site.loaded)
+    find = visit.query.get("find", "").strip()
+    views = [view for view in view_settings(loaded) if view.mentions(find.lower().split())]
+    sections = [(section, list(rows)) for section, rows in groupby(views, key=lambda view: view.section)]
+    return visit.render(
+        "settings.html",
+        sections=sections,
+        count=len(views),
+        find=find,
+        file=loaded.user_file,
+        notices=loaded.config.notices,
+    )
+
+
+def show_setting(visit: Visit) -> Response:
+    """Show one setting with a field to change it."""
+    view = _find_view(reload_settings(visit.site.loaded), visit.path["name"])
+    return visit.render("setting.html", view=view, diff=None, problem=None, value=None)
+
+
+def _find_view(loaded: LoadedConfig, name: str) -> SettingView:
+    for view in view_settings(loaded):
+        if view.row.name == name:
+            return view
+    raise UsageError(f"No setting is called '{name[:100]}'.", hint="The page Settings lists all of them.")
+
+
+def preview_change(visit: Visit) -> Response:
+    """Show what a change does to the settings file. Nothing is written."""
+    loaded = reload_settings(visit.site.loaded)
+    name, values = visit.path["name"], _values(visit)
+    view = _find_view(loaded, name)
+    problem: KeptError | None = None
+    diff: list[DiffLine] = []
+    try:
+        change = edit.change_setting(loaded, name, values, agent=None, dry_run=True)
+        diff = diff_settings(loaded, change.before, change.after, [*values] if values and view.row.is_secret else ())
+    except KeptError as exc:
+        problem = exc
+    return visit.render(
+        "setting.html",
+        view=view,
+        diff=diff,
+        problem=problem,
+        value=visit.form.get("value", ""),
+        is_removal=values is None,
+    )
+
+
+def change_setting(visit: Visit) -> Response:
+    """Change a setting in the user's file."""
+    loaded = reload_settings(visit.site.loaded)
+    name, values = visit.path["name"], _values(visit)
+    try:
+        change = edit.change_setting(loaded, name, values, agent=None)
+    except ConfigError as exc:
+        raise UsageError(exc.message, hint=exc.hint) from exc
+    state = "changed" if change.is_changed else "as it was"
+    text = f"{change.name}: {state}. Programs that are running, this server too, use it after their next start."
+    return visit.redirect(f"/settings?find={change.name}", notice=text)
+
+
+def reload_settings(loaded: LoadedConfig) -> LoadedConfig:
+    """Return the settings as the files have them now."""
+    config = loaded.config
+    return load_config(
+        home=config.home,
+        workspace=config.workspace if loaded.origins.get("workspace") == FLAGS else None,
+        agent=config.agent_id,
+        config_file=loaded.user_file.path if loaded.user_file.exists else None,
+    )
+
+
+def view_settings(loaded: LoadedConfig) -> list[SettingView]:
+    """Return all settings in the order of the reference."""
+    explained = load_setting_help()
+    order = {name: at for at, name in enumerate(explained)}
+    rows = sorted(list_settings(loaded), key=lambda row: order.get(row.name, len(order)))
+    return [SettingView(row, explained.get(row.name), value_text(row.value)) for row in rows]
+
+
+def _values(visit: Visit) -> list[str] | None:
+    """Return the values that the form gives, one for each line, or None to remove the setting."""
+    if visit.form.get("action") == "unset":
+        return None
+    text = visit.form.get("value", "").replace("\r\n", "\n").strip()
+    return [line.strip() for line in text.split("\n") if line.strip()] or [""]
+
+
+def diff_settings(loaded: LoadedConfig, before: str, after: str, secrets: Iterable[str] = ()) -> list[DiffLine]:
+    """Return the lines of a diff of the settings file, without any secret in it."""
+    hidden = sorted({*secrets, *_secret_values(loaded)}, key=len, reverse=True)
+    diff = diff_versions(before.encode(), after.encode(), "config.yaml", "config.yaml")
+    for secret in hidden:
+        diff = diff.replace(secret, SECRET_SHOWN)
+    return split_diff(diff)
+
+
+def _secret_values(loaded: LoadedConfig) -> Iterable[str]:
+    for part in (loaded.config.agent, loaded.config.gateway):
+        for name, value, is_secret in settings_of(part):
+            if value and (is_secret or name.endswith(("_url", ".url"))):
+                yield from map(str, value.values()) if isinstance(value, dict) else (str(value),)
+
+
+SCREEN = Screen(
+    name="settings",
+    label="Settings",
+    home="/settings",
+    pages=(
+        Page("/settings", show_settings, "change settings"),
+        Page("/settings/{name}", show_setting, "change settings"),
+        Page("/settings/{name}/preview", preview_change, "change settings", ("POST",)),
+        Page("/settings/{name}/change", change_setting, "change settings", ("POST",)),
+    ),
+    key="e",
+)
+
+
+_IN_WHEEL = "settings.md"
+_ROW = re.compile(r"^\| `([a-z_.]+)` \| (.*?) \| (.*) \|$")
+_HEADING = re.compile(r"^#{2,3} (.+)$")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+@frozen
+class SettingHelp:
+    section: str
+    default: str
+    meaning: str
+
+
+@cache
+def load_setting_help() -> dict[str, SettingHelp]:
+    """Return the explanation of each setting by its name, in the order of the reference."""
+    section, explained = "", {}
+    for line in _reference().splitlines():
+        if heading := _HEADING.match(line):
+            section = heading[1]
+        elif row := _ROW.match(line):
+            explained[row[1]] = SettingHelp(section, _plain(row[2]), _plain(row[3]))
+    return explained
+
+
+def _reference() -> str:
+    """Return the page: of the wheel, or of the repository that an editable install runs from."""
+    packaged = files("kept.server.web").joinpath(_IN_WHEEL)
+    if packaged.is_file():
+        return packaged.read_text(encoding="utf-8")
+    repository = Path(kept.__file__).parents[2] / "docs" / "reference" / "config.md"
+    return repository.read_text(encoding="utf-8") if repository.is_file() else ""
+
+
+def _plain(text: str) -> str:
+    """Return a cell without links and marks of code."""
+    return _LINK.sub(r"\1", text.replace("\\|", "|")).replace("`", "")

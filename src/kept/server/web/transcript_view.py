@@ -1,0 +1,206 @@
+"""Lines of a transcript as a page shows them: messages, tool calls with their results, and what happened between.
+
+Secrets are redacted, as everywhere that a conversation is shown.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kept.agent.context.context import PARTS, read_context
+from kept.base.limits import clip, one_line
+from kept.base.redact import redact
+from kept.base.values import frozen
+from kept.server.web.note_html import NoteSetting, render_note
+from kept.sessions.echoes import is_hidden, iter_blocks
+from kept.sessions.entries import (
+    FLUSH,
+    Attachment,
+    CompactionEntry,
+    Entry,
+    Message,
+    ResetEntry,
+    SessionStart,
+    StateEntry,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UnknownEntry,
+)
+from kept.sessions.spoken import SHOWN_SPEAKERS
+from kept.sessions.transcript import Damage, TranscriptLine, is_receipt
+
+MOST_CHARS = 60_000
+"""Characters of one text that are shown."""
+_SUMMARY_CHARS = 120
+_PLAIN = NoteSetting("", {}, has_anchors=False)
+
+
+@frozen
+class TalkBlock:
+    """A part of a message. ``kind`` is text, html, thinking, call or attachment."""
+
+    kind: str
+    text: str
+    label: str = ""
+    detail: str = ""
+    """Arguments of a call."""
+    is_error: bool = False
+
+
+@frozen
+class ContextView:
+    """Request that the model was sent for an answer."""
+
+    recalled: tuple[Mapping[str, Any], ...]
+    parts: tuple[tuple[str, int], ...]
+    """Name and tokens of each part of the request that has any."""
+    total: int
+    cut: tuple[str, ...] = ()
+
+
+@frozen
+class TalkView:
+    """A line of a transcript. ``kind`` is a role, or start, compaction, flush, reset, state, unknown or damage."""
+
+    line: int
+    kind: str
+    when: dt.datetime | None
+    speaker: str = ""
+    blocks: tuple[TalkBlock, ...] = ()
+    context: ContextView | None = None
+    model: str = ""
+    body: Any = None
+    """The entry itself, of a line that is not a message."""
+
+
+def view_lines(lines: Sequence[TranscriptLine]) -> list[TalkView]:
+    """Return what a page shows of lines. Results of tools are shown with their calls."""
+    blocks = [block for line in lines for block in _blocks(line)]
+    results = {block.call_id: block for block in blocks if isinstance(block, ToolResult)}
+    calls = {block.id for block in blocks if isinstance(block, ToolCall)}
+    views = (_view(line, results, calls) for line in lines)
+    return [view for view in views if view is not None]
+
+
+def _blocks(line: TranscriptLine) -> Iterable[Any]:
+    content = line.content
+    return content.body.content if isinstance(content, Entry) and isinstance(content.body, Message) else ()
+
+
+def _view(line: TranscriptLine, results: Mapping[str, ToolResult], calls: set[str]) -> TalkView | None:
+    match line.content:
+        case Entry(body=Message() as message, timestamp=when):
+            return _view_message(line.number, message, when, results, calls)
+        case Entry(body=body, timestamp=when):
+            return TalkView(line.number, _event_kind(body), when, body=_safe_body(body))
+        case UnknownEntry(type=kind, timestamp=moment):
+            return None if "/" in kind else TalkView(line.number, "unknown", moment, body=kind)
+        case Damage(reason=reason):
+            return TalkView(line.number, "damage", None, body=reason)
+
+
+def _view_message(
+    number: int, message: Message, when: dt.datetime, results: Mapping[str, ToolResult], calls: set[str]
+) -> TalkView | None:
+    if is_hidden(message):
+        return None
+    blocks = tuple(
+        view for block in iter_blocks(message) if (view := _view_block(block, message.role, results, calls)) is not None
+    )
+    if not blocks:
+        return None
+    speaker = message.speaker or SHOWN_SPEAKERS[message.role]
+    context = read_context(message)
+    return TalkView(
+        number, message.role, when, speaker, blocks, view_context(context) if context else None, message.model or ""
+    )
+
+
+def _view_block(block: Any, role: str, results: Mapping[str, ToolResult], calls: set[str]) -> TalkBlock | None:
+    match block:
+        case Text(text) if role == "assistant":
+            return TalkBlock("html", render_note(redact(text, limit=MOST_CHARS), _PLAIN))
+        case Text(text):
+            return TalkBlock("text", redact(text, limit=MOST_CHARS).strip("\n"))
+        case Thinking(text):
+            return TalkBlock("thinking", redact(text, limit=MOST_CHARS), _short(text))
+        case ToolCall():
+            return _view_call(block, results.get(block.id))
+        case ToolResult(call_id=call_id) if call_id not in calls:
+            text = redact(block.text, limit=MOST_CHARS)
+            return TalkBlock("call", text, block.name or "result", "", block.is_error)
+        case Attachment(media_type, name):
+            return TalkBlock("attachment", name or media_type)
+        case _:
+            return None
+
+
+def _view_call(call: ToolCall, result: ToolResult | None) -> TalkBlock:
+    arguments = redact(json.dumps(call.arguments, ensure_ascii=False, indent=2), limit=MOST_CHARS)
+    text = redact(result.text, limit=MOST_CHARS) if result else ""
+    short = _short(", ".join(str(value) for value in call.arguments.values()))
+    label = f"{call.name}({short})"
+    return TalkBlock("call", text, label, arguments, result.is_error if result else False)
+
+
+def _short(text: str) -> str:
+    return clip(one_line(redact(text, limit=_SUMMARY_CHARS * 4)), _SUMMARY_CHARS)
+
+
+def view_context(context: Mapping[str, Any]) -> ContextView:
+    """Return what a page shows of the record of a context."""
+    tokens = context.get("tokens", {"files": {}})
+    sizes = {**tokens, "files": sum(tokens.get("files", {}).values())}
+    parts = tuple((name, sizes[name]) for name in PARTS if sizes.get(name))
+    cut = context.get("cut")
+    names = tuple(name for name in cut if isinstance(name, str)) if isinstance(cut, list) else ()
+    return ContextView(tuple(context["recalled"]), parts, tokens.get("total", sum(size for _, size in parts)), names)
+
+
+# what happened between messages
+
+
+def _event_kind(body: object) -> str:
+    match body:
+        case SessionStart():
+            return "start"
+        case CompactionEntry():
+            return "compaction"
+        case ResetEntry():
+            return "reset"
+        case StateEntry(name=name):
+            return "flush" if name == FLUSH else "state"
+        case _:
+            return "unknown"
+
+
+def _safe_body(body: Any) -> Any:
+    """Return an entry's body as the template reads it: redacted, and checked, since a transcript may be edited."""
+    match body:
+        case CompactionEntry():
+            receipt = body.receipt if is_receipt(body.receipt) else None
+            return {
+                "summary": redact(body.summary, limit=MOST_CHARS),
+                "source": body.source,
+                "before": body.tokens_before,
+                "after": body.tokens_after,
+                "receipt": receipt,
+            }
+        case StateEntry(name, value) if name == FLUSH and isinstance(value, dict):
+            return {
+                "outcome": str(value.get("outcome", "")),
+                "facts": value.get("facts") if isinstance(value.get("facts"), int) else 0,
+                "duplicates": value.get("duplicates") if isinstance(value.get("duplicates"), int) else 0,
+                "note": value.get("note") if isinstance(value.get("note"), str) else None,
+                "review": value.get("review") if isinstance(value.get("review"), str) else None,
+                "reason": _short(str(value.get("reason") or "")),
+            }
+        case StateEntry(name, value):
+            return f"{name}: {_short(json.dumps(value, ensure_ascii=False))}"
+        case _:
+            return body

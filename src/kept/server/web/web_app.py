@@ -1,0 +1,167 @@
+"""The application: routes of all screens, forms that are checked, errors as pages, and the guards in front of it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl
+
+import anyio
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from kept.base.grants import Grant
+from kept.base.net.serving import GRANT, App, Guard, Receive, Scope, Send, note_route
+from kept.base.redact import Redactor
+from kept.config.secrets import secrets_of
+from kept.errors import KeptError, UsageError
+from kept.server.web.browser_guard import BrowserGuard, PolicyHeaders
+from kept.server.web.page_templates import PageTemplates
+from kept.server.web.screens import SCREENS
+from kept.server.web.sign_in import SignIn
+from kept.server.web.site import Site
+from kept.server.web.visit import Page, Visit
+from kept.server.web.web_access import WebAccess
+
+_THREADS = 8
+_FORM_OVERHEAD = 65_536
+_MOST_FIELDS = 2_000
+_STATIC_FILES = StaticFiles(directory=str(files("kept.server.web").joinpath("static")))
+
+log = logging.getLogger(__name__)
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def make_web_app(
+    site: Site,
+    access: WebAccess,
+    *,
+    hosts: Iterable[str] = (),
+) -> App:
+    """Return the application behind its guards. ``hosts`` are the names under which it is reached, besides loopback."""
+    templates = PageTemplates(site.memory.clock, SCREENS)
+    pages = PageRunner(site, templates, access)
+    sign_in = SignIn(templates, access, agent_id=site.config.agent_id)
+    routes = [
+        Mount("/static", _static),
+        *sign_in.routes,
+        *(
+            Route(page.path, pages.endpoint(page, screen.name), methods=[*page.methods])
+            for screen in SCREENS
+            for page in screen.pages
+        ),
+    ]
+    starlette = Starlette(routes=routes, exception_handlers={404: pages.missing, 405: pages.missing})
+    guarded = BrowserGuard(starlette, access, sign_in=sign_in)
+    return PolicyHeaders(Guard(guarded, hosts=hosts))
+
+
+async def _static(scope: Scope, receive: Receive, send: Send) -> None:
+    note_route(scope, "/static/{name}")
+    await _STATIC_FILES(scope, receive, send)
+
+
+class PageRunner:
+    """Runs the functions behind pages: in threads, with checked forms, and with errors as pages."""
+
+    def __init__(self, site: Site, templates: PageTemplates, access: WebAccess) -> None:
+        self._site = site
+        self._templates = templates
+        self._access = access
+        self._hide_secrets = Redactor(secrets_of(site.config))
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    def endpoint(self, page: Page, screen: str) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            cookie: str = request.scope["kept.cookie"]
+            visit = self._visit(request, {}, screen)
+            note_route(request.scope, page.path)
+            try:
+                self._require(request.scope[GRANT], page)
+                if request.method == "POST":
+                    visit = self._visit(request, await self._read_form(request, cookie), screen)
+                return await self._run(page, visit)
+            except ClientDisconnect:
+                return Response(status_code=400)  # the browser is gone, and does not read it
+            except KeptError as exc:
+                return await self._in_thread(partial(self._show_error, visit, exc))
+            except Exception as exc:
+                log.exception("a page failed")
+                return await self._in_thread(partial(self._show_failure, visit, exc))
+
+        return answer
+
+    def _require(self, grant: Grant, page: Page) -> None:
+        grant.require_agent(self._site.config.agent_id)
+        grant.require_everybody()
+        grant.require(page.act)
+
+    async def _run(self, page: Page, visit: Visit) -> Response:
+        if inspect.iscoroutinefunction(page.handler):
+            response: Response = await page.handler(visit)
+            return response
+        return await self._in_thread(partial(page.handler, visit))
+
+    async def _in_thread(self, action: Callable[[], Any]) -> Response:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(_THREADS)
+        response: Response = await anyio.to_thread.run_sync(action, limiter=self._limiter)
+        return response
+
+    def _visit(self, request: Request, form: dict[str, str], screen: str = "") -> Visit:
+        token = self._access.form_token(request.scope["kept.cookie"])
+        return Visit(self._site, self._templates, request, form=form, form_token=token, screen=screen)
+
+    async def _read_form(self, request: Request, cookie: str) -> dict[str, str]:
+        """Return the fields of a form. Raise UsageError unless it is a form of a page that this browser got."""
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "application/x-www-form-urlencoded":
+            raise UsageError("A change has to be sent as a form.", hint="Use the pages.")
+        most = 3 * self._site.memory.settings.max_file_bytes + _FORM_OVERHEAD  # a byte may be sent as three
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise UsageError(f"The form has more than {most:,} bytes.", hint="Shorten the text.")
+        form = await anyio.to_thread.run_sync(_parse_form, bytes(body))
+        if not self._access.knows_form_token(cookie, form.pop("form_token", "")):
+            raise UsageError(
+                "This form is too old, or not of this page.", hint="Go back, reload the page, and try again."
+            )
+        return form
+
+    # errors
+
+    def _show_error(self, visit: Visit, error: KeptError) -> Response:
+        message, hint = map(self._hide_secrets, (error.message, error.hint))
+        return visit.render("error.html", status=error.http, message=message, hint=hint, code=error.code)
+
+    def _show_failure(self, visit: Visit, error: Exception) -> Response:
+        message = f"Unexpected error: {type(error).__name__}."
+        hint = "The terminal that runs 'kept web' shows the details."
+        return visit.render("error.html", status=500, message=message, hint=hint, code="internal")
+
+    async def missing(self, request: Request, exc: Exception) -> Response:
+        status = getattr(exc, "status_code", 404)
+        message = "There is no such page." if status == 404 else f"This page does not take {request.method}."
+        show = partial(
+            self._visit(request, {}).render, "error.html", status=status, message=message, hint="", code="not_found"
+        )
+        return await self._in_thread(show)
+
+
+def _parse_form(body: bytes) -> dict[str, str]:
+    try:
+        text = body.decode("ascii")
+        fields = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    except ValueError as exc:
+        raise UsageError("The form cannot be read.", hint="Send it as UTF-8.") from exc
+    return dict(fields)

@@ -1,0 +1,196 @@
+"""The chat on the pages: an answer runs in the server, and browsers follow it.
+
+It continues if a tab is closed, and a tab that is opened meanwhile shows what there is of it. The conversation is the
+one of `kept chat`, or another one that a page names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+from kept.agent.agent import Agent
+from kept.agent.approvals import describe_approval
+from kept.agent.events import (
+    AgentEvent,
+    ApprovalAsked,
+    Notice,
+    Reply,
+    ReplyDelta,
+    ToolEnded,
+    ToolStarted,
+)
+from kept.errors import KeptError, UsageError
+from kept.gateway.app import open_dispatcher, open_model
+from kept.gateway.dispatcher import Dispatcher
+from kept.gateway.local_conversation import DEFAULT_CONVERSATION, LocalConversation
+from kept.models.base import ChatModel
+from kept.server.web.site import POLL_S, Site
+
+ChatEvent = dict[str, Any]
+
+
+class RunningAnswer:
+    """An answer that is being written. Several browsers may follow it."""
+
+    def __init__(self, question: str) -> None:
+        self.question = question
+        self.events: list[ChatEvent] = []
+        self.is_done = False
+        self.task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def text(self) -> str:
+        """Return what was written so far."""
+        return "".join(event["text"] for event in self.events if event["type"] == "delta")
+
+    def add(self, **event: Any) -> None:
+        self.events.append(event)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def show(self, event: AgentEvent) -> None:
+        match event:
+            case ReplyDelta():
+                self.add(type="delta", text=event.text)
+            case ToolStarted():
+                self.add(type="tool", name=event.name)
+            case ToolEnded() if not event.ok:
+                self.add(type="notice", text=f"{event.name} did not work.")
+            case Notice():
+                self.add(type="notice", text=event.text)
+            case ApprovalAsked():
+                self.add(type="approval", id=event.id, text=describe_approval(event))
+            case Reply() if not self.text and not event.silent:
+                self.add(type="delta", text=event.text)  # a command is not streamed
+            case _:
+                pass
+
+    def finish(self) -> None:
+        self.is_done = True
+        self.add(type="done")
+
+    async def follow(self, is_stopping: Callable[[], bool] = lambda: False) -> AsyncIterator[ChatEvent]:
+        """Yield all events, those before this call too, until the answer ends or the server is about to stop."""
+        at = 0
+        while not is_stopping():
+            changed = self._changed
+            while at < len(self.events):
+                yield self.events[at]
+                at += 1
+            if self.is_done:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), POLL_S)
+
+
+log = logging.getLogger(__name__)
+
+
+class WebChat:
+    """Conversations with the agent on the pages. Its methods run in the event loop of the server."""
+
+    def __init__(self, site: Site, model: ChatModel | None = None) -> None:
+        self._site = site
+        self._model = model
+        self._dispatcher: Dispatcher | None = None
+        self._opening = asyncio.Lock()
+        self._answers: dict[str, RunningAnswer] = {}
+        """Answers that are being written, by the name of their conversation."""
+        self._decisions: dict[str, asyncio.Future[bool]] = {}
+
+    def find_answer(self, name: str = DEFAULT_CONVERSATION) -> RunningAnswer | None:
+        return self._answers.get(name)
+
+    def ask(self, text: str, name: str = DEFAULT_CONVERSATION) -> RunningAnswer:
+        """Begin to answer a message. Raise UsageError while another answer of the conversation is being written."""
+        text = text.strip()
+        if not text:
+            raise UsageError("There is no message.", hint="Write one.")
+        if name in self._answers:
+            raise UsageError("An answer is being written.", hint="Wait for it, or stop it.")
+        answer = self._answers[name] = RunningAnswer(text)
+        answer.task = asyncio.create_task(self._answer(name, answer))
+        return answer
+
+    async def stop(self, name: str = DEFAULT_CONVERSATION) -> None:
+        """Stop the answer of a conversation, if one is being written."""
+        if answer := self._answers.get(name):
+            await _end(answer)
+
+    def decide(self, approval_id: str, *, allow: bool) -> None:
+        """Decide about a tool call that the agent has asked for."""
+        decision = self._decisions.get(approval_id)
+        if decision is None or decision.done():
+            raise UsageError("The agent no longer waits for this decision.")
+        decision.set_result(allow)
+
+    async def close(self) -> None:
+        """Stop all answers and end the model."""
+        for answer in [*self._answers.values()]:
+            await _end(answer)
+        if self._dispatcher is not None:
+            await self._dispatcher.close()
+        if self._model is not None:
+            await self._model.close()
+
+    async def agent(self) -> Agent:
+        """Return the agent, which is opened on first use."""
+        async with self._opening:
+            if self._dispatcher is None:
+                self._dispatcher = await asyncio.to_thread(self._open_dispatcher)
+            return self._dispatcher.agent
+
+    async def _open(self, name: str) -> LocalConversation:
+        await self.agent()
+        site, dispatcher = self._site, self._dispatcher
+        assert dispatcher is not None
+        return await asyncio.to_thread(
+            lambda: LocalConversation(
+                dispatcher, site.sessions, site.memory.clock, name=name, ask=self._wait_for_decision
+            )
+        )
+
+    def _open_dispatcher(self) -> Dispatcher:
+        site = self._site
+        self._model = self._model or open_model(site.loaded, clock=site.memory.clock)
+        return open_dispatcher(site.memory, site.sessions, self._model)
+
+    async def _answer(self, name: str, answer: RunningAnswer) -> None:
+        conversation: LocalConversation | None = None
+        try:
+            conversation = await self._open(name)
+            await conversation.answer(answer.question, answer.show)
+        except asyncio.CancelledError:
+            answer.add(type="notice", text="Stopped.")
+            if conversation is not None:
+                await conversation.stop()
+        except KeptError as exc:
+            answer.add(type="error", text=f"{exc.message} {exc.hint}".strip())
+        except Exception as exc:  # an answer that fails must not end the server
+            log.exception("an answer failed")
+            answer.add(type="error", text=f"Unexpected error: {type(exc).__name__}: {exc}")
+        finally:
+            del self._answers[name]
+            answer.finish()
+
+    async def _wait_for_decision(self, asked: ApprovalAsked) -> bool:
+        """Return whether a person allows a call. Nobody answering in time counts as no."""
+        decision: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._decisions[asked.id] = decision
+        try:
+            return await asyncio.wait_for(decision, asked.timeout_s)
+        except TimeoutError:
+            return False
+        finally:
+            del self._decisions[asked.id]
+
+
+async def _end(answer: RunningAnswer) -> None:
+    if answer.task is not None:
+        answer.task.cancel()
+        await asyncio.wait([answer.task])

@@ -1,0 +1,175 @@
+"""The schedules of an agent, in `schedules.json`: what to ask, when, and what was run last.
+
+The file is not derived from anything. Every change locks and reads it first, since commands and the gateway both write
+it. A schedule is marked as run under the time at which it was due, after the message is in the inbox under a name with
+that time; so a process that is killed in between neither loses nor repeats it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+from kept.base.book_file import BookFile
+from kept.base.values import frozen
+from kept.config.schema import HeartbeatSettings
+from kept.errors import ConfigError, NotFound
+from kept.sessions.schedules.time_rule import TimeRule, get_zone, parse_rule
+
+MAX_TEXT_CHARS = 20_000
+
+
+@frozen
+class Schedule:
+    """A message to the agent at set times. All times are in UTC."""
+
+    id: str
+    when: str
+    """Rule as the person wrote it, read at ``created``."""
+    timezone: str
+    text: str
+    to: str
+    """Key of the conversation that it belongs to and is answered in. Empty for one of its own, which nobody is sent."""
+    created: dt.datetime
+    paused: bool = False
+    last_due: dt.datetime | None = None
+    """Time of the last run, as the rule names it."""
+    problem: str = ""
+    """Reason why the last run did not begin."""
+
+    def check(self) -> None:
+        """Raise ValueError or ScheduleInvalid for a schedule that nobody can have added."""
+        if not self.id.isalnum():
+            raise ValueError("no id")
+        self.rule  # noqa: B018 - raises if it cannot be read
+
+    @property
+    def rule(self) -> TimeRule:
+        return parse_rule(self.when, get_zone(self.timezone), now=self.created)
+
+    def find_next(self, now: dt.datetime) -> dt.datetime | None:
+        """Return the time of the next run, or None if there is none."""
+        return None if self.paused else self.rule.find_next(now)
+
+
+@frozen
+class ScheduleBook:
+    schedules: tuple[Schedule, ...] = ()
+    heartbeat: dt.datetime | None = None
+    """Time of the last heartbeat."""
+
+    def find(self, schedule_id: str) -> Schedule:
+        """Return the schedule with this id, or with the only id that begins so. Raise NotFound."""
+        matches = [item for item in self.schedules if schedule_id and item.id.startswith(schedule_id)]
+        exact = [item for item in matches if item.id == schedule_id]
+        if len(exact or matches) != 1:
+            reason = "More than one schedule has an id that begins with" if matches else "No schedule has the id"
+            raise NotFound(f"{reason} '{schedule_id[:40]}'.", hint="'kept schedule list' shows them with their ids.")
+        return (exact or matches)[0]
+
+    def with_schedule(self, schedule: Schedule) -> ScheduleBook:
+        """Return the book with a schedule added, or changed if it has one of that id."""
+        if any(item.id == schedule.id for item in self.schedules):
+            changed = tuple(schedule if item.id == schedule.id else item for item in self.schedules)
+            return replace(self, schedules=changed)
+        return replace(self, schedules=(*self.schedules, schedule))
+
+    def without(self, schedule: Schedule) -> ScheduleBook:
+        return replace(self, schedules=tuple(item for item in self.schedules if item.id != schedule.id))
+
+
+class ScheduleBookFile(BookFile[ScheduleBook]):
+    """File of a book."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, ScheduleBook, purpose="changing the schedules")
+
+
+# what is due: of what was missed while no gateway ran, the last time, if it is not too long ago
+
+_DURATION = re.compile(r"(\d{1,5})\s*(m|min|minutes?|h|hours?|d|days?)\b")
+_UNIT_S = {"m": 60, "h": 3600, "d": 86_400}
+_HOURS = re.compile(r"\s*(\d{1,2}):(\d\d)\s*(?:-|–|to)\s*(\d{1,2}):(\d\d)\s*")
+
+
+@frozen
+class DueRun:
+    """One run of a schedule."""
+
+    schedule: Schedule
+    due: dt.datetime
+
+    @property
+    def message_id(self) -> str:
+        """Name of its message, which is the same whenever and wherever this run is found due."""
+        return f"schedule-{self.schedule.id}-{self.due:%Y%m%dT%H%M%SZ}"
+
+
+def plan_due(schedules: Sequence[Schedule], now: dt.datetime, *, catch_up: dt.timedelta) -> list[DueRun]:
+    """Return what to run now: the last time of each schedule that was not run."""
+    runs = []
+    for schedule in schedules:
+        if schedule.paused:
+            continue
+        last = schedule.rule.find_last(now)
+        done = max(filter(None, (schedule.last_due, schedule.created)))
+        if last is not None and last > done and now - last <= catch_up:
+            runs.append(DueRun(schedule, last))
+    return runs
+
+
+@frozen
+class Heartbeat:
+    """Interval and hours of heartbeats."""
+
+    every_s: int
+    begin: dt.time
+    end: dt.time
+    """Equal to ``begin`` for the whole day."""
+    zone: ZoneInfo
+
+    def find_due(self, last: dt.datetime | None, now: dt.datetime) -> dt.datetime | None:
+        """Return the heartbeat to run now, or None. Heartbeats are at multiples of the interval since 1970."""
+        slot = dt.datetime.fromtimestamp(now.timestamp() // self.every_s * self.every_s, dt.UTC)
+        if (last is not None and slot <= last) or not self.is_active(now):
+            return None
+        return slot
+
+    def is_active(self, now: dt.datetime) -> bool:
+        time = now.astimezone(self.zone).time()
+        if self.begin == self.end:
+            return True
+        if self.begin < self.end:
+            return self.begin <= time < self.end
+        return time >= self.begin or time < self.end
+
+
+def read_heartbeat(settings: HeartbeatSettings, zone: ZoneInfo) -> Heartbeat | None:
+    """Return the heartbeat of the settings, or None if it is off. Raise ConfigError for values that make no sense."""
+    if not settings.every or settings.every.strip() in ("0", "0m"):
+        return None
+    parts = _DURATION.findall(settings.every.lower())
+    every_s = sum(int(count) * _UNIT_S[unit[0]] for count, unit in parts)
+    if every_s < 60 or _DURATION.sub("", settings.every.lower()).strip():
+        raise ConfigError(
+            f"heartbeat.every: '{settings.every}' is not an interval.", hint="Write it like 30m, 2h or 1h 30m."
+        )
+    begin = end = dt.time()
+    if settings.active_hours:
+        match = _HOURS.fullmatch(settings.active_hours)
+        try:
+            if match is None:
+                raise ValueError(settings.active_hours)
+            begin, end = (_time_of_day(int(match[at]), int(match[at + 1])) for at in (1, 3))
+        except ValueError:
+            raise ConfigError(
+                f"heartbeat.active_hours: '{settings.active_hours}' are not hours.", hint="Write them like 08:00-22:00."
+            ) from None
+    return Heartbeat(every_s, begin, end, zone)
+
+
+def _time_of_day(hour: int, minute: int) -> dt.time:
+    return dt.time(0 if (hour, minute) == (24, 0) else hour, minute)

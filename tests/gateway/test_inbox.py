@@ -1,0 +1,214 @@
+"""Accepted messages, and what became of them, are on disk."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kept.agent.events import Inbound
+from kept.base.clock import SystemClock
+from kept.base.remote_errors import MessageConflict
+from kept.errors import ConfigError, WriteFailed
+from kept.gateway.inbox import Inbox
+from kept.gateway.inbox_records import message_status
+from kept.sessions.session_key import SessionKey
+
+KEY = SessionKey("main", "telegram", "default", "direct", "7")
+
+
+def opened(path: Path, **more) -> Inbox:
+    return Inbox(str(path), clock=SystemClock(), **more)
+
+
+def state(inbox: Inbox) -> dict[str, tuple]:
+    """Everything that matters about every message."""
+    runs = [(message, inbox.find_run(message)) for message in inbox.messages()]
+    return {message.id: (message.inbound, message_status(run), run) for message, run in runs}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "agents" / "main" / "inbox.jsonl"
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Thousands of writes that need not outlast a power cut."""
+    monkeypatch.setattr("kept.base.durable.os.fsync", lambda handle: None)
+
+
+def fill(inbox: Inbox) -> None:
+    """One message of every state there is."""
+
+    def take(number: int, text: str = "Hello"):
+        return inbox.receive(KEY, Inbound(f"m{number}", text, "Ada", inbox.clock.now(), {"chat": 7}))
+
+    done = inbox.answer(inbox.begin([take(1), take(2)], "s1"), ["one", "two"], push=True, entry_id="e1")
+    done = inbox.mark(inbox.mark(inbox.mark(done, "sending"), "sent"), "sending")
+    inbox.mark(done, "unsure", reason="a kill")
+    inbox.answer(inbox.begin([take(3)], "s1"), ["fetched"], push=False, entry_id=None)
+    inbox.cancel(inbox.begin([take(4)], "s1"))
+    halfway = inbox.answer(inbox.begin([take(5)], "s1"), ["a", "b"], push=True, entry_id=None, error="model_failed")
+    inbox.mark(inbox.mark(halfway, "sending"), "unsent")
+    inbox.mark(inbox.answer(inbox.begin([take(6)], "s2"), ["x"], push=True, entry_id=None), "sending")
+    inbox.begin_again(inbox.begin([take(7)], "s1"))
+    take(8, "half a pair: \ud83d")
+
+
+def test_everything_is_as_it_was_when_it_is_opened_again(journal):
+    inbox = opened(journal)
+    fill(inbox)
+    again = opened(journal)
+    assert state(again) == state(inbox)
+    assert [message.id for message in again.waiting()] == ["m8"]
+    assert [run.message_ids for run in again.unfinished()] == [("m5",), ("m6",), ("m7",)]
+    assert [run.message_ids for run in again.unconfirmed_runs()] == [("m1", "m2")]
+
+
+@pytest.mark.slow
+def test_a_kill_at_any_byte_loses_nothing_that_was_promised(journal, hasty):
+    inbox = opened(journal)
+    fill(inbox)
+    whole = journal.read_bytes()
+    ends = [at + 1 for at, byte in enumerate(whole) if byte == 10]
+    before = None
+    for size in range(len(whole) + 1):
+        journal.write_bytes(whole[:size])
+        reopened = state(opened(journal))
+        if size in ends or before is None:
+            before = reopened
+        assert reopened == before, f"cut at byte {size}"
+        assert journal.read_bytes() == whole[: max((end for end in ends if end <= size), default=0)]
+
+
+def test_the_same_message_is_taken_once(journal):
+    inbox = opened(journal)
+    first = inbox.receive(KEY, Inbound("m1", "Hello"))
+    size = journal.stat().st_size
+    assert inbox.receive(KEY, Inbound("m1", "Hello")) == first
+    assert journal.stat().st_size == size
+
+
+def test_another_message_under_the_same_id_is_refused(journal):
+    inbox = opened(journal)
+    inbox.receive(KEY, Inbound("m1", "Hello"))
+    with pytest.raises(MessageConflict):
+        inbox.receive(KEY, Inbound("m1", "Something else"))
+    with pytest.raises(MessageConflict):
+        inbox.receive(SessionKey("main", "telegram", "default", "direct", "8"), Inbound("m1", "Hello"))
+
+
+def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty, monkeypatch):
+    monkeypatch.setattr("kept.gateway.inbox.MAX_FINISHED_RUNS", 3)
+    inbox = opened(journal)
+    unfinished = inbox.begin([inbox.receive(KEY, Inbound("open", "?"))], "s1")
+    for number in range(600):
+        run = inbox.begin([inbox.receive(KEY, Inbound(f"m{number}", "Hello"))], "s1")
+        inbox.answer(run, ["Hi"], push=False, entry_id=None)
+    again = opened(journal)
+    assert list(state(again)) == ["open", "m597", "m598", "m599"]
+    assert again.unfinished() == [unfinished]
+    assert len(journal.read_bytes().splitlines()) == 1 + 2 + 3 * 3
+
+
+def test_a_damaged_line_is_put_aside_and_the_rest_counts(journal):
+    inbox = opened(journal)
+    fill(inbox)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    at = next(at for at, line in enumerate(lines) if json.loads(line).get("id") == "m3")
+    lines[at] = b'{"type":"received","id":"m3"\xff\n'
+    journal.write_bytes(b"".join(lines))
+    again = opened(journal)
+    expected = state(inbox)
+    del expected["m3"]
+    assert state(again) == expected
+    aside = Path(f"{journal}.damaged").read_bytes()
+    assert aside.startswith(b'{"type":"received","id":"m3"\xff\n')
+    opened(journal)
+    assert Path(f"{journal}.damaged").read_bytes() == aside, "it is said once"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"type": "received"},
+        {"type": "begun", "run": "t"},
+        {"type": "begun", "run": "t", "channel": "telegram", "key": "k", "ids": ["nobody"], "session": "s"},
+        {"type": "sent", "run": "unknown", "part": 0},
+        {"type": "strange"},
+        {"type": 5},
+        [],
+        "text",
+    ],
+)
+def test_a_line_that_makes_no_sense_stops_nothing(journal, record):
+    inbox = opened(journal)
+    fill(inbox)
+    with journal.open("ab") as file:
+        file.write(json.dumps(record).encode() + b"\n")
+    assert state(opened(journal)) == state(inbox)
+
+
+def test_a_journal_of_a_later_version_is_left_alone(journal):
+    journal.parent.mkdir(parents=True)
+    journal.write_text('{"type":"inbox","version":2}\n')
+    with pytest.raises(ConfigError, match="later version"):
+        opened(journal)
+    assert journal.read_text() == '{"type":"inbox","version":2}\n'
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let no write make a file larger than this, as a full disk would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_old_messages_that_cannot_be_cleared_away_fail_no_step(journal, hasty, caplog, monkeypatch):
+    monkeypatch.setattr("kept.gateway.inbox.MAX_FINISHED_RUNS", 0)
+    monkeypatch.setattr("kept.gateway.inbox.REWRITE_AFTER_RUNS", 0)
+    inbox = opened(journal)
+    for number in range(100):  # a file with these is longer when it is rewritten, by the number of attempts
+        inbox.begin([inbox.receive(KEY, Inbound(f"open{number}", "?"))], "s1")
+    run = inbox.begin([inbox.receive(KEY, Inbound("m1", "Hello"))], "s1")
+    with largest_file(journal.stat().st_size + 200):
+        assert inbox.answer(run, ["Yes."], push=False, entry_id=None).parts == ("Yes.",)
+    assert "old messages stay in the inbox" in caplog.text
+    assert message_status(inbox.find_run(inbox.find("telegram", "m1"))) == "answered"
+    assert state(opened(journal, read_only=True)) == state(inbox)
+
+
+def test_looking_from_outside_changes_nothing(journal):
+    fill(opened(journal))
+    with journal.open("ab") as file:
+        file.write(b'{"type":"strange"}\n{"type":"received","id":"m9","cha')
+    before = journal.read_bytes()
+    looked = opened(journal, read_only=True)
+    assert [message.id for message in looked.waiting()] == ["m8"]
+    assert journal.read_bytes() == before
+    assert [file.name for file in journal.parent.iterdir()] == [journal.name]
+
+
+def test_what_cannot_be_written_is_not_accepted(journal):
+    inbox = opened(journal)
+    inbox.receive(KEY, Inbound("m1", "Hello"))
+    journal.chmod(0o600)
+    before = journal.read_bytes()
+    journal.unlink()
+    journal.symlink_to("/dev/full")
+    with pytest.raises(WriteFailed):
+        inbox.receive(KEY, Inbound("m2", "Hello"))
+    assert inbox.find("telegram", "m2") is None
+    journal.unlink()
+    journal.write_bytes(before)
+    assert inbox.receive(KEY, Inbound("m2", "Hello")).id == "m2"
+    assert list(state(opened(journal))) == ["m1", "m2"]

@@ -1,0 +1,126 @@
+"""The scan of codes in memory against a plain float32 one, and after changes of the table."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import struct
+
+import pytest
+
+from kept.base.records import Filter
+from kept.index.sqlite import vectors
+from kept.index.sqlite.index import Index
+from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
+from kept.index.sqlite.vector_codes import quantise
+
+DIMS = 64
+
+
+def unit(rng: random.Random, centre: list[float] | None = None) -> list[float]:
+    row = [rng.gauss(c, 0.1) for c in centre] if centre else [rng.gauss(0, 1) for _ in range(DIMS)]
+    norm = math.sqrt(sum(v * v for v in row))
+    return [v / norm for v in row]
+
+
+def packed(row: list[float]) -> bytes:
+    return struct.pack(f"<{DIMS}f", *row)
+
+
+def reference(query: list[float], rows: dict[int, list[float]], limit: int) -> list[int]:
+    """Exact cosine over float32: what everything else is measured against."""
+    scored = sorted(((-sum(a * b for a, b in zip(query, v, strict=True)), row) for row, v in rows.items()))
+    return [row for _, row in scored[:limit]]
+
+
+@pytest.fixture
+def table(index):
+    return index
+
+
+def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]:
+    """Add chunks, each in a file of its own, and return their vectors by row."""
+    centres = [unit(rng) for _ in range(20)]
+    known = set(index.live.rows_matching(Filter()))
+    texts = [f"v{number}" for number in range(len(known), len(known) + count)]
+    vectors = {text: unit(rng, rng.choice(centres)) for text in texts}
+    codes = {_digest(text): quantise(packed(vector)) for text, vector in vectors.items()}
+    with index.writing():
+        index.live.replace_files([_file_of(text) for text in texts], codes.get)
+        index.live.optimise(changed_chunks=0)
+    added = index.live.get_chunks(set(index.live.rows_matching(Filter())) - known)
+    return {row: vectors[chunk.text] for row, chunk in added.items()}
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _file_of(text: str) -> FileWrite:
+    digest = _digest(text)
+    chunk = NewChunk(text, 1, 1, digest, digest, "", text, text, "", 0)
+    return FileWrite(FileRow("memory", f"{text}.md", digest.hex(), 1, 1, 1, 1), (chunk,))
+
+
+def remove(index: Index, rows: list[int]) -> None:
+    """Remove the files of chunks."""
+    index.live.remove_files([("memory", chunk.path) for chunk in index.live.get_chunks(rows).values()])
+
+
+def recall(index: Index, rows: dict[int, list[float]], rng: random.Random, **options) -> float:
+    correct = 0
+    for _ in range(30):
+        query = unit(rng, rng.choice(list(rows.values())))
+        near = index.live.vectors.nearest(quantise(packed(query)), 10, **options)
+        correct += len({row for row, _ in near} & set(reference(query, rows, 10)))
+    return correct / 300
+
+
+def test_the_int8_scan_finds_what_float32_finds(table):
+    rng = random.Random(1)
+    rows = fill(table, 1_050, rng)
+    assert recall(table, rows, rng) >= 0.96
+
+
+def test_rows_that_are_gone_are_never_found(table):
+    rng = random.Random(4)
+    rows = fill(table, 1_050, rng)
+    gone = rng.sample(sorted(rows), 400)
+    with table.writing():
+        remove(table, gone)
+    for row in gone:
+        del rows[row]
+    near = table.live.vectors.nearest(quantise(packed(unit(rng))), 700)
+    assert {row for row, _ in near} == set(rows)
+    assert recall(table, rows, rng) >= 0.96
+
+
+@pytest.mark.parametrize("few", [5_000, 10])
+def test_a_filter_limits_the_rows_whichever_way_it_is_applied(table, few, monkeypatch):
+    monkeypatch.setattr(vectors, "_FEW_ROWS", few)
+    rng = random.Random(7)
+    rows = fill(table, 700, rng)
+    among = {row: rows[row] for row in rng.sample(sorted(rows), 150)}
+    assert recall(table, among, rng, among=list(among)) >= 0.96
+    near = table.live.vectors.nearest(quantise(packed(unit(rng))), 700, among=list(among))
+    assert {row for row, _ in near} == set(among)
+
+
+def test_vectors_of_another_width_are_never_compared(table):
+    rng = random.Random(8)
+    fill(table, 300, rng)
+    assert table.live.vectors.nearest(bytes(32), 10) == []
+
+
+def test_codes_in_memory_follow_the_table(table):
+    rng = random.Random(9)
+    rows = fill(table, 600, rng)
+    assert recall(table, rows, rng) >= 0.96
+    rows |= fill(table, 600, rng)
+    assert recall(table, rows, rng) >= 0.96
+    gone = sorted(rows)[:550]
+    with table.writing():
+        remove(table, gone)
+    rows = {row: vector for row, vector in rows.items() if row not in gone}
+    assert recall(table, rows, rng) >= 0.96

@@ -1,0 +1,75 @@
+"""Memory of a project, in Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from kept.errors import NoteNotFound, NotFound, PathRefused, UsageError
+from kept.notes.projects import add_project, list_projects, plan_project
+from tests.support.repositories import BADGER, OTTER, make_clone
+from tests.support.workspaces import paths, write_note
+
+
+@pytest.fixture
+def clone(tmp_path, workspace, memory):
+    folders = make_clone(tmp_path / "otter", OTTER), make_clone(tmp_path / "badger", BADGER)
+    for folder in folders:
+        add_project(memory().workspace, plan_project(memory().workspace, str(folder)).project)
+    write_note(workspace, "memory/projects/badger/launch.md", "The launch is secret. #hush\n")
+    write_note(workspace, "memory/projects/otter/launch.md", "The launch is in Wales. #ours\n")
+    write_note(workspace, "memory/launch.md", "A launch needs a checklist.\n")
+    return folders[0]
+
+
+def test_a_memory_can_be_bound_to_a_project_by_name_or_folder(memory, clone):
+    assert memory(project="otter").project == memory(project=clone / "src").project == "otter"
+    assert memory().notes.find_project(clone / "src") == "otter"
+    assert memory().notes.find_project(clone.parent) is None
+    with pytest.raises(NotFound, match=r"There is no project 'nobody'\. There are: badger, otter\."):
+        memory(project="nobody")
+
+
+def test_a_bound_memory_shows_nothing_of_another_project(memory, clone):
+    bound = memory(project="otter")
+    hits = bound.search("launch", min_score=0)
+    assert paths(hits) == ["memory/projects/otter/launch.md", "memory/launch.md"]
+    assert [hit.project for hit in hits] == ["otter", None]
+    assert "memory/projects/badger/launch.md" not in paths(bound.list())
+    assert [count.tag for count in bound.notes.tags()] == ["ours"]
+    for action in (bound.read, bound.notes.links, lambda path: bound.add("x", to=path)):
+        with pytest.raises((NoteNotFound, PathRefused)):
+            action("memory/projects/badger/launch.md")
+    for project in ("badger", "all"):
+        with pytest.raises(UsageError, match="for the project 'otter' only"):
+            bound.search("launch", project=project)
+    assert paths(bound.search("launch", project="none", min_score=0)) == ["memory/launch.md"]
+
+
+def test_a_bound_memory_writes_to_its_project(memory, clone):
+    bound = memory(project="otter")
+    assert bound.add("Green.").path.startswith("memory/projects/otter/2")
+    assert bound.read("today").path.startswith("memory/projects/otter/2")
+    assert bound.add("Green.", project="none").path.startswith("memory/2")
+    assert bound.add("Always.", to="memory").path == "memory/projects/otter/MEMORY.md"
+
+
+def test_an_unbound_memory_chooses_for_each_call(memory, clone):
+    unbound = memory()
+    assert len(unbound.search("launch", min_score=0)) == 3
+    assert paths(unbound.search("launch", project="badger", min_score=0))[0] == "memory/projects/badger/launch.md"
+    assert unbound.add("x", project="badger").path.startswith("memory/projects/badger/")
+
+
+def test_the_marker_keeps_what_else_is_in_it(memory, workspace, clone):
+    notes = memory().workspace
+    text = "---\ntitle: Sea\n# mine\n---\n\nAbout otters.\n"
+    marker = write_note(workspace, "memory/projects/otter/PROJECT.md", text)
+    add_project(notes, plan_project(notes, str(clone), "otter").project)
+    assert marker.read_text() == f'---\nremote: "github.com/ada/otter"\n---\n\n{text}'
+    assert {project.name: project.keys for project in list_projects(notes)}["otter"] == ("github.com/ada/otter",)
+
+
+def test_a_link_in_place_of_a_project_is_not_followed(memory, workspace, tmp_path, clone):
+    write_note(tmp_path / "outside", "PROJECT.md", "---\nremote: github.com/eve/x\n---\n")
+    (workspace / "memory/projects/eve").symlink_to(tmp_path / "outside")
+    assert [project.name for project in list_projects(memory().workspace)] == ["badger", "otter"]

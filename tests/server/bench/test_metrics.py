@@ -1,0 +1,90 @@
+"""Figures, against what was worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept.server.bench.metrics import (
+    FIGURES,
+    ReturnedHit,
+    evaluate,
+    mean_figures,
+    percentile,
+    share_within_tokens,
+)
+
+
+def hit(*documents: str, tokens: int = 10, score: float = 0.5) -> ReturnedHit:
+    return ReturnedHit(frozenset(documents), tokens, score)
+
+
+def test_one_relevant_document_at_rank_three():
+    figures = evaluate([hit("x"), hit("y"), hit("a")], {"a": 1})
+    assert figures == {
+        "recall@1": 0.0,
+        "recall@5": 1.0,
+        "recall@10": 1.0,
+        "recall@2000tok": 1.0,
+        "mrr@10": pytest.approx(1 / 3),
+    }
+
+
+def test_a_hit_counts_within_the_tokens_only_if_all_of_it_fits():
+    both = {"a": 1, "b": 1}
+    assert share_within_tokens([hit("a", tokens=1500), hit("b", tokens=500)], both, 2000) == 1.0
+    assert share_within_tokens([hit("a", tokens=1500), hit("b", tokens=501)], both, 2000) == 0.5
+    assert evaluate([hit("x", tokens=1999), hit("a", tokens=2)], {"a": 1})["recall@2000tok"] == 0.0
+
+
+def test_a_further_passage_counts_at_its_own_rank_and_costs_its_tokens():
+    further = (hit("b", score=0.5, tokens=900), hit("c", score=0.1, tokens=900))
+    note = ReturnedHit(frozenset({"a"}), tokens=900, score=0.9, further=further)
+    others = [hit(f"x{number}", score=0.4, tokens=10) for number in range(4)]
+    figures = evaluate([note, *others], {"a": 1, "b": 1, "c": 1})
+    assert figures["recall@1"] == pytest.approx(1 / 3), "the hit alone"
+    assert figures["recall@5"] == pytest.approx(2 / 3), "b would be second, c seventh"
+    assert figures["recall@10"] == 1.0
+    assert figures["recall@2000tok"] == pytest.approx(2 / 3), "a and b fit, c does not"
+
+
+def test_percentiles_are_values_that_occurred():
+    assert percentile([5, 1, 4, 2, 3], 0.5) == 3
+    assert percentile(range(1, 101), 0.95) == 95
+    assert percentile([7], 0.95) == 7
+    assert percentile([], 0.5) == 0.0
+
+
+def test_the_mean_of_no_queries_is_no_figure():
+    assert mean_figures([]) == {}
+    assert mean_figures([{"recall@1": 1.0}, {"recall@1": 0.0}]) == {"recall@1": 0.5}
+
+
+documents = st.sampled_from("abcdef")
+rankings = st.lists(
+    st.builds(
+        ReturnedHit,
+        documents=st.frozensets(documents, max_size=3),
+        tokens=st.integers(0, 900),
+        score=st.floats(0, 1),
+    ),
+    max_size=15,
+)
+judgements = st.dictionaries(documents, st.floats(0.1, 3), min_size=1)
+
+
+@given(rankings, judgements)
+def test_figures_are_between_0_and_1_and_more_hits_never_find_less(hits, relevant):
+    figures = evaluate(hits, relevant)
+    assert set(figures) == set(FIGURES)
+    assert all(0.0 <= value <= 1.0 for value in figures.values())
+    assert figures["recall@1"] <= figures["recall@5"] <= figures["recall@10"]
+    assert (figures["mrr@10"] > 0) == (figures["recall@10"] > 0)
+
+
+@given(rankings, judgements)
+def test_a_relevant_document_moved_to_the_front_never_makes_a_figure_worse(hits, relevant):
+    best = ReturnedHit(frozenset(relevant), tokens=0)
+    before, after = evaluate(hits, relevant), evaluate([best, *hits], relevant)
+    assert all(after[name] >= before[name] for name in FIGURES)

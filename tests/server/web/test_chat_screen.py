@@ -1,0 +1,177 @@
+"""The chat page, and the page that shows what the model would be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kept.base.remote_errors import ModelUnavailable
+from kept.errors import UsageError
+from kept.models.base import ToolUse
+from kept.models.scripted import Stall
+from kept.server.web.web_chat import WebChat
+from kept.sessions.entries import Message
+from kept.testing import ScriptedChat
+from tests.support.toy_mcp import toy
+from tests.support.web_site import PageClient, open_site, texts, visiting
+from tests.support.workspaces import write_note
+
+
+@pytest.fixture
+def model() -> ScriptedChat:
+    return ScriptedChat()
+
+
+@pytest.fixture
+def talking(tmp_path: Path, workspace: Path, model: ScriptedChat) -> Iterator[PageClient]:
+    """Pages whose requests share one event loop, as in a server."""
+    with visiting(tmp_path, model=model, session__reset__mode="none") as pages, pages.http:
+        yield pages
+        pages.http.portal.call(pages.site.close_chat)
+
+
+def test_a_message_is_answered_and_both_are_remembered(talking, model):
+    model.follow(["Staging is on **port 5433**."])
+    page = talking.follow(talking.post("/chat/send", text="Which port is staging on?"))
+    assert texts(page, ".line.user .said") == ["Which port is staging on?"]
+    assert page.select_one(".line.assistant strong").text == "port 5433"
+    session = talking.site.sessions.find("terminal", "main")
+    assert [message.text for message in messages(talking, session.id)] == [
+        "Which port is staging on?",
+        "Staging is on **port 5433**.",
+    ]
+    assert talking.page("/?q=staging+port&source=sessions").select(".hit")
+
+
+def messages(pages, session_id):
+    entries = pages.site.sessions.load(session_id)
+    return [entry.body for entry in entries if isinstance(getattr(entry, "body", None), Message)]
+
+
+def test_a_script_gets_the_answer_piece_by_piece(talking, model):
+    model.follow(["It is on port 5433."])
+    token = talking.access.form_token(talking.cookie)
+    headers = {"Origin": "http://127.0.0.1:8740", "Accept": "application/x-ndjson"}
+    answer = talking.http.post("/chat/send", data={"text": "Which port?", "form_token": token}, headers=headers)
+    events = [json.loads(line) for line in answer.text.splitlines()]
+    assert "".join(event["text"] for event in events if event["type"] == "delta") == "It is on port 5433."
+    assert len(events) > 2
+    assert events[-1] == {"type": "done"}
+
+
+def test_an_error_of_the_model_is_shown(talking, model):
+    model.follow([ModelUnavailable("The model is down.", hint="Try later.")] * 5)
+    answer = talking.post("/chat/send", text="Hello?")
+    assert "The model is down. Try later." in texts(talking.follow(answer), ".notice")
+
+
+def test_an_empty_message_is_refused(talking, model):
+    assert talking.post("/chat/send", text="  ").status_code == 400
+    assert model.requests == []
+
+
+def test_another_conversation_can_be_continued(talking, model):
+    session = talking.site.sessions.get_or_create("telegram", "5054")
+    talking.site.sessions.append(session.id, Message.of("user", "The gate squeaks."))
+    model.follow(["Oil it."])
+    page = talking.follow(talking.post("/chat/send", text="What can I do?", **{"with": "telegram:5054"}))
+    assert texts(page, ".line.user .said") == ["The gate squeaks.", "What can I do?"]
+
+
+# the answer itself
+
+
+def test_an_answer_goes_on_without_a_browser_and_can_be_followed_later(tmp_path, workspace):
+    async def talk() -> tuple[str, bool]:
+        until = asyncio.Event()
+        site = open_site(tmp_path, model=ScriptedChat([["It is ", Stall(until), "on port 5433."]]))
+        chat = WebChat(site, ScriptedChat([["It is ", Stall(until), "on port 5433."]]))
+        answer = chat.ask("Which port?")
+        first = answer.follow()
+        await anext(first)
+        await first.aclose()  # the tab is closed
+        with pytest.raises(UsageError, match="being written"):
+            chat.ask("And now?")
+        until.set()
+        events = [event async for event in answer.follow()]
+        is_over = chat.find_answer() is None
+        await chat.close()
+        site.close()
+        return "".join(event["text"] for event in events if event["type"] == "delta"), is_over
+
+    assert asyncio.run(talk()) == ("It is on port 5433.", True)
+
+
+def test_a_stopped_answer_ends_and_is_not_asked_again(tmp_path, workspace):
+    async def talk() -> tuple[list[str], str]:
+        model = ScriptedChat([["It is ", Stall()], "Fine."])
+        site = open_site(tmp_path, model=model)
+        answer = site.chat.ask("Which port?")
+        events = answer.follow()
+        await anext(events)
+        await site.chat.stop()
+        rest = [event["type"] async for event in events]
+        follow_up = site.chat.ask("How are you?")
+        assert [event async for event in follow_up.follow()]
+        request = str(model.requests[-1].turns[-1])
+        await site.close_chat()
+        site.close()
+        return rest, request
+
+    rest, request = asyncio.run(talk())
+    assert rest[-2:] == ["notice", "done"]
+    assert "How are you?" in request
+    assert "Which port?" not in request
+
+
+@pytest.mark.parametrize(("allow", "result"), [(True, "5"), (False, "not carried out")])
+def test_a_person_decides_about_a_call_on_the_page(tmp_path, workspace, allow, result):
+    async def talk() -> list[str]:
+        model = ScriptedChat([[ToolUse("1", "toy__add", {"a": 2, "b": 3})], "Done."])
+        site = open_site(tmp_path, model=model, **toy(permission="ask"))
+        answer = site.chat.ask("Add them.")
+        async for event in answer.follow():
+            if event["type"] == "approval":
+                site.chat.decide(event["id"], allow=allow)
+                with pytest.raises(UsageError, match="no longer waits"):
+                    site.chat.decide("another", allow=True)
+        outcome = str(model.requests[-1].turns[-1])
+        await site.close_chat()
+        site.close()
+        return [outcome]
+
+    assert result in asyncio.run(talk())[0]
+
+
+def test_without_a_model_the_pages_say_what_to_set(tmp_path, workspace):
+    with visiting(tmp_path) as pages, pages.http:
+        page = pages.follow(pages.post("/chat/send", text="Hello?"))
+        assert "model.provider" in " ".join(texts(page, ".notice"))
+        assert "model.provider" in " ".join(texts(pages.page("/context"), ".notice.bad"))
+
+
+# what the model would be sent
+
+
+def test_the_parts_of_a_request_are_shown_with_their_tokens(talking, model, workspace):
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- Ada likes tea.\n")
+    write_note(workspace, "memory/servers.md", "# Servers\n\nStaging runs on port 5433.\n")
+    page = talking.page("/context?text=Which+port+does+staging+run+on%3F")
+    assert model.requests == []
+    assert "tokens" in texts(page, ".tally-line")[0]
+    assert any("servers.md" in link.text for link in page.select(".context a"))
+    assert texts(page, ".places a") == ["MEMORY.md"]
+    assert "memory_search" in texts(page, "code")
+    assert "Which port does staging run on?" in texts(page, "pre")[-1]
+
+
+def test_the_lines_of_a_conversation_are_part_of_it(talking):
+    session = talking.site.sessions.get_or_create("telegram", "5054")
+    talking.site.sessions.append(session.id, Message.of("user", "The gate squeaks."))
+    page = talking.page(f"/context?with={session.id}&text=What+now%3F")
+    assert "The gate squeaks." in page.text
+    assert talking.page("/context?with=telegram:5054").select(".context")

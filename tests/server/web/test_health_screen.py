@@ -1,0 +1,61 @@
+"""The pages about health and cost, their checks, and the measurement of recall."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from kept.base.reports import ModelSpending
+from kept.models.ledger import open_model_ledger
+from kept.testing import FrozenClock
+from tests.support.web_site import texts, visiting
+from tests.support.workspaces import write_note
+
+
+def test_the_page_shows_counts_and_the_state_of_the_index(pages, workspace):
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- Ada likes tea.\n")
+    page = pages.page("/health")
+    assert "1 file changed since the last sync." in texts(page, ".states li")
+    pages.site.memory.sync()
+    page = pages.page("/health")
+    assert dict(zip(texts(page, ".tiles dt"), texts(page, ".tiles dd"), strict=True))["Notes"] == "1"
+    assert any(state.startswith("The index is up to date") for state in texts(page, ".states li"))
+    assert "No tokens were used" in page.text
+
+
+def test_tokens_are_plotted_by_day_and_purpose_and_listed(tmp_path):
+    clock = FrozenClock(dt.datetime(2026, 3, 14, 12, tzinfo=dt.UTC))
+    with visiting(tmp_path, clock=clock, model__daily_budget_tokens=9_000) as pages:
+        ledger = open_model_ledger(pages.site.config, clock)
+        ledger.add(ModelSpending("anthropic", "m-1", "reply", "2026-03-14", 2, 1_000, 200, 600))
+        ledger.add(ModelSpending("anthropic", "m-1", "flush", "2026-03-13", 1, 400, 100))
+        page = pages.page("/health")
+    assert [float(bar["height"]) for bar in page.select(".chart rect[x]")] == [58.33, 140.0]
+    assert texts(page, ".chart figcaption span") == ["reply 1,200", "flush 500"]
+    assert "1,200 of 9,000" in texts(page, ".tiles dd")
+    assert texts(page, ".spending tbody tr")[0].startswith("2026-03-14 anthropic, m-1 reply 2 1,000 600 200")
+
+
+def test_the_checks_of_the_doctor_are_shown(pages, workspace):
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- Ada likes tea.\n")
+    pages.site.memory.sync()
+    page = pages.page("/health/checks")
+    assert texts(page, "h1") == ["All is well"]
+    assert len(page.select(".checks li")) > 5
+
+
+def test_providers_and_models_are_listed(pages):
+    page = pages.page("/health/providers")
+    assert "bge-small-en" in texts(page, "th")
+    assert "in use" in texts(page, ".grade.strong")
+
+
+def test_recall_on_a_set_made_from_the_notes_is_measured_and_shown(pages, workspace):
+    for number, subject in enumerate(("gate", "garden", "server", "bicycle")):
+        write_note(workspace, f"memory/n{number}.md", f"# {subject}\n\nThe {subject} was repaired in May.\n")
+    pages.follow(pages.post("/recall/run"))
+    pages.site.recall.wait()
+    page = pages.page("/recall")
+    assert texts(page, ".notice.good")[0].startswith("Measured")
+    rows = {row.th.text: [cell.text for cell in row.select("td")] for row in page.select("tbody tr")}
+    assert rows["all, with your settings"][2] == "1.000"
+    assert {"adversarial", "strong", "weak"} <= rows.keys()
