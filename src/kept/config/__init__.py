@@ -5,8 +5,7 @@ environment and the flags. `setting` knows single settings by their names, and `
 are the keys of providers, `secrets` lists all that must stay out of messages, `agent_paths` names the files of an
 agent, and `agents` finds the agents there are. `search_settings` and `gateway_settings` are parts of `schema`, with
 the fields of `setting_fields`;
-`old_names` knows those of OpenClaw, and `removed` those that Kept no longer has. This is the only package that reads
-the environment.
+`old_names` knows those of OpenClaw, and `removed` those that Kept no longer has.
 """
 
 from kept.config.gateway_settings import HttpSettings, ResponderSettings
