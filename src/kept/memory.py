@@ -204,7 +204,7 @@ class Memory:
         """
         from kept.notes.addition import write_addition
         from kept.notes.history.note_history import open_recorder, python_author
-        from kept.notes.notes import NoteWriter
+        from kept.notes.note_writer import NoteWriter
 
         self._require_open()
         if not isinstance(text, str):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kept import Memory
 from kept.config import load_config
-from kept.config.edit import change_setting, find_path, put_entry, remove_value, set_value
+from kept.config.change_settings import change_setting, find_path, put_entry, remove_value, set_value
 from kept.errors import ConfigError
 from tests.support.commands import KEPT
 from tests.support.files import write_file

@@ -82,7 +82,7 @@ def remove_agent(loaded: LoadedConfig) -> list[str]:
     Raise an error if it cannot be removed: it is the main one, or a process is using it.
     """
     from kept.config.agents import settings_by_agent
-    from kept.config.edit import remove_agent_entry
+    from kept.config.change_settings import remove_agent_entry
     from kept.config.layers import MAIN_AGENT
     from kept.errors import UsageError, WorkspaceError
     from kept.server.live import find_watcher

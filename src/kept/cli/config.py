@@ -71,7 +71,7 @@ def set_value(options: Globals, key: str, values: tuple[str, ...]) -> None:
     is no value. With --agent it is set for that agent only, otherwise for all, unless the agent in use has a value of
     its own.
     """
-    from kept.config.edit import change_setting
+    from kept.config.change_settings import change_setting
 
     loaded = options.load()
     change = change_setting(loaded, key, values, agent=_named_agent(options))
@@ -92,7 +92,7 @@ def unset(options: Globals, key: str) -> None:
 
     KEY is its full name. With --agent, only the value of that agent is removed.
     """
-    from kept.config.edit import change_setting
+    from kept.config.change_settings import change_setting
 
     change = change_setting(options.load(), key, None, agent=_named_agent(options))
     row = next((row for row in list_settings(options.load()) if row.name == change.name), None)

@@ -17,7 +17,7 @@ from kept.config import LoadedConfig
 from kept.config.agents import has_agent
 from kept.config.layers import MAIN_AGENT, is_same_folder, resolve_workspace, user_layers
 from kept.errors import KeptError, UsageError
-from kept.notes.notes import create_note
+from kept.notes.note_writer import create_note
 from kept.notes.survey import find_layout, survey_workspace
 from kept.notes.templates import TEMPLATES, full_templates
 from kept.notes.vault import find_program
@@ -112,7 +112,7 @@ def initialise(
 
     ``full`` creates the instructions of the agent too.
     """
-    from kept.config.edit import locked_settings
+    from kept.config.change_settings import locked_settings
     from kept.notes.daily import get_daily_notes
 
     loaded = options.load(workspace=folder, new_agent=True)
@@ -184,7 +184,7 @@ def _plan(
 
     A new agent gets an entry in them, even in its default workspace.
     """
-    from kept.config.edit import HEADER, put_entry, read_text
+    from kept.config.change_settings import HEADER, put_entry, read_text
 
     config, path = loaded.config, loaded.user_file.path
     user = user_layers(path, config.agent_id)

@@ -169,7 +169,7 @@ def use(options: Globals, name: str) -> None:
     NAME is a model of 'kept models', or 'default' to let Kept choose. Until everything is embedded, searches use the
     old model. If you stop the command, nothing is switched, and the next run continues.
     """
-    from kept.config.edit import change_setting
+    from kept.config.change_settings import change_setting
 
     settings = _plan_switch(options.load().config, name)
     report = None

@@ -23,7 +23,7 @@ def ask_for_owner(loaded: LoadedConfig) -> bool:
     name = find_only_person(config)
     if name is None:
         return False
-    from kept.config.edit import change_setting
+    from kept.config.change_settings import change_setting
 
     echo(
         f"Only {name} may write to this agent. The owner also recalls what is said in 'kept chat' and imported from",

@@ -54,7 +54,7 @@ COMMANDS = {
     "config": "config",
     "models": "models",
     "bench": "bench_command",
-    "hook": "hook",
+    "hook": "hook_command",
     "demo": "demo",
     "completion": "completion",
     "help": "help",

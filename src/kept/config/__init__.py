@@ -1,11 +1,11 @@
 """Settings: layers of YAML, environment and flags, folded into one frozen Config.
 
-`settings_file` reads a YAML file, `read` checks it against the classes of `schema`, and `layers` folds the files, the
-environment and the flags. `setting` knows single settings by their names, and `edit` changes them in the file. `keys`
-are the keys of providers, `secrets` lists all that must stay out of messages, `agent_paths` names the files of an
-agent, and `agents` finds the agents there are. `search_settings` and `gateway_settings` are parts of `schema`, with
-the fields of `setting_fields`;
-`old_names` knows those of OpenClaw, and `removed` those that Kept no longer has.
+`read_file` reads a YAML file, `read` checks it against the classes of `schema`, and `layers` folds the files, the
+environment and the flags. `setting` knows single settings by their names, and `change_settings` writes them to the
+file. `keys` are the keys of providers, `secrets` lists all that must stay out of messages, `agent_paths` names the
+files of an agent, and `agents` finds the agents there are. `search_settings` and `gateway_settings` are parts of
+`schema`, with the fields of `setting_fields`; `old_names` knows those of OpenClaw, and `removed` those that Kept no
+longer has.
 """
 
 from kept.config.gateway_settings import HttpSettings, ResponderSettings

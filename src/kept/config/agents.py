@@ -18,7 +18,7 @@ from kept.config.layers import (
     resolve_workspace,
     user_layers,
 )
-from kept.config.settings_file import read_yaml
+from kept.config.read_file import read_yaml
 from kept.errors import AgentNotFound, ConfigError
 
 _MAX_NAMES = 10

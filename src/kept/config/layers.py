@@ -23,9 +23,9 @@ from kept.config.read import (
     snake,
     unknown_key,
 )
+from kept.config.read_file import read_yaml
 from kept.config.removed import is_removed, removal_notice
 from kept.config.schema import AgentSettings, Config
-from kept.config.settings_file import read_yaml
 from kept.errors import ConfigError
 
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT", "KEPT_AGENT", "KEPT_CONFIG")

@@ -20,7 +20,7 @@ from kept.notes.history.note_change import utc_text
 from kept.notes.history.note_history import NoteHistory
 from kept.notes.history.rewrite import Removal, scrub_history
 from kept.notes.line_edit import remove_lines
-from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.note_writer import LOCK_WAIT_S
 from kept.notes.opened import decode
 from kept.notes.workspace import Workspace, writing_to
 

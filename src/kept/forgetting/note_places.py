@@ -18,7 +18,7 @@ from kept.forgetting.needles import Matcher, words_of
 from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
 from kept.index.chunking.properties import read_properties
 from kept.notes.line_edit import remove_lines
-from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.note_writer import LOCK_WAIT_S
 from kept.notes.opened import NoteText, OpenWorkspace
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, is_persons_own, writing_to

@@ -30,7 +30,7 @@ from kept.forgetting.note_places import name_words
 from kept.forgetting.plan import ForgetOrder, Place, ScrubResult, digest_of, erase_files
 from kept.forgetting.receipt import iter_all_files
 from kept.forgetting.transcript_places import iter_transcript_files
-from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.note_writer import LOCK_WAIT_S
 from kept.notes.review.review_item import ReviewFolder
 from kept.notes.workspace import Workspace, writing_to
 from kept.sessions.attachments import AttachmentFolder

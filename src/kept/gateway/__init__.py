@@ -1,8 +1,8 @@
-"""The responder: from an accepted message to a delivered reply, whatever the channel.
+"""The gateway: from an accepted message to a delivered reply, whatever the channel.
 
 ``responder`` accepts a message, records it in the ``inbox`` and puts it into a ``conversation_queue``. When its turn
-comes, it asks the ``dispatcher``, which routes it to a command (``forget_command`` is the largest) or to the agent. The
-reply is split and delivered through a ``channel``.
+comes, it asks the ``dispatcher``, which routes it to a command (``forget_dialogue`` asks what to forget) or to the
+agent. The reply is split and delivered through a ``channel``.
 
 An inbox is a file of ``inbox_records``, which lead to messages and runs.
 

@@ -21,7 +21,7 @@ from kept.base.records import Hit
 from kept.base.values import frozen
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.plan import ForgetPlan, ForgetStore
-from kept.gateway import forget_command as forget
+from kept.gateway import forget_dialogue as forget
 from kept.gateway.inbox import Inbox
 from kept.memory import Memory
 from kept.notes.change_recorder import Author

@@ -25,7 +25,7 @@ from kept.index.sqlite.index import Index, find_index_path, open_index
 from kept.index.sync import META_EMBEDDER_SINCE
 from kept.index.sync_planner import SEEN_BYTES, SyncPlanner
 from kept.index.vectorise import Vectoriser
-from kept.notes.notes import read_passage
+from kept.notes.note_writer import read_passage
 from kept.notes.scan import ANY_FILE, ChangeSignal, Scan
 from kept.notes.workspace import Workspace
 

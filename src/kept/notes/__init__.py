@@ -1,5 +1,5 @@
 """The notes: finding, reading and changing them, who changed what, and what waits for a person. It touches the folder
-of a workspace or vault, and no other. Start at `workspace` (which files are notes) and `notes` (where one is written).
+of a workspace or vault, and no other. Start at `workspace` (which files are notes) and `note_writer`.
 
 `opened` opens and reads files without following links, `scan` finds them and notices changes, `line_edit` changes and
 removes lines, `adopt` copies the notes of another workspace and `templates` are those of a new one. `daily` says where

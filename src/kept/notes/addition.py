@@ -10,7 +10,7 @@ from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 
 if TYPE_CHECKING:
-    from kept.notes.notes import NoteWriter
+    from kept.notes.note_writer import NoteWriter
 
 
 @frozen

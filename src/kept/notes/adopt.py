@@ -15,7 +15,7 @@ from kept.base.records import Problem
 from kept.base.values import frozen
 from kept.errors import KeptError, PathRefused
 from kept.notes.change_recorder import ChangeRecorder, recording
-from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.note_writer import LOCK_WAIT_S
 from kept.notes.opened import OpenWorkspace
 from kept.notes.templates import is_untouched_template
 from kept.notes.workspace import (

@@ -11,7 +11,7 @@ from kept.base.records import cite
 from kept.base.values import frozen
 from kept.errors import CitationMismatch, NoteConflict, NoteTooLarge, PathRefused
 from kept.notes.change_recorder import ChangeRecorder, recording
-from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.note_writer import LOCK_WAIT_S
 from kept.notes.opened import NoteText, OpenWorkspace, decode, encoding_of
 from kept.notes.workspace import Workspace, require_tool_may_write, writing_to
 

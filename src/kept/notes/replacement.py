@@ -20,7 +20,7 @@ from kept.errors import CitationMismatch, EmptyNote, UsageError
 from kept.notes.daily import get_daily_notes
 from kept.notes.facts import read_fact
 from kept.notes.line_edit import LineEdit, apply_locked, digest_of_lines, require_editable
-from kept.notes.notes import LOCK_WAIT_S, NoteWriter
+from kept.notes.note_writer import LOCK_WAIT_S, NoteWriter
 from kept.notes.opened import OpenWorkspace, decode
 from kept.notes.statements import Statement, read_statements
 from kept.notes.validity import format_marks, read_line, strike_line

@@ -203,7 +203,7 @@ def read_reference(
         if view:
             view.require_visible(path)
         return read_transcript(config.paths.sessions, path, start=start, lines=lines)
-    from kept.notes.notes import read_passage
+    from kept.notes.note_writer import read_passage
 
     max_bytes = config.memory_search.max_file_bytes
     if may_be_title(path):

@@ -29,7 +29,7 @@ from kept.memory import Memory
 from kept.models.ledger import open_embedding_ledger, open_model_ledger
 from kept.notes.daily import get_daily_notes
 from kept.notes.history.rewrite import check_history
-from kept.notes.notes import LOCK_WAIT_S
+from kept.notes.note_writer import LOCK_WAIT_S
 from kept.notes.survey import survey_workspace
 from kept.notes.workspace import writing_to
 from kept.sessions.attachments import AttachmentFolder

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from kept.notes.notes import NoteWriter
+from kept.notes.note_writer import NoteWriter
 from kept.notes.workspace import Workspace
 from kept.testing import FrozenClock
 from tests.support.sync_machines import connect_machines, settle

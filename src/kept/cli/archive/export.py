@@ -48,8 +48,8 @@ from kept.config.agents import settings_by_agent
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import is_same_folder, secret_names
 from kept.config.read import snake
+from kept.config.read_file import parse_settings, read_settings
 from kept.config.schema import AgentSettings
-from kept.config.settings_file import parse_settings, read_settings
 from kept.errors import UsageError
 from kept.notes.opened import FolderTrees
 from kept.notes.scan import scan_workspace

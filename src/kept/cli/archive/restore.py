@@ -40,7 +40,7 @@ from kept.cli.archive.archive_file import (
     parse_member_name,
 )
 from kept.config.agent_paths import AgentPaths
-from kept.config.edit import locked_settings, put_entry
+from kept.config.change_settings import locked_settings, put_entry
 from kept.config.layers import (
     MAIN_AGENT,
     check_agent_id,
@@ -51,7 +51,7 @@ from kept.config.layers import (
     layers_of_tree,
     user_layers,
 )
-from kept.config.settings_file import MAX_BYTES, parse_settings, read_settings
+from kept.config.read_file import MAX_BYTES, parse_settings, read_settings
 from kept.errors import ArchiveDamaged, ArchiveRefused, ConfigError, LockBusy, WriteFailed
 from kept.notes.opened import FolderTrees, decode
 from kept.notes.workspace import find_arrival_fault

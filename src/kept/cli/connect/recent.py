@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kept.agent.context.fence import clean_lines
 from kept.agent.tools.tool_text import quote, show_name
 from kept.base.visibility import PROJECTS_FOLDER, private_folder_of
-from kept.cli.connect.plugin import Sent
+from kept.cli.connect.claude_code_plugin import Sent
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.notes.daily import DailyNotes, find_daily

@@ -30,7 +30,7 @@ from kept.notes.change_recorder import Author, ChangeRecorder
 from kept.notes.history.note_change import NoteChange, utc_text
 from kept.notes.history.note_history import NoteHistory, open_history, open_recorder
 from kept.notes.line_edit import digest_of_lines
-from kept.notes.notes import NoteWriter
+from kept.notes.note_writer import NoteWriter
 from kept.notes.opened import OpenWorkspace
 from kept.notes.replacement import FactReference
 from kept.notes.review.review_item import (

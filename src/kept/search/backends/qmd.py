@@ -33,7 +33,7 @@ from kept.config import Config
 from kept.errors import BackendFailed, KeptError
 from kept.index.note_rows import note_timestamp_ms
 from kept.notes.daily import get_daily_notes
-from kept.notes.notes import read_passage
+from kept.notes.note_writer import read_passage
 from kept.notes.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 from kept.search.query import parse_query
 from kept.search.selection import make_snippet

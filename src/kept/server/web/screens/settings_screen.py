@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 import kept
 from kept.base.values import frozen
-from kept.config import LoadedConfig, edit, load_config
+from kept.config import LoadedConfig, change_settings, load_config
 from kept.config.layers import FLAGS, settings_of
 from kept.config.setting import SECRET_SHOWN, SettingRow, list_settings, value_text
 from kept.errors import ConfigError, KeptError, UsageError
@@ -91,7 +91,7 @@ def preview_change(visit: Visit) -> Response:
     problem: KeptError | None = None
     diff: list[DiffLine] = []
     try:
-        change = edit.change_setting(loaded, name, values, agent=None, dry_run=True)
+        change = change_settings.change_setting(loaded, name, values, agent=None, dry_run=True)
         diff = diff_settings(loaded, change.before, change.after, [*values] if values and view.row.is_secret else ())
     except KeptError as exc:
         problem = exc
@@ -110,7 +110,7 @@ def change_setting(visit: Visit) -> Response:
     loaded = reload_settings(visit.site.loaded)
     name, values = visit.path["name"], _values(visit)
     try:
-        change = edit.change_setting(loaded, name, values, agent=None)
+        change = change_settings.change_setting(loaded, name, values, agent=None)
     except ConfigError as exc:
         raise UsageError(exc.message, hint=exc.hint) from exc
     state = "changed" if change.is_changed else "as it was"

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from kept.cli.connect.plugin import Sent, default_sent
+from kept.cli.connect.claude_code_plugin import Sent, default_sent
 from kept.cli.output import echo, send_option
 from kept.cli.root import Globals
 from kept.errors import KeptError

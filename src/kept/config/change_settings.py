@@ -19,8 +19,8 @@ from kept.base.safe_yaml import YamlRefused, load_yaml
 from kept.base.values import frozen
 from kept.config.layers import LoadedConfig, layers_of_tree
 from kept.config.read import snake
+from kept.config.read_file import MAX_BYTES, parse_settings, read_settings
 from kept.config.setting import find_setting, read_value, spell
-from kept.config.settings_file import MAX_BYTES, parse_settings, read_settings
 from kept.errors import ConfigError
 
 HEADER = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
