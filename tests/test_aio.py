@@ -23,6 +23,8 @@ def test_calls_are_awaited_and_give_what_memory_gives(tmp_path):
             assert len(await memory.list()) == len(await memory.notes.tags()) == 1
             assert (await memory.notes.links(written.path)).path == written.path
             assert (await memory.sync()).ok
+            async with await memory.as_person("http:ada") as person:
+                assert [hit.path for hit in await person.search("otter")] == [written.path]
             assert (await memory.status()).files == 1
             with pytest.raises(KeptError, match="max_results is 0"):
                 await memory.search("otter", max_results=0)

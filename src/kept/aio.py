@@ -48,7 +48,8 @@ class AsyncPart:
             if self._threads.is_closed:
                 raise UsageError("The memory is closed.", hint="Open it again with AsyncMemory.open().")
             threads = self._threads.writer if name in _WRITES else self._threads.readers
-            return await asyncio.get_running_loop().run_in_executor(threads, partial(method, *args, **options))
+            value = await asyncio.get_running_loop().run_in_executor(threads, partial(method, *args, **options))
+            return AsyncMemory(value) if isinstance(value, Memory) else value
 
         return call
 

@@ -141,6 +141,7 @@ class ConfigError(KeptError):
 class AgentNotFound(ConfigError):
     code = "agent_not_found"
     exit_code = 3
+    http_status = 404
     default_hint = "'kept config agents list' shows the agents there are."
 
 

@@ -72,7 +72,9 @@ def is_removed(name: str) -> bool:
 
 
 def removal_notice(name: str) -> str:
-    return f"{name}: Kept no longer has this setting; it is ignored."
+    text = f"{name}: Kept no longer has this setting; it is ignored."
+    lets_in = "Until 'kept token create' makes one, Kept lets in every program of this machine."
+    return f"{text} {lets_in}" if "token" in name else text
 
 
 def _matches(parts: list[str], removed: list[str]) -> bool:

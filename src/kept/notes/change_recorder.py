@@ -47,6 +47,10 @@ class ChangeRecorder(Protocol):
         """
         ...
 
+    def join(self) -> None:
+        """Make the next change a part of the last one: they are taken back together."""
+        ...
+
 
 def recording(
     recorder: ChangeRecorder | None, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind

@@ -87,6 +87,8 @@ def replace_fact(
             edits, written = _plan_above(note.text, strike, old, line)
         else:
             edits, written = [strike], writer.append(line, to or "daily", folder=folder)
+            if writer.recorder:
+                writer.recorder.join()
             written = replace(written, replaced=strike.citation)
         # The new text comes first: if the next write fails, both facts are present, and none is lost.
         # Lines are only appended, so those of the old fact are where they were, even in the same note.

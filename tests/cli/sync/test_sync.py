@@ -45,6 +45,17 @@ def test_a_note_travels_is_edited_and_is_removed(pair):
     assert not road.sync().pushed
 
 
+def test_a_note_that_init_has_just_made_gives_way(pair):
+    desk, road = pair
+    desk.write("MEMORY.md", "# Memory\n\n- Ada was born on 10 December.\n")
+    road.write("MEMORY.md", "# Memory\n")
+    desk.sync()
+    assert road.sync().conflicts == []
+    assert not desk.sync().received
+    assert desk.files() == road.files()
+    assert "10 December" in desk.read("MEMORY.md")
+
+
 def test_a_daily_note_gets_the_lines_of_both(pair):
     desk, road = pair
     desk.write("memory/2026-11-18.md", "# Wednesday\n")

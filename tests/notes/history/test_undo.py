@@ -40,6 +40,16 @@ def test_an_undo_can_be_undone(tmp_path):
         assert [change.is_undone for change in changes_of(memory)] == [False, False, True, False]
 
 
+def test_a_replacement_is_taken_back_whole(tmp_path):
+    with open_memory(tmp_path) as memory:
+        path = memory.add("The printer is on floor 3").path
+        before = read(tmp_path, path)
+        memory.add("The printer is on floor 4", replaces=f"{path}#L5")
+        assert "~~" in read(tmp_path, path)
+        assert len(undo(memory).changes) == 2
+        assert read(tmp_path, path) == before
+
+
 def test_a_change_is_taken_back_once(tmp_path):
     with open_memory(tmp_path) as memory:
         memory.add("- First", to="memory/list.md")

@@ -93,7 +93,8 @@ def _plan_text(plan: ForgetPlan) -> str:
             "Nothing to forget: no note and no conversation has it. Search, and forget the lines that a result cites."
         )
     places = [f"[{number}] {_place_text(place)}" for number, place in enumerate(plan.options[:_SHOWN_PLACES], 1)]
-    lead = f"{len(plan.places):,} places have it. Nothing has changed yet."
+    have = "place has" if len(plan.places) == 1 else "places have"
+    lead = f"{len(plan.places):,} {have} it. Nothing has changed yet."
     if plan.candidates:
         lead += f" The last {len(plan.candidates):,} may be meant too, and go only if the user names them."
     end = f"Ask the user which. Then call memory_forget again with their numbers as places, and confirm: {plan.token}"

@@ -215,6 +215,9 @@ class GitSync:
         for path in conflicts:
             if path in both:
                 files[path], copies[path] = our_tree[path], their_tree[path]
+                our, their = (self._scratch.read(entry) or b"" for entry in (our_tree[path], their_tree[path]))
+                if our.strip() in their or their.strip() in our:  # such as a note that `kept init` has just made
+                    files[path] = max(copies.pop(path), our_tree[path], key=lambda entry: entry.size)
             elif path not in our_tree and path not in their_tree:
                 copies[path.rpartition("~")[0]] = files.pop(path)
         taken = {

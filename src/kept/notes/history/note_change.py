@@ -36,6 +36,8 @@ class NoteChange:
     """Old path, if the note was renamed."""
     undoes: tuple[str, ...] = field(default=())
     """Ids of the changes that this one takes back."""
+    part_of: str | None = None
+    """Id of an earlier change that is taken back together with this one: both are one replacement."""
     forgotten: Forgotten | None = None
     """Whether a part or all of what the change did was forgotten: its versions are not those of then."""
     is_undone: bool = False

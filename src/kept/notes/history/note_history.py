@@ -273,6 +273,8 @@ class HistoryRecorder:
         self._undoes = undoes
         self.next_id = new_id()
         """Id of the change that is recorded next."""
+        self._part_of: str | None = None
+        """Id of the change that the next one is a part of."""
         self.notices: list[str] = []
         self.changes: list[NoteChange] = []
         """Changes that were recorded."""
@@ -306,12 +308,16 @@ class HistoryRecorder:
             why=self._why,
             was=was,
             undoes=self._undoes,
+            part_of=self._part_of,
         )
-        self.next_id = new_id()
+        self.next_id, self._part_of = new_id(), None
         if after is not None:
             history.versions.put([after])
         history.append([change])
         self.changes.append(change)
+
+    def join(self) -> None:
+        self._part_of = self.changes[-1].id if self.changes else None
 
     def _report(self, path: str, exc: KeptError) -> None:
         self.notices.append(f"The change of {path} is not in the history: {exc.message}")

@@ -45,7 +45,7 @@ class UndoResult:
 
 def select_by_id(history: NoteHistory, ids: Sequence[str]) -> list[NoteChange]:
     """Return the changes with these ids, or beginnings of ids, newest first. Raise NotFound."""
-    changes = history.find_changes(ids)
+    changes = _with_parts(history, history.find_changes(ids))
     for change in changes:
         if change.is_undone:
             raise NotFound(f"The change {change.id[:8]} was taken back already.")
@@ -69,10 +69,17 @@ def select_changes(
     changes = history.iter_changes(since=since, by=by, session=session)
     if since is None and by is None and session is None:
         last = (entry for entry in changes if _can_undo(entry) and _is_by_kept(entry))
-        return [entry for entry in (next(last, None),) if entry is not None]
+        return _with_parts(history, [entry for entry in (next(last, None),) if entry is not None])
     window = [entry for entry in changes if entry.kind != "forget"]
     ids = {entry.id for entry in window}
     return [entry for entry in window if _can_undo(entry) and not (entry.undoes and ids.issuperset(entry.undoes))]
+
+
+def _with_parts(history: NoteHistory, changes: list[NoteChange]) -> list[NoteChange]:
+    """Return changes with the earlier ones that they are a part of: half a replacement is not taken back."""
+    ids = {change.id for change in changes}
+    wanted = [change.part_of for change in changes if change.part_of and change.part_of not in ids]
+    return [*changes, *(change for change in history.find_changes(wanted) if _can_undo(change))] if wanted else changes
 
 
 def _can_undo(change: NoteChange) -> bool:

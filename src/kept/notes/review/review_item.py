@@ -183,6 +183,10 @@ class ItemRecorder:
                 self._folder.put(previous)
             raise
 
+    def join(self) -> None:
+        if self._inner:
+            self._inner.join()
+
 
 class PreviewReady(Exception):
     """Raised in place of the first write of a note."""
@@ -199,6 +203,9 @@ class PreviewRecorder:
 
     def __init__(self) -> None:
         self.notices: list[str] = []
+
+    def join(self) -> None:
+        pass  # it stops before the first change
 
     def writing(
         self, path: str, before: bytes | None, after: bytes | None, *, kind: ChangeKind, was: str | None = None
