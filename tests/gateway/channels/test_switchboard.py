@@ -131,9 +131,7 @@ async def test_the_token_of_a_person_reaches_only_the_agent_of_their_chat(tmp_pa
         assert (await post(client, text="Hello."))["reply"] == "I am work."
         assert (await post(client, text="Hello.", agent="work"))["reply"] == "I am work."
         assert (await post(client, text="Hello.", agent="main"))["error"]["code"] == "agent_not_found"
-        assert (
-            await client.post("/v1/messages", json={"user": "ada", "text": "Hi", "agent": "none"})
-        ).status_code == 404
+        assert (await client.post("/v1/messages", json={"text": "Hi", "agent": "none"})).status_code == 404
         body = {"model": "kept/main", "messages": [{"role": "user", "content": "Hello."}]}
         assert (await client.post("/v1/chat/completions", json=body)).status_code != 200
     assert main.requests == []
