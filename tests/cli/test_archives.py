@@ -19,6 +19,8 @@ def test_a_backup_is_made_checked_and_restored(kept, workspace, home, tmp_path):
     assert not (tmp_path / "new").exists()
     restored = kept("restore", tmp_path / "backup.tar.gz", env=env)
     assert restored.code == 0
+    (tmp_path / "new/workspace/MEMORY.md").write_text("Mine.\n")
+    assert kept("restore", "--check", tmp_path / "backup.tar.gz", env=env).code == 1
     assert f"Notes of main: {tmp_path / 'new/workspace'}" in restored.out
     assert "Settings to set again, because an archive has no secrets: gateway.discord.token." in restored.out
     write_file(tmp_path / "new/workspace/MEMORY.md", "Mine.\n")

@@ -54,6 +54,14 @@ def test_an_option_cannot_set_a_removed_setting(home):
         load_config(home=str(home), environ={}, settings={"gateway.old_wait": 3})
 
 
+def test_a_removed_token_says_who_is_let_in(home, monkeypatch):
+    monkeypatch.setattr(removed, "REMOVED", TABLE)
+    write_file(home / "config.yaml", "gateway: {http: {token: secret}}\n")
+    (notice,) = load_config(home=str(home), environ={}).config.notices
+    assert "kept token create" in notice
+    assert "lets in every program" in notice
+
+
 def test_every_setting_of_the_table_is_ignored(home, monkeypatch):
     monkeypatch.setattr(removed, "REMOVED", TABLE)
     tree: dict = {"agents": {"defaults": {}}, "gateway": {}}

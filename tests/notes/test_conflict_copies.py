@@ -26,6 +26,7 @@ OTHERS = ["memory/port.md", "memory/port (conflict resolution).md", "memory/conf
 @pytest.mark.parametrize("path", COPIES)
 def test_the_names_that_programs_give_are_known(path):
     assert find_original(path) == "memory/port.md"
+    assert find_original(path.replace("port", "MEMORY")) == "MEMORY.md", "a copy of it is below memory/"
 
 
 @pytest.mark.parametrize("path", OTHERS)

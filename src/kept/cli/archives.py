@@ -77,7 +77,7 @@ def restore_command(options: Globals, path: str, no_settings: bool, check: bool)
         print_json(_restored_json(report))
     else:
         _print_restored(report)
-    if (report.kept and not check) or report.settings == "refused":
+    if report.kept or report.settings == "refused":
         raise click.exceptions.Exit(_INCOMPLETE)
 
 

@@ -12,6 +12,7 @@ from kept.base.values import frozen
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import LoadedConfig, settings_of
 from kept.config.read import clamp, coerce, group_by_name, hints, nearest, range_text, read_flow, snake
+from kept.config.removed import is_removed
 from kept.config.schema import AgentSettings
 from kept.errors import ConfigError, UsageError
 
@@ -103,6 +104,8 @@ def spell(key: str) -> str:
 
 def _nearest_name(name: str) -> str:
     """Return a hint with the nearest setting: one that ends like this, or is spelt like it."""
+    if is_removed(name):
+        return "Kept no longer has this setting."
     names = setting_names()
     by_end = [known for known in names if known.endswith(f".{name}")]
     return f"Did you mean '{by_end[0]}'?" if by_end else nearest(name, names)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 
 from kept.base.records import Problem, SourceFile
-from kept.notes.workspace import MEMORY_FOLDER, Workspace
+from kept.notes.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 
 _NAMED = (
     r"(?P<stem>.+)\.sync-conflict-\d{8}-\d{6}(?:-[A-Z0-9]+)?(?P<end>\.[^./]+)",
@@ -29,7 +29,9 @@ def find_original(path: str) -> str | None:
     """Return the note that a file is a conflict copy of by its name, or None."""
     for pattern in _NAMED if "onfli" in path else ():
         if match := re.fullmatch(pattern, path, re.IGNORECASE | re.DOTALL):
-            return match["stem"] + match["end"]
+            note = match["stem"] + match["end"]
+            own = note.removeprefix(f"{MEMORY_FOLDER}/")
+            return own if own in ROOT_NOTES else note  # see `name_copy`
     return None
 
 

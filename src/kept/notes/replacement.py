@@ -131,9 +131,8 @@ def find_fact(note: str, reference: FactReference) -> Statement:
     lines = note.split("\n")
     cited = "\n".join(lines[reference.first_line - 1 : reference.last_line])
     if not cited.strip():
-        reason = (
-            "is empty" if reference.first_line <= len(lines) else f"does not exist: the note has {len(lines)} lines"
-        )
+        count = len(note.splitlines())
+        reason = "is empty" if reference.first_line <= count else f"does not exist: the note has {count} lines"
         raise CitationMismatch(f"{reference.citation} {reason}.")
     if reference.digest and digest_of_lines(cited) != reference.digest:
         raise CitationMismatch(f"{reference.citation} has changed since it was read, so nothing was written.")
