@@ -283,7 +283,7 @@ def test_the_token_of_an_agent_reaches_no_other(server, tokens):
     assert "teal" not in str(server.call(tokens["admin"], "memory_search", query="teal"))
     with server.client(second) as client:
         for body in ({"user": "x", "text": "hi", "agent": "main"}, {"user": "x", "text": "hi"}):
-            assert client.post("/v1/messages", json=body).status_code == 404  # it is not routed here
+            assert client.post("/v1/messages", json=body).status_code in (403, 404)  # it is not routed here
         assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["kept"]
         assert client.get("/v1/messages/ada-1").status_code == 404
     with server.client() as browser:
