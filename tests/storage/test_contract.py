@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kept.errors import DocumentNotFound, LeaseLost, LockBusy, PathRefused, StorageConflict, UsageError
+from kept.errors import DocumentNotFound, LeaseLost, LockBusy, NoteTooLarge, PathRefused, StorageConflict, UsageError
 from kept.storage.contract import (
     ABSENT,
     START,
@@ -18,7 +18,7 @@ from kept.storage.contract import (
     LogPosition,
     Move,
     Remove,
-    Trim,
+    Rewrite,
     Write,
     version_of,
 )
@@ -39,10 +39,14 @@ def test_a_document_is_written_read_listed_and_removed(storage):
     assert receipt.versions == {"memory/ideas.md": document.version}
     (info,) = storage.documents.list()
     assert (info.path, info.size) == ("memory/ideas.md", 4)
+    assert info == document.info == storage.documents.find("memory/ideas.md")
+    with pytest.raises(NoteTooLarge):
+        storage.documents.read("memory/ideas.md", max_bytes=3)
     assert storage.commit([Remove("memory/ideas.md")]).versions == {"memory/ideas.md": ABSENT}
     assert texts(storage) == {}
     with pytest.raises(DocumentNotFound):
         storage.documents.read("memory/ideas.md")
+    assert storage.documents.find("memory/ideas.md") is None
 
 
 def test_documents_and_logs_are_listed_by_prefix_in_the_order_of_their_paths(storage):
@@ -126,8 +130,7 @@ def test_a_log_is_read_from_any_position_forwards_and_backwards(storage):
     assert lines(storage, "s.jsonl", end) == [b"four"]
     assert lines(storage, "s.jsonl", found[1].start) == [b"", b"three", b"four"]
     assert [line.end for line in found[:-1]] == [line.start for line in found[1:]]
-    (info,) = storage.logs.list()
-    assert info.end == found[-1].end
+    assert storage.logs.end("s.jsonl") == found[-1].end
     assert lines(storage, "none.jsonl") == list(storage.logs.read_back("none.jsonl")) == []
 
 
@@ -146,37 +149,63 @@ def test_an_append_at_another_end_is_refused(storage):
     assert lines(storage, "s.jsonl") == [b"one", b"two"]
 
 
-def test_positions_survive_blanking_and_trimming(storage):
+def test_positions_survive_blanking(storage):
     storage.commit([Append("s.jsonl", [b'"aaaa"', b'"bbbb"', b'"cccc"', b'"dddd"'])])
     found = list(storage.logs.read("s.jsonl"))
     storage.commit([Blank("s.jsonl", found[1].start, b'""'), Blank("s.jsonl", found[2].start, b"")])
     assert lines(storage, "s.jsonl") == [b'"aaaa"', b'""    ', b"      ", b'"dddd"']
     assert lines(storage, "s.jsonl", found[3].start) == [b'"dddd"']
-    for _ in range(2):  # a second time it changes nothing
-        storage.commit([Trim("s.jsonl", found[2].start)])
-        assert [(line.start, line.data) for line in storage.logs.read("s.jsonl")] == [
-            (found[2].start, b"      "),
-            (found[3].start, b'"dddd"'),
-        ]
-    assert lines(storage, "s.jsonl", found[0].start) == [b"      ", b'"dddd"']
-    storage.commit([Blank("s.jsonl", found[3].start, b'"d"'), Append("other.jsonl", [b"1"])])
-    assert [line.data for line in storage.logs.read_back("s.jsonl")] == [b'"d"   ', b"      "]
-    end = storage.commit([Append("s.jsonl", [b"5"], found[3].end)]).ends["s.jsonl"]
-    storage.commit([Trim("s.jsonl", end)])
-    assert lines(storage, "s.jsonl") == []
-    assert storage.commit([Append("s.jsonl", [b"6"], end)]).ends["s.jsonl"].offset == end.offset + 2
+    assert [line.start for line in storage.logs.read_back("s.jsonl", found[2].end)] == [
+        found[2].start,
+        found[1].start,
+        found[0].start,
+    ]
 
 
-def test_only_a_whole_line_is_blanked_or_trimmed_at(storage):
+def test_the_lines_of_a_rewritten_log_come_after_its_old_end(storage):
+    end = storage.commit([Append("s.jsonl", [b"one", b"two"])]).ends["s.jsonl"]
+    for added in ([b"three", b"four"], [], [b"five"]):
+        with pytest.raises(StorageConflict):
+            storage.commit([Rewrite("s.jsonl", added, LogPosition(1))])
+        new_end = storage.commit([Rewrite("s.jsonl", added, end, erase=True)]).ends["s.jsonl"]
+        assert lines(storage, "s.jsonl") == lines(storage, "s.jsonl", end) == added
+        assert [line.data for line in storage.logs.read_back("s.jsonl")] == added[::-1]
+        assert new_end.offset == end.offset + sum(len(line) + 1 for line in added)
+        assert storage.logs.end("s.jsonl") == new_end
+        end = new_end
+    (line,) = storage.logs.read("s.jsonl")
+    storage.commit([Blank("s.jsonl", line.start, b"-")])
+    storage.commit([Append("s.jsonl", [b"six"], end)])
+    assert lines(storage, "s.jsonl") == [b"-   ", b"six"]
+    storage.commit([Rewrite("new.jsonl", [b"1"])])
+    assert storage.logs.end("new.jsonl") == LogPosition(2)
+
+
+def test_only_a_whole_line_is_blanked(storage):
     storage.commit([Append("s.jsonl", [b"one", b"two"])])
     inside, second = LogPosition(1), list(storage.logs.read("s.jsonl"))[1].start
-    for change in (Blank("s.jsonl", inside, b""), Trim("s.jsonl", inside), Blank("s.jsonl", LogPosition(99), b"")):
+    for position in (inside, LogPosition(99)):
         with pytest.raises(StorageConflict):
-            storage.commit([change])
+            storage.commit([Blank("s.jsonl", position, b"")])
     with pytest.raises(UsageError):
         storage.commit([Blank("s.jsonl", second, b"longer than before")])
     assert lines(storage, "s.jsonl") == [b"one", b"two"]
     assert lines(storage, "s.jsonl", inside) == [b"two"]
+
+
+def test_a_log_is_found_moved_and_removed_as_a_whole(storage):
+    storage.commit([Append("s.jsonl", [b"one"]), Append("t.jsonl", [b"two"])])
+    assert storage.logs.find("s.jsonl").size == 4
+    assert storage.logs.find("none.jsonl") is None
+    storage.commit([Move("s.jsonl", "old/s.jsonl.deleted-1"), Erase("t.jsonl")])
+    assert [info.name for info in storage.logs.list()] == ["old/s.jsonl.deleted-1"]
+    assert lines(storage, "old/s.jsonl.deleted-1") == [b"one"]
+    assert texts(storage) == {}
+    for change in (Move("old/s.jsonl.deleted-1", "a.md"), Move("a.md", "a.jsonl")):
+        with pytest.raises(PathRefused):
+            storage.commit([change])
+    storage.commit([Remove("old/s.jsonl.deleted-1")])
+    assert list(storage.logs.list()) == []
 
 
 # what is not allowed
@@ -215,7 +244,7 @@ def test_a_commit_that_contradicts_itself_is_refused(storage):
     for changes in (
         [Write("a.md", b"1"), Write("a.md", b"2")],
         [Write("a.md", b"1"), Move("b.md", "a.md")],
-        [Append("a.jsonl", [b"1"]), Trim("a.jsonl", START)],
+        [Append("a.jsonl", [b"1"]), Rewrite("a.jsonl", [])],
         [Append("a.jsonl", [b"two\nlines"])],
     ):
         with pytest.raises(UsageError):

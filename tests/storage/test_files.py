@@ -11,7 +11,19 @@ from types import SimpleNamespace
 import pytest
 
 from kept.errors import LeaseLost, PathRefused, StorageConflict, WriteFailed
-from kept.storage.contract import OWN_FOLDER, Append, Blank, Erase, Extend, Lease, Move, Remove, Trim, Write, version_of
+from kept.storage.contract import (
+    OWN_FOLDER,
+    Append,
+    Blank,
+    Erase,
+    Extend,
+    Lease,
+    Move,
+    Remove,
+    Rewrite,
+    Write,
+    version_of,
+)
 from kept.storage.files.file_storage import FileStorage
 from kept.storage.files.steps import DISPLACED
 from tests.support.killing import run_until
@@ -51,7 +63,8 @@ COMMITS = {
     "several lines": lambda at: [Append("s.jsonl", [b'{"a": 1}', b'{"b": 2}'])],
     "a new log": lambda at: [Append("new.jsonl", [b'{"a": 1}', b'{"b": 2}'])],
     "a blank": lambda at: [Blank("s.jsonl", at[1], b"-")],
-    "a trim": lambda at: [Trim("s.jsonl", at[1])],
+    "a rewritten log": lambda at: [Rewrite("s.jsonl", [b"22", b"4"], erase=True)],
+    "a moved log": lambda at: [Move("s.jsonl", "s.jsonl.deleted-1")],
     "a move": lambda at: [Move("a.md", "deep/a.md")],
     "a note with its history": lambda at: [
         Write("objects/ab", b"1"),
@@ -61,7 +74,7 @@ COMMITS = {
     "a forget": lambda at: [
         Blank("s.jsonl", at[0], b""),
         Erase("a.md"),
-        Write("b.md", b""),
+        Write("b.md", b"", erase=True),
         Blank("s.jsonl", at[1], b""),
     ],
     "everything": lambda at: [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from kept.errors import DocumentNotFound, StorageConflict, UsageError
-from kept.storage.contract import Append, Blank, Erase, Extend, LogPosition, Move, Remove, Trim, Write, version_of
+from kept.storage.contract import Append, Blank, Erase, Extend, LogPosition, Move, Remove, Rewrite, Write, version_of
 from kept.storage.files.file_storage import FileStorage
 from kept.testing import MemoryStorage
 from tests.support.killing import run_until
@@ -35,7 +35,7 @@ CHANGES = st.one_of(
     st.builds(Move, PATHS, PATHS, VERSIONS),
     st.builds(Append, LOGS, LINES),
     st.builds(Blank, LOGS, NUMBERS, st.sampled_from([b"", b'""'])),
-    st.builds(Trim, LOGS, NUMBERS),
+    st.builds(Rewrite, LOGS, LINES),
 )
 REFUSALS = (StorageConflict, UsageError, DocumentNotFound)
 
@@ -91,10 +91,10 @@ class StorageMachine(RuleBasedStateMachine):
 def make_real(change, storage):
     """Return a change with the current version instead of the word, and a position instead of a number."""
     match change:
-        case Blank(log, number) | Trim(log, number):
+        case Blank(log, number):
             found = list(storage.logs.read(log))
             place = found[min(number.offset, len(found) - 1)].start if found else LogPosition(0)
-            return Trim(log, place) if isinstance(change, Trim) else Blank(log, place, change.line)
+            return Blank(log, place, change.line)
         case Write(path=path, expected="current") | Remove(path=path, expected="current"):
             version = next((storage.documents.read(info.path).version for info in storage.documents.list(path)), "")
             return Write(path, change.data, version) if isinstance(change, Write) else Remove(path, version)

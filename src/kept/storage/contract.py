@@ -1,29 +1,30 @@
 """What a storage does: values, changes, and the protocol.
 
-- A document has a path, bytes, and a version: the SHA-256 of its bytes. A log has a name and lines; it ends in .jsonl.
+- A document has a path, bytes, and a version: the SHA-256 of its bytes. A log has a name, with .jsonl in it, and lines.
 - `Storage.commit` is the only way to change anything. It makes all its changes or none, also if the process is killed
   on the way: whoever reads or commits next finishes it. What it returned from is on disk.
 - Other programs may change documents at any time, never logs. So a change of a document can name the version that it
   expects. If another program writes in the very moment of a commit, one of the two texts wins.
-- A position in a log stays valid when lines before or after it are blanked or trimmed.
+- A position in a log stays valid when lines before or after it are blanked. After a rewrite it means the first line.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from kept.base.digest import digest_bytes
 from kept.base.limits import printable_line
 from kept.base.values import frozen
 from kept.errors import PathRefused, StorageConflict, UsageError
 
 ABSENT = ""
 """The version of a document that does not exist."""
-LOG_SUFFIX = ".jsonl"
+LOG_MARK = ".jsonl"
+"""Part of the name of every log. It need not be the end: a log that was put aside keeps its kind."""
 OWN_FOLDER = ".kept/storage"
 """Folder of the storage itself. Nothing in it is a document."""
 MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 3_000
@@ -48,6 +49,8 @@ class Document:
     path: str
     data: bytes
     version: str
+    info: DocumentInfo
+    """Its state when these bytes were read."""
 
 
 @frozen
@@ -83,8 +86,12 @@ class LogLine:
 
 @frozen
 class LogInfo:
+    """A log in a list."""
+
     name: str
-    end: LogPosition
+    state: str
+    """Another one whenever the log changes."""
+    size: int
     modified_ns: int
 
 
@@ -101,11 +108,15 @@ class Lease:
 
 @frozen
 class Write:
-    """Create a document, or replace it. With ``expected``, only if it has that version."""
+    """Create a document, or replace it. With ``expected``, only if it has that version.
+
+    ``erase`` overwrites the bytes that it replaces, where the storage can.
+    """
 
     path: str
     data: bytes
     expected: str | None = None
+    erase: bool = False
 
 
 @frozen
@@ -118,7 +129,7 @@ class Extend:
 
 @frozen
 class Remove:
-    """Remove a document. It is fine if there is none, unless another version is expected."""
+    """Remove a document or a log. It is fine if there is none, unless another version is expected."""
 
     path: str
     expected: str | None = None
@@ -126,14 +137,14 @@ class Remove:
 
 @frozen
 class Erase:
-    """Remove a document, and overwrite its bytes where the storage can."""
+    """Remove a document or a log, and overwrite its bytes where the storage can."""
 
     path: str
 
 
 @frozen
 class Move:
-    """Rename a document. Nothing may have the new name."""
+    """Rename a document or a log. Nothing may have the new name."""
 
     path: str
     to: str
@@ -159,14 +170,19 @@ class Blank:
 
 
 @frozen
-class Trim:
-    """Remove the lines of a log that are before a position."""
+class Rewrite:
+    """Replace all lines of a log. With ``expected_end``, only if it ends there. The new lines are after its old end.
+
+    ``erase`` overwrites the lines that it replaces, where the storage can.
+    """
 
     log: str
-    before: LogPosition
+    lines: Sequence[bytes]
+    expected_end: LogPosition | None = None
+    erase: bool = False
 
 
-Change = Write | Extend | Remove | Erase | Move | Append | Blank | Trim
+Change = Write | Extend | Remove | Erase | Move | Append | Blank | Rewrite
 
 
 @frozen
@@ -176,7 +192,7 @@ class Receipt:
     versions: Mapping[str, str]
     """Version of each document that it wrote or moved; ABSENT of those that it removed."""
     ends: Mapping[str, LogPosition]
-    """End of each log that it appended to."""
+    """End of each log that it appended to or rewrote."""
 
     def to_json(self) -> bytes:
         ends = {name: position.offset for name, position in self.ends.items()}
@@ -195,8 +211,11 @@ class Documents(Protocol):
     def list(self, prefix: str = "") -> Iterator[DocumentInfo]:
         """Yield the documents whose path begins with a prefix, ordered by path."""
 
-    def read(self, path: str) -> Document:
-        """Raise DocumentNotFound, or PathRefused for a link or anything else that is no file."""
+    def find(self, path: str) -> DocumentInfo | None:
+        """Return a document without reading it. Raise PathRefused for a link or anything else that is no file."""
+
+    def read(self, path: str, *, max_bytes: int | None = None) -> Document:
+        """Raise DocumentNotFound, PathRefused as `find`, or NoteTooLarge."""
 
     def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
         """Return what changed since a cursor, or all documents without one, and the next cursor."""
@@ -206,8 +225,14 @@ class Logs(Protocol):
     def read(self, name: str, start: LogPosition = START) -> Iterator[LogLine]:
         """Yield the lines from a position on, none if there is no such log."""
 
-    def read_back(self, name: str) -> Iterator[LogLine]:
-        """Yield the lines from the last to the first, without reading all of them at once."""
+    def read_back(self, name: str, end: LogPosition | None = None) -> Iterator[LogLine]:
+        """Yield the lines before a position, or all, from the last to the first, without reading all at once."""
+
+    def find(self, name: str) -> LogInfo | None:
+        """Return a log without reading it."""
+
+    def end(self, name: str) -> LogPosition:
+        """Return the position after the last line, START if there is no such log."""
 
     def list(self, prefix: str = "") -> Iterator[LogInfo]:
         """Yield the logs whose name begins with a prefix, ordered by name."""
@@ -243,17 +268,17 @@ class Storage(Protocol):
 
 
 def version_of(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return digest_bytes(data)
 
 
 def is_log(path: str) -> bool:
-    return path.endswith(LOG_SUFFIX)
+    return LOG_MARK in path.rpartition("/")[2]
 
 
 def targets_of(change: Change) -> tuple[str, ...]:
     """Return the paths and names that a change touches."""
     match change:
-        case Append(log=name) | Blank(log=name) | Trim(log=name):
+        case Append(log=name) | Blank(log=name) | Rewrite(log=name):
             return (name,)
         case Move(path=path, to=to):
             return path, to
@@ -265,17 +290,18 @@ def check_changes(changes: Sequence[Change]) -> None:
     """Raise PathRefused for a name that is not allowed, UsageError for changes that do not go together."""
     seen: dict[str, list[object]] = {}
     for change in changes:
-        is_of_log = isinstance(change, Append | Blank | Trim)
+        is_of_log = isinstance(change, Append | Blank | Rewrite)
+        is_of_either = isinstance(change, Move | Remove | Erase)
         place = change.position if isinstance(change, Blank) else None
         for name in targets_of(change):
             check_name(name)
-            if is_log(name) != is_of_log:
-                raise PathRefused(f"{printable_line(name)}: logs end in {LOG_SUFFIX}, and documents do not.")
+            if is_log(name) != (is_log(targets_of(change)[0]) if is_of_either else is_of_log):
+                raise PathRefused(f"{printable_line(name)}: logs have {LOG_MARK} in their names, and documents do not.")
             # Several lines of one log may be blanked at once.
             if any(None in (place, other) or place == other for other in seen.setdefault(name, [])):
                 raise UsageError(f"{printable_line(name)}: a commit changes it twice.")
             seen[name].append(place)
-        if isinstance(change, Append) and any(b"\n" in line for line in change.lines):
+        if isinstance(change, Append | Rewrite) and any(b"\n" in line for line in change.lines):
             raise UsageError(f"{change.log}: a line has a line break in it.")
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from kept.base.values import frozen
-from kept.errors import DocumentNotFound, LeaseLost, LockBusy, StorageConflict
+from kept.errors import DocumentNotFound, LeaseLost, LockBusy, NoteTooLarge, StorageConflict
 from kept.storage.contract import (
     ABSENT,
     START,
@@ -32,12 +32,13 @@ from kept.storage.contract import (
     Move,
     Receipt,
     Remove,
-    Trim,
+    Rewrite,
     Write,
     check_blank,
     check_changes,
     check_name,
     check_version,
+    is_log,
     targets_of,
     version_of,
 )
@@ -70,8 +71,10 @@ class MemoryStorage:
             ends: dict[str, LogPosition] = {}
             for change in changes:
                 match change:
-                    case Append() | Blank() | Trim():
+                    case Append() | Blank() | Rewrite():
                         ends |= logs.change(change, stamp)
+                    case Move() | Remove() | Erase() if is_log(change.path):
+                        versions |= logs.change_whole(change, stamp)
                     case _:
                         versions |= documents.change(change, stamp)
             self.documents.files, self.logs.files = documents.files, logs.files
@@ -149,11 +152,18 @@ class MemoryDocuments:
             if path.startswith(prefix):
                 yield DocumentInfo(path, str(stamp[0]), len(data), stamp[1])
 
-    def read(self, path: str) -> Document:
+    def find(self, path: str) -> DocumentInfo | None:
         check_name(path)
-        if path not in self.files:
+        data, stamp = self.files.get(path, (b"", (0, 0)))
+        return DocumentInfo(path, str(stamp[0]), len(data), stamp[1]) if path in self.files else None
+
+    def read(self, path: str, *, max_bytes: int | None = None) -> Document:
+        info = self.find(path)
+        if info is None:
             raise DocumentNotFound(f"{path}: there is no such document.")
-        return Document(path, self.files[path][0], self._version(path))
+        if max_bytes is not None and info.size > max_bytes:
+            raise NoteTooLarge(f"{path}: {info.size:,} bytes, more than the limit of {max_bytes:,}.")
+        return Document(path, self.files[path][0], self._version(path), info)
 
     def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
         seen = since.states if isinstance(since, _SeenCommit) else {}
@@ -199,26 +209,40 @@ class MemoryLogs:
         lines = self._get(name)[0]
         yield from lines[_find(lines, start) :]
 
-    def read_back(self, name: str) -> Iterator[LogLine]:
+    def read_back(self, name: str, end: LogPosition | None = None) -> Iterator[LogLine]:
         check_name(name)
-        yield from reversed(self._get(name)[0])
+        lines = self._get(name)[0]
+        yield from reversed(lines if end is None else lines[: _find(lines, end)])
 
     def list(self, prefix: str = "") -> Iterator[LogInfo]:
-        for name, (_, end, stamp) in sorted(self.files.items()):
-            if name.startswith(prefix):
-                yield LogInfo(name, end, stamp[1])
+        for name in sorted(self.files):
+            if name.startswith(prefix) and (info := self.find(name)):
+                yield info
+
+    def find(self, name: str) -> LogInfo | None:
+        check_name(name)
+        if name not in self.files:
+            return None
+        lines, _, stamp = self.files[name]
+        return LogInfo(name, str(stamp[0]), sum(len(line.data) + 1 for line in lines), stamp[1])
+
+    def end(self, name: str) -> LogPosition:
+        check_name(name)
+        return self._get(name)[1]
 
     def _get(self, name: str) -> tuple[_Lines, LogPosition]:
         lines, end, _ = self.files.get(name, ([], START, (0, 0)))
         return lines, end
 
-    def change(self, change: Append | Blank | Trim, stamp: _Stamp) -> dict[str, LogPosition]:
+    def change(self, change: Append | Blank | Rewrite, stamp: _Stamp) -> dict[str, LogPosition]:
         """Return the new end of a log that was appended to."""
         lines, end = self._get(change.log)
         match change:
-            case Append(name, added, expected_end):
+            case Append(name, added, expected_end) | Rewrite(name, added, expected_end):
                 if expected_end is not None and expected_end != end:
                     raise StorageConflict(f"{name}: it has other lines at its end.")
+                if isinstance(change, Rewrite):
+                    lines.clear()
                 for line in added:
                     start, end = end, LogPosition(end.offset + len(line) + 1)
                     lines.append(LogLine(line, start, end))
@@ -229,15 +253,27 @@ class MemoryLogs:
                 if at == len(lines) or lines[at].start != position:
                     raise StorageConflict(f"{name}: no line begins at this position.")
                 lines[at] = replace(lines[at], data=check_blank(name, lines[at].data, line))
-            case Trim(name, before):
-                at = _find(lines, before)
-                start = lines[at].start if at < len(lines) else end
-                first = lines[0].start if lines else end
-                if start != before and before.offset > first.offset:
-                    raise StorageConflict(f"{name}: no line begins at this position.")
-                del lines[:at]
         self.files[change.log] = lines, end, stamp
         return {}
+
+    def change_whole(self, change: Move | Remove | Erase, stamp: _Stamp) -> dict[str, str]:
+        """Rename or remove a log. Return its versions."""
+        version = self._version(change.path)
+        check_version(change.path, version, getattr(change, "expected", None))
+        if not isinstance(change, Move):
+            self.files.pop(change.path, None)
+            return {change.path: ABSENT}
+        if not version:
+            raise DocumentNotFound(f"{change.path}: there is no such log.")
+        check_version(change.to, self._version(change.to), ABSENT)
+        lines, end, _ = self.files.pop(change.path)
+        self.files[change.to] = lines, end, stamp
+        return {change.path: ABSENT, change.to: version}
+
+    def _version(self, name: str) -> str:
+        if name not in self.files:
+            return ABSENT
+        return version_of(b"".join(line.data + b"\n" for line in self.files[name][0]))
 
 
 def _find(lines: Sequence[LogLine], position: LogPosition) -> int:

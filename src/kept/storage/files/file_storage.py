@@ -7,11 +7,8 @@ reader waits until it is gone; if its process was killed, the reader finishes it
 
 from __future__ import annotations
 
-import datetime as dt
-import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -41,7 +38,7 @@ from kept.storage.contract import (
     Move,
     Receipt,
     Remove,
-    Trim,
+    Rewrite,
     Write,
     check_blank,
     check_changes,
@@ -50,8 +47,8 @@ from kept.storage.contract import (
     is_log,
     version_of,
 )
-from kept.storage.files.folders import opened_file, read_file, walk
-from kept.storage.files.steps import JOURNAL, TRIMMED, Step, Steps, make_receipt
+from kept.storage.files.folders import find_state, opened_file, read_all, read_file, walk
+from kept.storage.files.steps import JOURNAL, REWRITTEN, Step, Steps, make_receipt
 from kept.storage.files.watch import FolderWatch
 
 LOCK_WAIT_S = 30.0
@@ -105,8 +102,8 @@ class FileStorage:
 
     def _resolve(self, change: Change) -> Step:
         match change:
-            case Write(path, data, expected):
-                return Step("write", path, data, self._check(path, expected))
+            case Write(path, data, expected, erase):
+                return Step("write", path, data, self._check(path, expected), erase=erase)
             case Extend(path, data):
                 old = read_file(self.root, path)
                 return Step("write", path, (old or b"") + data, ABSENT if old is None else version_of(old))
@@ -120,7 +117,7 @@ class FileStorage:
                     raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
                 check_version(to, self._check(to, None), ABSENT)
                 return Step("move", path, before=before, to=to)
-            case Append() | Blank() | Trim():
+            case Append() | Blank() | Rewrite():
                 return self.logs.resolve(change)
 
     def _check(self, path: str, expected: str | None) -> str:
@@ -142,10 +139,14 @@ class FileStorage:
 
     def _receipt_path(self, name: str) -> str:
         """Return where to write a receipt. With the first one of a day, those of a month ago go."""
+        import datetime as dt
+
         today = dt.datetime.now(dt.UTC).date()
         folder = self._own(f"receipts/{today}")
         if not os.path.isdir(folder):
             self._make_own_folder(f"receipts/{today}")
+            import shutil
+
             oldest = str(today - dt.timedelta(days=RECEIPT_DAYS))
             for day in os.listdir(self._own("receipts")):
                 if day < oldest:
@@ -201,7 +202,7 @@ def _read_number(handle: int) -> int:
 
 
 def _receipt_name(commit_id: str) -> str:
-    return hashlib.sha256(commit_id.encode()).hexdigest()[:32]
+    return version_of(commit_id.encode())[:32]
 
 
 @frozen
@@ -219,15 +220,23 @@ class FileDocuments:
         self._storage.settle()
         for path, state in walk(self._storage.root, prefix):
             if not is_log(path):
-                yield DocumentInfo(path, _state_of(state), state.st_size, state.st_mtime_ns)
+                yield _info(path, state)
 
-    def read(self, path: str) -> Document:
+    def find(self, path: str) -> DocumentInfo | None:
         check_name(path)
         self._storage.settle()
-        data = None if is_log(path) else read_file(self._storage.root, path)
-        if data is None:
-            raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
-        return Document(path, data, version_of(data))
+        state = None if is_log(path) else find_state(self._storage.root, path)
+        return None if state is None else _info(path, state)
+
+    def read(self, path: str, *, max_bytes: int | None = None) -> Document:
+        check_name(path)
+        self._storage.settle()
+        with opened_file(self._storage.root, path) as handle:
+            if handle is None or is_log(path):
+                raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
+            data = read_all(handle, path, max_bytes)
+            # After the bytes: a state of before them would hide an edit that came in between.
+            return Document(path, data, version_of(data), _info(path, os.fstat(handle)))
 
     def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
         seen = since.states if isinstance(since, _SeenFiles) else {}
@@ -243,12 +252,16 @@ class FileDocuments:
         return changed, _SeenFiles(states)
 
 
+def _info(path: str, state: os.stat_result) -> DocumentInfo:
+    return DocumentInfo(path, _state_of(state), state.st_size, state.st_mtime_ns)
+
+
 def _state_of(state: os.stat_result) -> str:
     return f"{state.st_ctime_ns:x}-{state.st_mtime_ns:x}-{state.st_size:x}-{state.st_ino:x}"
 
 
 class FileLogs:
-    """Logs as files of lines. A position is the offset that a line had before the log was ever trimmed."""
+    """Logs as files of lines. A position is the offset of a line, plus the end that the log had before a rewrite."""
 
     def __init__(self, storage: FileStorage) -> None:
         self._storage = storage
@@ -272,10 +285,11 @@ class FileLogs:
                     yield LogLine(raw[:-1], LogPosition(base + offset), LogPosition(base + end))
                     offset = end
 
-    def read_back(self, name: str) -> Iterator[LogLine]:
+    def read_back(self, name: str, end: LogPosition | None = None) -> Iterator[LogLine]:
         check_name(name)
         self._storage.settle()
         at, base = self._find_end(name)
+        at = at if end is None else min(at, end.offset - base)
         with opened_file(self._storage.root, name) as handle:
             first, rest = 0 if handle is None else _read_base(handle)[0], b""
             while handle is not None and at > first:
@@ -283,47 +297,55 @@ class FileLogs:
                 block = os.pread(handle, at - start, start) + rest
                 # What comes before the first line break may be the end of a line that begins in an earlier block.
                 cut = 0 if start == first else block.index(b"\n") + 1
-                end = base + start + len(block)
+                stop = base + start + len(block)
                 for line in reversed(block[cut:].split(b"\n")[:-1]):
-                    yield LogLine(line, LogPosition(end - len(line) - 1), LogPosition(end))
-                    end -= len(line) + 1
+                    yield LogLine(line, LogPosition(stop - len(line) - 1), LogPosition(stop))
+                    stop -= len(line) + 1
                 rest, at = block[:cut], start
 
     def list(self, prefix: str = "") -> Iterator[LogInfo]:
         self._storage.settle()
         for path, state in walk(self._storage.root, prefix):
             if is_log(path):
-                end, base = self._find_end(path)
-                yield LogInfo(path, LogPosition(base + end), state.st_mtime_ns)
+                yield LogInfo(path, _state_of(state), state.st_size, state.st_mtime_ns)
+
+    def find(self, name: str) -> LogInfo | None:
+        check_name(name)
+        self._storage.settle()
+        state = find_state(self._storage.root, name) if is_log(name) else None
+        return None if state is None else LogInfo(name, _state_of(state), state.st_size, state.st_mtime_ns)
+
+    def end(self, name: str) -> LogPosition:
+        check_name(name)
+        self._storage.settle()
+        return LogPosition(sum(self._find_end(name)))
 
     # for commits
 
-    def resolve(self, change: Append | Blank | Trim) -> Step:
+    def resolve(self, change: Append | Blank | Rewrite) -> Step:
         match change:
             case Append(log, lines, expected_end):
-                end, base = self._repair_end(log)
-                if expected_end is not None and expected_end.offset != base + end:
-                    raise StorageConflict(f"{printable_line(log)}: it has other lines at its end.")
+                offset, base = self._repair_end(log, expected_end)
                 data = b"".join(line + b"\n" for line in lines)
-                return Step("append", log, data, offset=end, end=base + end + len(data))
+                return Step("append", log, data, offset=offset, end=base + offset + len(data))
             case Blank(log, position, line):
                 old = next(self.read(log, position), None)
                 if old is None or old.start != position:
                     raise StorageConflict(f"{printable_line(log)}: no line begins at this position.")
                 offset = position.offset - self._find_end(log)[1]
                 return Step("blank", log, check_blank(log, old.data, line), offset=offset)
-            case Trim(log, before):
-                rest = b"".join(line.data + b"\n" for line in self.read(log, before))
-                end, base = self._find_end(log)
-                start = base + end - len(rest)
-                first = next((line.start for line in self.read(log)), LogPosition(base + end))
-                if start != before.offset > first.offset:
-                    raise StorageConflict(f"{printable_line(log)}: no line begins at this position.")
-                return Step("trim", log, TRIMMED + b"%20d}\n" % start + rest)
+            case Rewrite(log, lines, expected_end, erase):
+                start = sum(self._repair_end(log, expected_end))
+                data = b"".join(line + b"\n" for line in lines)
+                # A log that never had a line needs no header: its positions are its offsets.
+                header = REWRITTEN + b"%20d}\n" % start if start else b""
+                return Step("rewrite", log, header + data, end=start + len(data), erase=erase)
 
-    def _repair_end(self, name: str) -> tuple[int, int]:
+    def _repair_end(self, name: str, expected: LogPosition | None) -> tuple[int, int]:
         """Return the offset at which to append, and the base of positions. Bytes that a crash tore are put aside."""
         end, base = self._find_end(name)
+        if expected is not None and expected.offset != base + end:
+            raise StorageConflict(f"{printable_line(name)}: it has other lines at its end.")
         with opened_file(self._storage.root, name, os.O_RDWR) as handle:
             torn = b"" if handle is None else os.pread(handle, os.fstat(handle).st_size - end, end)
             if handle is None or not torn:
@@ -356,7 +378,7 @@ class FileLogs:
 
 def _read_base(handle: int) -> tuple[int, int]:
     """Return the offset of the first line in the file, and what to add to an offset to get a position."""
-    head = os.pread(handle, len(TRIMMED) + 22, 0)
-    if not head.startswith(TRIMMED):
+    head = os.pread(handle, len(REWRITTEN) + 22, 0)
+    if not head.startswith(REWRITTEN):
         return 0, 0
-    return len(head), int(head[len(TRIMMED) : len(TRIMMED) + 20]) - len(head)
+    return len(head), int(head[len(REWRITTEN) : len(REWRITTEN) + 20]) - len(head)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from kept.base.durable import OPEN_FOLDER, is_temporary, make_folder_in, make_private_folder
 from kept.base.limits import printable_line
-from kept.errors import PathRefused, WorkspaceError
+from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
 from kept.storage.contract import is_own
 
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -71,10 +71,33 @@ def opened_file(root: str, path: str, flags: int = os.O_RDONLY) -> Iterator[int 
 def read_file(root: str, path: str) -> bytes | None:
     """Return the bytes of a file, or None if there is none."""
     with opened_file(root, path) as handle:
-        if handle is None:
-            return None
-        with open(handle, "rb", closefd=False) as file:
-            return file.read()
+        return None if handle is None else read_all(handle, path, None)
+
+
+def read_all(handle: int, path: str, max_bytes: int | None) -> bytes:
+    """Return the bytes of an open file. Raise NoteTooLarge, also for one that grows while it is read."""
+    with open(handle, "rb", closefd=False) as file:
+        data = file.read(-1 if max_bytes is None else max_bytes + 1)
+    if max_bytes is not None and len(data) > max_bytes:
+        size = max(len(data), os.fstat(handle).st_size)
+        raise NoteTooLarge(f"{printable_line(path)}: {size:,} bytes, more than the limit of {max_bytes:,}.")
+    return data
+
+
+def find_state(root: str, path: str) -> os.stat_result | None:
+    """Return the state of a file, or None if there is none. Raise PathRefused for a link, or what is no file."""
+    try:
+        with opened_folder(root, path) as folder:
+            state = os.stat(path.rpartition("/")[2], dir_fd=folder, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise refusal(path, exc) from exc
+    if stat.S_ISLNK(state.st_mode):
+        raise PathRefused(f"{printable_line(path)}: symbolic links are not followed.")
+    if not stat.S_ISREG(state.st_mode):
+        raise PathRefused(f"{printable_line(path)}: not a file.")
+    return state
 
 
 def walk(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:

@@ -10,10 +10,10 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, Literal
 
-from kept.base.durable import append_durably, cut_durably, erase_file, sync_folder, write_atomic
+from kept.base.durable import append_durably, cut_durably, erase_file, replace_erasing, sync_folder, write_atomic
 from kept.base.limits import printable_line
 from kept.base.values import frozen
 from kept.errors import StorageConflict, WriteFailed
@@ -22,8 +22,8 @@ from kept.storage.files.folders import opened_file, opened_folder, read_file
 
 JOURNAL = f"{OWN_FOLDER}/journal"
 DISPLACED = f"{OWN_FOLDER}/displaced"
-TRIMMED = b'{"trimmed": '
-"""Beginning of the first line of a log that lost its beginning: the offset that its next line had before."""
+REWRITTEN = b'{"rewritten": '
+"""Beginning of the first line of a log that was rewritten: the position of its next line."""
 
 
 _SPARE_BYTES = 1 << 20
@@ -31,17 +31,18 @@ _SPARE_BYTES = 1 << 20
 
 @frozen
 class Step:
-    kind: Literal["write", "append", "blank", "trim", "move", "remove", "erase"]
+    kind: Literal["write", "append", "blank", "rewrite", "move", "remove", "erase"]
     path: str
     data: bytes = b""
-    """Bytes to write; for a trim, all that the file has afterwards."""
+    """Bytes to write; for a rewritten log, all that the file has afterwards."""
     before: str = ABSENT
     """Version that a document had."""
     to: str = ""
     offset: int = 0
     """Place in the file where a line is appended or blanked."""
     end: int = 0
-    """End of a log after an append, as a position."""
+    """End of a log after an append or a rewrite, as a position."""
+    erase: bool = False
 
     @property
     def is_atomic(self) -> bool:
@@ -55,7 +56,7 @@ def make_receipt(steps: Sequence[Step]) -> Receipt:
         match step.kind:
             case "write":
                 versions[step.path] = version_of(step.data)
-            case "append":
+            case "append" | "rewrite":
                 ends[step.path] = LogPosition(step.end)
             case "move":
                 versions |= {step.path: ABSENT, step.to: step.before}
@@ -66,7 +67,8 @@ def make_receipt(steps: Sequence[Step]) -> Receipt:
 
 def encode_journal(steps: Sequence[Step]) -> bytes:
     """Return one line with the steps, and after it the bytes of all of them."""
-    heads = [{**asdict(step), "data": len(step.data)} for step in steps]
+    names = [spec.name for spec in fields(Step)]
+    heads = [{**{name: getattr(step, name) for name in names}, "data": len(step.data)} for step in steps]
     return json.dumps(heads).encode() + b"\n" + b"".join(step.data for step in steps)
 
 
@@ -122,7 +124,7 @@ class Steps:
         """Return whether a step was done before the crash."""
         if step.kind == "append":
             return self._read_at(step.path, step.offset, len(step.data)) == step.data
-        if step.kind == "trim":
+        if step.kind == "rewrite":
             return read_file(self.root, step.path) == step.data
         return step.kind == "move" and read_file(self.root, step.path) is None
 
@@ -134,8 +136,8 @@ class Steps:
                 if is_late:
                     self._cut(step.path, step.offset)
                 self._in_folder(step.path, append_durably, step.data)
-            case "trim":
-                self.write(step.path, step.data)
+            case "rewrite":
+                self.write(step.path, step.data, erase=step.erase)
             case "blank":
                 self._blank(step)
             case "move":
@@ -158,10 +160,10 @@ class Steps:
             self.displace(step.data if is_late else current or b"")
             if is_late:
                 return
-        self.write(step.path, step.data)
+        self.write(step.path, step.data, erase=step.erase)
 
-    def write(self, path: str, data: bytes) -> None:
-        self._in_folder(path, write_atomic, data)
+    def write(self, path: str, data: bytes, *, erase: bool = False) -> None:
+        self._in_folder(path, replace_erasing if erase else write_atomic, data)
 
     def displace(self, data: bytes) -> None:
         """Keep bytes that would be lost otherwise."""

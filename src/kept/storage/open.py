@@ -1,0 +1,22 @@
+"""Opens the storages of an agent: the one place that decides where documents and logs are kept."""
+
+from __future__ import annotations
+
+from kept.config import Config
+from kept.storage.contract import Storage
+from kept.storage.files.file_storage import FileStorage
+
+
+def open_workspace(config: Config) -> Storage:
+    """Return the storage of the notes, with their history and what waits for review."""
+    return FileStorage(config.workspace)
+
+
+def open_agent(config: Config) -> Storage:
+    """Return the storage of an agent: its conversations, inbox, ledgers, schedules and receipts."""
+    return FileStorage(config.paths.folder)
+
+
+def open_home(config: Config) -> Storage:
+    """Return the storage that all agents share: tokens, and the name of this machine."""
+    return FileStorage(config.home)
