@@ -21,7 +21,6 @@ from kept.base.values import frozen
 from kept.base.words.segment import is_unspaced, split_scripts
 from kept.config import Config, load_config
 from kept.memory import Memory
-from kept.server.bench import starter
 from kept.server.bench.dataset import BenchQuery, BenchSet, read_set
 from kept.server.bench.layout import BenchGroup, lay_out
 from kept.server.bench.metrics import ReturnedHit, first_ranks
@@ -37,7 +36,16 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 _SEED = 20260314
 
 FOREIGN = (
-    *starter.FOREIGN,
+    "How long should sourdough proof in a cold kitchen?",
+    "Which clamp holds a mitred corner while the glue sets?",
+    "What gear ratio suits a touring bicycle in the Alps?",
+    "When do barn swallows leave for the south?",
+    "How is the tension of a loom's warp kept even?",
+    "Why does a harpsichord not play louder when struck harder?",
+    "What was the toll for a barge on the upper canal in 1820?",
+    "How deep must a fence post stand in sandy soil?",
+    "Which lichen tells that the air is clean?",
+    "What does a referee do when both sails touch the buoy?",
     "How many stitches make the heel of a sock?",
     "Where does the river Tagus rise?",
     "How do beekeepers calm a swarm before moving it?",

@@ -116,7 +116,7 @@ class ScheduleInvalid(UsageError):
 
 class BenchSetInvalid(UsageError):
     code = "bench_set_invalid"
-    default_hint = "'kept bench --init DIR' writes a starter set, with a README that describes its files."
+    default_hint = "docs/tasks/measuring-recall.md describes the files of a set."
 
 
 class NotFound(KeptError):

@@ -145,7 +145,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("import", ["import", "--yes"]),
         ("connect", ["connect", "cursor", "--scope", "project", "--dry-run"]),
         ("bench", ["bench", str(tmp / "set")]),
-        ("bench --init", ["bench", "--init", str(tmp / "starter")]),
         ("chat", ["--set", "model.provider=extractive", "chat", "-m", "where is the lighthouse?"]),
         ("sessions show", ["sessions", "show", "terminal:main", "--context"]),
         ("error", ["get", "nowhere.md"]),

@@ -31,8 +31,8 @@ PAGES: dict[Act, set[str]] = {
     "read": {
         "GET /", "GET /timeline", "GET /notes", "GET /note/{path:path}",
         "GET /file/{path:path}", "GET /conversations", "GET /conversations/{id}", "GET /chat", "GET /chat/answer",
-        "GET /context", "GET /changes", "GET /changes/{path:path}", "GET /graph/{path:path}", "GET /health",
-        "GET /health/checks", "GET /health/providers", "GET /events", "GET /recall",
+        "GET /context", "GET /changes", "GET /changes/{path:path}", "GET /health",
+        "GET /health/checks", "GET /health/providers", "GET /events",
         "POST /theme",
     },
     "write notes": {"POST /add", "GET /edit/{path:path}", "POST /edit/{path:path}", "POST /undo"},
@@ -43,7 +43,6 @@ PAGES: dict[Act, set[str]] = {
     "change settings": {
         "GET /settings", "GET /settings/{name}", "POST /settings/{name}/preview", "POST /settings/{name}/change",
     },
-    "measure recall": {"POST /recall/run"},
 }  # fmt: skip
 ROUTES: dict[Act, set[str]] = {
     "read": {"GET /v1/messages/{id}", "GET /v1/models"},

@@ -35,7 +35,6 @@ Act = Literal[
     "decide about calls of tools",
     "forget",
     "change settings",
-    "measure recall",
 ]
 NEEDED: Mapping[Act, TokenScope] = {
     "read": "read",
@@ -46,7 +45,6 @@ NEEDED: Mapping[Act, TokenScope] = {
     "decide about calls of tools": "review",
     "forget": "admin",
     "change settings": "admin",
-    "measure recall": "admin",
 }
 """Scope that each act needs. Whoever changes instructions writes a note, so that takes both scopes."""
 

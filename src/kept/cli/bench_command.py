@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,14 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.agent.tools.record_json import to_json
 from kept.base.records import GRADES
-from kept.base.wording import plural, size_text
+from kept.base.wording import size_text
 from kept.cli.command_arguments import setting_pairs
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_table
-from kept.errors import UsageError
 
 if TYPE_CHECKING:
     from kept.server.bench.measurement import FigureSummary, GradeFigures, SetMeasurement
@@ -49,7 +46,6 @@ Pair = tuple["SetMeasurement", "SetMeasurement | None"]
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Measure with one setting changed.")
 @click.option("--against", metavar="KEY=VALUE", multiple=True, help="Compare with the same, except for this setting.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Use only N queries of each set, evenly spread.")
-@click.option("--init", "starter", is_flag=True, help="Write a starter set, made from your notes, to DIR.")
 @click.pass_obj
 def command(
     options: Globals,
@@ -58,17 +54,13 @@ def command(
     settings: tuple[str, ...],
     against: tuple[str, ...],
     sample: int | None,
-    starter: bool,
 ) -> None:
     """Measure recall on sets of documents and queries.
 
-    DIR... are the sets: documents, queries, and which documents answer which query. With --init, DIR is the folder for
-    a starter set. Measures with your settings, in a temporary folder that is removed afterwards, and compares them
-    with words alone and vectors alone; with --against, with the same settings except for one.
+    DIR... are the sets: documents, queries, and which documents answer which query. Measures with your settings, in a
+    temporary folder that is removed afterwards, and compares them with words alone and vectors alone; with --against,
+    with the same settings except for one.
     """
-    if starter:
-        make_starter(options, folders)
-        return
     from kept.server.bench.measurement import measure_set, read_sets, set_json
 
     changed = setting_pairs(settings) | ({"memory_search.provider": provider} if provider else {})
@@ -86,20 +78,6 @@ def command(
         print_json({"sets": [set_json(measurement, other) for measurement, other in measured]})
     else:
         show(measured)
-
-
-def make_starter(options: Globals, folders: tuple[str, ...]) -> None:
-    from kept.server.bench.starter import write_starter
-
-    if len(folders) != 1:
-        raise UsageError("--init writes one set.", hint="For example: kept bench --init my-set")
-    starter = write_starter(options.load().config, folders[0])
-    if options.as_json:
-        print_json(to_json(starter))
-        return
-    queries = plural(starter.queries, "query", "queries")
-    echo(f"Wrote {plural(starter.documents, 'passage')} and {queries} to {starter.folder}.")
-    echo("Its README.md explains how to adapt it. Measure it with: kept bench " + shlex.quote(folders[0]))
 
 
 # tables

@@ -42,7 +42,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "restore": ("kept restore backup.tar.gz --check", "kept restore backup.tar.gz --workspace ~/notes"),
     "config": ("kept config set memory_search.query.max_results 8", "kept config explain query"),
     "models": ("kept models", "kept models pull bge-small-en", "kept models use bge-small-en"),
-    "bench": ("kept bench --init my-set", "kept bench my-set"),
+    "bench": ("kept bench my-set", "kept bench my-set --against memory_search.provider=none"),
 }
 """Examples by the name of the command. A test runs the parser over each of them."""
 

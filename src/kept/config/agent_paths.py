@@ -72,16 +72,6 @@ class AgentPaths:
         return os.path.join(self.folder, "fence.key")
 
     @property
-    def bench_set(self) -> str:
-        """Set of questions that `kept web` makes from the notes, to measure recall."""
-        return os.path.join(self.folder, "bench-set")
-
-    @property
-    def bench_figures(self) -> str:
-        """Figures of the last measurement of recall in `kept web`."""
-        return os.path.join(self.folder, "bench.json")
-
-    @property
     def web_key(self) -> str:
         """Key that signs the cookies and links of the web pages."""
         return os.path.join(self.folder, "web.key")

@@ -1,4 +1,4 @@
-"""The command: figures for sets of our own, which must not fall; a starter set; errors in one line."""
+"""The command: figures for sets of our own, which must not fall; errors in one line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from kept.server.bench.metrics import FIGURES
 from tests.support.commands import KEPT
-from tests.support.files import tree_of, write_file
+from tests.support.files import write_file
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -123,43 +123,3 @@ def test_settings_and_provider_of_the_run_are_used(kept):
 def test_two_sets_of_one_name_are_refused(kept, tmp_path):
     done = kept("bench", DATA / "chat", DATA / "chat")
     assert (done.code, len(done.err.splitlines())) == (2, 1)
-
-
-# a set to begin with
-
-NOTES = {
-    "MEMORY.md": "# Memory\n\n- The spare key hangs behind the barometer in the hall.\n"
-    "- Olga from the sailing club lends us her trailer every spring.\n",
-    "memory/garden.md": "# Garden\n\n## Pruning the old pear\n\nCut the water shoots of the pear tree in August, never"
-    " in frost.\n\n## Compost rules\n\nNeither citrus peel nor cooked rice goes on the heap behind the shed.\n",
-    "memory/2026-02-01.md": "# Sunday\n\nThe plumber replaced the valve below the kitchen sink for ninety euros.\n",
-}
-
-
-@pytest.fixture
-def notes(workspace):
-    for name, text in NOTES.items():
-        write_file(workspace / name, text)
-    return workspace
-
-
-def test_a_starter_set_is_made_of_the_users_notes_and_can_be_measured(kept, notes, tmp_path):
-    before = tree_of(notes)
-    created = kept("bench", "--init", tmp_path / "mine", "--json")
-    assert created.code == 0, created.err
-    assert created.json["documents"] == 5
-    assert (tmp_path / "mine" / "README.md").exists()
-    assert oct((tmp_path / "mine").stat().st_mode & 0o777) == "0o700"
-    measured = kept("bench", tmp_path / "mine", "--json")
-    assert measured.code == 0, measured.err
-    measurement = measured.json["sets"][0]
-    assert set(measurement["categories"]) == {"heading", "words", "adversarial"}
-    assert measurement["kept"]["recall@5"] == 1.0
-    assert tree_of(notes) == before
-
-
-def test_a_starter_set_never_overwrites_anything(kept, notes, tmp_path):
-    write_file(tmp_path / "mine" / "queries.jsonl", "my own work")
-    done = kept("bench", "--init", tmp_path / "mine")
-    assert (done.code, len(done.err.splitlines())) == (2, 1)
-    assert tree_of(tmp_path / "mine") == {"queries.jsonl": b"my own work"}

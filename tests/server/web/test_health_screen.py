@@ -1,4 +1,4 @@
-"""The pages about health and cost, their checks, and the measurement of recall."""
+"""The pages about health and cost, and the checks."""
 
 from __future__ import annotations
 
@@ -47,15 +47,3 @@ def test_providers_and_models_are_listed(pages):
     page = pages.page("/health/providers")
     assert "bge-small-en" in texts(page, "th")
     assert "in use" in texts(page, ".grade.strong")
-
-
-def test_recall_on_a_set_made_from_the_notes_is_measured_and_shown(pages, workspace):
-    for number, subject in enumerate(("gate", "garden", "server", "bicycle")):
-        write_note(workspace, f"memory/n{number}.md", f"# {subject}\n\nThe {subject} was repaired in May.\n")
-    pages.follow(pages.post("/recall/run"))
-    pages.site.recall.wait()
-    page = pages.page("/recall")
-    assert texts(page, ".notice.good")[0].startswith("Measured")
-    rows = {row.th.text: [cell.text for cell in row.select("td")] for row in page.select("tbody tr")}
-    assert rows["all, with your settings"][2] == "1.000"
-    assert {"adversarial", "strong", "weak"} <= rows.keys()

@@ -68,7 +68,7 @@ def is_harmless(tab) -> None:
 @pytest.mark.parametrize("name", NOTES)
 def test_a_hostile_note_runs_nothing_and_breaks_no_layout(tab, name):
     path = quote(f"memory/{name}.md")
-    for page in (f"/note/{path}", f"/edit/{path}", f"/graph/{path}", f"/changes/{path}"):
+    for page in (f"/note/{path}", f"/edit/{path}", f"/changes/{path}"):
         tab.goto(tab.base + page)
         is_harmless(tab)
 

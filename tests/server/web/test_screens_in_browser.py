@@ -27,7 +27,6 @@ PAGES = {
     "one note": "/note/memory/suppliers/altenberg-mill.md?lines=9-9",
     "a wide note": "/note/memory/wide.md",
     "editor": "/edit/MEMORY.md",
-    "around": "/graph/MEMORY.md",
     "one conversation": "/conversations/SESSION",
     "context of a question": "/context?text=what+about+the+backups",
     "places to forget": "/forget?what=backup",

@@ -11,7 +11,7 @@ import apsw
 
 from kept.base.listings import FoundLink
 from kept.base.values import frozen
-from kept.base.words.segment import name_key, tag_key
+from kept.base.words.segment import name_key
 
 FILE, TITLE, ALIAS, HEADING = 0, 1, 2, 3
 """Kinds of names, the most telling first: of the file, in the properties, and the first heading."""
@@ -137,11 +137,6 @@ class NoteTables:
         """Return the tags of a note, as it writes them."""
         query = f"SELECT min(tag) FROM {self.prefix}note_tags WHERE path = ? GROUP BY key ORDER BY key"
         return [str(tag) for (tag,) in self.db.execute(query, (path,))]
-
-    def paths_tagged(self, tag: str) -> list[str]:
-        """Return the notes that have a tag, or a tag below it, by path."""
-        query = f"SELECT DISTINCT path FROM {self.prefix}note_tags WHERE key = ? ORDER BY path"
-        return [str(path) for (path,) in self.db.execute(query, (tag_key(tag),))]
 
     # links
 

@@ -16,7 +16,6 @@ from kept.sessions.store import SessionStore
 if TYPE_CHECKING:
     from kept.models.base import ChatModel
     from kept.server.live import LiveIndex
-    from kept.server.web.screens.recall_screen import RecallRun
     from kept.server.web.web_chat import WebChat
 
 
@@ -62,13 +61,6 @@ class Site:
         from kept.server.web.web_chat import WebChat
 
         return WebChat(self, self._model)
-
-    @cached_property
-    def recall(self) -> RecallRun:
-        """The measurement of recall."""
-        from kept.server.web.screens.recall_screen import RecallRun
-
-        return RecallRun(self.config, self.memory.clock)
 
     async def close_chat(self) -> None:
         """Stop answers that are being written. To be called in the event loop, before `close`."""

@@ -9,10 +9,8 @@ from kept.server.web.screens.chat_screen import SCREEN as CHAT
 from kept.server.web.screens.context_screen import SCREEN as CONTEXT
 from kept.server.web.screens.conversations_screen import SCREEN as CONVERSATIONS
 from kept.server.web.screens.forget_screen import SCREEN as FORGET
-from kept.server.web.screens.graph_screen import SCREEN as GRAPH
 from kept.server.web.screens.health_screen import SCREEN as HEALTH
 from kept.server.web.screens.note_screen import SCREEN as NOTES
-from kept.server.web.screens.recall_screen import SCREEN as RECALL
 from kept.server.web.screens.review_screen import SCREEN as REVIEW
 from kept.server.web.screens.search_screen import SCREEN as SEARCH
 from kept.server.web.screens.settings_screen import SCREEN as SETTINGS
@@ -37,11 +35,9 @@ SCREENS: tuple[Screen, ...] = (
     CHAT,
     CONTEXT,
     CHANGES,
-    GRAPH,
     REVIEW,
     FORGET,
     HEALTH,
-    RECALL,
     SETTINGS,
     Screen(name="theme", label="", home="", pages=(Page("/theme", switch_theme, "read", ("POST",)),)),
 )
