@@ -59,6 +59,37 @@ def test_documents_and_logs_are_listed_by_prefix_in_the_order_of_their_paths(sto
     assert [info.name for info in storage.logs.list("b")] == ["b/x.jsonl"]
 
 
+def test_folders_and_documents_that_are_not_chosen_are_not_looked_at(storage):
+    storage.commit(
+        [Write(path, b"1") for path in ("a/b/1.md", "a/b/2.txt", "a/x/3.md", "a/x/y/4.md", "a/5.md", "z.md")]
+    )
+    seen = {}
+
+    def choose(folder, names):
+        seen[folder] = {name: is_folder for name, is_folder in names.items() if name != ".kept"}
+        return [
+            name
+            for name, is_folder in names.items()
+            if name.endswith(".md") or (is_folder and name not in ("x", ".kept"))
+        ]
+
+    assert [info.path for info in storage.documents.list(choose=choose)] == ["a/5.md", "a/b/1.md", "z.md"]
+    assert seen == {
+        "": {"a": True, "z.md": False},
+        "a": {"b": True, "x": True, "5.md": False},
+        "a/b": {"1.md": False, "2.txt": False},
+    }
+    seen.clear()
+    assert [info.path for info in storage.documents.list("a/", choose=choose)] == ["a/5.md", "a/b/1.md"]
+    assert set(seen) == {"a", "a/b"}
+
+
+def test_a_copy_keeps_the_time_of_what_it_is_a_copy_of(storage):
+    storage.commit([Write("a.md", b"1", modified_ns=1_600_000_000_000_000_000), Write("b.md", b"2")])
+    assert storage.documents.find("a.md").modified_ns == 1_600_000_000_000_000_000
+    assert storage.documents.find("b.md").modified_ns > 1_700_000_000_000_000_000
+
+
 def test_a_document_is_extended_moved_and_erased(storage):
     storage.commit([Extend("a.md", b"1")])
     storage.commit([Extend("a.md", b"2")])
@@ -139,6 +170,12 @@ def test_long_logs_are_read_backwards_in_blocks(storage):
     storage.commit([Append("long.jsonl", added)])
     assert [line.data for line in storage.logs.read_back("long.jsonl")] == added[::-1]
     assert lines(storage, "long.jsonl") == added
+
+
+def test_lines_are_found_backwards_by_what_they_have(storage):
+    storage.commit([Append("s.jsonl", [b"%d %s" % (number, b"x" * 50) for number in range(5_000)])])
+    expected = [line for line in storage.logs.read_back("s.jsonl") if b"4321 " in line.data or b"17 x" in line.data]
+    assert list(storage.logs.read_back("s.jsonl", having=[b"4321 ", b"17 x"])) == expected
 
 
 def test_an_append_at_another_end_is_refused(storage):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kept.errors import LeaseLost, PathRefused, StorageConflict, WriteFailed
+from kept.errors import LeaseLost, PathRefused, StorageConflict, WorkspaceError, WriteFailed
 from kept.storage.contract import (
     OWN_FOLDER,
     Append,
@@ -24,6 +24,7 @@ from kept.storage.contract import (
     Write,
     version_of,
 )
+from kept.storage.files import steps
 from kept.storage.files.file_storage import FileStorage
 from kept.storage.files.steps import DISPLACED
 from tests.support.killing import run_until
@@ -258,6 +259,60 @@ def test_a_disk_that_fails_in_the_middle_of_a_commit_lets_it_be_finished_later(s
     documents, logs = dump(storage)
     assert documents == {"a.md": b"new", "d.md": b"3", "e.md": b"5"}
     assert [data for _, data in logs["s.jsonl"]] == [b"1", b"22", b"3", b"4", b"5"]
+
+
+def test_a_commit_that_fails_after_mere_additions_is_taken_back(root, storage, monkeypatch):
+    before = fill(storage) and dump(storage)
+    write = steps.write_atomic
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            steps,
+            "write_atomic",
+            lambda path, *args, **options: refuse() if path.endswith("a.md") else write(path, *args, **options),
+        )
+        with pytest.raises(WriteFailed) as failure:
+            storage.commit([Write("new.md", b"1"), Append("s.jsonl", [b"4"]), Write("a.md", b"changed")])
+    assert "finished" not in (failure.value.hint or "")
+    assert not (root / OWN_FOLDER / "journal").exists()
+    assert dump(storage) == before
+
+
+def test_what_cannot_be_listed_is_reported_and_its_neighbours_are_listed(root, storage, monkeypatch):
+    storage.commit([Write("a/1.md", b"1"), Write("b/2.md", b"2")])
+    opened = os.open
+
+    def open_others(path, flags, *args, dir_fd=None, **options):
+        if path == "a":
+            raise OSError(errno.EACCES, "Permission denied")
+        return opened(path, flags, *args, dir_fd=dir_fd, **options)
+
+    monkeypatch.setattr(os, "open", open_others)
+    refused = []
+    assert [info.path for info in storage.documents.list(on_refused=lambda path, exc: refused.append(path))] == [
+        "b/2.md"
+    ]
+    assert refused == ["a"]
+    with pytest.raises(WorkspaceError):
+        list(storage.documents.list())
+
+
+def test_the_storage_of_a_folder_of_others_writes_nothing(root):
+    root.mkdir()
+    (root / "a.md").write_bytes(b"1")
+    storage = FileStorage(str(root), is_read_only=True)
+    assert storage.documents.read("a.md").data == b"1"
+    with pytest.raises(PathRefused):
+        storage.commit([Write("a.md", b"2")])
+    assert os.listdir(root) == ["a.md"]
+
+
+def test_two_names_of_one_file_are_told(root, storage):
+    storage.commit([Write("a.md", b"1"), Write("b.md", b"2")])
+    os.link(root / "a.md", root / "c.md")
+    ids = {info.path: info.link_id for info in storage.documents.list()}
+    assert ids["a.md"] == ids["c.md"] != "" == ids["b.md"]
+    storage.commit([Extend("a.md", b"more")])
+    assert (root / "c.md").read_bytes() == b"1", "a file is replaced, never written through"
 
 
 def test_a_read_only_folder_can_be_read(root, storage):

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from kept.base.digest import digest_bytes
 from kept.base.limits import printable_line
 from kept.base.values import frozen
-from kept.errors import PathRefused, StorageConflict, UsageError
+from kept.errors import PathRefused, StorageConflict, UsageError, WorkspaceError
 
 ABSENT = ""
 """The version of a document that does not exist."""
@@ -42,6 +42,10 @@ class DocumentInfo:
     """Another one whenever the document changes. Cheap to tell, and not comparable with a version."""
     size: int
     modified_ns: int
+    changed_ns: int = 0
+    """Time of the last change, as the storage itself tells it: nobody can set it back."""
+    link_id: str = ""
+    """The same for all names of a file that has several; empty if it has one."""
 
 
 @frozen
@@ -110,13 +114,15 @@ class Lease:
 class Write:
     """Create a document, or replace it. With ``expected``, only if it has that version.
 
-    ``erase`` overwrites the bytes that it replaces, where the storage can.
+    ``erase`` overwrites the bytes that it replaces, where the storage can. ``modified_ns`` is for a copy, which keeps
+    the time of what it is a copy of; 0 stands for now.
     """
 
     path: str
     data: bytes
     expected: str | None = None
     erase: bool = False
+    modified_ns: int = 0
 
 
 @frozen
@@ -207,9 +213,20 @@ class Receipt:
 # the protocol
 
 
+Choose = Callable[[str, Mapping[str, bool]], Iterable[str]]
+"""Function that gets a folder, and the names in it with whether each is a folder. It returns those to look at."""
+OnRefused = Callable[[str, WorkspaceError], None]
+"""Function that gets a folder or a document that cannot be read, and why."""
+
+
 class Documents(Protocol):
-    def list(self, prefix: str = "") -> Iterator[DocumentInfo]:
-        """Yield the documents whose path begins with a prefix, ordered by path."""
+    def list(
+        self, prefix: str = "", *, choose: Choose | None = None, on_refused: OnRefused | None = None
+    ) -> Iterator[DocumentInfo]:
+        """Yield the documents whose path begins with a prefix, ordered by path.
+
+        What ``choose`` leaves out is not looked at. Without ``on_refused``, what cannot be read is an error.
+        """
 
     def find(self, path: str) -> DocumentInfo | None:
         """Return a document without reading it. Raise PathRefused for a link or anything else that is no file."""
@@ -225,8 +242,13 @@ class Logs(Protocol):
     def read(self, name: str, start: LogPosition = START) -> Iterator[LogLine]:
         """Yield the lines from a position on, none if there is no such log."""
 
-    def read_back(self, name: str, end: LogPosition | None = None) -> Iterator[LogLine]:
-        """Yield the lines before a position, or all, from the last to the first, without reading all at once."""
+    def read_back(
+        self, name: str, end: LogPosition | None = None, *, having: Sequence[bytes] = ()
+    ) -> Iterator[LogLine]:
+        """Yield the lines before a position, or all, from the last to the first, without reading all at once.
+
+        With ``having``, only those that have one of these texts in them.
+        """
 
     def find(self, name: str) -> LogInfo | None:
         """Return a log without reading it."""

@@ -20,6 +20,7 @@ from kept.storage.contract import (
     Blank,
     Change,
     Changed,
+    Choose,
     Cursor,
     Document,
     DocumentInfo,
@@ -30,6 +31,7 @@ from kept.storage.contract import (
     LogLine,
     LogPosition,
     Move,
+    OnRefused,
     Receipt,
     Remove,
     Rewrite,
@@ -147,15 +149,35 @@ class MemoryDocuments:
     def copy(self) -> MemoryDocuments:
         return MemoryDocuments(dict(self.files))
 
-    def list(self, prefix: str = "") -> Iterator[DocumentInfo]:
-        for path, (data, stamp) in sorted(self.files.items()):
-            if path.startswith(prefix):
-                yield DocumentInfo(path, str(stamp[0]), len(data), stamp[1])
+    def list(
+        self, prefix: str = "", *, choose: Choose | None = None, on_refused: OnRefused | None = None
+    ) -> Iterator[DocumentInfo]:
+        chosen: dict[str, set[str]] = {}
+        for path in sorted(self.files):
+            if path.startswith(prefix) and (choose is None or self._is_chosen(path, prefix, choose, chosen)):
+                yield self._info(path)
+
+    def _is_chosen(self, path: str, prefix: str, choose: Choose, chosen: dict[str, set[str]]) -> bool:
+        """Return whether a path and the folders that it is in are chosen. ``chosen`` has those of folders asked for."""
+        start = prefix.rpartition("/")[0]
+        folder = start
+        for name in path[len(start) :].strip("/").split("/"):
+            if folder not in chosen:
+                lead = f"{folder}/" if folder else ""
+                below = (other[len(lead) :].partition("/") for other in self.files if other.startswith(lead))
+                chosen[folder] = set(choose(folder, {first: bool(slash) for first, slash, _ in below}))
+            if name not in chosen[folder]:
+                return False
+            folder = f"{folder}/{name}" if folder else name
+        return True
+
+    def _info(self, path: str) -> DocumentInfo:
+        data, (number, time_ns) = self.files[path]
+        return DocumentInfo(path, str(number), len(data), time_ns, number)
 
     def find(self, path: str) -> DocumentInfo | None:
         check_name(path)
-        data, stamp = self.files.get(path, (b"", (0, 0)))
-        return DocumentInfo(path, str(stamp[0]), len(data), stamp[1]) if path in self.files else None
+        return self._info(path) if path in self.files else None
 
     def read(self, path: str, *, max_bytes: int | None = None) -> Document:
         info = self.find(path)
@@ -179,7 +201,7 @@ class MemoryDocuments:
         match change:
             case Write(path, data, expected):
                 check_version(path, self._version(path), expected)
-                self.files[path] = data, stamp
+                self.files[path] = data, (stamp[0], change.modified_ns or stamp[1])
             case Extend(path, data):
                 self.files[path] = self.files.get(path, (b"",))[0] + data, stamp
             case Move(path, to, expected):
@@ -209,10 +231,14 @@ class MemoryLogs:
         lines = self._get(name)[0]
         yield from lines[_find(lines, start) :]
 
-    def read_back(self, name: str, end: LogPosition | None = None) -> Iterator[LogLine]:
+    def read_back(
+        self, name: str, end: LogPosition | None = None, *, having: Sequence[bytes] = ()
+    ) -> Iterator[LogLine]:
         check_name(name)
         lines = self._get(name)[0]
-        yield from reversed(lines if end is None else lines[: _find(lines, end)])
+        for line in reversed(lines if end is None else lines[: _find(lines, end)]):
+            if not having or any(text in line.data for text in having):
+                yield line
 
     def list(self, prefix: str = "") -> Iterator[LogInfo]:
         for name in sorted(self.files):

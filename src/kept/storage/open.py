@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from kept.config import Config
 from kept.storage.contract import Storage
 from kept.storage.files.file_storage import FileStorage
@@ -20,3 +22,11 @@ def open_agent(config: Config) -> Storage:
 def open_home(config: Config) -> Storage:
     """Return the storage that all agents share: tokens, and the name of this machine."""
     return FileStorage(config.home)
+
+
+def open_extra(path: str) -> Storage:
+    """Return the storage that has a file or folder from elsewhere, by the last part of its path. It is only read.
+
+    So the file or folder itself must not be a link, as nothing in a storage; what it is in may be one.
+    """
+    return FileStorage(os.path.dirname(path), is_read_only=True)

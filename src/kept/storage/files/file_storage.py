@@ -17,7 +17,7 @@ from kept.base.durable import make_private_folder
 from kept.base.file_lock import locked
 from kept.base.limits import printable_line
 from kept.base.values import frozen
-from kept.errors import DocumentNotFound, LeaseLost, StorageConflict, WriteFailed
+from kept.errors import DocumentNotFound, LeaseLost, PathRefused, StorageConflict, WriteFailed
 from kept.storage.contract import (
     ABSENT,
     OWN_FOLDER,
@@ -26,6 +26,7 @@ from kept.storage.contract import (
     Blank,
     Change,
     Changed,
+    Choose,
     Cursor,
     Document,
     DocumentInfo,
@@ -36,6 +37,7 @@ from kept.storage.contract import (
     LogLine,
     LogPosition,
     Move,
+    OnRefused,
     Receipt,
     Remove,
     Rewrite,
@@ -61,8 +63,10 @@ _BLOCK = 1 << 16
 class FileStorage:
     """Safe between threads and processes. Holds nothing open between calls."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, is_read_only: bool = False) -> None:
+        """``is_read_only`` is for a folder that belongs to others: nothing is ever written there."""
         self.root = os.path.abspath(root)
+        self._is_read_only = is_read_only
         self.documents = FileDocuments(self)
         self.logs = FileLogs(self)
         self._held: set[Lease] = set()
@@ -88,22 +92,30 @@ class FileStorage:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock of the storage, with nothing half done in it."""
-        self._make_own_folder("")
+        if self._is_read_only:
+            raise PathRefused(f"{self.root}: is read, never written.")
         path = self._own("lock")
+        try:
+            make_private_folder(self._own(""))
+        except OSError as exc:
+            if not os.path.isdir(self.root):
+                raise self._not_writable(exc) from exc
+            path = self.root  # a folder in it may be writable even if this one is not
         with locked(path, wait_s=LOCK_WAIT_S, purpose="writing to this memory"):
             Steps(self.root).finish()
             yield
 
     def settle(self) -> None:
         """Wait for a commit that is under way, or finish it if its process was killed and the disk allows it."""
-        if os.path.lexists(os.path.join(self.root, JOURNAL)):
+        if not self._is_read_only and os.path.lexists(os.path.join(self.root, JOURNAL)):
             with suppress(WriteFailed), self._locked():
                 pass
 
     def _resolve(self, change: Change) -> Step:
         match change:
-            case Write(path, data, expected, erase):
-                return Step("write", path, data, self._check(path, expected), erase=erase)
+            case Write(path, data, expected, erase, modified_ns):
+                before = self._check(path, expected)
+                return Step("write", path, data, before, erase=erase, modified_ns=modified_ns)
             case Extend(path, data):
                 old = read_file(self.root, path)
                 return Step("write", path, (old or b"") + data, ABSENT if old is None else version_of(old))
@@ -193,7 +205,10 @@ class FileStorage:
         try:
             make_private_folder(self._own(name))
         except OSError as exc:
-            raise WriteFailed(f"{self.root}: could not be written ({exc.strerror}).") from exc
+            raise self._not_writable(exc) from exc
+
+    def _not_writable(self, exc: OSError) -> WriteFailed:
+        return WriteFailed(f"{self.root}: could not be written ({exc.strerror}).")
 
 
 def _read_number(handle: int) -> int:
@@ -216,9 +231,11 @@ class FileDocuments:
     def __init__(self, storage: FileStorage) -> None:
         self._storage = storage
 
-    def list(self, prefix: str = "") -> Iterator[DocumentInfo]:
+    def list(
+        self, prefix: str = "", *, choose: Choose | None = None, on_refused: OnRefused | None = None
+    ) -> Iterator[DocumentInfo]:
         self._storage.settle()
-        for path, state in walk(self._storage.root, prefix):
+        for path, state in walk(self._storage.root, prefix, choose, on_refused):
             if not is_log(path):
                 yield _info(path, state)
 
@@ -234,9 +251,10 @@ class FileDocuments:
         with opened_file(self._storage.root, path) as handle:
             if handle is None or is_log(path):
                 raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
+            # Before the bytes: a state of after them would hide an edit that came in between.
+            info = _info(path, os.fstat(handle))
             data = read_all(handle, path, max_bytes)
-            # After the bytes: a state of before them would hide an edit that came in between.
-            return Document(path, data, version_of(data), _info(path, os.fstat(handle)))
+            return Document(path, data, version_of(data), info)
 
     def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
         seen = since.states if isinstance(since, _SeenFiles) else {}
@@ -244,8 +262,7 @@ class FileDocuments:
         states: dict[str, str] = {}
         changed = []
         for info in self.list():
-            ctime_ns = int(info.state.partition("-")[0], 16)
-            states[info.path] = info.state if ctime_ns < racy_ns else ""
+            states[info.path] = info.state if info.changed_ns < racy_ns else ""
             if seen.get(info.path) != info.state:
                 changed.append(Changed(info.path, info))
         changed += [Changed(path, None) for path in seen if path not in states]
@@ -253,7 +270,8 @@ class FileDocuments:
 
 
 def _info(path: str, state: os.stat_result) -> DocumentInfo:
-    return DocumentInfo(path, _state_of(state), state.st_size, state.st_mtime_ns)
+    link_id = f"{state.st_dev}-{state.st_ino}" if state.st_nlink > 1 else ""
+    return DocumentInfo(path, _state_of(state), state.st_size, state.st_mtime_ns, state.st_ctime_ns, link_id)
 
 
 def _state_of(state: os.stat_result) -> str:
@@ -285,7 +303,9 @@ class FileLogs:
                     yield LogLine(raw[:-1], LogPosition(base + offset), LogPosition(base + end))
                     offset = end
 
-    def read_back(self, name: str, end: LogPosition | None = None) -> Iterator[LogLine]:
+    def read_back(
+        self, name: str, end: LogPosition | None = None, *, having: Sequence[bytes] = ()
+    ) -> Iterator[LogLine]:
         check_name(name)
         self._storage.settle()
         at, base = self._find_end(name)
@@ -298,8 +318,9 @@ class FileLogs:
                 # What comes before the first line break may be the end of a line that begins in an earlier block.
                 cut = 0 if start == first else block.index(b"\n") + 1
                 stop = base + start + len(block)
-                for line in reversed(block[cut:].split(b"\n")[:-1]):
-                    yield LogLine(line, LogPosition(stop - len(line) - 1), LogPosition(stop))
+                for line in reversed(block[cut:].split(b"\n")[:-1]) if _has_any(block, having) else ():
+                    if _has_any(line, having):
+                        yield LogLine(line, LogPosition(stop - len(line) - 1), LogPosition(stop))
                     stop -= len(line) + 1
                 rest, at = block[:cut], start
 
@@ -374,6 +395,10 @@ class FileLogs:
                     return start + last + 1, base
                 at = start
             return first, base
+
+
+def _has_any(data: bytes, texts: Sequence[bytes]) -> bool:
+    return not texts or any(text in data for text in texts)
 
 
 def _read_base(handle: int) -> tuple[int, int]:

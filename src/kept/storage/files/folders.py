@@ -9,16 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from kept.base.durable import OPEN_FOLDER, is_temporary, make_folder_in, make_private_folder
 from kept.base.limits import printable_line
+from kept.base.values import frozen
 from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
-from kept.storage.contract import is_own
+from kept.storage.contract import OWN_FOLDER, Choose, OnRefused
 
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe in the place of a file must not block the process."""
+_OWN_PARENT, _OWN_NAME = OWN_FOLDER.rpartition("/")[0] + "/", OWN_FOLDER.rpartition("/")[2]
 
 
 @contextmanager
@@ -76,12 +78,14 @@ def read_file(root: str, path: str) -> bytes | None:
 
 def read_all(handle: int, path: str, max_bytes: int | None) -> bytes:
     """Return the bytes of an open file. Raise NoteTooLarge, also for one that grows while it is read."""
-    with open(handle, "rb", closefd=False) as file:
-        data = file.read(-1 if max_bytes is None else max_bytes + 1)
-    if max_bytes is not None and len(data) > max_bytes:
-        size = max(len(data), os.fstat(handle).st_size)
-        raise NoteTooLarge(f"{printable_line(path)}: {size:,} bytes, more than the limit of {max_bytes:,}.")
-    return data
+    size = os.fstat(handle).st_size
+    if max_bytes is None or size <= max_bytes:
+        with open(handle, "rb", closefd=False) as file:
+            data = file.read(-1 if max_bytes is None else max_bytes + 1)
+        if max_bytes is None or len(data) <= max_bytes:
+            return data
+        size = len(data)
+    raise NoteTooLarge(f"{printable_line(path)}: {size:,} bytes, more than the limit of {max_bytes:,}.")
 
 
 def find_state(root: str, path: str) -> os.stat_result | None:
@@ -100,44 +104,85 @@ def find_state(root: str, path: str) -> os.stat_result | None:
     return state
 
 
-def walk(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+def walk(
+    root: str, prefix: str, choose: Choose | None = None, on_refused: OnRefused | None = None
+) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files whose path begins with a prefix, ordered by path. Links and temporary files are left out."""
-    folders = [_list(root, prefix.rpartition("/")[0])]
+    listing = _Listing(root, choose, on_refused)
+    folders = [iter(listing.read(prefix.rpartition("/")[0]))]
     while folders:
-        path, state = next(folders[-1], ("", None))
-        if not path:
+        for path, state in folders[-1]:
+            if state is not None:
+                if path.startswith(prefix):
+                    yield path, state
+            elif path.startswith(prefix) or prefix.startswith(path + "/"):
+                folders.append(iter(listing.read(path)))
+                break
+        else:
             folders.pop()
-        elif state is None:
-            if path.startswith(prefix) or prefix.startswith(path + "/"):
-                folders.append(_list(root, path))
-        elif path.startswith(prefix):
-            yield path, state
 
 
-def _list(root: str, folder: str) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Yield the files of a folder with their state, and its folders without one."""
-    entries: list[tuple[str, os.stat_result | None]] = []
-    try:
-        with opened_folder(root, f"{folder}/." if folder else ".") as handle:
-            listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
+_Entry = tuple[str, os.stat_result | None]
+"""Path of a file with its state, or of a folder without one."""
+
+
+@frozen
+class _Listing:
+    root: str
+    choose: Choose | None
+    on_refused: OnRefused | None
+
+    def read(self, folder: str) -> list[_Entry]:
+        """Return the files and folders in a folder, sorted."""
         try:
-            for name in os.listdir(listing):
-                path = f"{folder}/{name}" if folder else name
+            with opened_folder(self.root, f"{folder}/." if folder else ".") as handle:
+                listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
+            try:
+                entries = self._entries(listing, folder)
+            finally:
+                os.close(listing)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as exc:
+            self._refuse(folder, exc)
+            return []
+        entries.sort(key=_by_path)
+        return entries
+
+    def _entries(self, listing: int, folder: str) -> list[_Entry]:
+        """Return the entries of an open folder. States are read through its handle, so no link can redirect them."""
+        lead = f"{folder}/" if folder else ""
+        with os.scandir(listing) as found:
+            by_name = {entry.name: entry for entry in found}
+            if lead == _OWN_PARENT:
+                by_name.pop(_OWN_NAME, None)
+            chosen: Iterable[str] = by_name
+            if self.choose is not None:
+                folders = {name: entry.is_dir(follow_symlinks=False) for name, entry in by_name.items()}
+                chosen = self.choose(folder, folders)
+            entries: list[_Entry] = []
+            for name in chosen:
+                entry = by_name[name]
                 try:
-                    state = os.stat(name, dir_fd=listing, follow_symlinks=False)
+                    if entry.is_dir(follow_symlinks=False):
+                        entries.append((lead + name, None))
+                    elif not is_temporary(name) and stat.S_ISREG((state := entry.stat(follow_symlinks=False)).st_mode):
+                        entries.append((lead + name, state))
                 except FileNotFoundError:
                     continue
-                if stat.S_ISDIR(state.st_mode) and not is_own(path):
-                    entries.append((path, None))
-                elif stat.S_ISREG(state.st_mode) and not is_temporary(name):
-                    entries.append((path, state))
-        finally:
-            os.close(listing)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as exc:
-        raise refusal(folder or root, exc) from exc
-    yield from sorted(entries, key=lambda entry: entry[0] if entry[1] else entry[0] + "/")
+                except OSError as exc:
+                    self._refuse(lead + name, exc)
+        return entries
+
+    def _refuse(self, path: str, exc: OSError) -> None:
+        error = refusal(path or self.root, exc)
+        if self.on_refused is None:
+            raise error from exc
+        self.on_refused(path, error)
+
+
+def _by_path(entry: _Entry) -> str:
+    return entry[0] if entry[1] else entry[0] + "/"
 
 
 def refusal(path: str, error: OSError) -> WorkspaceError:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from typing import Any, Literal
 
 from kept.base.durable import append_durably, cut_durably, erase_file, replace_erasing, sync_folder, write_atomic
@@ -43,11 +44,17 @@ class Step:
     end: int = 0
     """End of a log after an append or a rewrite, as a position."""
     erase: bool = False
+    modified_ns: int = 0
 
     @property
     def is_atomic(self) -> bool:
         """Whether a crash leaves all or nothing of it. Several lines can be torn between two of them."""
         return self.kind not in ("blank", "append") or (self.kind == "append" and self.data.count(b"\n") == 1)
+
+    @property
+    def is_addition(self) -> bool:
+        """Whether it can be taken back without knowing what was there before."""
+        return self.kind == "append" or (self.kind == "write" and self.before == ABSENT)
 
 
 def make_receipt(steps: Sequence[Step]) -> Receipt:
@@ -96,13 +103,32 @@ class Steps:
         journal = encode_journal(steps)
         self._require_space(2 * len(journal) + _SPARE_BYTES)
         self.write(JOURNAL, journal)
+        done: list[Step] = []
         try:
             for step in steps:
                 self._do(step, is_journaled=True)
+                done.append(step)
         except WriteFailed as exc:
+            if self._take_back(done):
+                raise
             hint = "Do not repeat the change: it is written down, and finished as soon as the disk allows it."
             raise WriteFailed(exc.message, hint=hint) from exc
         self._remove(JOURNAL)
+
+    def _take_back(self, steps: Sequence[Step]) -> bool:
+        """Take back steps that only added something, and drop the journal. Return False if that is not possible."""
+        if not all(step.is_addition for step in steps):
+            return False
+        try:
+            for step in reversed(steps):
+                if step.kind == "append":
+                    self._cut(step.path, step.offset)
+                else:
+                    self._remove(step.path)
+            self._remove(JOURNAL)
+        except (OSError, WriteFailed):
+            return False
+        return True
 
     def _require_space(self, size: int) -> None:
         """Raise WriteFailed if the disk has no space for a commit and its journal: then nothing is begun."""
@@ -160,10 +186,11 @@ class Steps:
             self.displace(step.data if is_late else current or b"")
             if is_late:
                 return
-        self.write(step.path, step.data, erase=step.erase)
+        self.write(step.path, step.data, erase=step.erase, modified_ns=step.modified_ns)
 
-    def write(self, path: str, data: bytes, *, erase: bool = False) -> None:
-        self._in_folder(path, replace_erasing if erase else write_atomic, data)
+    def write(self, path: str, data: bytes, *, erase: bool = False, modified_ns: int = 0) -> None:
+        act = replace_erasing if erase else partial(write_atomic, mtime_ns=modified_ns or None)
+        self._in_folder(path, act, data)
 
     def displace(self, data: bytes) -> None:
         """Keep bytes that would be lost otherwise."""
