@@ -7,7 +7,7 @@ import typing
 import pytest
 
 from kept.config import KEY_VARIABLES, MemorySearchSettings, RemoteSettings
-from kept.config.search_settings import Provider
+from kept.config.schema import Provider
 from kept.embedding.registry import PROVIDERS, find_price, find_remote
 
 

@@ -10,9 +10,8 @@ import click
 import pytest
 
 from kept.cli.root import COMMANDS, cli
-from kept.config.gateway_settings import GatewaySettings
-from kept.config.layers import settings_of
-from kept.config.schema import AgentSettings
+from kept.config.read import settings_of
+from kept.config.schema import Settings
 from tests.support.repository import ROOT
 
 DOCS = sorted(ROOT.glob("docs/**/*.md"))
@@ -45,12 +44,11 @@ def test_every_command_and_option_is_documented():
 
 def test_every_setting_is_documented_with_its_default():
     page = (ROOT / "docs/reference/config.md").read_text()
-    for part, at in ((AgentSettings(), ""), (GatewaySettings(), "gateway")):
-        for name, value, _ in settings_of(part, at):
-            row = re.search(rf"^\| `{re.escape(name)}` \| (.*?) \|", page, re.MULTILINE)
-            assert row, f"{name} is not in docs/reference/config.md"
-            if isinstance(value, bool | int | float):
-                assert row.group(1).replace(",", "") == str(value).lower(), name
+    for name, value, _ in settings_of(Settings()):
+        row = re.search(rf"^\| `{re.escape(name)}` \| (.*?) \|", page, re.MULTILINE)
+        assert row, f"{name} is not in docs/reference/config.md"
+        if isinstance(value, bool | int | float):
+            assert row.group(1).replace(",", "") == str(value).lower(), name
 
 
 def test_the_readme_is_short_and_begins_with_its_two_commands():

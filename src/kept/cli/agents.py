@@ -26,7 +26,7 @@ def list_all(options: Globals) -> None:
     """List the agents: where their notes are, and how many notes and conversations they have."""
     from kept.cli.output import print_json
     from kept.cli.terminal_layout import show_table
-    from kept.config.agents import settings_by_agent
+    from kept.config.layers import settings_by_agent
 
     agents = settings_by_agent(replace(options, agent="main").load())
     shapes = [_summarise(name, agents) for name in agents]
@@ -81,9 +81,8 @@ def remove_agent(loaded: LoadedConfig) -> list[str]:
 
     Raise an error if it cannot be removed: it is the main one, or a process is using it.
     """
-    from kept.config.agents import settings_by_agent
     from kept.config.change_settings import remove_agent_entry
-    from kept.config.layers import MAIN_AGENT
+    from kept.config.layers import MAIN_AGENT, settings_by_agent
     from kept.errors import UsageError, WorkspaceError
     from kept.server.live import find_watcher
 

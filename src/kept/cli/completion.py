@@ -67,7 +67,7 @@ def _sessions(loaded: LoadedConfig, start: str) -> Iterable[str]:
 
 
 def _agents(loaded: LoadedConfig, start: str) -> Iterable[str]:
-    from kept.config.agents import agent_names
+    from kept.config.layers import agent_names
 
     names = agent_names(loaded.config.home, loaded.user_file.path)
     return [name for name in names if name.startswith(start)]

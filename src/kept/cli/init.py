@@ -14,8 +14,7 @@ from kept.base.wording import plural
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
-from kept.config.agents import has_agent
-from kept.config.layers import MAIN_AGENT, is_same_folder, resolve_workspace, user_layers
+from kept.config.layers import MAIN_AGENT, has_agent, is_same_folder, resolve_workspace, user_layers
 from kept.errors import KeptError, UsageError
 from kept.notes.note_writer import create_note
 from kept.notes.survey import find_layout, survey_workspace
@@ -190,7 +189,7 @@ def _plan(
     user = user_layers(path, config.agent_id)
     configured = resolve_workspace(config.home, config.agent_id, user)
     is_configured = is_same_folder(configured, config.workspace)
-    layouts = [layer.agent["workspace_layout"] for layer in user if "workspace_layout" in layer.agent]
+    layouts = [layer.tree["workspace_layout"] for layer in user if "workspace_layout" in layer.tree]
     is_recorded = is_named or is_configured or not loaded.user_file.exists
     if layout is None:
         # A workspace that the settings know keeps its layout until another one is asked for.

@@ -35,7 +35,7 @@ _DAYS_SHOWN = 5
 @click.pass_obj
 def command(options: Globals) -> None:
     """Show the state of the memory and its index."""
-    from kept.config.agents import agents_sharing_workspace
+    from kept.config.layers import agents_sharing_workspace
     from kept.gateway.app import open_memory
     from kept.gateway.inbox import find_inbox_state
     from kept.server.live import find_watcher

@@ -146,7 +146,7 @@ def _shown(token: AccessToken, now: dt.datetime) -> dict[str, Any]:
 
 def _require_known(loaded: LoadedConfig, agent: str | None, person: str | None) -> None:
     """Raise an error if there is no such agent or person: a token for a misspelt name would be refused everywhere."""
-    from kept.config.agents import require_agent, settings_by_agent
+    from kept.config.layers import require_agent, settings_by_agent
     from kept.sessions.people import People
 
     config = loaded.config

@@ -1,27 +1,29 @@
 """Settings: layers of YAML, environment and flags, folded into one frozen Config.
 
-`read_file` reads a YAML file, `read` checks it against the classes of `schema`, and `layers` folds the files, the
-environment and the flags. `setting` knows single settings by their names, and `change_settings` writes them to the
-file. `keys` are the keys of providers, `secrets` lists all that must stay out of messages, `agent_paths` names the
-files of an agent, and `agents` finds the agents there are. `search_settings` and `gateway_settings` are parts of
-`schema`, with the fields of `setting_fields`; `old_names` knows those of OpenClaw, and `removed` those that Kept no
-longer has.
+`schema` and `gateway_settings` list every setting, and `removed` the names that Kept no longer has. `read` turns a YAML
+file into instances of these classes. `layers` folds the file, the environment and the flags, and finds the agents.
+`setting` knows single settings by their names, and `change_settings` writes them to the file. `keys` are the keys of
+providers, with all else that is secret, and `agent_paths` names the files of an agent.
 """
 
 from kept.config.gateway_settings import HttpSettings, ResponderSettings
 from kept.config.keys import KEY_VARIABLES, ProviderKeys
 from kept.config.layers import ConfigFile, Layer, LoadedConfig, load_config
-from kept.config.schema import AgentSettings, Config, McpServerSettings, ResetOverrideSettings, ResetSettings
-from kept.config.search_settings import (
+from kept.config.schema import (
+    AgentSettings,
     BatchSettings,
     CacheSettings,
     ChunkingSettings,
+    Config,
     HybridSettings,
     LocalModelSettings,
+    McpServerSettings,
     MemorySearchSettings,
     QuerySettings,
     RemoteSettings,
     RerankSettings,
+    ResetOverrideSettings,
+    ResetSettings,
     SyncSettings,
 )
 

@@ -18,8 +18,7 @@ from kept.base.file_lock import locked
 from kept.base.safe_yaml import YamlRefused, load_yaml
 from kept.base.values import frozen
 from kept.config.layers import LoadedConfig, layers_of_tree
-from kept.config.read import snake
-from kept.config.read_file import MAX_BYTES, parse_settings, read_settings
+from kept.config.read import MAX_BYTES, parse_settings, read_settings, snake
 from kept.config.setting import find_setting, read_value, spell
 from kept.errors import ConfigError
 
@@ -59,7 +58,7 @@ def change_setting(
     Raise ConfigError if it does not fit. With ``dry_run`` nothing is written.
     """
     name = spell(key).removeprefix("agents.defaults.")
-    setting = find_setting(name)
+    _, metadata = find_setting(name)
     value = None if values is None else read_value(name, values)
     with locked_settings(loaded.user_file.path) as real_path:
         before = read_text(real_path)
@@ -72,7 +71,7 @@ def change_setting(
         elif _has(tree, path):
             after = remove_value(before, path)
         where = "gateway" if path[0] == "gateway" else f"agents.list, id {owner}" if owner else "agents.defaults"
-        change = SettingChange(name, value, loaded.user_file.path, where, setting.is_secret, before, after)
+        change = SettingChange(name, value, loaded.user_file.path, where, bool(metadata.get("secret")), before, after)
         if change.is_changed:
             check_text(loaded.user_file.path, after, loaded.config.agent_id)
             if not dry_run:

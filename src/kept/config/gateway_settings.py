@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from kept.base.values import frozen
-from kept.config.setting_fields import bounded, secret
+from kept.config.read import bounded, secret
 
 
 @frozen

@@ -1,11 +1,17 @@
-"""Keys of remote providers, from the environment variables that are customary for them."""
+"""Keys of remote providers, from their customary environment variables; and all values that must stay secret."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from kept.base.values import frozen
+from kept.config.read import settings_of
+
+if TYPE_CHECKING:
+    from kept.config.schema import Config
 
 KEY_VARIABLES: dict[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY",),
@@ -68,3 +74,30 @@ def _is_for_claude(name: str) -> bool:
     if name.startswith(_RUNNING_CLAUDE) or name in _KEYS_OF_OTHERS:
         return False
     return name in _PLAIN or name.upper() in _PROXIES or name.startswith(_CLAUDE_PREFIXES)
+
+
+# secrets
+
+_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD")
+
+
+def secrets_of(config: Config) -> Iterator[str]:
+    """Yield every key, token and password in the settings and the environment. No message may contain them."""
+    for name, value, is_secret in settings_of(config.agent):
+        if is_secret and value:
+            yield from value.values() if isinstance(value, dict) else (str(value),)
+        if name.endswith(("_url", ".url")) and value:
+            yield from _secrets_in_url(str(value))
+    yield from config.keys.values.values()
+    yield from (value for name, value in config.keys.claude.items() if _SECRET_VARIABLE.search(name))
+
+
+def _secrets_in_url(url: str) -> Iterator[str]:
+    from urllib.parse import parse_qsl, unquote, urlsplit  # slow to import, and needed for messages only
+
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return
+    yield unquote(parts.netloc.rpartition("@")[0].rpartition(":")[2])
+    yield from (value for _, value in parse_qsl(parts.query))

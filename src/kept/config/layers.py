@@ -1,11 +1,14 @@
-"""The layers of settings, folded in rising precedence: defaults → user file → environment → flags."""
+"""The layers of settings, folded in rising precedence: defaults → user file → environment → flags; and the agents.
+
+An agent exists if it is the main one, has an entry in agents.list, or has a folder below HOME/agents.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import field, fields, is_dataclass
-from typing import Any, Literal, cast
+from dataclasses import field, is_dataclass
+from typing import Any, Literal
 
 from kept.base.values import frozen
 from kept.config.agent_paths import AgentPaths
@@ -16,33 +19,35 @@ from kept.config.read import (
     coerce,
     group_by_name,
     hints,
+    join,
     nearest,
     normalise,
     normalise_value,
+    parse_settings,
     read_flow,
+    read_settings,
     snake,
     unknown_key,
 )
-from kept.config.read_file import read_yaml
-from kept.config.removed import is_removed, removal_notice
-from kept.config.schema import AgentSettings, Config
-from kept.errors import ConfigError
+from kept.config.removed import find_notice
+from kept.config.schema import AgentSettings, Config, Settings
+from kept.errors import AgentNotFound, ConfigError
 
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT", "KEPT_AGENT", "KEPT_CONFIG")
 MAIN_AGENT = "main"
-_PATHS = ("workspace", "path", "extra_paths", "model_path")
-"""Names of the settings of an agent that are paths."""
 FLAGS = "flags"
 """Name of the layer of settings that options of a command set."""
+_PATHS = ("workspace", "path", "extra_paths", "model_path")
+"""Names of the settings of an agent that are paths."""
+_MAX_NAMES = 10
 
 
 @frozen
 class Layer:
-    """One source of settings. ``agent`` and ``gateway`` are normalised trees."""
+    """One source of settings, with their normalised tree."""
 
     name: str
-    agent: dict[str, Any] = field(default_factory=dict)
-    gateway: dict[str, Any] = field(default_factory=dict)
+    tree: dict[str, Any] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     """What became of names that Kept does not have."""
 
@@ -82,32 +87,29 @@ def load_config(
     env = os.environ if environ is None else environ
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
     agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or MAIN_AGENT)
-    user_file = find_user_file(home, config_file, env)
+    user_file = find_user_file(home, config_file or env.get("KEPT_CONFIG"))
     if agent_id != MAIN_AGENT and not new_agent:
-        from kept.config.agents import require_agent
-
         require_agent(home, user_file.path, agent_id)
     user = user_layers(user_file.path, agent_id)
-    overrides = [environment_layer(env), flags_layer(workspace, settings or {})]
-    for layer in overrides:
-        fill_agent_id(layer.agent, agent_id)
-    workspace_path = resolve_workspace(home, agent_id, [*user, *overrides])
-    layers = [*user, *overrides]
+    layers = [*user, environment_layer(env), _flags_layer(workspace, settings or {})]
+    workspace_path = resolve_workspace(home, agent_id, layers)
     configured = resolve_workspace(home, agent_id, user)
     is_named = is_same_folder(workspace_path, configured)
     if not is_named:
         for layer in user:  # the layout is that of the workspace which the user's file names
-            layer.agent.pop("workspace_layout", None)
+            layer.tree.pop("workspace_layout", None)
 
-    agent_tree, gateway_tree, origins = fold_layers(layers)
-    agent_tree["workspace"] = workspace_path
+    tree: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        _merge(Settings, tree, layer.tree, layer.name, origins)
+    _fill_agent_id(tree, agent_id)
     notices: list[str] = []
     config = Config(
         home=home,
         workspace=workspace_path,
         agent_id=agent_id,
-        agent=build(AgentSettings, agent_tree, at="", notices=notices),
-        gateway=build(GatewaySettings, gateway_tree, at="gateway", notices=notices),
+        agent=build(Settings, tree | {"workspace": workspace_path}, at="", notices=notices),
         keys=read_keys(env),
         trusts_workspace=trust_workspace or is_named,
         conversations="agent" if is_named else _find_conversations(home, agent_id, workspace_path, configured),
@@ -115,6 +117,32 @@ def load_config(
         notices=(*notices, *(notice for layer in layers for notice in layer.notices)),
     )
     return LoadedConfig(config, origins, user_file)
+
+
+def _merge(
+    kind: Any, into: dict[str, Any], tree: dict[str, Any], name: str, origins: dict[str, str], at: str = ""
+) -> None:
+    """Merge groups setting by setting. A value replaces the earlier one, even if it is a mapping, such as headers."""
+    for key, value in tree.items():
+        inner = group_by_name(kind) or hints(kind)[key]
+        is_group = is_dataclass(inner) or group_by_name(inner) is not None
+        if is_group and isinstance(value, dict):
+            into[key] = into.get(key) or {}
+            _merge(inner, into[key], value, name, origins, join(at, key))
+        else:
+            into[key] = value
+            origins[join(at, key)] = name
+
+
+def _fill_agent_id(tree: dict[str, Any], agent_id: str) -> None:
+    """Fill `{agentId}` in, in the paths of an agent's settings."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            _fill_agent_id(value, agent_id)
+        elif key in _PATHS and isinstance(value, str):
+            tree[key] = value.replace("{agentId}", agent_id)
+        elif key in _PATHS and isinstance(value, list | tuple):
+            tree[key] = [str(path).replace("{agentId}", agent_id) for path in value]
 
 
 def _find_conversations(home: str, agent_id: str, workspace: str, configured: str) -> Literal["claimed", "apart"]:
@@ -131,11 +159,11 @@ def _find_conversations(home: str, agent_id: str, workspace: str, configured: st
     return "claimed" if is_gone or is_same_folder(workspace, owner) else "apart"
 
 
-def find_user_file(home: str | None, named: str | None, environ: Mapping[str, str] | None = None) -> ConfigFile:
+# the user's file
+
+
+def find_user_file(home: str, named: str | None) -> ConfigFile:
     """Return the user's settings file: the named one, or the one in the home folder. Nothing is read."""
-    env = os.environ if environ is None else environ
-    home = expand(home or env.get("KEPT_HOME") or "~/.kept")
-    named = named or env.get("KEPT_CONFIG")
     path = expand(named) if named else os.path.join(home, "config.yaml")
     file = ConfigFile(path, os.path.isfile(path))
     if named and not file.exists:
@@ -143,55 +171,33 @@ def find_user_file(home: str | None, named: str | None, environ: Mapping[str, st
     return file
 
 
-def expand(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
-
-
-def check_agent_id(agent_id: str) -> str:
-    """Return an agent's id if it can be the name of a folder below the home; otherwise raise ConfigError."""
-    plain = agent_id.replace("-", "").replace("_", "").replace(".", "")
-    if not plain.isalnum() or not plain.isascii() or agent_id.startswith(".") or len(agent_id) > 64:
-        raise ConfigError(
-            f"'{agent_id}' cannot be an agent's name.",
-            hint="Use up to 64 letters, digits, '-', '_' and '.', not beginning with '.'.",
-        )
-    return agent_id
-
-
 def user_layers(path: str, agent_id: str) -> list[Layer]:
     """Return two layers: the defaults for all agents, and the settings of this one."""
-    return layers_of_tree(read_yaml(path), path, agent_id)
+    return layers_of_tree(parse_settings(path, read_settings(path)), path, agent_id)
 
 
 def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str) -> list[Layer]:
     """Return the layers of a user file from its content. ``path`` is for messages."""
-    notices: list[str] = []
+    name = f"user file {path}"
+    all_agents, own = Layer(name), Layer(f"{name}, agent '{agent_id}'")
     try:
         _refuse_unknown(tree, ("agents", "gateway"), at="")
         agents = {} if tree.get("agents") is None else tree["agents"]
         if not isinstance(agents, dict):
             raise ConfigError("agents: expected 'defaults' and 'list'.")
         _refuse_unknown(agents, ("defaults", "list"), at="agents.")
-        gateway = checked(GatewaySettings, tree.get("gateway"), at="gateway", notices=notices)
-        defaults = checked(AgentSettings, agents.get("defaults"), at="agents.defaults", notices=notices)
-        own = _agent_override(agents.get("list"), agent_id, notices)
+        notices = all_agents.notices
+        all_agents.tree.update(_checked(AgentSettings, agents.get("defaults"), "agents.defaults", notices))
+        all_agents.tree["gateway"] = _checked(GatewaySettings, tree.get("gateway"), "gateway", notices)
+        for at, entry in enumerate(_entries(agents.get("list"))):
+            settings = {key: value for key, value in entry.items() if key != "id"}
+            checked = _checked(AgentSettings, settings, f"agents.list[{at}]", notices)
+            if str(entry["id"]) == agent_id:
+                own.tree.clear()
+                own.tree.update(checked)
     except ConfigError as exc:
-        raise _in_file(path, exc) from None
-    name = f"user file {path}"
-    for part in (defaults, own):
-        fill_agent_id(part, agent_id)
-    return [Layer(name, defaults, gateway, notices), Layer(f"{name}, agent '{agent_id}'", own)]
-
-
-def fill_agent_id(tree: dict[str, Any], agent_id: str) -> None:
-    """Fill `{agentId}` in, in the paths of an agent's settings."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            fill_agent_id(value, agent_id)
-        elif key in _PATHS and isinstance(value, str):
-            tree[key] = value.replace("{agentId}", agent_id)
-        elif key in _PATHS and isinstance(value, list | tuple):
-            tree[key] = [str(path).replace("{agentId}", agent_id) for path in value]
+        raise ConfigError(f"{path}: {exc.message}", hint=exc.hint) from None
+    return [all_agents, own]
 
 
 def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:
@@ -202,27 +208,23 @@ def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) ->
             raise unknown_key(f"{at}{key}", str(key), list(known))
 
 
-def checked(kind: type, tree: Any, *, at: str, notices: list[str]) -> dict[str, Any]:
+def _entries(listed: Any) -> list[dict[str, Any]]:
+    if not isinstance(listed, list | None):
+        raise ConfigError("agents.list: expected a list of agents, each with an 'id'.")
+    for at, entry in enumerate(listed or ()):
+        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int) or entry["id"] == "":
+            raise ConfigError(f"agents.list[{at}]: every agent needs an 'id'.")
+    return listed or []
+
+
+def _checked(kind: type, tree: Any, at: str, notices: list[str]) -> dict[str, Any]:
     """Return a normalised tree. Build it once on the way, so that a ConfigError names this file and not the result."""
     normalised = normalise(kind, tree, at=at, notices=notices)
-    build(kind, normalised, at=at)
+    build(kind, normalised, at=at, notices=[])
     return normalised
 
 
-def _agent_override(listed: Any, agent_id: str, notices: list[str]) -> dict[str, Any]:
-    if listed is None:
-        return {}
-    if not isinstance(listed, list):
-        raise ConfigError("agents.list: expected a list of agents, each with an 'id'.")
-    override: dict[str, Any] = {}
-    for at, entry in enumerate(listed):
-        where = f"agents.list[{at}]"
-        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int) or entry["id"] == "":
-            raise ConfigError(f"{where}: every agent needs an 'id'.")
-        own = checked(AgentSettings, {k: v for k, v in entry.items() if k != "id"}, at=where, notices=notices)
-        if str(entry["id"]) == agent_id:
-            override = own
-    return override
+# the environment and flags
 
 
 def environment_layer(env: Mapping[str, str]) -> Layer:
@@ -234,66 +236,63 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
         if "__" not in name:
             raise ConfigError(f"{name}: there is no such variable.", hint=nearest(name, list(ENV_NAMES)))
         keys = name.removeprefix("KEPT_").lower().split("__")
-        try:
-            put_setting(layer, keys, env[name], at=name)
-        except ConfigError:
-            if not is_removed(".".join(keys)):
-                raise
-            layer.notices.append(removal_notice(name))
+        if notice := find_notice(".".join(keys)):
+            layer.notices.append(f"{name}: {notice}")
+        else:
+            _put_setting(layer, keys, env[name], at=name)
     if env.get("KEPT_WORKSPACE"):
-        layer.agent["workspace"] = env["KEPT_WORKSPACE"]
+        layer.tree["workspace"] = env["KEPT_WORKSPACE"]
     if env.get("KEPT_WORKSPACE_LAYOUT"):
-        put_setting(layer, ["workspace_layout"], env["KEPT_WORKSPACE_LAYOUT"], at="KEPT_WORKSPACE_LAYOUT")
+        _put_setting(layer, ["workspace_layout"], env["KEPT_WORKSPACE_LAYOUT"], at="KEPT_WORKSPACE_LAYOUT")
     return layer
 
 
-def flags_layer(workspace: str | None, settings: Mapping[str, Any]) -> Layer:
+def _flags_layer(workspace: str | None, settings: Mapping[str, Any]) -> Layer:
     layer = Layer(FLAGS)
     for key, value in settings.items():
-        put_setting(layer, key.removeprefix("agents.defaults.").split("."), value, at=key)
+        _put_setting(layer, key.removeprefix("agents.defaults.").split("."), value, at=key)
     if workspace:
-        layer.agent["workspace"] = workspace
+        layer.tree["workspace"] = workspace
     return layer
 
 
-def put_setting(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
+def _put_setting(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
     """Put a value into a layer at a path of keys, or raise ConfigError if the schema does not have that path."""
-    kind: Any = AgentSettings
-    tree = layer.agent
-    if keys[0] == "gateway" and len(keys) > 1:
-        kind, tree, keys = GatewaySettings, layer.gateway, keys[1:]
-    for key in keys[:-1]:
-        group = group_by_name(kind)
-        known = key if group else _known_key(kind, key, at=at)
-        kind = group or hints(kind)[known]
-        if not is_dataclass(kind) and not group_by_name(kind):
-            raise ConfigError(f"{at}: '{known}' is a value and has no settings below it.")
-        tree = tree.setdefault(known, {})
-    group = group_by_name(kind)
-    key = keys[-1] if group else _known_key(kind, keys[-1], at=at)
-    kind = group or hints(kind)[key]
+    *groups, last = keys
+    kind: Any = Settings
+    tree = layer.tree
+    for key in groups:
+        name, kind = step_into(kind, key, at=at)
+        tree = tree.setdefault(name, {})
+    name, kind = step_into(kind, last, at=at)
     value = read_flow(kind, value, at)
     if is_dataclass(kind) and not isinstance(value, Mapping):
-        raise ConfigError(f"{at}: '{key}' is a group.", hint=f"Set one of: {', '.join(hints(cast('type', kind)))}.")
-    coerce(kind, value, at)
-    tree[key] = normalise_value(kind, value, at=at, notices=layer.notices)
+        raise ConfigError(f"{at}: '{name}' is a group.", hint=f"Set one of: {', '.join(hints(kind))}.")
+    coerce(kind, value, at, notices=[])
+    tree[name] = normalise_value(kind, value, at=at, notices=layer.notices)
 
 
-def _known_key(kind: type, key: str, *, at: str) -> str:
-    known = hints(kind)
+def step_into(kind: Any, key: str, *, at: str) -> tuple[str, Any]:
+    """Return the name and the type of what a key names in a group. Raise ConfigError if there is no such setting."""
+    if group := group_by_name(kind):
+        return key, group
+    known = hints(kind) if is_dataclass(kind) else {}
     if snake(key) not in known:
         raise unknown_key(at, key, list(known))
-    return snake(key)
+    return snake(key), known[snake(key)]
+
+
+# folders
 
 
 def resolve_workspace(home: str, agent_id: str, layers: list[Layer]) -> str:
     """Return the path of the workspace that the last layer names, or the agent's default one."""
-    chosen = None
-    for layer in layers:
-        chosen = layer.agent.get("workspace") or chosen
-    if "\0" in str(chosen):
+    named = [str(layer.tree["workspace"]) for layer in layers if layer.tree.get("workspace")]
+    if not named:
+        return default_workspace(home, agent_id)
+    if "\0" in named[-1]:
         raise ConfigError("workspace: it is not a path, since it contains a NUL.")
-    return expand(str(chosen)) if chosen else default_workspace(home, agent_id)
+    return expand(named[-1].replace("{agentId}", agent_id))
 
 
 def default_workspace(home: str, agent_id: str) -> str:
@@ -305,56 +304,83 @@ def is_same_folder(left: str, right: str) -> bool:
     return left == right or os.path.realpath(left) == os.path.realpath(right)
 
 
-def fold_layers(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
-    """Return the merged trees of the agent and the gateway, and the layer that each setting came from."""
-    agent: dict[str, Any] = {}
-    gateway: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for layer in layers:
-        _merge(AgentSettings, agent, layer.agent, layer.name, origins, at="")
-        _merge(GatewaySettings, gateway, layer.gateway, layer.name, origins, at="gateway")
-    return agent, gateway, origins
+def expand(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
-def _merge(
-    kind: Any, into: dict[str, Any], tree: dict[str, Any], name: str, origins: dict[str, str], *, at: str
-) -> None:
-    """Merge groups setting by setting. A value replaces the earlier one, even if it is a mapping, such as headers."""
-    for key, value in tree.items():
-        where = f"{at}.{key}" if at else key
-        inner = group_by_name(kind) or hints(kind).get(key)
-        is_group = is_dataclass(inner) or group_by_name(inner) is not None
-        if is_group and isinstance(value, dict) and isinstance(into.get(key, {}), dict):
-            _merge(inner, into.setdefault(key, {}), value, name, origins, at=where)
-        else:
-            into[key] = value
-            origins[where] = name
+# agents
 
 
-def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
-    """Yield every setting of a schema object: its dotted name, its value, and whether it is secret."""
-    for spec in fields(value):
-        where = f"{at}.{spec.name}" if at else spec.name
-        inner = getattr(value, spec.name)
-        if is_dataclass(inner):
-            yield from settings_of(inner, where)
-        elif inner and group_by_name(hints(cast("type", type(value)))[spec.name]):
-            for name, group in inner.items():
-                yield from settings_of(group, f"{where}.{name}")
-        else:
-            yield where, inner, bool(spec.metadata.get("secret"))
+def check_agent_id(agent_id: str) -> str:
+    """Return an agent's id if it can be the name of a folder below the home; otherwise raise ConfigError."""
+    if not is_agent_id(agent_id):
+        raise ConfigError(
+            f"'{agent_id}' cannot be an agent's name.",
+            hint="Use up to 64 letters, digits, '-', '_' and '.', not beginning with '.'.",
+        )
+    return agent_id
 
 
-def secret_names(kind: Any) -> Iterator[str]:
-    """Yield the names of the secret settings of a schema class, also those in groups that users name."""
-    for spec in fields(kind):
-        inner = hints(kind)[spec.name]
-        inner = group_by_name(inner) or inner
-        if is_dataclass(inner):
-            yield from secret_names(inner)
-        elif spec.metadata.get("secret"):
-            yield spec.name
+def is_agent_id(text: str) -> bool:
+    """Return whether a text can be the id of an agent."""
+    plain = text.replace("-", "").replace("_", "").replace(".", "")
+    return plain.isalnum() and plain.isascii() and not text.startswith(".") and len(text) <= 64
 
 
-def _in_file(path: str, exc: ConfigError) -> ConfigError:
-    return ConfigError(f"{path}: {exc.message}", hint=exc.hint)
+def agent_names(home: str, user_file: str) -> list[str]:
+    """Return the names of all agents, the main one first."""
+    try:
+        with os.scandir(os.path.join(home, "agents")) as entries:
+            used = [entry.name for entry in entries if entry.is_dir()]
+    except OSError:
+        used = []
+    others = {*filter(is_agent_id, (*_listed(user_file), *used))} - {MAIN_AGENT}
+    return [MAIN_AGENT, *sorted(others)]
+
+
+def has_agent(home: str, user_file: str, agent_id: str) -> bool:
+    if agent_id == MAIN_AGENT or os.path.isdir(os.path.join(home, "agents", agent_id)):
+        return True
+    return agent_id in _listed(user_file)
+
+
+def require_agent(home: str, user_file: str, agent_id: str) -> None:
+    """Raise AgentNotFound if there is no such agent. A misspelt name must not open another memory, or create one."""
+    if has_agent(home, user_file, agent_id):
+        return
+    names = agent_names(home, user_file)
+    shown = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+    raise AgentNotFound(
+        f"There is no agent '{agent_id}'. There {'is' if len(names) == 1 else 'are'}: {shown}.",
+        hint=f"Create it with 'kept --agent {agent_id} init', or check --agent and KEPT_AGENT.",
+    )
+
+
+def _listed(user_file: str) -> Iterator[str]:
+    agents = parse_settings(user_file, read_settings(user_file)).get("agents") or {}
+    entries = agents.get("list") if isinstance(agents, dict) else None
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and "id" in entry:
+            yield str(entry["id"])
+
+
+def agents_sharing_workspace(loaded: LoadedConfig) -> list[str]:
+    """Return the names of the other agents that use this agent's workspace."""
+    config, user_file = loaded.config, loaded.user_file.path
+    from_env = environment_layer(os.environ)
+
+    def workspace_of(agent: str) -> str:
+        return resolve_workspace(config.home, agent, [*user_layers(user_file, agent), from_env])
+
+    others = sorted({*agent_names(config.home, user_file)} - {config.agent_id})
+    return [agent for agent in others if is_same_folder(workspace_of(agent), config.workspace)]
+
+
+def settings_by_agent(loaded: LoadedConfig) -> dict[str, LoadedConfig]:
+    """Return the settings of every agent by its name. A workspace that only this run uses does not count."""
+    home, file = loaded.config.home, loaded.user_file
+    path = file.path if file.exists else None
+    ours = ("KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT")
+    environ = {name: value for name, value in os.environ.items() if name not in ours}
+    names = agent_names(home, file.path)
+    return {name: load_config(home=home, agent=name, config_file=path, environ=environ) for name in names}

@@ -5,32 +5,18 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from kept.base.values import frozen
-from kept.config.gateway_settings import GatewaySettings
-from kept.config.layers import LoadedConfig, settings_of
-from kept.config.read import clamp, coerce, group_by_name, hints, nearest, range_text, read_flow, snake
-from kept.config.removed import is_removed
-from kept.config.schema import AgentSettings
+from kept.config.layers import LoadedConfig, step_into
+from kept.config.read import clamp, coerce, group_by_name, nearest, range_text, read_flow, settings_of, snake
+from kept.config.removed import find_notice
+from kept.config.schema import Settings
 from kept.errors import ConfigError, UsageError
 
 SECRET_SHOWN = "(set)"
 """Shown instead of a secret."""
-
-
-@frozen
-class Setting:
-    """A setting as the schema has it."""
-
-    kind: Any
-    """Type of its value."""
-    metadata: Mapping[str, Any]
-
-    @property
-    def is_secret(self) -> bool:
-        return bool(self.metadata.get("secret"))
 
 
 @frozen
@@ -43,39 +29,36 @@ class SettingRow:
     is_secret: bool = False
 
 
-def find_setting(name: str) -> Setting:
-    """Return a setting. Raise ConfigError with the nearest name if there is none of this name."""
-    keys = name.split(".")
-    kind: Any = AgentSettings
-    if keys[0] == "gateway":
-        kind, keys = GatewaySettings, keys[1:]
+def find_setting(name: str) -> tuple[Any, Mapping[str, Any]]:
+    """Return the type of a setting and the metadata of its field. Raise ConfigError with the nearest name if there is
+    none of this name."""
+    kind: Any = Settings
     metadata: Mapping[str, Any] = {}
-    for key in keys:
-        if group := group_by_name(kind):
-            kind = group
-        elif is_dataclass(kind) and snake(key) in hints(kind):  # type: ignore[arg-type]
-            metadata = next(spec.metadata for spec in fields(kind) if spec.name == snake(key))
-            kind = hints(kind)[snake(key)]  # type: ignore[arg-type]
-        else:
-            raise ConfigError(f"{name}: there is no such setting.", hint=_nearest_name(name))
-    if is_dataclass(kind) or not keys:
+    for key in name.split("."):
+        group = kind
+        try:
+            known, kind = step_into(group, key, at=name)
+        except ConfigError as exc:
+            raise ConfigError(exc.message, hint=_nearest_name(name)) from None
+        metadata = {} if group_by_name(group) else group.__dataclass_fields__[known].metadata
+    if is_dataclass(kind):
         below = next(known for known in (*setting_names(), f"{name}.…") if known.startswith(f"{name}."))
         raise ConfigError(f"{name}: is a group of settings.", hint=f"Set one of them, such as {below}.")
-    return Setting(kind, metadata)
+    return kind, metadata
 
 
 def read_value(name: str, values: Sequence[str]) -> Any:
     """Return the value of a setting as it is written to the file. Raise ConfigError if it is not one."""
-    setting = find_setting(name)
-    value = _parse(setting.kind, values, name)
+    kind, metadata = find_setting(name)
+    value = _parse(kind, values, name)
     try:
-        stored = coerce(setting.kind, value, name)
+        stored = coerce(kind, value, name, notices=[])
     except ConfigError as exc:
         raise ConfigError(exc.message, hint=exc.hint if "Choose" in exc.hint else "Nothing was changed.") from None
-    if clamp(stored, setting.metadata) != stored:
-        problem = f"{name}: {stored} is out of range ({range_text(setting.metadata)})."
+    if clamp(stored, metadata) != stored:
+        problem = f"{name}: {stored} is out of range ({range_text(metadata)})."
         raise ConfigError(problem, hint="Nothing was changed.")
-    return value if group_by_name(setting.kind) else plain_value(stored)
+    return value if group_by_name(kind) else plain_value(stored)
 
 
 def _parse(kind: Any, values: Sequence[str], name: str) -> Any:
@@ -92,8 +75,7 @@ def _parse(kind: Any, values: Sequence[str], name: str) -> Any:
 
 def setting_names() -> list[str]:
     """Return the name of every setting."""
-    parts = ((AgentSettings(), ""), (GatewaySettings(), "gateway"))
-    return [name for part, at in parts for name, _, _ in settings_of(part, at)]
+    return [name for name, _, _ in settings_of(Settings())]
 
 
 def spell(key: str) -> str:
@@ -104,7 +86,7 @@ def spell(key: str) -> str:
 
 def _nearest_name(name: str) -> str:
     """Return a hint with the nearest setting: one that ends like this, or is spelt like it."""
-    if is_removed(name):
+    if find_notice(name):
         return "Kept no longer has this setting."
     names = setting_names()
     by_end = [known for known in names if known.endswith(f".{name}")]
@@ -114,11 +96,10 @@ def _nearest_name(name: str) -> str:
 def list_settings(loaded: LoadedConfig) -> list[SettingRow]:
     """Return every setting. A secret has `SECRET_SHOWN` as its value if it is set."""
     rows: list[SettingRow] = []
-    for part, at in ((loaded.config.agent, ""), (loaded.config.gateway, "gateway")):
-        for name, value, is_secret in settings_of(part, at):
-            is_url = name.endswith(("_url", ".url"))
-            shown = SECRET_SHOWN if is_secret and value else _without_secrets(value) if is_url else value
-            rows.append(SettingRow(name, shown, _origin(loaded.origins, name), is_secret))
+    for name, value, is_secret in settings_of(loaded.config.agent):
+        is_url = name.endswith(("_url", ".url"))
+        shown = SECRET_SHOWN if is_secret and value else _without_secrets(value) if is_url else value
+        rows.append(SettingRow(name, shown, _origin(loaded.origins, name), is_secret))
     return rows
 
 

@@ -13,7 +13,7 @@ import sys
 
 from kept.base.values import frozen
 from kept.config import LoadedConfig
-from kept.config.layers import settings_of
+from kept.config.read import settings_of
 
 
 @frozen

@@ -16,7 +16,7 @@ from kept.base.sqlite import database_files
 from kept.base.values import frozen
 from kept.base.wording import plural
 from kept.config import LoadedConfig
-from kept.config.agents import agents_sharing_workspace
+from kept.config.layers import agents_sharing_workspace
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.forgetting.own_files import find_mentioned, iter_leftovers
 from kept.forgetting.plan import erase_files

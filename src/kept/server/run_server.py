@@ -35,7 +35,7 @@ from kept.base.remote_errors import ChannelUnavailable
 from kept.base.timings import observers
 from kept.base.values import frozen
 from kept.config import Config, LoadedConfig
-from kept.config.agents import settings_by_agent
+from kept.config.layers import settings_by_agent
 from kept.errors import ConfigError, KeptError, UsageError
 from kept.gateway.channels import http
 from kept.gateway.channels.gateway import (

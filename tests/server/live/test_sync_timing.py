@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.config.search_settings import SyncSettings
+from kept.config.schema import SyncSettings
 from kept.server.live.sync_timing import MAX_SETTLE_FACTOR, LiveTiming, PendingChanges, SyncSchedule
 
 NOTE = PendingChanges(notes=1)

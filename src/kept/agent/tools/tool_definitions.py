@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from kept.base.records import SOURCES
 from kept.base.values import frozen
-from kept.config.search_settings import QuerySettings
+from kept.config.schema import QuerySettings
 from kept.errors import UsageError
 
 MAX_QUERY_CHARS = 4_000

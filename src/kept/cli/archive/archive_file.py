@@ -26,7 +26,7 @@ from typing import IO, Literal, cast
 from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import is_utf8
 from kept.base.values import frozen
-from kept.config.agents import is_agent_id
+from kept.config.layers import is_agent_id
 from kept.errors import ArchiveDamaged, ArchiveRefused
 from kept.notes.workspace import MAX_NAME_BYTES, MAX_PATH_BYTES, show_path
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME

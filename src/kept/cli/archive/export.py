@@ -44,12 +44,9 @@ from kept.cli.archive.archive_file import (
     parse_member_name,
 )
 from kept.config import Config, LoadedConfig
-from kept.config.agents import settings_by_agent
-from kept.config.gateway_settings import GatewaySettings
-from kept.config.layers import is_same_folder, secret_names
-from kept.config.read import snake
-from kept.config.read_file import parse_settings, read_settings
-from kept.config.schema import AgentSettings
+from kept.config.layers import is_same_folder, settings_by_agent
+from kept.config.read import parse_settings, read_settings, secret_names, snake
+from kept.config.schema import Settings
 from kept.errors import UsageError
 from kept.notes.opened import FolderTrees
 from kept.notes.scan import scan_workspace
@@ -275,7 +272,7 @@ def copy_settings(path: str, raw: bytes) -> SettingsCopy:
     """
     tree = parse_settings(path, raw)
     text = raw.decode("utf-8-sig")
-    names = {name for part in (AgentSettings, GatewaySettings) for name in secret_names(part)}
+    names = {*secret_names(Settings)}
     names.add("user_tokens")  # a removed setting, which a file may still have
     removed: list[str] = []
     public = _without_secrets(tree, "", names, removed)

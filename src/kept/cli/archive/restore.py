@@ -51,7 +51,7 @@ from kept.config.layers import (
     layers_of_tree,
     user_layers,
 )
-from kept.config.read_file import MAX_BYTES, parse_settings, read_settings
+from kept.config.read import MAX_BYTES, parse_settings, read_settings
 from kept.errors import ArchiveDamaged, ArchiveRefused, ConfigError, LockBusy, WriteFailed
 from kept.notes.opened import FolderTrees, decode
 from kept.notes.workspace import find_arrival_fault
@@ -113,7 +113,7 @@ def restore_archive(
     path = os.path.abspath(os.path.expanduser(path))
     hunt = _ForgottenHunt(home)
     manifest = check_archive(path, hunt.inspect)
-    user_file = find_user_file(home, None, {}).path
+    user_file = find_user_file(home, None).path
     places = RestorePlaces(home, manifest.agents, _plan_workspaces(manifest, home, user_file, workspace))
     forgotten = hunt.find_reasons(manifest)
     actions = {
@@ -218,7 +218,7 @@ def _plan_entries(places: RestorePlaces, before: bytes) -> bytes | None:
         chosen, named = places.workspaces[agent.notes], _named_workspace(layers)
         is_there = is_same_folder(named or default_workspace(places.home, agent.name), chosen)
         values = {} if is_there else {"workspace": chosen}
-        layouts = [layer.agent["workspace_layout"] for layer in layers if layer.agent.get("workspace_layout")]
+        layouts = [layer.tree["workspace_layout"] for layer in layers if layer.tree.get("workspace_layout")]
         if agent.layout != (layouts[-1] if layouts else "kept") and (values or named is None):
             values["workspace_layout"] = agent.layout
         if values:
@@ -227,7 +227,7 @@ def _plan_entries(places: RestorePlaces, before: bytes) -> bytes | None:
 
 
 def _named_workspace(layers: Any) -> str | None:
-    named = [layer.agent["workspace"] for layer in layers if layer.agent.get("workspace")]
+    named = [layer.tree["workspace"] for layer in layers if layer.tree.get("workspace")]
     return expand(str(named[-1])) if named else None
 
 

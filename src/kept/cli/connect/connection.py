@@ -22,7 +22,7 @@ from kept.base.values import frozen
 from kept.cli.connect.claude_code_plugin import Sent, plugin_files, plugin_folder, settings_entries
 from kept.cli.connect.clients import SERVER, Client, ClientEnvironment, Scope, entry_for, locate
 from kept.cli.connect.settings_editor import remove_json_entry, remove_table, set_json_entry, set_table
-from kept.config.read_file import read_settings
+from kept.config.read import read_settings
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.gateway.server_command import ServerCommand
 

@@ -18,7 +18,7 @@ from kept.base.net.serving import App
 from kept.base.values import frozen
 from kept.config import LoadedConfig
 from kept.config.agent_paths import GATEWAY_LOCK
-from kept.config.agents import settings_by_agent
+from kept.config.layers import settings_by_agent
 from kept.errors import AgentNotFound, ConfigError, LockBusy, WriteFailed
 from kept.gateway.app import open_dispatcher, open_memory
 from kept.gateway.channel import Channel, ResponderTiming

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kept.base.values import frozen
-from kept.config.search_settings import SyncSettings
+from kept.config.schema import SyncSettings
 
 MAX_SETTLE_FACTOR = 4.0
 """Changes that never end are indexed after this many times the debounce time."""

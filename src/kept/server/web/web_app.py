@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from kept.base.grants import Grant
 from kept.base.net.serving import GRANT, App, Guard, Receive, Scope, Send, note_route
 from kept.base.redact import Redactor
-from kept.config.secrets import secrets_of
+from kept.config.keys import secrets_of
 from kept.errors import KeptError, UsageError
 from kept.server.web.browser_guard import BrowserGuard, PolicyHeaders
 from kept.server.web.page_templates import PageTemplates

@@ -14,7 +14,8 @@ from starlette.responses import Response
 import kept
 from kept.base.values import frozen
 from kept.config import LoadedConfig, change_settings, load_config
-from kept.config.layers import FLAGS, settings_of
+from kept.config.layers import FLAGS
+from kept.config.read import settings_of
 from kept.config.setting import SECRET_SHOWN, SettingRow, list_settings, value_text
 from kept.errors import ConfigError, KeptError, UsageError
 from kept.notes.history.line_changes import diff_versions
