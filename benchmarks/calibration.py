@@ -51,9 +51,8 @@ from kept.search.weights import (
     RightModel,
     UnspacedModel,
 )
-from kept.server.bench.dataset import BenchQuery, BenchSet, sample
-from kept.server.bench.layout import BenchGroup, lay_out
-from kept.server.bench.query_runner import QueryRunner
+from kept.server.bench.measurement import QueryRunner
+from kept.server.bench.sets import BenchGroup, BenchQuery, BenchSet, lay_out, sample
 
 NONSENSE = 120
 LENGTHS = (2, 8, 12)

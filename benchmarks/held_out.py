@@ -27,10 +27,8 @@ from kept.base.limits import estimate_tokens
 from kept.config import load_config
 from kept.search import scores
 from kept.search.weights import NOTES
-from kept.server.bench.dataset import BenchQuery, BenchSet, read_set, sample
-from kept.server.bench.layout import lay_out
-from kept.server.bench.metrics import evaluate
-from kept.server.bench.query_runner import QueryRunner, hits_to_ask_for, with_baseline
+from kept.server.bench.measurement import QueryRunner, evaluate, hits_to_ask_for, with_baseline
+from kept.server.bench.sets import BenchQuery, BenchSet, lay_out, read_set, sample
 
 BUILT_IN = 0.3
 """Weight of the built-in model, of which the trusts in `weights` are shares."""

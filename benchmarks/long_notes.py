@@ -23,8 +23,7 @@ from kept.search.pipeline import embed_query
 from kept.search.query import SearchRequest, parse_query
 from kept.search.scores import fuse_pool, vector_share
 from kept.search.whole_notes import judge_whole_notes
-from kept.server.bench.dataset import BenchSet
-from kept.server.bench.layout import BenchGroup, lay_out
+from kept.server.bench.sets import BenchGroup, BenchSet, lay_out
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 WHOLE_NOTE = {"memory_search.chunking.tokens": 8000, "memory_search.chunking.overlap": 0}

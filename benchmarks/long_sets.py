@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
 
-from kept.server.bench.dataset import BenchDocument, BenchQuery, BenchSet, Relevance, read_set, sample
+from kept.server.bench.sets import BenchDocument, BenchQuery, BenchSet, Relevance, read_set, sample
 
 JOINED_NOTES, ARTICLE_CHARS, SPLIT_TOKENS = 10, 8_000, 100
 _SEED = 5

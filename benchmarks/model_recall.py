@@ -21,8 +21,8 @@ import numpy as np
 from kept.config import LocalModelSettings, load_config
 from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, open_pulled
 from kept.embedding.static import StaticEmbedder
-from kept.server.bench.dataset import read_set
 from kept.server.bench.measurement import measure_set
+from kept.server.bench.sets import read_set
 
 TOP = 10
 

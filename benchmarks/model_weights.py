@@ -27,8 +27,7 @@ from kept.search.candidates import CandidatePool, gather_pool
 from kept.search.pipeline import embed_query
 from kept.search.query import SearchRequest, parse_query
 from kept.search.scores import fuse_pool
-from kept.server.bench.dataset import BenchSet, read_set, sample
-from kept.server.bench.layout import BenchGroup, lay_out
+from kept.server.bench.sets import BenchGroup, BenchSet, lay_out, read_set, sample
 
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 """0 is words alone."""

@@ -19,10 +19,8 @@ from kept.config import load_config
 from kept.search import pipeline
 from kept.search.weights import BESIDE_BETTER_SHARE
 from kept.search.whole_notes import lift_neighbours
-from kept.server.bench.dataset import BenchSet, read_set, sample
-from kept.server.bench.layout import lay_out
-from kept.server.bench.metrics import evaluate
-from kept.server.bench.query_runner import QueryRunner
+from kept.server.bench.measurement import QueryRunner, evaluate
+from kept.server.bench.sets import BenchSet, lay_out, read_set, sample
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 HITS = 14

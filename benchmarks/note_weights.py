@@ -27,8 +27,7 @@ from kept.search.pipeline import embed_query
 from kept.search.query import SearchRequest, parse_query
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.weights import COVERED_TRUST, UNCOVERED_TRUST
-from kept.server.bench.dataset import BenchSet, sample
-from kept.server.bench.layout import BenchGroup, lay_out
+from kept.server.bench.sets import BenchGroup, BenchSet, lay_out, sample
 
 Rule = tuple[float, float]
 """Shares of meaning if one note has all words of the query, and if none has any."""

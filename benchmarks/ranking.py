@@ -24,8 +24,7 @@ from kept.search.candidates import Evidence, gather_pool
 from kept.search.pipeline import embed_query
 from kept.search.query import SearchRequest, parse_query
 from kept.search.weights import EvidenceWeights
-from kept.server.bench.dataset import BenchSet, read_set, sample
-from kept.server.bench.layout import BenchGroup, lay_out
+from kept.server.bench.sets import BenchGroup, BenchSet, lay_out, read_set, sample
 
 NAMES = [field.name for field in fields(Evidence)]
 TEXT = ["words", "around", "coverage", "reach", "answers"]

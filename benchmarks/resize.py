@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kept.server.bench.dataset import BenchDocument, BenchSet, Relevance, read_set
+from kept.server.bench.sets import BenchDocument, BenchSet, Relevance, read_set
 
 _SEED = 3
 _MOST_GROUPS, _NOTES, _QUESTIONS = 40, 200, 6

@@ -25,8 +25,7 @@ from benchmarks.corpus import SEED, Corpus
 from kept.base.records import Hit, SearchResult
 from kept.config import load_config
 from kept.memory import Memory
-from kept.server.bench.dataset import read_set, sample
-from kept.server.bench.layout import lay_out
+from kept.server.bench.sets import lay_out, read_set, sample
 from kept.testing import FrozenClock
 
 NOW = dt.datetime(2026, 12, 1, 12, tzinfo=dt.UTC)

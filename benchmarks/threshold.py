@@ -21,10 +21,8 @@ from kept.base.values import frozen
 from kept.base.words.segment import is_unspaced, split_scripts
 from kept.config import Config, load_config
 from kept.memory import Memory
-from kept.server.bench.dataset import BenchQuery, BenchSet, read_set
-from kept.server.bench.layout import BenchGroup, lay_out
-from kept.server.bench.metrics import ReturnedHit, first_ranks
-from kept.server.bench.query_runner import ask_all
+from kept.server.bench.measurement import ask_all, first_ranks
+from kept.server.bench.sets import BenchGroup, BenchQuery, BenchSet, ReturnedHit, lay_out, read_set
 
 NONSENSE_QUERIES = 60
 """Number of queries of each kind of nonsense."""

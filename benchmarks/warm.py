@@ -36,8 +36,7 @@ from kept.index.sqlite.vectors import VectorTable
 from kept.search import pipeline
 from kept.search.exact import ExactMatch
 from kept.search.keywords import KeywordSearch
-from kept.server.bench.dataset import read_set
-from kept.server.bench.layout import lay_out
+from kept.server.bench.sets import lay_out, read_set
 
 WARM_UP = 20
 QUESTIONS = 200

@@ -20,11 +20,16 @@ from benchmarks.everyday.halves import FOLDER, HALVES, SETS, read_halves, write_
 from kept.base.limits import estimate_tokens
 from kept.config import load_config
 from kept.memory import Memory
-from kept.server.bench.dataset import BenchQuery, BenchSet, read_set
-from kept.server.bench.layout import BenchGroup, lay_out
-from kept.server.bench.measurement import FigureSummary, by_category, summarise
-from kept.server.bench.metrics import ReturnedHit, evaluate
-from kept.server.bench.query_runner import ask_all, hits_to_ask_for, with_baseline
+from kept.server.bench.measurement import (
+    FigureSummary,
+    ask_all,
+    by_category,
+    evaluate,
+    hits_to_ask_for,
+    summarise,
+    with_baseline,
+)
+from kept.server.bench.sets import BenchGroup, BenchQuery, BenchSet, ReturnedHit, lay_out, read_set
 
 Answers = dict[str, tuple[ReturnedHit, ...]]
 COLUMNS = ("recall@5", "recall@10", "mrr@10")

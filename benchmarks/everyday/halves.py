@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kept.server.bench.dataset import CORPUS, QRELS, QUERIES
+from kept.server.bench.sets import CORPUS, QRELS, QUERIES
 
 FOLDER = Path(__file__).parent
 SETS = ("person", "team")

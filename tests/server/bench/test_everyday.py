@@ -8,8 +8,8 @@ from benchmarks.everyday.halves import FOLDER, SETS
 from benchmarks.threshold import FOREIGN, ask_probes, measure_curve
 from kept.base.records import LIKELY_FROM
 from kept.config import load_config
-from kept.server.bench.dataset import read_set
 from kept.server.bench.measurement import measure_set
+from kept.server.bench.sets import read_set
 
 
 @pytest.mark.parametrize("name", SETS)

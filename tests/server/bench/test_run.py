@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.server.bench.metrics import FIGURES
+from kept.server.bench.measurement import FIGURES
 from tests.support.commands import KEPT
 from tests.support.files import write_file
 from tests.support.waiting import wait_until

@@ -1,5 +1,4 @@
 """Measures recall: how often a search returns a passage that answers a query.
 
-`dataset` reads a set, `layout` writes its documents to disk, `query_runner` asks its queries in every variant and
-`metrics` judges the hits. `measurement` does all of it. `starter` makes a set of the user's own notes.
+`sets` reads a set and writes its documents to disk; `measurement` asks its queries and judges the hits.
 """

@@ -1,13 +1,16 @@
-"""Measures sets: writes the documents, indexes them, asks the queries, computes the figures."""
+"""Measures sets: writes the documents, indexes them, asks the queries as a user would, and computes the figures."""
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from kept.base.clock import SystemClock
 from kept.base.limits import estimate_tokens
 from kept.base.records import GRADES, Grade
 from kept.base.values import frozen
@@ -15,10 +18,8 @@ from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.errors import BenchSetInvalid
 from kept.memory import Memory
-from kept.server.bench.dataset import BenchQuery, BenchSet, Relevance, read_set, sample
-from kept.server.bench.layout import BenchGroup, lay_out
-from kept.server.bench.metrics import FIGURES, Figures, ReturnedHit, evaluate, mean_figures, percentile
-from kept.server.bench.query_runner import BASELINES, ask_all, hits_to_ask_for, with_baseline
+from kept.search.selection import MAX_CHARS
+from kept.server.bench.sets import BenchGroup, BenchQuery, BenchSet, Relevance, ReturnedHit, lay_out, read_set, sample
 
 Progress = Callable[[str, int, int, str], None]
 """Called with the name of a set, the steps done, the steps in total, and a label of the current one."""
@@ -231,3 +232,187 @@ def summary_json(summary: FigureSummary) -> dict[str, Any]:
 
 def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+
+
+# asking
+
+_FEWEST, _MOST = 12, 50
+
+Tick = Callable[[], None]
+
+
+def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int) -> int:
+    """Return the number of hits to request for every query of a set.
+
+    A user asks for six. This is enough for ten documents and for 2,000 tokens of snippets.
+    """
+    snippet_chars = min(MAX_CHARS, text_chars / max(1, chunks))
+    snippet_tokens = max(1.0, snippet_chars * text_tokens / max(1, text_chars))
+    return min(_MOST, max(_FEWEST, round(1.25 * BUDGET_TOKENS / snippet_tokens)))
+
+
+BASELINES = ("keyword", "vector")
+
+
+def with_baseline(config: Config, name: str) -> Config:
+    """Return the settings for words alone or vectors alone. They have no threshold: each would need one of its own."""
+    query = replace(config.memory_search.query, min_score=0.0)
+    weights = {"enabled": False} if name == "keyword" else {"vector_weight": 1.0, "text_weight": 0.0}
+    search = replace(config.memory_search, query=replace(query, hybrid=replace(query.hybrid, **weights)))
+    return replace(config, agent=replace(config.agent, memory_search=search))
+
+
+@frozen
+class SetAnswers:
+    """Hits of each query by its id."""
+
+    hits: dict[str, tuple[ReturnedHit, ...]]
+    degraded: tuple[str, ...]
+    """Reasons why some answers may be worse than they should be."""
+    latencies_ms: tuple[float, ...]
+    """Times of all searches but the first of each memory, which opens everything."""
+
+
+class QueryClock:
+    """Clock that reports a query's own date as "now", if the set has one."""
+
+    def __init__(self, newest: dt.datetime | None) -> None:
+        self._newest = newest
+        self._system = SystemClock()
+        self.query_date: dt.datetime | None = None
+        self.is_asking = False
+
+    def now(self) -> dt.datetime:
+        date = (self.query_date or self._newest) if self.is_asking else None
+        return date.astimezone() if date else self._system.now()
+
+    def time_ns(self) -> int:
+        return int(self.now().timestamp() * 1_000_000_000) if self.is_asking else self._system.time_ns()
+
+
+class QueryRunner:
+    """One memory that answers many queries. ``degraded`` collects each reason for a worse answer once."""
+
+    def __init__(self, group: BenchGroup, *, embedder: Embedder | None = None) -> None:
+        self.group = group
+        self.clock = QueryClock(group.newest)
+        self.memory = Memory(group.config, embedder=embedder, clock=self.clock)
+        self.degraded: dict[str, None] = {}
+        self.latencies_ms: list[float] = []
+
+    def ask(self, query: BenchQuery, *, max_results: int, min_score: float | None = None) -> tuple[ReturnedHit, ...]:
+        self.clock.query_date, self.clock.is_asking = query.date, True
+        started = time.perf_counter()
+        try:
+            result = self.memory.search(query.text, max_results=max_results, min_score=min_score)
+        finally:
+            self.clock.is_asking = False
+        self.latencies_ms.append((time.perf_counter() - started) * 1000)
+        self.degraded.update(dict.fromkeys(result.degraded))
+        return tuple(self.group.returned_hit(hit) for hit in result.hits)
+
+
+def ask_all(
+    groups: Mapping[str, BenchGroup],
+    queries: Sequence[BenchQuery],
+    *,
+    max_results: int,
+    min_score: float | None = None,
+    embedder: Embedder | None = None,
+    tick: Tick = lambda: None,
+) -> SetAnswers:
+    """Ask every query, with one memory open at a time. ``tick`` is called after each query."""
+    hits: dict[str, tuple[ReturnedHit, ...]] = {}
+    degraded: dict[str, None] = {}
+    latencies_ms: list[float] = []
+    for name in dict.fromkeys(query.group for query in queries):
+        runner = QueryRunner(groups[name], embedder=embedder)
+        with runner.memory:
+            for query in queries:
+                if query.group == name:
+                    hits[query.id] = runner.ask(query, max_results=max_results, min_score=min_score)
+                    tick()
+        degraded.update(runner.degraded)
+        latencies_ms += runner.latencies_ms[1:]
+    return SetAnswers(hits, tuple(degraded), tuple(latencies_ms))
+
+
+# figures of a ranking
+#
+# All figures of a query are between 0 and 1; those of a set are their means. A relevant document counts from the
+# first hit whose cited lines cover it. One hit may cover several, as a chunk of a conversation does. A further passage
+# under a hit counts at the rank that it would have among all passages by score: that a note is one hit wins no rank.
+
+BUDGET_TOKENS = 2_000
+RECALL_AT = (1, 5, 10)
+FIGURES = (*(f"recall@{k}" for k in RECALL_AT), f"recall@{BUDGET_TOKENS}tok", "mrr@10")
+
+Figures = dict[str, float]
+
+
+def evaluate(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figures:
+    """Return the figures of one query. ``relevant`` is not empty, and every grade in it is above 0."""
+    ranks = first_ranks(hits, relevant)
+    figures = {f"recall@{k}": share_within(ranks, k, len(relevant)) for k in RECALL_AT}
+    figures[f"recall@{BUDGET_TOKENS}tok"] = share_within_tokens(hits, relevant, BUDGET_TOKENS)
+    best = min(ranks.values(), default=math.inf)
+    figures["mrr@10"] = 1 / best if best <= 10 else 0.0
+    return figures
+
+
+def first_ranks(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> dict[str, int]:
+    """Return, for each relevant document that was returned, the rank of the first hit that covers it, from 1."""
+    ranks: dict[str, int] = {}
+    for hit, rank in _ranked_passages(hits):
+        for document in hit.documents & relevant.keys():
+            ranks[document] = min(rank, ranks.get(document, rank))
+    return ranks
+
+
+def _ranked_passages(hits: Sequence[ReturnedHit]) -> list[tuple[ReturnedHit, int]]:
+    """Return all passages in reading order with their ranks."""
+    if not any(hit.further for hit in hits):
+        return [(hit, rank) for rank, hit in enumerate(hits, start=1)]
+    passages: list[tuple[ReturnedHit, int | None]] = []  # hits have their rank already
+    scores: list[float] = []
+    lowest = math.inf
+    for rank, hit in enumerate(hits, start=1):
+        score = lowest = min(lowest, hit.score)  # a passage that was moved down comes after those it follows
+        passages.append((hit, rank))
+        scores.append(score)
+        for further in hit.further:
+            score = min(score, further.score)
+            passages.append((further, None))
+            scores.append(score)
+    order = sorted(range(len(scores)), key=lambda at: -scores[at])
+    places = {at: place for place, at in enumerate(order, start=1)}
+    return [(passage, rank or places[at]) for at, (passage, rank) in enumerate(passages)]
+
+
+def share_within_tokens(hits: Sequence[ReturnedHit], relevant: Mapping[str, float], budget_tokens: int) -> float:
+    """Return the share of the relevant documents in the passages that fit whole into a budget, in reading order."""
+    spent = 0
+    covered: set[str] = set()
+    for passage in (passage for hit in hits for passage in (hit, *hit.further)):
+        spent += passage.tokens
+        if spent > budget_tokens:
+            break
+        covered.update(passage.documents & relevant.keys())
+    return len(covered) / len(relevant)
+
+
+def share_within(ranks: Mapping[str, int], k: int, relevant_count: int) -> float:
+    """Return the share of the relevant documents that the first ``k`` hits cover."""
+    return sum(rank <= k for rank in ranks.values()) / relevant_count
+
+
+def mean_figures(rows: Sequence[Figures]) -> Figures:
+    if not rows:
+        return {}
+    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """Return the smallest value that at least this share of all values do not exceed; 0 if there are none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0

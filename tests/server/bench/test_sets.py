@@ -10,8 +10,7 @@ import pytest
 from kept import Memory
 from kept.config import load_config
 from kept.errors import BenchSetInvalid
-from kept.server.bench.dataset import read_set
-from kept.server.bench.layout import lay_out, threshold_score
+from kept.server.bench.sets import lay_out, read_set, threshold_score
 from kept.testing import FakeEmbedder
 
 DATA = Path(__file__).parent / "data"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.server.bench.metrics import (
+from kept.server.bench.measurement import (
     FIGURES,
     ReturnedHit,
     evaluate,

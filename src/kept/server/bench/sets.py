@@ -1,0 +1,467 @@
+"""Sets: documents, queries, and the documents that answer each query. Reads them, and writes them out to be searched.
+
+A set is a folder of `corpus.jsonl`, `queries.jsonl` and `qrels.tsv`. Everything in it is checked, and a mistake is
+reported with file and line, because most sets are edited by hand.
+
+To be searched, a document with a session becomes an utterance in a transcript, any other a Markdown note. A group is an
+agent with a home of its own. Ids of a set often give the answer away, so names on disk hide them and do not sort like
+them: only a document's text, its speaker and its time are indexed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, TypeVar
+
+from kept.base.durable import make_private_folder
+from kept.base.limits import estimate_tokens
+from kept.base.records import Grade, Hit
+from kept.base.values import frozen
+from kept.config import Config
+from kept.errors import BenchSetInvalid
+from kept.notes.workspace import MEMORY_FOLDER
+from kept.search.scores import PARTS_OUTSIDE_THRESHOLD
+from kept.sessions.entries import ROLES, Entry, Message, SessionStart
+from kept.sessions.session_key import SessionKey
+from kept.sessions.store import SessionStore
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
+LONG_FILES = "corpora"
+"""Folder of long files, one for each group. The answers of queries are ``spans`` of characters in them."""
+
+_UNANSWERABLE = ("adversarial", "unanswerable")
+_UNANSWERABLE_ENDING = "_abs"
+
+Item = TypeVar("Item")
+Row = TypeVar("Row", "BenchDocument", "BenchQuery")
+
+Relevance = dict[str, dict[str, float]]
+"""Grade by query, then by document. Documents that are not relevant are left out."""
+
+
+@frozen
+class BenchDocument:
+    id: str
+    text: str
+    group: str = ""
+    session: str | None = None
+    speaker: str | None = None
+    timestamp: dt.datetime | None = None
+
+
+@frozen
+class BenchQuery:
+    id: str
+    text: str
+    category: str = ""
+    group: str = ""
+    date: dt.datetime | None = None
+    """Date at which it is asked, for the boost of recent hits."""
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def answerable(self) -> bool:
+        """True if it should be answered, by the name of its category.
+
+        Relevance marks do not decide it: an adversarial question often marks the very passage that it misquotes.
+        """
+        return self.category not in _UNANSWERABLE and not self.category.endswith(_UNANSWERABLE_ENDING)
+
+
+@frozen
+class BenchSet:
+    name: str
+    documents: tuple[BenchDocument, ...]
+    queries: tuple[BenchQuery, ...]
+    relevant: Relevance
+    files: dict[str, str] = field(default_factory=dict)
+    """Long texts by group. Each replaces the documents of its group."""
+
+
+def sample(items: Sequence[Item], size: int | None) -> Sequence[Item]:
+    """Return at most ``size`` of the items, evenly spread, so that every part has its share."""
+    if size is None or size >= len(items):
+        return items
+    return [items[number * len(items) // size] for number in range(size)]
+
+
+def read_set(folder: str) -> BenchSet:
+    """Read and check a set. Raise BenchSetInvalid."""
+    for name in (CORPUS, QUERIES, QRELS):
+        if not os.path.isfile(os.path.join(folder, name)):
+            raise BenchSetInvalid(f"{folder}: not a set of documents and queries: it has no {name}.")
+    documents = _read_rows(os.path.join(folder, CORPUS), _make_document)
+    queries = _read_rows(os.path.join(folder, QUERIES), _make_query)
+    _check_groups(folder, documents, queries)
+    files = _read_long_files(folder, queries)
+    query_ids = {query.id for query in queries}
+    document_ids = {document.id for document in documents}
+    relevant = _read_qrels(os.path.join(folder, QRELS), query_ids, document_ids)
+    return BenchSet(
+        name=os.path.basename(os.path.abspath(folder)),
+        documents=documents,
+        queries=queries,
+        relevant=_span_relevance(folder, queries, files) if files else relevant,
+        files=files,
+    )
+
+
+# documents and queries
+
+
+def _read_rows(path: str, make: Callable[[dict[str, Any]], Row]) -> tuple[Row, ...]:
+    by_id: dict[str, Row] = {}
+    for number, line in _lines(path):
+        try:
+            tree = json.loads(line)
+            if not isinstance(tree, dict):
+                raise ValueError("not an object with 'id' and 'text'")
+            row = make(tree)
+            if row.id in by_id:
+                raise ValueError(f"the id '{row.id}' is used twice")
+        except json.JSONDecodeError as exc:
+            raise BenchSetInvalid(f"{path}, line {number}: not JSON ({exc}).") from None
+        except (ValueError, RecursionError) as exc:
+            raise BenchSetInvalid(f"{path}, line {number}: {exc}.") from None
+        by_id[row.id] = row
+    if not by_id:
+        raise BenchSetInvalid(f"{path}: empty.")
+    return tuple(by_id.values())
+
+
+def _make_document(tree: dict[str, Any]) -> BenchDocument:
+    return BenchDocument(
+        id=_text(tree, "id"),
+        text=_text(tree, "text", may_be_empty=True),
+        group=_optional(tree, "group") or "",
+        session=_optional(tree, "session"),
+        speaker=_optional(tree, "speaker"),
+        timestamp=_time(tree, "timestamp"),
+    )
+
+
+def _make_query(tree: dict[str, Any]) -> BenchQuery:
+    return BenchQuery(
+        id=_text(tree, "id"),
+        text=_text(tree, "text"),
+        category=_optional(tree, "category") or "",
+        group=_optional(tree, "group") or "",
+        date=_time(tree, "date"),
+        spans=_spans(tree.get("spans") or []),
+    )
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """Yield lines that are not blank, with their numbers. Only a newline ends one: JSON may hold other separators."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise BenchSetInvalid(f"{path}: not UTF-8.") from None
+    except OSError as exc:
+        raise BenchSetInvalid(f"{path}: cannot be read ({exc.strerror}).") from None
+
+
+def _text(tree: Mapping[str, Any], name: str, *, may_be_empty: bool = False) -> str:
+    text = _optional(tree, name)
+    if text is None and not (may_be_empty and tree.get(name) == ""):
+        raise ValueError(f"'{name}' is missing or not a text")
+    return text or ""
+
+
+def _optional(tree: Mapping[str, Any], name: str) -> str | None:
+    value = tree.get(name)
+    if value is not None and not isinstance(value, str | int):
+        raise ValueError(f"'{name}' is not a text")
+    return None if value is None or not str(value).strip() else str(value)
+
+
+def _time(tree: Mapping[str, Any], name: str) -> dt.datetime | None:
+    value = _optional(tree, name)
+    try:
+        return None if value is None else dt.datetime.fromisoformat(value).astimezone()
+    except (ValueError, OverflowError):
+        raise ValueError(f"'{name}' is not a time such as 2026-03-14T15:09:00") from None
+
+
+def _spans(value: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        spans = tuple((int(start), int(end)) for start, end in value)
+    except (TypeError, ValueError):
+        raise ValueError("'spans' is not a list of [start, end]") from None
+    if any(start < 0 or end <= start for start, end in spans):
+        raise ValueError("a span ends before it begins")
+    return spans
+
+
+def _check_groups(folder: str, documents: tuple[BenchDocument, ...], queries: tuple[BenchQuery, ...]) -> None:
+    groups = {document.group for document in documents}
+    for query in queries:
+        if query.group not in groups:
+            reason = f"names the group '{query.group}', which has no documents" if query.group else "names no group"
+            raise BenchSetInvalid(f"{os.path.join(folder, QUERIES)}: query '{query.id}' {reason}.")
+
+
+# relevance
+
+
+def _read_qrels(path: str, queries: set[str], documents: set[str]) -> Relevance:
+    relevance: Relevance = {}
+    for number, line in _lines(path):
+        if number == 1:  # the header
+            continue
+        query, document, grade = _parse_judgement(line, f"{path}, line {number}")
+        if query not in queries:
+            raise BenchSetInvalid(f"{path}, line {number}: there is no query '{query}'.")
+        if document not in documents:
+            raise BenchSetInvalid(f"{path}, line {number}: there is no document '{document}'.")
+        if grade > 0:
+            relevance.setdefault(query, {})[document] = grade
+    return relevance
+
+
+def _parse_judgement(line: str, where: str) -> tuple[str, str, float]:
+    try:
+        query, document, grade = line.split("\t")
+        return query, document, float(grade)
+    except ValueError:
+        raise BenchSetInvalid(f"{where}: expected a query, a document and a number, separated by tabs.") from None
+
+
+def _read_long_files(folder: str, queries: tuple[BenchQuery, ...]) -> dict[str, str]:
+    """Return the long files by group, if every query has spans in one."""
+    if not os.path.isdir(os.path.join(folder, LONG_FILES)) or not all(query.spans for query in queries):
+        return {}
+    files: dict[str, str] = {}
+    for group in sorted({query.group for query in queries}):
+        path = os.path.join(folder, LONG_FILES, f"{os.path.basename(group)}.md")
+        try:
+            with open(path, encoding="utf-8", newline="") as file:
+                files[group] = file.read()
+        except (OSError, UnicodeDecodeError):
+            raise BenchSetInvalid(f"{path}: cannot be read, but queries have spans in it.") from None
+    return files
+
+
+def span_id(group: str, span: tuple[int, int]) -> str:
+    return f"{group}:{span[0]}-{span[1]}"
+
+
+def _span_relevance(folder: str, queries: tuple[BenchQuery, ...], files: Mapping[str, str]) -> Relevance:
+    for query in queries:
+        if any(end > len(files[query.group]) for _, end in query.spans):
+            where = os.path.join(folder, QUERIES)
+            raise BenchSetInvalid(f"{where}: query '{query.id}' has a span after the end of its file.")
+    return {query.id: {span_id(query.group, span): 1.0 for span in query.spans} for query in queries}
+
+
+# on disk
+
+_CHANNEL, _PERSON = "chat", "1"
+"""Key of the one conversation that all sessions belong to. Its name is indexed, so it is the same for all."""
+_BEGINNING = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+"""Time of an utterance without a timestamp."""
+
+
+@frozen
+class ReturnedHit:
+    """Parts of a hit that the figures need."""
+
+    documents: frozenset[str]
+    """Documents that its cited lines cover."""
+    tokens: int = 0
+    """Tokens of its snippet, without those of further passages."""
+    score: float = 0.0
+    """Score that ``min_score`` is compared with."""
+    grade: Grade = "strong"
+    further: tuple[ReturnedHit, ...] = ()
+    """Further passages that are shown under it."""
+
+
+@frozen
+class AnswerUnit:
+    """A document or a span that can answer a query, and its lines in a file."""
+
+    document: str
+    lines: tuple[int, int] | None = None
+    """First and last line; None if the file is the document and a hit anywhere in it counts."""
+    text: str = ""
+    """Set if lines are not enough: a hit may be a piece of a long line."""
+
+
+@frozen
+class BenchGroup:
+    """Documents of one group on disk, with the configuration of their agent."""
+
+    config: Config
+    units: dict[str, tuple[AnswerUnit, ...]]
+    """Units by cited path."""
+    newest: dt.datetime | None
+    """Time of its newest document, if the documents have times."""
+
+    def returned_hit(self, hit: Hit) -> ReturnedHit:
+        units = self.units.get(hit.path, ())
+        return ReturnedHit(
+            documents=frozenset(unit.document for unit in units if _covers(hit, unit)),
+            tokens=estimate_tokens(hit.snippet),
+            score=threshold_score(hit),
+            grade=hit.grade,
+            further=tuple(map(self.returned_hit, hit.further)),
+        )
+
+
+def threshold_score(hit: Hit) -> float:
+    """Return the score that ``min_score`` is compared with. Boosts for recent hits and for a period do not count."""
+    score = hit.score - sum(part.value for part in hit.parts if part.name in PARTS_OUTSIDE_THRESHOLD)
+    return round(score, 9)  # the order of summation must not decide
+
+
+def _covers(hit: Hit, unit: AnswerUnit) -> bool:
+    if unit.lines is None:
+        return True
+    if not (hit.start_line <= unit.lines[0] and unit.lines[1] <= hit.end_line):
+        return False
+    # Pieces of a long line all cite that line; the snippet shows which piece a hit is.
+    return not unit.text or hit.start_line < hit.end_line or _share_shown(unit.text, hit.snippet) >= 0.5
+
+
+def _share_shown(text: str, snippet: str) -> float:
+    """Return the share of a text that is in a snippet, which may start or end inside the text."""
+    shown = snippet.removeprefix("…").removesuffix("…").strip()
+    if text in shown or shown in text:
+        return min(1.0, len(shown) / len(text))
+    for size in range(len(text) - 1, 0, -1):
+        if shown.startswith(text[-size:]) or shown.endswith(text[:size]):
+            return size / len(text)
+    return 0.0
+
+
+def lay_out(bench: BenchSet, config: Config, folder: str) -> dict[str, BenchGroup]:
+    """Write every group below a temporary folder. Nothing is synced to disk: it need not survive a crash."""
+    by_group: dict[str, list[BenchDocument]] = {}
+    for document in bench.documents:
+        by_group.setdefault(document.group, []).append(document)
+    groups = {}
+    for number, (name, documents) in enumerate(by_group.items(), start=1):
+        group_config = _group_config(config, os.path.join(folder, str(number)))
+        make_private_folder(os.path.join(group_config.workspace, MEMORY_FOLDER))
+        if name in bench.files:
+            spans = {span for query in bench.queries if query.group == name for span in query.spans}
+            units = _write_long_file(group_config, name, bench.files[name], spans)
+            groups[name] = BenchGroup(group_config, units, None)
+        else:
+            groups[name] = _write_group(group_config, documents)
+    return groups
+
+
+def _group_config(config: Config, folder: str) -> Config:
+    """Return the user's settings with an empty home and workspace."""
+    search = replace(
+        config.memory_search,
+        enabled=True,
+        sources=("memory", "sessions"),
+        extra_paths=(),
+        store=replace(config.memory_search.store, path=None),
+    )
+    workspace = os.path.join(folder, "workspace")
+    agent = replace(config.agent, memory_search=search, workspace=workspace, workspace_layout="kept")
+    return replace(config, home=os.path.join(folder, "home"), workspace=workspace, agent_id="main", agent=agent)
+
+
+def _write_group(config: Config, documents: Sequence[BenchDocument]) -> BenchGroup:
+    notes = [document for document in documents if not document.session]
+    units = {_write_note(config, note): (AnswerUnit(note.id),) for note in notes}
+    transcripts = _write_transcripts(config, [document for document in documents if document.session])
+    times = [document.timestamp for document in documents if document.timestamp]
+    return BenchGroup(config, {**units, **transcripts}, max(times, default=None))
+
+
+# notes
+
+
+def _write_note(config: Config, document: BenchDocument) -> str:
+    """Write a note and return its path.
+
+    It is named by a hash, so that notes are not indexed in the order of the set: in one public set the answers come
+    first, and the first note wins a tie.
+    """
+    cited = f"{MEMORY_FOLDER}/{_opaque(document.id)}.md"
+    path = os.path.join(config.workspace, cited)
+    _write(path, document.text)
+    if document.timestamp:
+        os.utime(path, (document.timestamp.timestamp(),) * 2)
+    return cited
+
+
+def _opaque(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
+        file.write(text)
+
+
+def _write_long_file(
+    config: Config, name: str, text: str, spans: Iterable[tuple[int, int]]
+) -> dict[str, tuple[AnswerUnit, ...]]:
+    cited = f"{MEMORY_FOLDER}/{_opaque(name)}.md"
+    _write(os.path.join(config.workspace, cited), text)
+    units = []
+    for start, end in sorted(spans):
+        answer = text[start:end].strip()
+        first = text.count("\n", 0, text.index(answer, start)) + 1
+        units.append(AnswerUnit(span_id(name, (start, end)), (first, first + answer.count("\n")), answer))
+    return {cited: tuple(units)}
+
+
+# transcripts
+
+
+def _write_transcripts(config: Config, documents: Sequence[BenchDocument]) -> dict[str, tuple[AnswerUnit, ...]]:
+    by_session: dict[str, list[BenchDocument]] = {}
+    for document in documents:
+        by_session.setdefault(document.session or "", []).append(document)
+    opener = next((document.speaker for document in documents if document.speaker), None)
+    units: dict[str, tuple[AnswerUnit, ...]] = {}
+    with SessionStore(config) as store:
+        for number, utterances in enumerate(by_session.values(), start=1):
+            cited = _write_session(store, utterances, number, opener)
+            # The first line of a transcript is its header, so the first utterance is on the second.
+            units[cited] = tuple(
+                AnswerUnit(utterance.id, (line, line)) for line, utterance in enumerate(utterances, start=2)
+            )
+    return units
+
+
+def _write_session(store: SessionStore, utterances: Sequence[BenchDocument], number: int, opener: str | None) -> str:
+    start = SessionStart(str(SessionKey(store.agent_id, _CHANNEL, "default", "direct", _PERSON)))
+    session_id = f"{number:08d}"
+    entries: list[Entry] = []
+    time, parent = utterances[0].timestamp or _BEGINNING, session_id
+    created = time
+    for entry_number, utterance in enumerate(utterances, start=1):
+        time = utterance.timestamp or time
+        entries.append(Entry(f"{entry_number:08d}", parent, time, _message(utterance, opener)))
+        parent = entries[-1].id
+    record = store.adopt(start, entries, session_id=session_id, created=created)
+    return record.citation
+
+
+def _message(utterance: BenchDocument, opener: str | None) -> Message:
+    """Return the message of an utterance. A speaker named like a role has that role.
+
+    Among people, the one who opens the conversation is the user and the others answer, as in a chat with an agent.
+    """
+    speaker = utterance.speaker
+    for role in ROLES:
+        if speaker and speaker.lower() == role:
+            return Message.of(role, utterance.text)
+    return Message.of("user" if speaker in (opener, None) else "assistant", utterance.text, sender=speaker)
