@@ -218,6 +218,24 @@ def test_the_lines_of_a_rewritten_log_come_after_its_old_end(storage):
     assert storage.logs.end("new.jsonl") == LogPosition(2)
 
 
+def test_a_log_tells_whether_it_has_only_grown(storage):
+    def generations() -> set[int]:
+        listed = {info.name: info.generation for info in storage.logs.list()}
+        return {storage.logs.find("s.jsonl").generation, listed["s.jsonl"]}
+
+    storage.commit([Append("s.jsonl", [b"one", b"two"]), Append("other.jsonl", [b"1"])])
+    storage.commit([Append("s.jsonl", [b"three"])])
+    assert generations() == {0}
+    first, second = list(storage.logs.read("s.jsonl"))[:2]
+    state = storage.logs.find("s.jsonl").state
+    storage.commit([Blank("s.jsonl", first.start, b""), Blank("s.jsonl", second.start, b"")])
+    assert generations() == {1}
+    assert storage.logs.find("s.jsonl").state != state
+    storage.commit([Rewrite("s.jsonl", [b"four"])])
+    assert generations() == {2}
+    assert storage.logs.find("other.jsonl").generation == 0
+
+
 def test_only_a_whole_line_is_blanked(storage):
     storage.commit([Append("s.jsonl", [b"one", b"two"])])
     inside, second = LogPosition(1), list(storage.logs.read("s.jsonl"))[1].start

@@ -131,8 +131,11 @@ def test_the_next_writer_puts_a_torn_line_aside(root, storage):
     storage.commit([Append("s.jsonl", [b'{"b": 2}'])])
     assert (root / "s.jsonl").read_bytes() == b'{"a": 1}\n{"b": 2}\n'
     assert (root / DISPLACED / version_of(b'{"torn": ')).read_bytes() == b'{"torn": '
+    end = storage.logs.end("s.jsonl")
     with open(root / "s.jsonl", "ab") as file:
         file.write(b'{"whole": 3}')
+    with pytest.raises(StorageConflict):  # a line that was not there before
+        storage.commit([Append("s.jsonl", [b'{"c": 4}'], end)])
     storage.commit([Append("s.jsonl", [b'{"c": 4}'])])
     assert [json.loads(line.data) for line in storage.logs.read("s.jsonl")] == [
         {"a": 1},

@@ -97,6 +97,8 @@ class LogInfo:
     """Another one whenever the log changes."""
     size: int
     modified_ns: int
+    generation: int = 0
+    """How often lines of it were blanked or all rewritten. While it is the same, the log has only grown."""
 
 
 @frozen

@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -80,6 +81,7 @@ class MemoryStorage:
                     case _:
                         versions |= documents.change(change, stamp)
             self.documents.files, self.logs.files = documents.files, logs.files
+            self.logs.generations.update({c.log for c in changes if isinstance(c, Blank | Rewrite)})
             receipt = Receipt(versions, ends)
             if commit_id:
                 self._receipts[commit_id] = receipt
@@ -222,6 +224,7 @@ class MemoryLogs:
     def __init__(self, files: dict[str, tuple[list[LogLine], LogPosition, _Stamp]] | None = None) -> None:
         self.files = files or {}
         """Lines, end and stamp of each log. A log without lines has an end, too."""
+        self.generations: Counter[str] = Counter()
 
     def copy(self) -> MemoryLogs:
         return MemoryLogs({name: (list(lines), end, stamp) for name, (lines, end, stamp) in self.files.items()})
@@ -250,7 +253,8 @@ class MemoryLogs:
         if name not in self.files:
             return None
         lines, _, stamp = self.files[name]
-        return LogInfo(name, str(stamp[0]), sum(len(line.data) + 1 for line in lines), stamp[1])
+        size = sum(len(line.data) + 1 for line in lines)
+        return LogInfo(name, str(stamp[0]), size, stamp[1], self.generations[name])
 
     def end(self, name: str) -> LogPosition:
         check_name(name)

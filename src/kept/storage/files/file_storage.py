@@ -58,6 +58,7 @@ RECEIPT_DAYS = 30
 _RACY_NS = 50_000_000
 """A file that changed this shortly before a scan may change again without getting another time."""
 _BLOCK = 1 << 16
+_GENERATIONS = "generations"
 
 
 class FileStorage:
@@ -83,6 +84,7 @@ class FileStorage:
                 return receipt
             steps = [self._resolve(change) for change in changes]
             receipt = make_receipt(steps)
+            steps += [*self.logs.count_changes(steps)]
             if commit_id:
                 steps.append(Step("write", self._receipt_path(name), receipt.to_json()))
             if steps:
@@ -94,9 +96,9 @@ class FileStorage:
         """Hold the lock of the storage, with nothing half done in it."""
         if self._is_read_only:
             raise PathRefused(f"{self.root}: is read, never written.")
-        path = self._own("lock")
+        path = self.find_own("lock")
         try:
-            make_private_folder(self._own(""))
+            make_private_folder(self.find_own(""))
         except OSError as exc:
             if not os.path.isdir(self.root):
                 raise self._not_writable(exc) from exc
@@ -142,7 +144,7 @@ class FileStorage:
     # receipts
 
     def _find_receipt(self, name: str) -> Receipt | None:
-        folder = self._own("receipts")
+        folder = self.find_own("receipts")
         for day in sorted(os.listdir(folder), reverse=True) if os.path.isdir(folder) else ():
             raw = read_file(self.root, f"{OWN_FOLDER}/receipts/{day}/{name}")
             if raw is not None:
@@ -154,15 +156,15 @@ class FileStorage:
         import datetime as dt
 
         today = dt.datetime.now(dt.UTC).date()
-        folder = self._own(f"receipts/{today}")
+        folder = self.find_own(f"receipts/{today}")
         if not os.path.isdir(folder):
             self._make_own_folder(f"receipts/{today}")
             import shutil
 
             oldest = str(today - dt.timedelta(days=RECEIPT_DAYS))
-            for day in os.listdir(self._own("receipts")):
+            for day in os.listdir(self.find_own("receipts")):
                 if day < oldest:
-                    shutil.rmtree(self._own(f"receipts/{day}"), ignore_errors=True)
+                    shutil.rmtree(self.find_own(f"receipts/{day}"), ignore_errors=True)
         return f"{OWN_FOLDER}/receipts/{today}/{name}"
 
     # leases
@@ -171,7 +173,7 @@ class FileStorage:
     def lease(self, name: str, *, wait_s: float) -> Iterator[Lease]:
         check_name(name)
         self._make_own_folder("leases")
-        path = self._own(f"leases/{name.replace('/', '%')}")
+        path = self.find_own(f"leases/{_flat_name(name)}")
         with locked(path, wait_s=wait_s, purpose=f"holding the lease '{name}'") as handle:
             lease = Lease(name, _read_number(handle) + 1)
             os.pwrite(handle, b"%020d" % lease.number, 0)
@@ -185,7 +187,7 @@ class FileStorage:
     def _require(self, lease: Lease) -> None:
         """Raise LeaseLost unless a lease is held. A process that was frozen may have a successor by now."""
         number = 0
-        with opened_file(self.root, f"{OWN_FOLDER}/leases/{lease.name.replace('/', '%')}") as handle:
+        with opened_file(self.root, f"{OWN_FOLDER}/leases/{_flat_name(lease.name)}") as handle:
             if handle is not None:
                 number = _read_number(handle)
         if lease not in self._held or number != lease.number:
@@ -198,12 +200,13 @@ class FileStorage:
 
     # own files
 
-    def _own(self, name: str) -> str:
+    def find_own(self, name: str) -> str:
+        """Return the path of a file of the storage itself."""
         return os.path.join(self.root, OWN_FOLDER, name)
 
     def _make_own_folder(self, name: str) -> None:
         try:
-            make_private_folder(self._own(name))
+            make_private_folder(self.find_own(name))
         except OSError as exc:
             raise self._not_writable(exc) from exc
 
@@ -269,6 +272,22 @@ class FileDocuments:
         return changed, _SeenFiles(states)
 
 
+def _log_info(name: str, state: os.stat_result, generation: int) -> LogInfo:
+    return LogInfo(name, f"{_state_of(state)}-{generation:x}", state.st_size, state.st_mtime_ns, generation)
+
+
+def _generation_path(name: str) -> str:
+    return f"{OWN_FOLDER}/{_GENERATIONS}/{_generation_name(name)}"
+
+
+def _generation_name(name: str) -> str:
+    return version_of(os.fsencode(name))[:32]
+
+
+def _flat_name(name: str) -> str:
+    return name.replace("/", "%")
+
+
 def _info(path: str, state: os.stat_result) -> DocumentInfo:
     link_id = f"{state.st_dev}-{state.st_ino}" if state.st_nlink > 1 else ""
     return DocumentInfo(path, _state_of(state), state.st_size, state.st_mtime_ns, state.st_ctime_ns, link_id)
@@ -326,15 +345,18 @@ class FileLogs:
 
     def list(self, prefix: str = "") -> Iterator[LogInfo]:
         self._storage.settle()
+        folder = self._storage.find_own(_GENERATIONS)
+        changed = frozenset(os.listdir(folder)) if os.path.isdir(folder) else frozenset()
         for path, state in walk(self._storage.root, prefix):
             if is_log(path):
-                yield LogInfo(path, _state_of(state), state.st_size, state.st_mtime_ns)
+                is_changed = bool(changed) and _generation_name(path) in changed
+                yield _log_info(path, state, self._read_generation(path) if is_changed else 0)
 
     def find(self, name: str) -> LogInfo | None:
         check_name(name)
         self._storage.settle()
         state = find_state(self._storage.root, name) if is_log(name) else None
-        return None if state is None else LogInfo(name, _state_of(state), state.st_size, state.st_mtime_ns)
+        return None if state is None else _log_info(name, state, self._read_generation(name))
 
     def end(self, name: str) -> LogPosition:
         check_name(name)
@@ -362,24 +384,35 @@ class FileLogs:
                 header = REWRITTEN + b"%20d}\n" % start if start else b""
                 return Step("rewrite", log, header + data, end=start + len(data), erase=erase)
 
+    def count_changes(self, steps: Sequence[Step]) -> Iterator[Step]:
+        """Yield the steps that count the generation of each log whose lines a commit changes."""
+        for name in dict.fromkeys(step.path for step in steps if step.kind in ("blank", "rewrite")):
+            path, generation = _generation_path(name), self._read_generation(name)
+            before = version_of(b"%d" % generation) if generation else ABSENT
+            yield Step("write", path, b"%d" % (generation + 1), before)
+
+    def _read_generation(self, name: str) -> int:
+        digits = read_file(self._storage.root, _generation_path(name)) or b""
+        return int(digits) if digits.isdigit() else 0
+
     def _repair_end(self, name: str, expected: LogPosition | None) -> tuple[int, int]:
         """Return the offset at which to append, and the base of positions. Bytes that a crash tore are put aside."""
         end, base = self._find_end(name)
-        if expected is not None and expected.offset != base + end:
-            raise StorageConflict(f"{printable_line(name)}: it has other lines at its end.")
         with opened_file(self._storage.root, name, os.O_RDWR) as handle:
             torn = b"" if handle is None else os.pread(handle, os.fstat(handle).st_size - end, end)
-            if handle is None or not torn:
-                return end, base
-            try:
-                json.loads(torn)
-                os.pwrite(handle, b"\n", end + len(torn))  # a whole line that lacks only its line break
-                end += len(torn) + 1
-            except ValueError:
-                Steps(self._storage.root).displace(torn)
-                os.ftruncate(handle, end)
-            os.fsync(handle)
-            return end, base
+            if handle is not None and torn:
+                try:
+                    json.loads(torn)
+                    os.pwrite(handle, b"\n", end + len(torn))  # a whole line that lacks only its line break
+                    end += len(torn) + 1
+                except ValueError:
+                    Steps(self._storage.root).displace(torn)
+                    os.ftruncate(handle, end)
+                os.fsync(handle)
+        # After the repair: a line that lacked its line break is one that the caller has not seen.
+        if expected is not None and expected.offset != base + end:
+            raise StorageConflict(f"{printable_line(name)}: it has other lines at its end.")
+        return end, base
 
     def _find_end(self, name: str) -> tuple[int, int]:
         """Return the offset after the last whole line, and the base of positions."""
