@@ -158,12 +158,6 @@ def pack_rows(rows: Iterable[int]) -> str:
     return f"[{','.join(map(str, rows))}]"
 
 
-def read_state(db: apsw.Connection) -> tuple[int, int]:
-    """Return two numbers that change with a database, by other connections and by this one."""
-    # The pragma begins to read: `Connection.data_version` does not, and would report the state of the last read.
-    return int(db.execute("PRAGMA data_version").get), db.total_changes()
-
-
 def retry_damaged(
     action: Callable[[], T], reopen: Callable[[], object], replace: Callable[[StoreDamaged], object]
 ) -> T:

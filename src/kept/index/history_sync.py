@@ -73,7 +73,9 @@ class HistorySync:
             return
         state = self.index.get_meta(META_HISTORY)
         if not self.compares_all():
-            self._attempt(lambda unseen: unseen.record_written(state[1]))
+            # The files that were looked at differ from the index, so each of them is in a batch.
+            looked_at = {path for source, path in scan.only or () if source == "memory"}
+            self._attempt(lambda unseen: unseen.record_written(state[1], but=looked_at))
             return
         self._is_first = state != _INCOMPLETE
         with self.index.reading():
@@ -84,7 +86,7 @@ class HistorySync:
 
     def note_batch(self, batch: FileBatch) -> None:
         """Record what other programs did to the notes of a batch."""
-        files = (prepared.write.file for prepared in batch.prepared)
+        files = (*batch.touched, *(prepared.write.file for prepared in batch.prepared))
         notes = {row.path: row.hash for row in files if row.source == "memory"}
         removed = [path for source, path in batch.removed if source == "memory"]
         if self._is_on and (notes or removed):

@@ -9,11 +9,11 @@ def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_i
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory, open_memory(tmp_path) as other:
         memory.sync()
-        with other.index_service.inspecting() as (reader, _):
+        with other.index_service.inspecting() as (reader, _), reader.reading():
             assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (1, 1)
         write_note(tmp_path / "workspace", "memory/b.md", "Another heron.\n")
         memory.sync()
-        with other.index_service.inspecting() as (again, _):
+        with other.index_service.inspecting() as (again, _), again.reading():
             assert again is reader
             assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (2, 2)
 
@@ -22,9 +22,33 @@ def test_a_frequency_is_counted_again_after_this_connection_has_changed_the_inde
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory:
         memory.sync()
-        with memory.index_service.inspecting() as (index, _):
+        with memory.index_service.inspecting() as (index, _), index.reading():
             assert index.words.document_frequency("heron") == 1
         (tmp_path / "workspace" / "memory" / "a.md").unlink()
         memory.sync()
-        with memory.index_service.inspecting() as (index, _):
+        with memory.index_service.inspecting() as (index, _), index.reading():
             assert index.words.document_frequency("heron") == 0
+
+
+def test_a_word_that_no_chunk_had_is_found_after_this_connection_has_written_one(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        with memory.index_service.inspecting() as (index, _), index.reading():
+            assert index.words.document_frequencies(["heron", "otter", "quail"]) == {"heron": 1}
+        write_note(tmp_path / "workspace", "memory/b.md", "An otter swims.\n")
+        memory.sync()
+        with memory.index_service.inspecting() as (index, _), index.reading():
+            assert index.words.document_frequencies(["heron", "otter", "quail"]) == {"heron": 1, "otter": 1}
+
+
+def test_a_word_that_no_chunk_had_is_found_after_a_rebuild(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        with memory.index_service.inspecting() as (index, _), index.reading():
+            assert not index.words.document_frequencies(["otter"])
+        write_note(tmp_path / "workspace", "memory/b.md", "An otter swims.\n")
+        memory.sync(force=True)
+        with memory.index_service.inspecting() as (index, _), index.reading():
+            assert index.words.document_frequencies(["otter"]) == {"otter": 1}

@@ -55,6 +55,11 @@ def index(tmp_path):
 
 def assert_same(index: Index, rng: random.Random, filters: Filter, *, searches: int = 30) -> None:
     all_rows = [row for (row,) in index.db.execute("SELECT row FROM chunks")]
+    with index.reading():
+        compare_searches(index, rng, filters, all_rows, searches)
+
+
+def compare_searches(index: Index, rng: random.Random, filters: Filter, all_rows: list[int], searches: int) -> None:
     for _ in range(searches):
         if not (phrases := random_phrases(index, rng)):
             continue

@@ -60,6 +60,8 @@ class Generation:
         self.prefix = prefix
         self.vectors = VectorTable(db, prefix)
         self.notes = NoteTables(db, prefix)
+        self.new_texts: list[str] = []
+        """Words of the chunks that were written in this transaction."""
 
     @cached_property
     def lists(self) -> FileLists:
@@ -187,6 +189,8 @@ class Generation:
             f"INSERT INTO {self.prefix}chunks_fts (rowid, text, context) VALUES (?, ?, ?)",
             (self.db.last_insert_rowid(), chunk.words, chunk.context_words),
         )
+        if not self.prefix:
+            self.new_texts += (chunk.words, chunk.context_words)
 
     def _delete_rows(self, rows: list[int]) -> None:
         for row in rows:

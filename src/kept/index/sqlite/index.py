@@ -80,14 +80,19 @@ class Index:
     @contextmanager
     def reading(self) -> Iterator[None]:
         with translated(self.path, noun=_NOUN), snapshot(self.db):
+            self.words.refresh()
             yield
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         if self.why_read_only:
             raise self.why_read_only
-        with translated(self.path, noun=_NOUN), immediate(self.db):
-            yield
+        try:
+            with translated(self.path, noun=_NOUN), immediate(self.db):
+                yield
+        finally:  # also after a rollback, when it does no harm
+            self.words.take_in(self.live.new_texts)
+            self.live.new_texts.clear()
 
     @contextmanager
     def indexing(self, *, wait_s: float) -> Iterator[None]:
@@ -131,6 +136,7 @@ class Index:
     def switch_to(self, building: Generation) -> None:
         """Make new tables live, inside the caller's transaction. Readers see the old ones until it commits."""
         building.become_live()
+        self.words.forget()
         self.put_meta(_META_GENERATION, self.generation_number() + 1)
 
     def drop_leftovers(self) -> None:

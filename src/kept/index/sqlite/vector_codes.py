@@ -39,7 +39,7 @@ def quantise(row: bytes) -> bytes:
 # distances
 
 
-def cosine_distances(query: bytes, codes: bytes, norms: memoryview[float] | None = None) -> memoryview[float]:
+def cosine_distances(query: bytes, codes: bytes | bytearray, norms: array[float] | None = None) -> memoryview[float]:
     """Return one minus the cosine of a code with each of the codes packed end to end, as float64.
 
     ``norms`` are those of the codes, if they are known. Zeros have no direction: their cosine is 0.
@@ -57,12 +57,14 @@ def cosine_distances(query: bytes, codes: bytes, norms: memoryview[float] | None
     return memoryview(array("d", [1.0 - dot / (norm * other) if norm * other else 1.0 for dot, other in pairs]))
 
 
-def code_norms(codes: bytes, dims: int) -> memoryview[float]:
+def code_norms(codes: bytes | bytearray, dims: int) -> array[float]:
     """Return the length of each of the codes packed end to end, as float64."""
-    return memoryview(array("d", map(math.sqrt, _simd_distances(bytes(dims), codes, "sqeuclidean"))))
+    return array("d", map(math.sqrt, _simd_distances(bytes(dims), codes, "sqeuclidean")))
 
 
-def _simd_distances(query: bytes, packed: bytes, metric: Literal["dot", "sqeuclidean"]) -> memoryview[float]:
+def _simd_distances(
+    query: bytes, packed: bytes | bytearray, metric: Literal["dot", "sqeuclidean"]
+) -> memoryview[float]:
     import simsimd
 
     if not packed:

@@ -1,7 +1,9 @@
 """Full-text search: which chunks have which words, how often, and how rare a word is.
 
 SQLite has no stored frequency of a word: it counts the chunks in the list of the word, each time. A process that
-searches often keeps what it has counted until the index changes, and ranks in memory (`word_lists`).
+searches often keeps what it has counted until the index changes, and ranks in memory (`word_lists`). Which words no
+chunk has is known beyond a write of its own: they are asked for most, because there are hundreds of ways to correct a
+word, and a new chunk tells its words.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import apsw
 
 from kept.base.records import Filter
-from kept.base.sqlite import pack_rows, read_state
+from kept.base.sqlite import pack_rows
 from kept.base.words.equivalents import IRREGULAR_FORMS
 from kept.index.sqlite.filter_sql import filter_sql
 from kept.index.sqlite.phrases import CountedPhrase, KeywordMatch, Phrase, PhraseSearch, quote
@@ -32,10 +34,15 @@ T = TypeVar("T")
 
 
 class WordIndex:
+    """Words of the live chunks."""
+
     def __init__(self, db: apsw.Connection) -> None:
         self.db = db
         self._remembered: dict[Hashable, Any] = {}
-        self._state: Hashable = None
+        self._absent: set[str] = set()
+        """Stems that no chunk has."""
+        self._state = (0, 0)
+        """Numbers of changes by other connections and by this one, up to which both are true."""
         db.register_fts5_function("phrase_counts", _phrase_counts)
         db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'chunks_fts', 'row')")
         db.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab('main', 'chunks_fts', 'instance')")
@@ -65,13 +72,13 @@ class WordIndex:
     def document_frequencies(self, stems: Iterable[str]) -> dict[str, int]:
         """Return how many chunks contain each stem, without those that none contains."""
         known = self.remember("stems", dict[str, int])
-        wanted = set(stems)
+        wanted = set(stems) - self._absent
         if missing := wanted.difference(known):
             query = "SELECT term, doc FROM temp.vocabulary WHERE term IN (SELECT value FROM json_each(?))"
             rows: Iterable[Any] = self.db.execute(query, (json.dumps([*missing]),))
-            known.update(dict.fromkeys(missing, 0))
             known.update(rows)
-        return {stem: known[stem] for stem in wanted if known[stem]}
+            self._absent |= missing.difference(known)
+        return {stem: known[stem] for stem in wanted if stem in known}
 
     def stems_starting(self, start: str, *, limit: int) -> list[str]:
         """Return the first stems of the index that begin with a text, in the order of their characters."""
@@ -99,13 +106,28 @@ class WordIndex:
 
     def remember(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Return a value that was worked out in the current state of the index, or work it out."""
-        state = read_state(self.db)
-        if state != self._state or len(self._remembered) >= _MAX_REMEMBERED:
-            self._remembered, self._state = {}, state
         if key not in self._remembered:
             self._remembered[key] = work_out()
         value: T = self._remembered[key]
         return value
+
+    def refresh(self) -> None:
+        """Forget what is not true any more. Called when a transaction begins to read."""
+        # The pragma begins to read: `Connection.data_version` does not, and would report the state of the last read.
+        state = int(self.db.execute("PRAGMA data_version").get), self.db.total_changes()
+        if state[0] != self._state[0] or len(self._absent) > _MAX_REMEMBERED:
+            self._absent = set()
+        if state != self._state or len(self._remembered) > _MAX_REMEMBERED:
+            self._remembered, self._state = {}, state
+
+    def take_in(self, new_texts: Sequence[str]) -> None:
+        """Take in the words of chunks that this connection has written."""
+        if self._absent:
+            self._absent.difference_update(self.stems("\n".join(new_texts)))
+
+    def forget(self) -> None:
+        """Forget everything, after a rebuild."""
+        self._remembered, self._absent = {}, set()
 
     def search(self, phrases: Sequence[CountedPhrase]) -> PhraseSearch | ListedPhraseSearch:
         """Begin a search for any of the phrases."""

@@ -73,14 +73,17 @@ class UnseenChanges:
         self.compared_bytes = 0
         """Size of this machine's lines up to which every note in them was compared with the file."""
 
-    def record_written(self, start: int) -> int:
-        """Compare the notes in the lines after ``start``, which Kept wrote, with their files. Return the changes."""
+    def record_written(self, start: int, *, but: Set[str] = frozenset()) -> int:
+        """Compare the notes in the lines after ``start``, which Kept wrote, with their files, but not those that the
+        caller compares. Return the number of changes."""
         log = self.history.log
         size = log.folder.size(CHANGES, log.own_name)
         start = start if start <= size else 0  # after the history was rewritten
         lines = log.folder.read(CHANGES, log.own_name, start=start)[: size - start].splitlines()
         changes = [change for line in lines if (change := parse_change(line)) is not None]
-        paths = dict.fromkeys(name for change in changes for name in (change.path, change.was) if name)
+        paths = dict.fromkeys(
+            name for change in changes for name in (change.path, change.was) if name and name not in but
+        )
         self.compared_bytes = size
         return self.record(dict.fromkeys(paths, ""), paths) if paths else 0
 
