@@ -25,7 +25,8 @@ import httpx
 from benchmarks.corpus import SEED, Corpus, write_notes
 from kept.config import load_config
 from kept.gateway.app import open_memory
-from kept.server.tokens import TokenBookFile, make_token
+from kept.server.tokens import make_token, token_book
+from kept.storage.files.file_storage import FileStorage
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 UNLIMITED = ("gateway.serve.token_rate_per_s=0", "gateway.serve.address_rate_per_s=0", "model.provider=extractive")
@@ -44,7 +45,7 @@ def main() -> None:
             chunks = memory.sync().chunks
         now = dt.datetime.now(dt.UTC).replace(microsecond=0)
         token, secret = make_token("bench", ("read",), now)
-        TokenBookFile(home).change(lambda book: book.with_token(token, now))
+        token_book(FileStorage(home)).change(lambda book: book.with_token(token, now))
         env = {"PATH": os.environ["PATH"], "HOME": scratch, "KEPT_HOME": home, "KEPT_WORKSPACE": workspace}
         process, url = start(env)
         try:

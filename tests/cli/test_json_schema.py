@@ -16,7 +16,7 @@ from kept import Author, Memory
 from kept.cli.command_arguments import WITHOUT_JSON
 from kept.cli.root import COMMANDS, cli
 from kept.sessions.entries import Message
-from kept.sessions.schedules.schedule_book import Schedule, ScheduleBookFile
+from kept.sessions.schedules.schedule_book import Schedule, open_schedules
 from kept.sessions.store import SessionStore
 from tests.support.chat_exports import gpt_talk, gpt_zip
 from tests.support.commands import start_kept
@@ -66,7 +66,7 @@ def session(home: Path, workspace: Path) -> str:
     with Memory.open(home=home, workspace=workspace) as memory:
         created = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
         schedule = Schedule(SCHEDULE, "every day 8:00", "UTC", "What is due?", "", created)
-        ScheduleBookFile(memory.config.paths.schedules).change(lambda book: book.with_schedule(schedule))
+        open_schedules(memory.config).change(lambda book: book.with_schedule(schedule))
         for name in ("aaaa", "bbbb"):
             memory.add(f"Be {name}.", to="SOUL.md", by_tool=True, author=Author(session=name))
     return record.id

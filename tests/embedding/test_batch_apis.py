@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from kept import Memory
-from kept.base.book_file import dump_book
 from kept.base.net import ProviderAccount
 from kept.base.reports import SyncReport
 from kept.embedding.gemini import GeminiEmbedder
@@ -26,6 +25,8 @@ from kept.index.batch_book import BatchBook, BatchJob, BatchProblem, read_book
 from kept.index.batch_runner import THRESHOLD, plan_groups
 from kept.index.index_handle import IndexLimits
 from kept.server.doctor import examine
+from kept.storage.files.file_storage import FileStorage
+from kept.storage.record_store import Book, dump_book
 from tests.support import embedding_batch_servers as batch_servers
 from tests.support import embedding_servers as servers
 from tests.support.command_forks import PipedFork, start_piped
@@ -85,7 +86,7 @@ class Place:
         return self.root / "home" / "agents" / "main" / "batches.json"
 
     def book(self) -> BatchBook:
-        return read_book(str(self.book_path))
+        return read_book(Book(FileStorage(str(self.book_path.parent)), self.book_path.name, BatchBook))
 
 
 def place_of(name: str, fake: FakePace, root: Path) -> Iterator[Place]:

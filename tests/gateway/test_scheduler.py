@@ -17,7 +17,9 @@ from kept.gateway.channels.gateway import only_gateway
 from kept.gateway.responder import Responder
 from kept.gateway.scheduler import OWN_CHANNEL, Scheduler, has_entries, target_key
 from kept.models.base import ChatRequest
-from kept.sessions.schedules.schedule_book import Schedule, ScheduleBookFile
+from kept.sessions.schedules.schedule_book import Schedule, open_schedules
+from kept.storage.contract import Write
+from kept.storage.open import open_agent
 from kept.testing import FrozenClock, ScriptedChat
 from tests.support.agents import shown
 from tests.support.responders import (
@@ -53,7 +55,7 @@ class ScheduleHarness:
         self.clock = FrozenClock(MORNING)
         self.channel = RecordingChannel()
         self.channels = {"telegram": self.channel, OWN_CHANNEL: Channel()}
-        self.book = ScheduleBookFile(config.paths.schedules)
+        self.book = open_schedules(config)
 
     def add(self, **fields) -> None:
         self.book.change(lambda book: book.with_schedule(schedule(**fields)))
@@ -153,8 +155,7 @@ async def test_the_scheduler_runs_until_it_is_cancelled_and_outlives_a_damaged_l
     at.add()
     good = at.book.read()
     async with at.running() as (_, scheduler):
-        with open(at.book.path, "w", encoding="utf-8") as file:
-            file.write("{")
+        open_agent(at.config).commit([Write("schedules.json", b"{")])
         await scheduler.tick()
         at.book.change(lambda _: good)
         task = asyncio.create_task(scheduler.run())

@@ -20,6 +20,7 @@ from kept.gateway.app import open_model
 from kept.models.base import Finished, ModelUsage
 from kept.models.ledger import Ledger
 from kept.models.metered import MeteredChat
+from kept.storage.files.file_storage import FileStorage
 from kept.testing import FrozenClock, ScriptedChat, Stall
 from tests.support.chat_requests import ask, request, text_of
 from tests.support.chat_server import Says
@@ -38,7 +39,7 @@ def clock():
 
 @pytest.fixture
 def ledger(home, clock):
-    return Ledger(str(home / "agents/main/models.jsonl"), clock, ModelSpending)
+    return Ledger(FileStorage(str(home / "agents/main")), "models.jsonl", clock, ModelSpending)
 
 
 def test_calls_are_counted_by_day_purpose_and_model(ledger, clock):

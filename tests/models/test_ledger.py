@@ -12,6 +12,7 @@ from kept.base.net import ProviderAccount
 from kept.base.reports import Spending
 from kept.embedding.openai import OpenAIEmbedder
 from kept.models.ledger import Ledger
+from kept.storage.files.file_storage import FileStorage
 from kept.testing import FrozenClock
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY
@@ -60,7 +61,7 @@ def test_neither_a_key_nor_a_text_is_in_the_ledger(workspace, home, embedder):
 
 def test_a_long_ledger_is_summed_up_and_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("kept.models.ledger.COMPACT_ABOVE_BYTES", 2_000)
-    ledger = Ledger(str(tmp_path / "ledger.jsonl"), FrozenClock(), Spending)
+    ledger = Ledger(FileStorage(str(tmp_path)), "ledger.jsonl", FrozenClock(), Spending)
     for _ in range(100):
         ledger.record(Spending("openai", "m", calls=1, texts=2, tokens=3, cached=4, retries=5))
     (day,) = ledger.by_day()

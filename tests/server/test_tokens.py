@@ -11,7 +11,8 @@ import pytest
 from kept.base.clock import SystemClock
 from kept.base.net.serving import RateLimiter
 from kept.errors import UsageError
-from kept.server.tokens import KnownTokens, TokenBookFile, make_token
+from kept.server.tokens import KnownTokens, make_token, token_book
+from kept.storage.files.file_storage import FileStorage
 from kept.testing import FrozenClock
 from tests.support.commands import KEPT
 
@@ -19,12 +20,12 @@ NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 
 
 def watching(home, clock=None):
-    return KnownTokens(str(home), clock or SystemClock(), RateLimiter(0, 1))
+    return KnownTokens(FileStorage(str(home)), clock or SystemClock(), RateLimiter(0, 1))
 
 
 def add(home, name="ci", *scopes, **options):
     token, secret = make_token(name, scopes or ("read",), NOW, **options)
-    TokenBookFile(str(home)).change(lambda book: book.with_token(token, NOW))
+    token_book(FileStorage(str(home))).change(lambda book: book.with_token(token, NOW))
     return secret
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import httpx
 
-from kept.server.tokens import TokenBookFile, make_token
+from kept.server.tokens import make_token, token_book
+from kept.storage.files.file_storage import FileStorage
 from tests.support.commands import KEPT, kept_environment
 from tests.support.mcp_client import ACCEPT
 from tests.support.waiting import PATIENCE_S
@@ -46,16 +47,12 @@ def create_token(home: Path, name: str, *scopes: str, **options: Any) -> str:
     """Create a token for the home, as `kept token create` does."""
     now = dt.datetime.now(dt.UTC).replace(microsecond=0)
     token, secret = make_token(name, scopes, now, **options)
-    _tokens_of(home).change(lambda book: book.with_token(token, now))
+    token_book(FileStorage(str(home))).change(lambda book: book.with_token(token, now))
     return secret
 
 
 def revoke_token(home: Path, name: str) -> None:
-    _tokens_of(home).change(lambda book: book.revoke(name, dt.datetime.now(dt.UTC)))
-
-
-def _tokens_of(home: Path) -> TokenBookFile:
-    return TokenBookFile(str(home))
+    token_book(FileStorage(str(home))).change(lambda book: book.revoke(name, dt.datetime.now(dt.UTC)))
 
 
 def bearer(token: str) -> dict[str, str]:

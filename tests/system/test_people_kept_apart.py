@@ -12,7 +12,7 @@ from kept import SessionStore
 from kept.config import load_config
 from kept.models.base import ChatRequest, ToolUse
 from kept.sessions.importers.import_run import import_sessions
-from kept.sessions.schedules.schedule_book import Schedule, ScheduleBookFile
+from kept.sessions.schedules.schedule_book import Schedule, open_schedules
 from kept.testing import ScriptedChat
 from tests.support.agents import shown
 from tests.support.files import write_file
@@ -239,7 +239,7 @@ def test_what_bob_forgets_stays_for_everybody_else(tmp_path):
     owner = open_memory(tmp_path)
     owner.sync()
     owner.add(f"- Praise {word}.", to="SOUL.md", by_tool=True)
-    book = ScheduleBookFile(owner.config.paths.schedules)
+    book = open_schedules(owner.config)
     due = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     asked = Schedule(
         "a1", "every day at 09:00", "UTC", f"What is new in {word}?", "agent:main:http:default:direct:ada", due

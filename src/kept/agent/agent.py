@@ -22,7 +22,7 @@ from kept.agent.events import (
 from kept.agent.extra_tools import ExtraTools, FunctionTool
 from kept.agent.flush import flush_ended
 from kept.agent.material import ContextPreview, preview_context
-from kept.agent.services import AgentServices, ModelLimits, SessionModels, load_secret
+from kept.agent.services import AgentServices, ModelLimits, SessionModels
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
 from kept.agent.tools.toolbox import Toolbox
@@ -35,7 +35,12 @@ from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import Message, Text
 from kept.sessions.people import People
 from kept.sessions.store import SessionStore
+from kept.storage.open import open_agent
+from kept.storage.record_store import load_key
 
+_FENCE_KEY = "fence.key"
+"""Key of the markers around data in requests to the model: the same in every process, so that a provider's cache of a
+conversation outlives a restart."""
 STOPPED = "(Stopped by the person before there was an answer.)"
 _MAX_LOGS = 32
 """Sessions whose lines are kept in memory."""
@@ -87,7 +92,7 @@ class Agent:
             approvals=ApprovalDesk(),
             retry_wait_s=retry_wait_s,
             thinking=memory.config.agent.model.thinking,
-            secret=load_secret(memory.config.paths.fence_key),
+            secret=load_key(open_agent(memory.config), _FENCE_KEY),
         )
         self.models = SessionModels(self.services)
         self.approvals = self.services.approvals

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -25,7 +24,6 @@ from kept.agent.session_log import SessionLog
 from kept.agent.tools.tool_definitions import get_tool
 from kept.agent.tools.toolbox import Toolbox
 from kept.base.clock import Backoff, Clock
-from kept.base.durable import make_private_folder, write_atomic
 from kept.base.remote_errors import ContextOverflow
 from kept.base.values import frozen
 from kept.config import Config
@@ -51,7 +49,6 @@ ATTEMPTS = 3
 _HALVINGS = 3
 _MIN_WINDOW = 1_000
 _MAX_SCALE = 4.0
-_SECRET_BYTES = 32
 _MAX_RETRY_WAIT_S = 30.0
 
 T = TypeVar("T")
@@ -85,28 +82,6 @@ class ModelLimits:
         """
         if self._model.runs_tools and counted and estimated:
             self._scale = min(_MAX_SCALE, max(1.0, counted / estimated))
-
-
-def load_secret(path: str) -> bytes:
-    """Return the agent's key for the markers of data, and create it if it is missing.
-
-    It is the same in every process, so that a provider's cache of a conversation outlives a restart."""
-    key = secrets.token_bytes(_SECRET_BYTES)
-    try:
-        with open(path, "rb") as file:
-            stored = file.read(_SECRET_BYTES)
-        if len(stored) == _SECRET_BYTES:
-            return stored
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return key
-    try:
-        make_private_folder(os.path.dirname(path))
-        write_atomic(path, key)
-    except (OSError, KeptError):
-        pass  # the key is new in each process
-    return key
 
 
 @frozen

@@ -4,7 +4,7 @@ notes or conversations, and imports nothing of Kept but `errors`. Look a module 
 values, records, reports, listings  `@frozen`; values that several packages share
 clock, timings, limits, wording     time and retries; how long work takes; what can be stored; numbers with nouns
 durable, file_lock, sqlite          atomic writes and durable appends; locks between processes; opening a database
-book_file, json_values              a JSON file that several processes change; records as JSON
+json_values                         records as JSON
 damaged_records                     storage of records that cannot be read
 digest, git_remote                  SHA-256 of notes; which repository a folder is a clone of
 grants, visibility                  what a token allows; who sees what

@@ -9,28 +9,12 @@ nothing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 
 from kept.base.durable import append_durably, cut_durably, read_or_empty
-from kept.base.values import frozen
 
 DAMAGED_ENDING = ".damaged"
 TORN_ENDING = ".torn"
-
-
-@frozen
-class Fault:
-    """A record that cannot be used, or a field of one that is ignored."""
-
-    path: str
-    line: int | None
-    """Counted from 1; None if the file does not consist of lines."""
-    reason: str
-
-    def __str__(self) -> str:
-        position = "" if self.line is None else f", line {self.line}"
-        return f"{os.path.basename(self.path)}{position}: {self.reason}"
 
 
 def set_aside(path: str, records: Iterable[bytes]) -> str:

@@ -38,16 +38,17 @@ def ask_for_owner(loaded: LoadedConfig) -> bool:
 
 def find_only_person(config: Config) -> str | None:
     """Return the name of the only person that the gateway lets in, or None if anything names another."""
-    from kept.server.tokens import TokenBookFile
+    from kept.server.tokens import token_book
     from kept.sessions.people import HOME_CHANNELS, SHARED_CHANNEL, People
     from kept.sessions.store import SessionStore
+    from kept.storage.open import open_home
 
     keys: list[str] = []
     if os.path.isdir(config.paths.sessions):
         with SessionStore(config) as sessions:
             others = (record for record in sessions.recent() if record.channel not in {*HOME_CHANNELS, SHARED_CHANNEL})
             keys = [record.key for record in others]
-    people = [token.person for token in TokenBookFile(config.home).read().tokens if token.person is not None]
+    people = [token.person for token in token_book(open_home(config)).read().tokens if token.person is not None]
     return People(config).find_only([*keys, *people], _private_folders(config.workspace))
 
 

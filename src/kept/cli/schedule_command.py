@@ -17,7 +17,8 @@ from kept.errors import EmptyNote, ScheduleInvalid
 
 if TYPE_CHECKING:
     from kept.config import Config
-    from kept.sessions.schedules.schedule_book import Schedule, ScheduleBookFile
+    from kept.sessions.schedules.schedule_book import Schedule, ScheduleBook
+    from kept.storage.record_store import Book
 
 _ID_CHARS = 6
 
@@ -131,10 +132,10 @@ def resume(options: Globals, schedule_id: str) -> None:
     _report(options, schedule, f"Resumed {schedule.id}: {_next_text(schedule)}.")
 
 
-def _book(config: Config) -> ScheduleBookFile:
-    from kept.sessions.schedules.schedule_book import ScheduleBookFile
+def _book(config: Config) -> Book[ScheduleBook]:
+    from kept.sessions.schedules.schedule_book import open_schedules
 
-    return ScheduleBookFile(config.paths.schedules)
+    return open_schedules(config)
 
 
 def _change(options: Globals, schedule_id: str, **fields: Any) -> Schedule:

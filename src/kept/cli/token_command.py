@@ -18,7 +18,8 @@ from kept.errors import UsageError
 if TYPE_CHECKING:
     from kept.base.grants import TokenScope
     from kept.config import LoadedConfig
-    from kept.server.tokens import AccessToken, TokenBook, TokenBookFile
+    from kept.server.tokens import AccessToken, TokenBook
+    from kept.storage.record_store import Book
 
 _HOURS = {"h": 1, "d": 24, "w": 168}
 
@@ -131,10 +132,11 @@ def revoke(options: Globals, name: str) -> None:
         echo(f"Revoked {revoked[0].name} ({revoked[0].id}).")
 
 
-def _stored(loaded: LoadedConfig) -> TokenBookFile:
-    from kept.server.tokens import TokenBookFile
+def _stored(loaded: LoadedConfig) -> Book[TokenBook]:
+    from kept.server.tokens import token_book
+    from kept.storage.open import open_home
 
-    return TokenBookFile(loaded.config.home)
+    return token_book(open_home(loaded.config))
 
 
 def _shown(token: AccessToken, now: dt.datetime) -> dict[str, Any]:

@@ -50,33 +50,6 @@ class AgentPaths:
         return os.path.join(self.folder, "inbox.jsonl")
 
     @property
-    def embedding_ledger(self) -> str:
-        return os.path.join(self.folder, "ledger.jsonl")
-
-    @property
-    def batches(self) -> str:
-        """Record of the jobs at a provider's batch API."""
-        return os.path.join(self.folder, "batches.json")
-
-    @property
-    def model_ledger(self) -> str:
-        return os.path.join(self.folder, "models.jsonl")
-
-    @property
-    def schedules(self) -> str:
-        return os.path.join(self.folder, "schedules.json")
-
-    @property
-    def fence_key(self) -> str:
-        """Key of the markers around data in requests to the model."""
-        return os.path.join(self.folder, "fence.key")
-
-    @property
-    def web_key(self) -> str:
-        """Key that signs the cookies and links of the web pages."""
-        return os.path.join(self.folder, "web.key")
-
-    @property
     def forgotten_hashes(self) -> str:
         """Salted hashes of what was forgotten, so that an import leaves it out."""
         return os.path.join(self.folder, "forgotten-hashes.jsonl")

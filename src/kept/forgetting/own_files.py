@@ -35,7 +35,7 @@ from kept.notes.review.review_item import ReviewFolder
 from kept.notes.workspace import Workspace, writing_to
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.forgotten_text import blank_tree
-from kept.sessions.schedules.schedule_book import ScheduleBookFile
+from kept.sessions.schedules.schedule_book import open_schedules
 
 _INBOX = "inbox.jsonl"
 _TEXTS = {
@@ -223,7 +223,7 @@ def find_in_schedules(config: Config, matcher: Matcher, sees_key: Callable[[str]
     """Return a place for each schedule whose text matches."""
     return [
         Place("schedule", item.id, f"schedule {item.id} ({item.when})", item.text, digest_of(item.text))
-        for item in ScheduleBookFile(config.paths.schedules).read().schedules
+        for item in open_schedules(config).read().schedules
         if matcher.matches(item.text) and sees_key(item.to)
     ]
 
@@ -237,7 +237,7 @@ class ScheduleStore:
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
         chosen = order.chosen("schedule")
-        file = ScheduleBookFile(self.config.paths.schedules)
+        file = open_schedules(self.config)
         count = sum(item.id in chosen for item in file.read().schedules)
         if count:
             file.change(lambda book: replace(book, schedules=tuple(i for i in book.schedules if i.id not in chosen)))

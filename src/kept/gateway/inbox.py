@@ -19,7 +19,7 @@ from typing import Any
 
 from kept.agent.events import Inbound
 from kept.base.clock import Clock, SystemClock, new_id
-from kept.base.damaged_records import Fault, move_torn_end, set_aside
+from kept.base.damaged_records import move_torn_end, set_aside
 from kept.base.durable import append_durably, replace_erasing, write_atomic
 from kept.base.limits import is_time
 from kept.base.values import frozen
@@ -42,6 +42,7 @@ from kept.gateway.inbox_records import (
     run_records,
 )
 from kept.sessions.session_key import SessionKey
+from kept.storage.record_store import Fault
 
 VERSION = 1
 MAX_FINISHED_RUNS = 2_000

@@ -27,7 +27,7 @@ from kept.sessions.schedules.schedule_book import (
     DueRun,
     Schedule,
     ScheduleBook,
-    ScheduleBookFile,
+    open_schedules,
     plan_due,
     read_heartbeat,
 )
@@ -98,7 +98,7 @@ class Scheduler:
         clock: Clock,
         read_checklist: Callable[[], str],
     ) -> None:
-        self.book = ScheduleBookFile(config.paths.schedules)
+        self.book = open_schedules(config)
         self._responder = responder
         self._config = config
         self._channels = channels

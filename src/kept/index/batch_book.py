@@ -1,19 +1,21 @@
 """Jobs at a provider's batch API, recorded in `batches.json` before they are submitted: a lost job is lost money.
 
-The file is not derived from anything, so it is not in SQLite. It names texts by their hashes and holds neither keys
+The document names texts by their hashes and holds neither keys
 nor words of notes.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 
-from kept.base.book_file import BookFile
 from kept.base.values import frozen
-from kept.errors import WriteFailed
+from kept.config import Config
+from kept.errors import WorkspaceError
+from kept.storage.open import open_agent
+from kept.storage.record_store import DAMAGED_ENDING, Book
 
+BATCHES = "batches.json"
 MAX_FAILURES = 2
 FORGET_AFTER_S = 7 * 86_400
 """Every provider ends a batch within two days, successfully or not."""
@@ -102,25 +104,23 @@ class BatchBook:
         return replace(self, jobs=tuple(job for job in self.jobs if now_s - job.created_s < FORGET_AFTER_S))
 
 
-def read_book(path: str) -> BatchBook:
-    """Return what can be read of a book, to show it. Changes nothing, even if the file is damaged."""
+def open_batches(config: Config) -> Book[BatchBook]:
+    return Book(open_agent(config), BATCHES, BatchBook)
+
+
+def read_book(book: Book[BatchBook]) -> BatchBook:
+    """Return what can be read of a book, to show it."""
     try:
-        return BatchBookFile(path).read()
-    except WriteFailed:
+        return book.read()
+    except WorkspaceError:
         return BatchBook()
 
 
-class BatchBookFile(BookFile[BatchBook]):
-    """The file of a book."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, BatchBook, purpose="recording a batch")
-
-    def take_notices(self) -> list[str]:
-        """Return what to say about damage since the last call."""
-        copies, self.copies = self.copies, []
-        return [
-            f"It was damaged; {os.path.basename(path)} is a copy of it. Batches that could not be read are not"
-            " collected; their texts may be paid for again."
-            for path in copies
-        ]
+def take_notices(book: Book[BatchBook]) -> list[str]:
+    """Return what to say about damage since the last call."""
+    count, book.damaged_copies = book.damaged_copies, 0
+    notice = (
+        f"It was damaged; {book.name}{DAMAGED_ENDING} is a copy of it. Batches that could not be read are not"
+        " collected; their texts may be paid for again."
+    )
+    return [notice] * count

@@ -20,12 +20,8 @@ from kept.config import BatchSettings
 from kept.embedding.batch_api import CALL_TIMEOUTS, MAX_BYTES, SHORT_TIMEOUTS, BatchApi, BatchStatus
 from kept.embedding.remote import token_bound
 from kept.errors import WorkspaceError
-from kept.index.batch_book import (
-    BatchBook,
-    BatchBookFile,
-    BatchJob,
-    request_id,
-)
+from kept.index.batch_book import BatchBook, BatchJob, request_id, take_notices
+from kept.storage.record_store import Book
 
 log = logging.getLogger(__name__)
 
@@ -108,14 +104,11 @@ class BatchRunner:
 
     api: BatchApi
     settings: BatchSettings
-    path: str
+    book: Book[BatchBook]
     clock: Clock
     job_texts: int
     force: bool = False
     in_search: bool = False
-
-    def __post_init__(self) -> None:
-        self.book = BatchBookFile(self.path)
 
     def prepare(self, *, force: bool, in_search: bool) -> None:
         """Set up the next sync. ``force`` tries batches again after they were given up; a search waits for none."""
@@ -137,7 +130,7 @@ class BatchRunner:
         except WorkspaceError as exc:
             run.queue.clear()  # a job that cannot be recorded is not submitted
             run.problems.append(exc.message)
-        run.problems[:0] = self.book.take_notices()
+        run.problems[:0] = take_notices(self.book)
         return run.outcome(self.api.embedder.provider)
 
     # planning

@@ -140,9 +140,9 @@ class IndexHandle:
         if (vectors := self.planner().vectors) and vectors.misfit:
             reasons.append(f"Searching by word only: {vectors.misfit}")
         if self.settings.remote.batch.enabled:
-            from kept.index.batch_book import read_book
+            from kept.index.batch_book import open_batches, read_book
 
-            reasons.append(read_book(self.config.paths.batches).why_off(embedder.identity.key))
+            reasons.append(read_book(open_batches(self.config)).why_off(embedder.identity.key))
         return tuple(filter(None, reasons))
 
     def embedder_for_search(self, settings: QuerySettings) -> tuple[Embedder | None, tuple[str, ...]]:
@@ -277,11 +277,12 @@ class IndexHandle:
         settings = self.settings.remote.batch
         if self._batch_runner is None and settings.enabled:
             from kept.embedding.remote import RemoteEmbedder
+            from kept.index.batch_book import open_batches
             from kept.index.batch_runner import BatchRunner
 
-            path, job_texts = self.config.paths.batches, self.limits.job_texts
+            book, job_texts = open_batches(self.config), self.limits.job_texts
             if isinstance(self.embedder, RemoteEmbedder) and (api := self.embedder.batches()):
-                self._batch_runner = BatchRunner(api, settings, path, self.clock, job_texts=job_texts)
+                self._batch_runner = BatchRunner(api, settings, book, self.clock, job_texts=job_texts)
         return self._batch_runner
 
 

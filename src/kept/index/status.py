@@ -13,7 +13,7 @@ from kept.base.wording import plural
 from kept.config import Config
 from kept.config.schema import ModelPriceSettings
 from kept.embedding.base import Identity
-from kept.index.batch_book import read_book
+from kept.index.batch_book import open_batches, read_book
 from kept.index.sources import find_copies
 from kept.index.sqlite.integrity import check_if_quick
 from kept.index.sync import META_SYNCED
@@ -108,7 +108,7 @@ def _batches_under_way(config: Config) -> tuple[BatchUnderWay, ...]:
     """Return running batches even if batches were switched off since: they continue, and are paid for."""
     return tuple(
         BatchUnderWay(job.provider, len(job.hashes), _local_time(job.created_s))
-        for job in read_book(config.paths.batches).jobs
+        for job in read_book(open_batches(config)).jobs
     )
 
 

@@ -1,4 +1,4 @@
-"""Ledgers by day: usage of embedders and models. JSON lines in the agent's folder.
+"""Ledgers by day: usage of embedders and models, in logs of the agent.
 
 The text fields of an entry form its key, and the numbers of entries with the same key are added up. A line that
 cannot be read, or whose numbers are impossible, is not counted.
@@ -7,109 +7,100 @@ cannot be read, or whose numbers are impossible, is not counted.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from typing import Any, Generic, TypeVar
 
 from kept.base.clock import Clock
-from kept.base.damaged_records import Fault, repair_end
-from kept.base.durable import append_durably, make_private_folder, write_atomic
-from kept.base.file_lock import locked
 from kept.base.json_values import from_tree
 from kept.base.limits import MAX_COUNT
 from kept.base.reports import ModelSpending, Spending
 from kept.config import Config
-from kept.errors import KeptError, WorkspaceError
+from kept.errors import StorageConflict, WorkspaceError
+from kept.storage.contract import Storage
+from kept.storage.open import open_agent
+from kept.storage.record_store import RecordLog, retried
 
+EMBEDDING_LEDGER, MODEL_LEDGER = "ledger.jsonl", "models.jsonl"
 COMPACT_ABOVE_BYTES = 256_000
-_LOCK_WAIT_S = 5.0
-_NOT_AN_ENTRY = "it is not a ledger entry, or its numbers cannot be true; it is not counted"
 
 LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending)
 
 
 class Ledger(Generic[LedgerEntry]):
-    """A file of entries of one kind. Those of a large file are summed up."""
+    """Entries of one kind. Those of a long log are summed up."""
 
-    def __init__(self, path: str, clock: Clock, kind: type[LedgerEntry]) -> None:
-        self.path = path
+    def __init__(self, storage: Storage, name: str, clock: Clock, kind: type[LedgerEntry]) -> None:
         self.clock = clock
+        self._storage, self._name = storage, name
         self._kind: type[LedgerEntry] = kind
 
     def today(self) -> str:
         return f"{self.clock.now():%Y-%m-%d}"
 
-    def record(self, entry: LedgerEntry) -> str | None:
+    def record(self, entry: LedgerEntry, check: Callable[[Sequence[LedgerEntry]], None] | None = None) -> str | None:
         """Add an entry, for today unless it names a day. An entry of zeros is not written.
 
-        Return a message if it could not be written: a ledger must not stop other work.
+        ``check`` gets the entries by day that it is added to, and may raise an error of its own. Return a message if it
+        could not be written: a ledger must not stop other work.
         """
         if not any(isinstance(value, int) and value for value in asdict(entry).values()):
             return None
+        line = _to_line(entry if entry.day else replace(entry, day=self.today()))
+
+        def add() -> None:
+            log = self.open_log()
+            if check is not None:
+                check(_by_day(log.read()))
+            log.append([line], expected_end=log.end if check else None)
+
         try:
-            with self.locked():
-                self.add(entry)
-        except (KeptError, OSError) as exc:
-            reason = exc.message if isinstance(exc, KeptError) else exc
-            return f"The ledger could not be written: {reason}"
+            retried(add)
+            self._compact()
+        except WorkspaceError as exc:
+            return f"The ledger could not be written: {exc.message}"
         return None
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock of the ledger, for a caller that has to read before it adds."""
-        make_private_folder(os.path.dirname(self.path))
-        with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing the ledger"):
-            yield
-
-    def add(self, entry: LedgerEntry) -> None:
-        """Append an entry. The caller holds the lock."""
-        repair_end(self.path, lambda raw: self._parse(raw) is not None)
-        append_durably(self.path, _to_line(entry if entry.day else replace(entry, day=self.today())))
-        if os.path.getsize(self.path) > COMPACT_ABOVE_BYTES:
-            write_atomic(self.path, b"".join(map(_to_line, self.by_day())))
 
     def by_day(self) -> list[LedgerEntry]:
         """Return one entry for each day and key, oldest first."""
-        sums: dict[tuple[str, ...], LedgerEntry] = {}
-        for entry in filter(None, map(self._parse, self._raw_lines())):
-            key = _key(entry)
-            sums[key] = _sum(sums[key], entry) if key in sums else entry
-        return [sums[key] for key in sorted(sums)]
+        return _by_day(self.open_log().read())
 
-    # damage
+    def open_log(self) -> RecordLog[LedgerEntry]:
+        return RecordLog(self._storage, self._name, self._parse)
 
-    def faults(self) -> list[Fault]:
-        """Return the lines that are not counted. Change nothing."""
-        lines = enumerate(self._raw_lines(), 1)
-        return [Fault(self.path, number, _NOT_AN_ENTRY) for number, raw in lines if self._parse(raw) is None]
+    def _compact(self) -> None:
+        info = self._storage.logs.find(self._name)
+        if info is not None and info.size > COMPACT_ABOVE_BYTES:
+            log = self.open_log()
+            with suppress(StorageConflict):  # whoever was faster does it
+                log.rewrite([_to_line(entry) for entry in _by_day(log.read())])
 
-    def _raw_lines(self) -> Sequence[bytes]:
-        try:
-            with open(self.path, "rb") as file:
-                return file.read().splitlines()
-        except FileNotFoundError:
-            return ()
-        except OSError as exc:
-            raise WorkspaceError(f"{self.path}: cannot be read ({exc.strerror}).") from exc
-
-    def _parse(self, raw: bytes) -> LedgerEntry | None:
-        """Return the entry of a line, or None for a damaged line, which is not counted."""
+    def _parse(self, raw: bytes) -> LedgerEntry:
         try:
             entry = from_tree(self._kind, json.loads(raw))
+            numbers = [value for value in asdict(entry).values() if isinstance(value, int | float)]
+            if all(abs(value) <= MAX_COUNT for value in numbers):
+                return entry
         except (ValueError, RecursionError):
-            return None
-        numbers = (value for value in asdict(entry).values() if isinstance(value, int | float))
-        return entry if all(abs(value) <= MAX_COUNT for value in numbers) else None
+            pass
+        raise ValueError("it is not a ledger entry, or its numbers cannot be true; it is not counted")
 
 
 def open_embedding_ledger(config: Config, clock: Clock) -> Ledger[Spending]:
-    return Ledger(config.paths.embedding_ledger, clock, Spending)
+    return Ledger(open_agent(config), EMBEDDING_LEDGER, clock, Spending)
 
 
 def open_model_ledger(config: Config, clock: Clock) -> Ledger[ModelSpending]:
-    return Ledger(config.paths.model_ledger, clock, ModelSpending)
+    return Ledger(open_agent(config), MODEL_LEDGER, clock, ModelSpending)
+
+
+def _by_day(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+    sums: dict[tuple[str, ...], LedgerEntry] = {}
+    for entry in entries:
+        key = _key(entry)
+        sums[key] = _sum(sums[key], entry) if key in sums else entry
+    return [sums[key] for key in sorted(sums)]
 
 
 def tokens_of_day(entries: Iterable[ModelSpending], day: str) -> int:
@@ -117,7 +108,7 @@ def tokens_of_day(entries: Iterable[ModelSpending], day: str) -> int:
 
 
 def _to_line(entry: Spending | ModelSpending) -> bytes:
-    return json.dumps(asdict(entry)).encode() + b"\n"
+    return json.dumps(asdict(entry)).encode()
 
 
 def _key(entry: Spending | ModelSpending) -> tuple[str, ...]:

@@ -1,21 +1,21 @@
 """Chat model with a token ledger and a daily budget.
 
-An estimate of the input is recorded before a call, under the ledger's lock, and corrected afterwards. So two processes
-cannot both spend the rest of a budget, and a process that is killed has paid for its request.
+An estimate of the input is recorded before a call, if nobody else recorded one since the budget was checked, and
+corrected afterwards. So two processes cannot both spend the rest of a budget, and a process that is killed has paid for
+its request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from kept.base.limits import estimate_tokens
 from kept.base.remote_errors import BudgetExhausted
 from kept.base.reports import ModelSpending
 from kept.base.timings import timed
-from kept.errors import KeptError
 from kept.models.base import (
     ChatModel,
     ChatRequest,
@@ -80,15 +80,11 @@ class MeteredChat(ModelWrapper):
         """Record the estimate and return the day that the call counts for, even if it ends on the next one."""
         day = self._ledger.today()
         line = ModelSpending(self.provider, self.name, purpose, day, calls=1, input=estimate)
-        try:
-            with self._ledger.locked():
-                if self._budget is not None:
-                    self._check(purpose, tokens_of_day(self._ledger.by_day(), day), estimate)
-                self._ledger.add(line)
-        except BudgetExhausted:
-            raise
-        except (KeptError, OSError) as exc:
-            log.warning("The model ledger could not be written: %s", exc)
+
+        def check(entries: Sequence[ModelSpending]) -> None:
+            self._check(purpose, tokens_of_day(entries, day), estimate)
+
+        self._record(line, None if self._budget is None else check)
         return day
 
     def _check(self, purpose: Purpose, spent: int, estimate: int) -> None:
@@ -101,7 +97,7 @@ class MeteredChat(ModelWrapper):
                 f"{estimate:,}. Nothing was sent.{rest}"
             )
 
-    def _record(self, spending: ModelSpending) -> None:
-        problem = self._ledger.record(spending)
+    def _record(self, spending: ModelSpending, check: Callable[[Sequence[ModelSpending]], None] | None = None) -> None:
+        problem = self._ledger.record(spending, check)
         if problem:
             log.warning("%s", problem)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from kept.base.damaged_records import DAMAGED_ENDING, Fault
 from kept.base.records import Progress
 from kept.base.sqlite import database_files
 from kept.base.values import frozen
@@ -21,7 +20,7 @@ from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, 
 from kept.forgetting.own_files import find_mentioned, iter_leftovers
 from kept.forgetting.plan import erase_files
 from kept.gateway.inbox import Inbox
-from kept.index.batch_book import BatchBookFile
+from kept.index.batch_book import open_batches
 from kept.index.sources import find_copies, scan_transcripts
 from kept.index.sqlite.embedding_cache import find_cache_path
 from kept.index.sqlite.integrity import describe_checks, find_damage
@@ -33,8 +32,9 @@ from kept.notes.note_writer import LOCK_WAIT_S
 from kept.notes.survey import survey_workspace
 from kept.notes.workspace import writing_to
 from kept.sessions.attachments import AttachmentFolder
-from kept.sessions.schedules.schedule_book import ScheduleBookFile
+from kept.sessions.schedules.schedule_book import open_schedules
 from kept.sessions.transcript import Damage, Transcript
+from kept.storage.record_store import DAMAGED_ENDING
 
 _TRANSCRIPTS_NAMED = 5
 _REBUILD = "rebuild the index from the notes; no embedding is lost"
@@ -251,12 +251,12 @@ def _records(memory: Memory) -> Iterator[Check]:
     """Read the inbox, the books and the ledgers. A record that cannot be read is skipped, and set aside by whoever
     writes the file next."""
     config, clock = memory.config, memory.clock
-    readers: tuple[Callable[[], list[Fault]], ...] = (
+    readers: tuple[Callable[[], Sequence[object]], ...] = (
         lambda: Inbox(config.paths.inbox, clock=clock, read_only=True).faults,
-        lambda: _book_faults(BatchBookFile(config.paths.batches)),
-        lambda: _book_faults(ScheduleBookFile(config.paths.schedules)),
-        open_embedding_ledger(config, clock).faults,
-        open_model_ledger(config, clock).faults,
+        open_batches(config).find_faults,
+        open_schedules(config).find_faults,
+        open_embedding_ledger(config, clock).open_log().find_faults,
+        open_model_ledger(config, clock).open_log().find_faults,
     )
     faults: list[str] = []
     for read in readers:
@@ -272,11 +272,6 @@ def _records(memory: Memory) -> Iterator[Check]:
         names = os.listdir(config.paths.folder) if os.path.isdir(config.paths.folder) else ()
         aside = ", ".join(sorted(name for name in names if name.endswith(DAMAGED_ENDING)))
         yield Check("records", True, "all readable" + (f"; set aside earlier: {aside}" if aside else ""))
-
-
-def _book_faults(book: BatchBookFile | ScheduleBookFile) -> list[Fault]:
-    book.read()
-    return book.faults
 
 
 def _attachments(memory: Memory) -> Iterator[Check]:

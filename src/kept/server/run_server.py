@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, 
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from kept.agent.services import load_secret
 from kept.agent.tools.toolbox import Toolbox
 from kept.base.clock import SystemClock
 from kept.base.net import serving
@@ -56,6 +55,8 @@ from kept.server.routes import PathSwitch, Probes, Readiness, agent_switch
 from kept.server.tokens import KnownTokens
 from kept.server.web.web_access import WebAccess
 from kept.sessions.store import SessionStore
+from kept.storage.open import open_agent, open_home
+from kept.storage.record_store import load_key
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -401,7 +402,7 @@ def open_tokens(config: Config, preset: Preset) -> KnownTokens:
     """Return the tokens that let a request in. Raise ConfigError if one is needed and nobody has one."""
     is_reachable = preset.listens and not is_loopback(preset.host)
     limiter = RateLimiter(config.gateway.serve.token_rate_per_s, TOKEN_BURST)
-    tokens = KnownTokens(config.home, SystemClock(), limiter, always=is_reachable)
+    tokens = KnownTokens(open_home(config), SystemClock(), limiter, always=is_reachable)
     needs_token = preset.listens and tokens.is_required and (is_reachable or preset.command != "web")
     if needs_token and not tokens.count_active():
         raise ConfigError(f"No token lets anybody in at {preset.host}.", hint=_TOKEN_HINT)
@@ -409,7 +410,9 @@ def open_tokens(config: Config, preset: Preset) -> KnownTokens:
 
 
 def open_access(config: Config, tokens: KnownTokens, preset: Preset) -> WebAccess:
-    return WebAccess(load_secret(config.paths.web_key), SystemClock(), gate=tokens, always_links=preset.takes_links)
+    return WebAccess(
+        load_key(open_agent(config), "web.key"), SystemClock(), gate=tokens, always_links=preset.takes_links
+    )
 
 
 def _address(

@@ -1,7 +1,7 @@
 """Tokens that `kept token` creates: hashed, with scopes, until they end or are revoked.
 
 A secret has 256 random bits, so its plain SHA-256 cannot be reversed, and needs no salt. Only the hash is stored, in
-`tokens.json` of a home. A server looks at the file for every request, so a revoked token is refused at once.
+`tokens.json` of a home. A server looks for a change of it at every request, so a revoked token is refused at once.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import hmac
-import os
 import re
 import secrets
 from dataclasses import replace
 
-from kept.base.book_file import BookFile
 from kept.base.clock import Clock, utc_now
 from kept.base.grants import OF_A_PERSON, Grant, TokenScope
 from kept.base.net.serving import RateLimiter
 from kept.base.values import frozen
 from kept.errors import KeptError, NotFound, UsageError
+from kept.storage.contract import Storage
+from kept.storage.record_store import Book
 
 TOKENS_FILE = "tokens.json"
 PREFIX = "kept_"
@@ -130,19 +130,17 @@ def make_token(
     return token, secret
 
 
-class TokenBookFile(BookFile[TokenBook]):
-    """File of the tokens of a home. A token that cannot be read lets nobody in."""
-
-    def __init__(self, home: str) -> None:
-        super().__init__(os.path.join(home, TOKENS_FILE), TokenBook, purpose="changing the tokens")
+def token_book(home: Storage) -> Book[TokenBook]:
+    """Return the tokens of a home. A token that cannot be read lets nobody in."""
+    return Book(home, TOKENS_FILE, TokenBook)
 
 
 class KnownTokens:
     """The tokens of a home as they are now, and how often each may be used. Safe to share between threads."""
 
-    def __init__(self, home: str, clock: Clock, limiter: RateLimiter, *, always: bool = False) -> None:
+    def __init__(self, home: Storage, clock: Clock, limiter: RateLimiter, *, always: bool = False) -> None:
         """``always`` is True if nobody is served without a token, even if there is none."""
-        self._file = TokenBookFile(home)
+        self._book = token_book(home)
         self._clock = clock
         self._limiter = limiter
         self._always = always
@@ -150,7 +148,7 @@ class KnownTokens:
 
     @property
     def is_required(self) -> bool:
-        """True if nobody is served without a token. So it is once there is a file of tokens: if it goes away, nobody is
+        """True if nobody is served without a token. So it is once there is a book of tokens: if it goes away, nobody is
         let in instead of everybody."""
         self._read()
         return self._always or self._existed
@@ -175,10 +173,10 @@ class KnownTokens:
         return sum(token.state(now) == "active" for token in self._read().tokens)
 
     def _read(self) -> TokenBook:
-        """Return the tokens. None of them, if the file cannot be read."""
+        """Return the tokens. None of them, if the document cannot be read."""
         try:
-            self._existed = self._existed or self._file.exists()
-            return self._file.read()
+            self._existed = self._existed or self._book.exists()
+            return self._book.read()
         except KeptError:
             self._existed = True
             return TokenBook()

@@ -7,6 +7,7 @@ import pytest
 from kept.base.clock import SystemClock
 from kept.base.net.serving import RateLimiter
 from kept.server.tokens import KnownTokens
+from kept.storage.files.file_storage import FileStorage
 from tests.support.serve_process import create_token
 from tests.support.web_site import ORIGIN, texts, visiting
 
@@ -109,7 +110,7 @@ def test_a_link_signs_a_browser_in_once(tmp_path):
 
 def test_a_token_signs_a_browser_in(tmp_path):
     token = create_token(tmp_path / "home", "ada", "read")
-    gate = KnownTokens(str(tmp_path / "home"), SystemClock(), RateLimiter(0, 1), always=True)
+    gate = KnownTokens(FileStorage(str(tmp_path / "home")), SystemClock(), RateLimiter(0, 1), always=True)
     hosts = {"gateway__serve__allowed_hosts": ["memory.example"]}
     with visiting(tmp_path, signed_in=False, gate=gate, **hosts) as pages:
         home = {"Host": "memory.example", "Origin": "https://memory.example", "X-Forwarded-Proto": "https"}

@@ -8,6 +8,7 @@ from kept.base.clock import SystemClock
 from kept.base.net.serving import RateLimiter
 from kept.server.tokens import KnownTokens
 from kept.server.web.web_access import WebAccess
+from kept.storage.files.file_storage import FileStorage
 from kept.testing import FrozenClock
 from tests.support.serve_process import create_token
 
@@ -53,7 +54,7 @@ def test_a_cookie_outlives_the_server_and_ends_after_a_month():
 @pytest.mark.parametrize("always", [True, False])
 def test_where_tokens_are_asked_for_links_work_only_for_the_commands_that_make_them(home, always):
     clock = SystemClock()
-    gate = KnownTokens(str(home), clock, RateLimiter(0, 1), always=False)
+    gate = KnownTokens(FileStorage(str(home)), clock, RateLimiter(0, 1), always=False)
     access = WebAccess(KEY, clock, gate=gate, always_links=always)
     cookie, key = access.make_cookie(), access.make_link_key()
     assert access.grant_of(cookie)

@@ -13,11 +13,12 @@ from kept.errors import ConfigError, NotFound, ScheduleInvalid
 from kept.sessions.schedules.schedule_book import (
     Schedule,
     ScheduleBook,
-    ScheduleBookFile,
     plan_due,
     read_heartbeat,
 )
 from kept.sessions.schedules.time_rule import find_local_zone, get_zone
+from kept.storage.files.file_storage import FileStorage
+from kept.storage.record_store import Book
 
 BERLIN = ZoneInfo("Europe/Berlin")
 CREATED = dt.datetime(2026, 3, 10, 12, 0, tzinfo=dt.UTC)
@@ -126,7 +127,7 @@ def test_a_heartbeat_without_an_interval_is_off():
 @pytest.mark.parametrize("wrong", [7, {}, {"id": "x"}, "when", "timezone", "created", "text", "id"])
 def test_a_damaged_schedule_is_left_out_and_kept_aside_and_the_others_stay(tmp_path, wrong):
     path = tmp_path / "schedules.json"
-    file = ScheduleBookFile(str(path))
+    file = Book(FileStorage(str(tmp_path)), path.name, ScheduleBook)
     file.change(lambda book: book.with_schedule(schedule()).with_schedule(schedule(id="b2")))
     tree = json.loads(path.read_text())
     tree["schedules"][1] = {**tree["schedules"][1], wrong: "\ud800"} if isinstance(wrong, str) else wrong

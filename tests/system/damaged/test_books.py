@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kept.base.book_file import dump_book
 from kept.base.reports import ModelSpending, Spending
 from kept.cli.connect.connection import read_journal
 from kept.index.batch_book import (
     BatchBook,
-    BatchBookFile,
     BatchJob,
     BatchProblem,
     read_book,
 )
 from kept.models.ledger import Ledger, tokens_of_day
+from kept.storage.files.file_storage import FileStorage
+from kept.storage.record_store import Book, dump_book
 from kept.testing import FrozenClock
 from tests.support.damaged_commands import Commands
 from tests.support.mutations import flipped_bits, wrong_fields
@@ -44,11 +44,11 @@ def model_line(**more) -> ModelSpending:
 
 
 def test_absurd_numbers_in_a_ledger_use_up_no_budget(home, folder):
-    ledger = Ledger(str(folder / "models.jsonl"), FrozenClock(), ModelSpending)
+    ledger = Ledger(FileStorage(str(folder)), "models.jsonl", FrozenClock(), ModelSpending)
     assert ledger.record(model_line(calls=1, input=100)) is None
     victim = json.dumps({"provider": "victim", "model": "m", "purpose": "reply", "day": "2026-03-14", "input": 5})
     wrong = [*wrong_fields(json.loads(victim)), *flipped_bits(victim.encode())]
-    with open(ledger.path, "ab") as file:
+    with (folder / "models.jsonl").open("ab") as file:
         file.write(b"\n".join(wrong) + b"\n")
     assert ledger.record(model_line(calls=1, input=20)) is None
     spent = ledger.by_day()
@@ -58,29 +58,35 @@ def test_absurd_numbers_in_a_ledger_use_up_no_budget(home, folder):
 
 
 def test_what_is_recorded_after_a_torn_line_counts(folder):
-    ledger = Ledger(str(folder / "ledger.jsonl"), FrozenClock(), Spending)
+    ledger = Ledger(FileStorage(str(folder)), "ledger.jsonl", FrozenClock(), Spending)
     ledger.record(Spending("openai", "m", tokens=100))
-    whole = Path(ledger.path).read_bytes()
+    path = folder / "ledger.jsonl"
+    whole = path.read_bytes()
     for size in range(len(whole) + 1):
-        Path(ledger.path).write_bytes(whole + whole[:size])
+        path.write_bytes(whole + whole[:size])
         ledger.record(Spending("openai", "m", tokens=5_000))
         complete = len(whole) - 1 <= size  # all but its line break is enough
         assert sum(line.tokens for line in ledger.by_day()) == (5_200 if complete else 5_100), size
-        assert ledger.faults() == []
+        assert ledger.open_log().find_faults() == []
 
 
 def test_doctor_names_a_line_of_a_ledger(home, folder, workspace):
-    ledger = Ledger(str(folder / "models.jsonl"), FrozenClock(), ModelSpending)
+    ledger = Ledger(FileStorage(str(folder)), "models.jsonl", FrozenClock(), ModelSpending)
     ledger.record(model_line(calls=1, input=100))
-    before = Path(ledger.path).read_bytes()
+    path = folder / "models.jsonl"
+    before = path.read_bytes()
     bad = json.dumps({"provider": "x", "model": "m", "purpose": "reply", "day": "2026-03-14", "input": 10**19})
-    Path(ledger.path).write_bytes(before + bad.encode() + b"\n")
+    path.write_bytes(before + bad.encode() + b"\n")
     commands = Commands(home, workspace)
     assert "models.jsonl, line 2" in commands.run("doctor")
     assert "10,000,000,000,000,000,000" not in commands.run("status")
 
 
 # batches
+
+
+def book_in(folder: Path) -> Book[BatchBook]:
+    return Book(FileStorage(str(folder)), "batches.json", BatchBook)
 
 
 def job(key: str) -> BatchJob:
@@ -95,14 +101,14 @@ def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
         path.write_bytes(json.dumps({**book, "jobs": [good, "@"]}).encode().replace(b'"@"', wrong))
         if b"1e999" in wrong or b"NaN" in wrong or b"Infinity" in wrong:
             continue  # is not JSON, and with it nothing in the file is
-        assert "good" in [one.key for one in read_book(str(folder / "batches.json")).jobs], wrong
+        assert "good" in [one.key for one in read_book(book_in(folder)).jobs], wrong
     commands = Commands(home, workspace)
     commands.run("status")
     path.write_bytes(json.dumps({**book, "jobs": [{"key": 1}, good]}).encode())
     before = path.read_bytes()
     assert "batches.json: job 1 cannot be read" in commands.run("doctor")
-    BatchBookFile(str(path)).change(lambda unchanged: unchanged)
-    assert [one.key for one in BatchBookFile(str(path)).read().jobs] == ["good"]
+    book_in(folder).change(lambda unchanged: unchanged)
+    assert [one.key for one in book_in(folder).read().jobs] == ["good"]
     assert Path(f"{path}.damaged").read_bytes() == before
 
 
@@ -110,7 +116,7 @@ def test_a_batch_book_with_a_flipped_bit_never_fails_a_command(folder, workspace
     path = folder / "batches.json"
     for wrong in flipped_bits(dump_book(BatchBook((job("good"),), BatchProblem("i", 1, "x"))), every=19):
         path.write_bytes(wrong)
-        read_book(str(folder / "batches.json"))
+        read_book(book_in(folder))
 
 
 def test_what_is_noted_of_one_file_does_not_hide_the_others():

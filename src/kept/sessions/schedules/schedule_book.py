@@ -1,8 +1,7 @@
 """The schedules of an agent, in `schedules.json`: what to ask, when, and what was run last.
 
-The file is not derived from anything. Every change locks and reads it first, since commands and the gateway both write
-it. A schedule is marked as run under the time at which it was due, after the message is in the inbox under a name with
-that time; so a process that is killed in between neither loses nor repeats it.
+Commands and the gateway both change it. A schedule is marked as run under the time at which it was due, after the
+message is in the inbox under a name with that time. So a kill in between neither loses nor repeats it.
 """
 
 from __future__ import annotations
@@ -13,12 +12,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
-from kept.base.book_file import BookFile
 from kept.base.values import frozen
+from kept.config import Config
 from kept.config.schema import HeartbeatSettings
 from kept.errors import ConfigError, NotFound
 from kept.sessions.schedules.time_rule import TimeRule, get_zone, parse_rule
+from kept.storage.open import open_agent
+from kept.storage.record_store import Book
 
+SCHEDULES = "schedules.json"
 MAX_TEXT_CHARS = 20_000
 
 
@@ -81,11 +83,8 @@ class ScheduleBook:
         return replace(self, schedules=tuple(item for item in self.schedules if item.id != schedule.id))
 
 
-class ScheduleBookFile(BookFile[ScheduleBook]):
-    """File of a book."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, ScheduleBook, purpose="changing the schedules")
+def open_schedules(config: Config) -> Book[ScheduleBook]:
+    return Book(open_agent(config), SCHEDULES, ScheduleBook)
 
 
 # what is due: of what was missed while no gateway ran, the last time, if it is not too long ago
