@@ -21,7 +21,9 @@ from kept.base.values import frozen
 from kept.errors import KeptError, SessionDeleted, SessionExists, SessionNotFound, UsageError
 from kept.sessions.entries import AnyEntry, Entry, SessionStart, is_message
 from kept.sessions.forgotten_text import ForgottenText
-from kept.sessions.importers import chatgpt, claude_ai, claude_code, codex, openclaw, pi
+from kept.sessions.importers import openclaw
+from kept.sessions.importers.chat_services import read_chatgpt, read_claude_ai
+from kept.sessions.importers.coding_agents import read_claude_code, read_codex
 from kept.sessions.importers.draft import Draft, as_text
 from kept.sessions.importers.openclaw import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
 from kept.sessions.importers.source import (
@@ -76,13 +78,13 @@ def _folders(variable: str, *names: str) -> list[str]:
 Reader = Callable[[Source, str], list[Draft]]
 READERS: dict[Format, Reader] = {
     "openclaw": openclaw.read,
-    "claude-code": claude_code.read,
-    "codex": codex.read,
-    "pi": pi.read,
+    "claude-code": read_claude_code,
+    "codex": read_codex,
+    "pi": openclaw.read_pi,
 }
 EXPORT_READERS: dict[Format, Callable[[Record, Source, str], Draft | None]] = {
-    "chatgpt": chatgpt.read_conversation,
-    "claude-ai": claude_ai.read_conversation,
+    "chatgpt": read_chatgpt,
+    "claude-ai": read_claude_ai,
 }
 _TRANSCRIPT = ".jsonl"
 _ARCHIVED = ".jsonl.reset."
