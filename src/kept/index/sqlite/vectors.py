@@ -45,9 +45,9 @@ class _VectorBlock:
         self.packed += packed
         self.norms.extend(code_norms(packed, self.dims))
 
-    def drop(self, gone: set[int]) -> None:
+    def drop(self, rows: set[int]) -> None:
         """Drop rows. The last one takes the place of each, so that the others need not move."""
-        for at in reversed(_positions(self.rows, gone) if gone else []):
+        for at in reversed(_positions(self.rows, rows) if rows else []):
             row, norm, code = self.rows.pop(), self.norms.pop(), self.packed[-self.dims :]
             del self.packed[-self.dims :]
             if at < len(self.rows):

@@ -152,8 +152,8 @@ class _Listing:
     def _entries(self, listing: int, folder: str) -> list[_Entry]:
         """Return the entries of an open folder. States are read through its handle, so no link can redirect them."""
         lead = f"{folder}/" if folder else ""
-        with os.scandir(listing) as found:
-            by_name = {entry.name: entry for entry in found}
+        with os.scandir(listing) as scanned:
+            by_name = {entry.name: entry for entry in scanned}
             if lead == _OWN_PARENT:
                 by_name.pop(_OWN_NAME, None)
             chosen: Iterable[str] = by_name
