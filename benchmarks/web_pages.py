@@ -19,8 +19,8 @@ from urllib.parse import urlencode
 from benchmarks.corpus import SEED, Corpus, write_notes
 from kept.base.clock import SystemClock
 from kept.config import load_config
-from kept.server.web.site import Site
-from kept.server.web.web_access import WebAccess
+from kept.server.web.access import WebAccess
+from kept.server.web.visit import Site
 from kept.server.web.web_app import make_web_app
 
 REPEATS = 40

@@ -22,7 +22,7 @@ from kept.gateway import dispatcher
 from kept.gateway.channels.http import make_endpoints
 from kept.gateway.channels.switchboard import Switchboard
 from kept.server.mcp.server import act_of, require_tool
-from kept.server.web.screens import SCREENS
+from kept.server.web.web_app import SCREENS
 from kept.sessions.people import People
 from tests.support.serve_process import TOKENS, ServeProcess, read_result
 from tests.support.waiting import PATIENCE_S
@@ -32,7 +32,7 @@ PAGES: dict[Act, set[str]] = {
         "GET /", "GET /timeline", "GET /notes", "GET /note/{path:path}",
         "GET /file/{path:path}", "GET /conversations", "GET /conversations/{id}", "GET /chat", "GET /chat/answer",
         "GET /context", "GET /changes", "GET /changes/{path:path}", "GET /health",
-        "GET /health/checks", "GET /health/providers", "GET /events",
+        "GET /health/checks",
         "POST /theme",
     },
     "write notes": {"POST /add", "GET /edit/{path:path}", "POST /edit/{path:path}", "POST /undo"},
@@ -60,8 +60,6 @@ COMMANDS: dict[Act, set[str]] = {
     "forget": {"forget"},
     "decide about calls of tools": {"approve", "deny"},
 }
-ENDLESS = {"GET /events"}
-"""Pages that answer until the browser leaves."""
 INSTRUCTIONS = ("SOUL.md", "memory/claude.md", "memory/projects/otter/PROJECT.md")
 
 
@@ -135,11 +133,10 @@ class Walk:
     def open_pages(self) -> None:
         with self.server.sign_in(self.token) as browser:
             for act, method, path in ways_of(PAGES):
-                if f"{method} {path}" not in ENDLESS:
-                    # No form has its token: the scope is checked before.
-                    answer = browser.request(method, path, data={"text": "x"} if method == "POST" else None)
-                    assert (answer.status_code == 403) == ("lacks the scope" in answer.text), (path, answer.text)
-                    self.note(act, f"{method} {path}", answer.text)
+                # No form has its token: the scope is checked before.
+                answer = browser.request(method, path, data={"text": "x"} if method == "POST" else None)
+                assert (answer.status_code == 403) == ("lacks the scope" in answer.text), (path, answer.text)
+                self.note(act, f"{method} {path}", answer.text)
 
     def give_commands(self) -> None:
         messages = [(act, f"/{name} no such words") for act, names in COMMANDS.items() for name in sorted(names)]

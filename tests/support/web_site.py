@@ -19,8 +19,8 @@ from kept.base.net.serving import ServerLimits, TokenGate
 from kept.config import load_config
 from kept.memory import Memory
 from kept.models.base import ChatModel
-from kept.server.web.site import Site
-from kept.server.web.web_access import WebAccess
+from kept.server.web.access import WebAccess
+from kept.server.web.visit import Site
 from kept.server.web.web_app import make_web_app
 from kept.testing import FakeEmbedder
 

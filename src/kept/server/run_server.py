@@ -53,7 +53,6 @@ from kept.server.mcp.transports import load_server, make_mcp_app
 from kept.server.requests import RequestFront, RequestRecord
 from kept.server.routes import PathSwitch, Probes, Readiness, agent_switch
 from kept.server.tokens import KnownTokens
-from kept.server.web.web_access import WebAccess
 from kept.sessions.store import SessionStore
 from kept.storage.open import open_agent, open_home
 from kept.storage.record_store import load_key
@@ -62,7 +61,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from kept.server.figures import ServeFigures
-    from kept.server.web.site import Site
+    from kept.server.web.access import WebAccess
+    from kept.server.web.visit import Site
 
 Part = Literal["mcp", "messages", "pages", "figures"]
 
@@ -264,7 +264,7 @@ class Server:
         self._mcp_apps = self._make_mcp_apps() if "mcp" in preset.parts else {}
 
     def _open_site(self, loaded: LoadedConfig) -> Site:
-        from kept.server.web.site import Site
+        from kept.server.web.visit import Site
 
         name = self._config.agent_id
         site = Site(loaded, self._agents[name].memory, self._agents[name].sessions)
@@ -410,6 +410,8 @@ def open_tokens(config: Config, preset: Preset) -> KnownTokens:
 
 
 def open_access(config: Config, tokens: KnownTokens, preset: Preset) -> WebAccess:
+    from kept.server.web.access import WebAccess
+
     return WebAccess(
         load_key(open_agent(config), "web.key"), SystemClock(), gate=tokens, always_links=preset.takes_links
     )

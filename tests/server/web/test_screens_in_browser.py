@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page
 
-from kept.server.web.screens import SCREENS
+from kept.server.web.web_app import SCREENS
 from kept.testing import FrozenClock
 from tests.support.agents import NOW
 from tests.support.repository import ROOT
@@ -31,7 +31,6 @@ PAGES = {
     "context of a question": "/context?text=what+about+the+backups",
     "places to forget": "/forget?what=backup",
     "checks": "/health/checks",
-    "providers": "/health/providers",
     "one setting": "/settings/memory_search.provider",
     "missing": "/note/memory/none.md",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept.config.setting import setting_names
-from kept.server.web.screens.settings_screen import load_setting_help
+from kept.server.web.settings_screen import load_setting_help
 from tests.support.files import write_file
 from tests.support.web_site import texts
 

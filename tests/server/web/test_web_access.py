@@ -7,7 +7,7 @@ import pytest
 from kept.base.clock import SystemClock
 from kept.base.net.serving import RateLimiter
 from kept.server.tokens import KnownTokens
-from kept.server.web.web_access import WebAccess
+from kept.server.web.access import WebAccess
 from kept.storage.files.file_storage import FileStorage
 from kept.testing import FrozenClock
 from tests.support.serve_process import create_token

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qsl
 
 import anyio
 from starlette.applications import Starlette
@@ -22,17 +21,24 @@ from kept.base.net.serving import GRANT, App, Guard, Receive, Scope, Send, note_
 from kept.base.redact import Redactor
 from kept.config.keys import secrets_of
 from kept.errors import KeptError, UsageError
-from kept.server.web.browser_guard import BrowserGuard, PolicyHeaders
+from kept.server.web import (
+    changes_screen,
+    chat_screen,
+    conversations_screen,
+    forget_screen,
+    health_screen,
+    note_screen,
+    review_screen,
+    search_screen,
+    settings_screen,
+    timeline_screen,
+)
+from kept.server.web.access import BrowserGuard, PolicyHeaders, SignIn, WebAccess, read_form
 from kept.server.web.page_templates import PageTemplates
-from kept.server.web.screens import SCREENS
-from kept.server.web.sign_in import SignIn
-from kept.server.web.site import Site
-from kept.server.web.visit import Page, Visit
-from kept.server.web.web_access import WebAccess
+from kept.server.web.visit import THEME_COOKIE, THEMES, Page, Screen, Site, Visit
 
 _THREADS = 8
 _FORM_OVERHEAD = 65_536
-_MOST_FIELDS = 2_000
 _STATIC_FILES = StaticFiles(directory=str(files("kept.server.web").joinpath("static")))
 
 log = logging.getLogger(__name__)
@@ -40,12 +46,33 @@ log = logging.getLogger(__name__)
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def make_web_app(
-    site: Site,
-    access: WebAccess,
-    *,
-    hosts: Iterable[str] = (),
-) -> App:
+def switch_theme(visit: Visit) -> Response:
+    """Switch between light and dark. The switch is in no navigation, but on every page."""
+    theme = visit.form.get("theme", "auto")
+    response = visit.redirect(visit.back("/"))
+    if theme in THEMES:
+        response.set_cookie(THEME_COOKIE, theme, max_age=31_536_000, httponly=True, samesite="strict")
+    return response
+
+
+SCREENS = (
+    search_screen.SCREEN,
+    timeline_screen.SCREEN,
+    note_screen.SCREEN,
+    conversations_screen.SCREEN,
+    chat_screen.SCREEN,
+    chat_screen.CONTEXT_SCREEN,
+    changes_screen.SCREEN,
+    review_screen.SCREEN,
+    forget_screen.SCREEN,
+    health_screen.SCREEN,
+    settings_screen.SCREEN,
+    Screen(name="theme", label="", home="", pages=(Page("/theme", switch_theme, "read", ("POST",)),)),
+)
+"""The screens, in the order of the navigation. To add one, write a module with a `Screen` and list it here."""
+
+
+def make_web_app(site: Site, access: WebAccess, *, hosts: Iterable[str] = ()) -> App:
     """Return the application behind its guards. ``hosts`` are the names under which it is reached, besides loopback."""
     templates = PageTemplates(site.memory.clock, SCREENS)
     pages = PageRunner(site, templates, access)
@@ -122,16 +149,8 @@ class PageRunner:
 
     async def _read_form(self, request: Request, cookie: str) -> dict[str, str]:
         """Return the fields of a form. Raise UsageError unless it is a form of a page that this browser got."""
-        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type != "application/x-www-form-urlencoded":
-            raise UsageError("A change has to be sent as a form.", hint="Use the pages.")
-        most = 3 * self._site.memory.settings.max_file_bytes + _FORM_OVERHEAD  # a byte may be sent as three
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                raise UsageError(f"The form has more than {most:,} bytes.", hint="Shorten the text.")
-        form = await anyio.to_thread.run_sync(_parse_form, bytes(body))
+        # A byte may be sent as three.
+        form = await read_form(request, 3 * self._site.memory.settings.max_file_bytes + _FORM_OVERHEAD)
         if not self._access.knows_form_token(cookie, form.pop("form_token", "")):
             raise UsageError(
                 "This form is too old, or not of this page.", hint="Go back, reload the page, and try again."
@@ -156,12 +175,3 @@ class PageRunner:
             self._visit(request, {}).render, "error.html", status=status, message=message, hint="", code="not_found"
         )
         return await self._in_thread(show)
-
-
-def _parse_form(body: bytes) -> dict[str, str]:
-    try:
-        text = body.decode("ascii")
-        fields = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
-    except ValueError as exc:
-        raise UsageError("The form cannot be read.", hint="Send it as UTF-8.") from exc
-    return dict(fields)

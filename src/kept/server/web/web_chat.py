@@ -28,9 +28,11 @@ from kept.gateway.app import open_dispatcher, open_model
 from kept.gateway.dispatcher import Dispatcher
 from kept.gateway.local_conversation import DEFAULT_CONVERSATION, LocalConversation
 from kept.models.base import ChatModel
-from kept.server.web.site import POLL_S, Site
+from kept.server.web.visit import Site
 
 ChatEvent = dict[str, Any]
+_POLL_S = 1.0
+"""How soon a browser that follows an answer is told that the server stops."""
 
 
 class RunningAnswer:
@@ -85,7 +87,7 @@ class RunningAnswer:
             if self.is_done:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), POLL_S)
+                await asyncio.wait_for(changed.wait(), _POLL_S)
 
 
 log = logging.getLogger(__name__)

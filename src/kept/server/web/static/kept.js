@@ -2,5 +2,4 @@
 import "./editor.js";
 import "./keys.js";
 import "./live.js";
-import "./events.js";
 import "./chat.js";

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from kept.base.records import Dropped, Hit, SearchResult
+from kept.base.records import Dropped, Hit, ScorePart, SearchResult
 from kept.base.values import frozen
 from kept.errors import KeptError, UsageError
 from kept.memory import Memory
 from kept.notes.projects import list_projects
 from kept.notes.workspace import has_projects
 from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
-from kept.server.web.charts import ScoreBar, make_score_bar
 from kept.server.web.note_html import plain_line
 from kept.server.web.page_templates import citation_url, reference_url
-from kept.server.web.site import Site
-from kept.server.web.visit import Page, Screen, Visit
+from kept.server.web.visit import Page, Screen, Site, Visit
 
 PER_PAGE = 20
 _MOST_DROPPED = 40
@@ -32,6 +30,17 @@ _CHOICES_S = 10.0
 """How long the choices of the filters are kept: a search as you type asks for them with every letter."""
 TIMES = (("", "Any time"), ("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"), ("365d", "Last year"))
 SOURCES = (("", "Notes and conversations"), ("memory", "Notes"), ("sessions", "Conversations"))
+
+_SCORE_WIDTH = 100.0
+"""Width of a score of 1."""
+_SMALLEST = 0.2
+_HUES = {
+    **dict.fromkeys(("words", "coverage", "around", "reach", "answers"), "words"),
+    **dict.fromkeys(("meaning", "beside"), "meaning"),
+    **dict.fromkeys(("recency", "when"), "time"),
+    "exact": "exact",
+}
+"""Colours of parts of a score by their name, as classes of the style sheet."""
 
 MatchedLine = tuple[tuple[str, bool], ...]
 
@@ -154,6 +163,33 @@ def _view(hit: Hit, words: list[str]) -> HitView:
         make_score_bar(hit.parts),
         tuple(_view(passage, words) for passage in hit.further),
     )
+
+
+@frozen
+class ScoreBar:
+    segments: tuple[tuple[float, float, str], ...]
+    """Where each part begins in the bar, how long it is, and the class that colours it."""
+    parts: tuple[tuple[ScorePart, str], ...]
+    """All parts, also those too small to be drawn, each with the class that colours it."""
+    label: str
+    """The parts in words, for those who do not see the bar."""
+
+
+def make_score_bar(parts: Sequence[ScorePart]) -> ScoreBar:
+    """Return the bar of a score. What a part takes away is drawn back from where the parts before it ended."""
+    segments = []
+    at = 0.0
+    for part in parts:
+        start, at = at, at + part.value * _SCORE_WIDTH
+        left, right = max(0.0, min(start, at)), min(_SCORE_WIDTH, max(start, at))
+        if right - left >= _SMALLEST:
+            segments.append((round(left, 2), round(right - left, 2), _hue(part)))
+    label = ", ".join(f"{part.name} {part.value:+.2f}" for part in parts)
+    return ScoreBar(tuple(segments), tuple((part, _hue(part)) for part in parts), label)
+
+
+def _hue(part: ScorePart) -> str:
+    return "loss" if part.value < 0 else _HUES.get(part.name, "other")
 
 
 def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, int, list[tuple[Dropped, str]]]]:

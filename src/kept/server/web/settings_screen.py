@@ -19,7 +19,7 @@ from kept.config.read import settings_of
 from kept.config.setting import SECRET_SHOWN, SettingRow, list_settings, value_text
 from kept.errors import ConfigError, KeptError, UsageError
 from kept.notes.history.line_changes import diff_versions
-from kept.server.web.diff_view import DiffLine, split_diff
+from kept.server.web.changes_screen import DiffLine, split_diff
 from kept.server.web.visit import Page, Screen, Visit
 
 _OTHER = "Other"

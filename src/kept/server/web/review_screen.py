@@ -11,7 +11,7 @@ from kept.errors import KeptError, UsageError
 from kept.notes.review.review_item import ReviewItem
 from kept.notes.review.review_queue import ReviewPreview, ReviewQueue, ReviewResult
 from kept.notes.workspace import is_persons_own
-from kept.server.web.diff_view import DiffLine, cut_diff
+from kept.server.web.changes_screen import DiffLine, cut_diff
 from kept.server.web.visit import Page, Screen, Visit
 
 PER_PAGE = 20
