@@ -26,9 +26,9 @@ def test_tokens_of_thirty_days_are_added_up_by_purpose_and_listed(tmp_path):
     clock = FrozenClock(dt.datetime(2026, 3, 14, 12, tzinfo=dt.UTC))
     with visiting(tmp_path, clock=clock, model__daily_budget_tokens=9_000) as pages:
         ledger = open_model_ledger(pages.site.config, clock)
-        ledger.add(ModelSpending("anthropic", "m-1", "reply", "2026-03-14", 2, 1_000, 200, 600))
-        ledger.add(ModelSpending("anthropic", "m-1", "flush", "2026-03-13", 1, 400, 100))
-        ledger.add(ModelSpending("anthropic", "m-1", "flush", "2026-02-12", 1, 400, 100))
+        ledger.record(ModelSpending("anthropic", "m-1", "reply", "2026-03-14", 2, 1_000, 200, 600))
+        ledger.record(ModelSpending("anthropic", "m-1", "flush", "2026-03-13", 1, 400, 100))
+        ledger.record(ModelSpending("anthropic", "m-1", "flush", "2026-02-12", 1, 400, 100))
         page = pages.page("/health")
     tiles = dict(zip(texts(page, ".tiles dt"), texts(page, ".tiles dd"), strict=True))
     assert (tiles["Tokens today"], tiles["Reply"], tiles["Flush"]) == ("1,200 of 9,000", "1,200", "500")
