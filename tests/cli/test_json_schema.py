@@ -13,8 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kept import Author, Memory
-from kept.cli.command_arguments import WITHOUT_JSON
-from kept.cli.root import COMMANDS, cli
+from kept.cli.root import COMMANDS, WITHOUT_JSON, cli
 from kept.sessions.entries import Message
 from kept.sessions.schedules.schedule_book import Schedule, open_schedules
 from kept.sessions.store import SessionStore
@@ -101,9 +100,8 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("get --links", ["get", "MEMORY.md", "--links"]),
         ("get --links", ["get", "Ideas", "--links"]),
         ("list --broken-links", ["list", "--broken-links"]),
-        ("config agents list", ["config", "agents", "list"]),
+        ("config agents", ["config", "agents"]),
         ("init", ["--agent", "coder", "init"]),
-        ("config agents remove", ["config", "agents", "remove", "coder"]),
         ("init --project", ["init", "--project", "otter", str(tmp / "fresh")]),
         ("list --projects", ["list", "--projects"]),
         ("token create", ["token", "create", "ci", "--scope", "write", "--for-person", "http:ada", "--expires", "30d"]),

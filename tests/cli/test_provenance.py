@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.cli.provenance import trace_note
+from kept.cli.get import trace_note
 from kept.errors import NoteNotFound, UsageError
 from kept.notes.change_recorder import Author
 from kept.sessions.entries import Message

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from kept.agent.tools.toolbox import Toolbox
-from kept.cli.connect.recent import recent_context
+from kept.cli.hook_command import recent_context
 from kept.errors import PathRefused
 from kept.notes.daily import get_daily_notes
 from kept.notes.ignored import is_ignored

@@ -11,7 +11,7 @@ from kept.agent.context.context import ContextMaterial, RecalledPassage, build_c
 from kept.agent.context.shortening import WorkspaceFile
 from kept.agent.tools.tool_text import passage_text, search_text
 from kept.base.records import Hit, Occurrence, Passage, SearchResult
-from kept.cli.connect.recent import recent_context
+from kept.cli.hook_command import recent_context
 from kept.config.schema import CompactionSettings
 from kept.models.base import turn_text
 from kept.sessions.echoes import EchoFilter, is_memory_call, is_memory_tool, strip_echoes

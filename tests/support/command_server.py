@@ -26,7 +26,7 @@ PACKAGES = (
     "sessions",
 )
 """Packages that commands import. Not those that bring an SDK or a web server."""
-OTHERS = ("apsw", "simsimd", "yaml", "kept.gateway.app", "kept.cli.provenance")
+OTHERS = ("apsw", "simsimd", "yaml", "kept.gateway.app", "kept.cli.get")
 MAX_REQUEST_BYTES = 1 << 20
 MAX_FILES = 1024
 

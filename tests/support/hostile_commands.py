@@ -38,7 +38,7 @@ def child(args: list[str], stdin: int, out: int, err: int) -> None:
     sys.argv = ["kept", *args]
     code = 70
     try:
-        from kept.cli.invoke import run
+        from kept.cli.root import run
 
         run()
     except SystemExit as exc:
@@ -100,7 +100,7 @@ def main() -> None:
     from kept.cli.root import COMMANDS
 
     modules = {f"kept.cli.{place.partition(':')[0]}" for place in COMMANDS.values()}
-    for module in (*modules, "kept.cli.invoke", "kept.gateway.app", *LIBRARIES):
+    for module in (*modules, "kept.cli.root", "kept.gateway.app", *LIBRARIES):
         importlib.import_module(module)
     runs = json.load(sys.stdin)["runs"]
     done = [run_once(run["args"], run["stdin"], terminal=terminal) for run in runs for terminal in (True, False)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kept.base.durable import is_temporary
-from kept.cli.sync.git_sync import GitSync, GitSyncReport
+from kept.cli.sync import GitSync, GitSyncReport
 from kept.config import load_config
 from kept.errors import KeptError
 

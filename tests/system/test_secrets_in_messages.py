@@ -33,7 +33,7 @@ def test_a_provider_that_repeats_the_key_does_not_get_it_shown(kept, more, as_js
 def test_logs_of_libraries_do_not_show_the_token_of_a_bot(environment):
     token = "123456789" + ":AA" + "bC3dE4f" * 5
     program = (
-        "import logging; from kept.cli.streams import guard_streams; from kept.cli.output import log_to_stderr\n"
+        "import logging; from kept.cli.output import guard_streams; from kept.cli.output import log_to_stderr\n"
         "guard_streams(); log_to_stderr(); log = logging.getLogger('httpx')\n"
         f"log.error('POST https://api.telegram.org/bot%s/getMe \\x1b[2J', {token!r})\n"
         f"try: raise ValueError('https://api.telegram.org/bot{token}/getMe')\n"

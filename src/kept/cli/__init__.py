@@ -1,13 +1,10 @@
 """The command line: parse, call, render.
 
-invoke    runs a command; turns errors into one line and an exit code
-root      the command `kept`: global options, and the table of commands, each imported when it is used
-command_arguments   options that all commands share
-background_service  options that install a command as a service of systemd or launchd
-output    JSON, plain text, colours, progress bars
+root      the command `kept`: global options, the table of commands, each imported when it is used, and errors
+output    JSON, plain text, colours, progress bars; streams that are safe for a terminal
 terminal_layout     the width of the terminal, wrapping, tables
 session_text        a conversation as text
-streams   standard streams that are safe for a terminal
+background_service  options that install a command as a service of systemd or launchd
 Every other module is one command, named like it, or several of one kind.
 """
 
@@ -20,7 +17,7 @@ def main() -> None:
     # A command creates tens of thousands of objects while it imports, and hardly any cycles: collecting them less often
     # saves 2 % of a cold search.
     gc.set_threshold(100_000, 50, 100)
-    from kept.cli.invoke import run
+    from kept.cli.root import run
 
     try:
         run()

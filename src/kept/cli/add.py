@@ -8,9 +8,8 @@ import click
 
 from kept.base.limits import clip, is_utf8, one_line
 from kept.base.records import Written
-from kept.cli.output import echo, person_option, print_json, printable, style, warn_all
+from kept.cli.output import echo, person_option, print_json, printable, read_stdin, style, warn_all
 from kept.cli.root import Globals, command_author
-from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
 
 _SHOWN_CHARS = 100

@@ -12,9 +12,8 @@ import click
 
 from kept.base.records import GRADES
 from kept.base.wording import size_text
-from kept.cli.command_arguments import setting_pairs
 from kept.cli.output import echo, print_json, progress_bar, style, warn
-from kept.cli.root import Globals
+from kept.cli.root import Globals, setting_pairs
 from kept.cli.terminal_layout import show_table
 
 if TYPE_CHECKING:

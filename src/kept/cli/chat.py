@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from kept.cli.output import echo, print_json, style, warn
+from kept.cli.output import echo, print_json, read_stdin, style, unguarded, warn
 from kept.cli.root import Globals
-from kept.cli.streams import read_stdin, unguarded
 from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:

@@ -1,16 +1,17 @@
-"""kept config explain | get | set | unset | path | agents"""
+"""kept config explain | get | set | unset | path | agents: settings, and the agents of a home"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from kept.agent.tools.record_json import to_json
-from kept.cli.agents import command as agents_command
 from kept.cli.output import echo, print_json, style, warn
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import show_table
 from kept.config import LoadedConfig
 from kept.config.read import nearest, snake
 from kept.config.setting import SettingRow, list_settings, plain_value, value_text
@@ -20,9 +21,6 @@ from kept.errors import UsageError
 @click.group("config")
 def command() -> None:
     """Show and change the settings."""
-
-
-command.add_command(agents_command)
 
 
 @command.command("explain")
@@ -154,10 +152,57 @@ def _matching(loaded: LoadedConfig, key: str) -> list[SettingRow]:
 
 
 def _show_table(rows: list[SettingRow]) -> None:
-    from kept.cli.terminal_layout import show_table
-
     show_table(("Setting", "Value", "From"), [(row.name, value_text(row.value), row.origin) for row in rows])
 
 
 def _row_json(row: SettingRow) -> dict[str, Any]:
     return {"setting": row.name, "value": plain_value(row.value), "from": row.origin}
+
+
+# agents
+
+
+@command.command("agents")
+@click.pass_obj
+def agents(options: Globals) -> None:
+    """List the agents: where their notes are, and how many notes and conversations they have.
+
+    'kept --agent NAME init' adds one.
+    """
+    from kept.config.layers import settings_by_agent
+
+    loaded = settings_by_agent(replace(options, agent="main").load())
+    shapes = [_summarise(name, loaded) for name in loaded]
+    if options.as_json:
+        print_json({"agents": shapes})
+        return
+    headers = ("Agent", "Notes in", "Shared with", "Notes", "Conversations", "Model")
+    show_table(headers, [_cells(**shape) for shape in shapes])
+
+
+def _summarise(name: str, agents: dict[str, LoadedConfig]) -> dict[str, Any]:
+    from kept.config.layers import is_same_folder
+    from kept.notes.scan import scan_workspace
+    from kept.notes.workspace import Workspace
+    from kept.sessions.transcript_paths import iter_transcripts
+
+    config = agents[name].config
+    notes = Workspace.of(config)
+    exists = os.path.isdir(notes.root)
+    scan = scan_workspace(notes, max_bytes=config.memory_search.max_file_bytes) if exists else None
+    others = ((other, loaded.config.workspace) for other, loaded in agents.items() if other != name)
+    sessions = config.paths.sessions
+    return {
+        "name": name,
+        "workspaceDir": notes.root,
+        "sharedWith": [other for other, folder in others if is_same_folder(folder, notes.root)],
+        "notes": None if scan is None else len(scan.files),
+        "sessions": sum(1 for _ in iter_transcripts(sessions)) if os.path.isdir(sessions) else 0,
+        "model": config.agent.model.name,
+    }
+
+
+def _cells(**shape: Any) -> tuple[Any, ...]:
+    shape["sharedWith"] = ", ".join(shape["sharedWith"])
+    shape["notes"] = "none yet" if shape["notes"] is None else shape["notes"]
+    return tuple("" if value is None else value for value in shape.values())

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.connect.claude_code_plugin import SENT, Sent, default_sent
-from kept.cli.connect.clients import CLIENTS, ClientEnvironment
+from kept.cli.connect.clients import CLIENTS, SENT, ClientEnvironment, Sent, default_sent
 from kept.cli.output import echo, print_json, send_option, style, warn
 from kept.cli.root import Globals
 from kept.gateway.server_command import ServerCommand, client_command

@@ -1,10 +1,10 @@
-"""kept help, the overview of the commands, and examples"""
+"""kept help and kept completion, the overview of the commands, and examples"""
 
 from __future__ import annotations
 
 import click
 
-from kept.cli.output import style
+from kept.cli.output import echo, style
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Notes and search": ("init", "add", "search", "get", "list", "history", "undo", "review", "index", "sync"),
@@ -103,3 +103,20 @@ def _write_examples(formatter: click.HelpFormatter, examples: list[str] | tuple[
         with formatter.section(style("Examples", bold=True)):
             for example in examples:
                 formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print the completion script for SHELL: commands and options.
+
+    For bash, add this to ~/.bashrc: eval "$(kept completion bash)". For zsh, the same with zsh to ~/.zshrc. For fish:
+    kept completion fish > ~/.config/fish/completions/kept.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from kept.cli.root import cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    echo(kind(cli, {}, "kept", "_KEPT_COMPLETE").source())

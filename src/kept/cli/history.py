@@ -14,12 +14,12 @@ from kept.cli.output import (
     local_time,
     max_results_option,
     print_json,
+    printable,
     require_consent,
     style,
     warn_all,
 )
 from kept.cli.root import Globals, command_author
-from kept.cli.streams import printable
 from kept.cli.terminal_layout import layout_rows
 from kept.errors import UsageError
 from kept.memory import Memory

@@ -1,20 +1,34 @@
-"""The command `kept` and its global options."""
+"""The command `kept`: its global options, its commands, and every error as one line and an exit code."""
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from kept import __version__
+from kept.base.limits import one_line
 from kept.base.values import frozen
-from kept.cli.command_arguments import GLOBAL_OPTIONS, accept_global_options, setting_pairs
-from kept.cli.output import echo, print_json, warn_of_settings
-from kept.cli.streams import remember_secrets
+from kept.cli.output import (
+    echo,
+    guard_streams,
+    hide_secrets,
+    json_text,
+    print_json,
+    remember_secrets,
+    style,
+    warn_of_settings,
+)
+from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
     from kept.config import Config, LoadedConfig
@@ -23,8 +37,6 @@ if TYPE_CHECKING:
     from kept.notes.history.note_history import HistoryRecorder
     from kept.sessions.store import SessionStore
 
-COMPLETE_VARIABLE = "_KEPT_COMPLETE"
-"""Set while a shell completes a command."""
 COMMANDS = {
     "init": "init",
     "add": "add",
@@ -35,7 +47,7 @@ COMMANDS = {
     "undo": "history:undo_command",
     "review": "review",
     "index": "index",
-    "sync": "sync_command",
+    "sync": "sync",
     "sessions": "sessions",
     "import": "imports",
     "forget": "forget",
@@ -56,7 +68,7 @@ COMMANDS = {
     "bench": "bench_command",
     "hook": "hook_command",
     "demo": "demo",
-    "completion": "completion",
+    "completion": "help:completion_command",
     "help": "help",
 }
 """Module of each command, and the name there if it is not `command`. Those of no group in `help` are not listed."""
@@ -142,6 +154,79 @@ def command_recorder(config: Config, command: str, *, why: str = "") -> HistoryR
     return open_recorder(config, Workspace.of(config), SystemClock(), author, why=why)
 
 
+# options that all commands take, before the command or after it
+
+
+@frozen
+class GlobalOption:
+    """An option of `kept` itself, accepted before the command and after it."""
+
+    flag: str
+    field: str
+    help: str
+    metavar: str | None = None
+    multiple: bool = False
+
+    def as_option(self, *, after_command: bool) -> click.Option:
+        """Return the option for `kept`, or the hidden one for a command, which `kept --help` documents."""
+        settings: dict[str, Any] = {"help": self.help, "multiple": self.multiple, "metavar": self.metavar}
+        if self.metavar is None:
+            settings["is_flag"] = True
+        if not after_command:
+            return click.Option([self.flag, self.field], **settings)
+        # A name of its own: a command may have an argument called like the field, as `kept init WORKSPACE`.
+        names = [self.flag, f"global_{self.field}"]
+        return click.Option(names, hidden=True, expose_value=False, callback=self._apply, **settings)
+
+    def _apply(self, ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        if value and ctx.obj is not None:
+            chosen = ctx.obj.settings | setting_pairs(value) if self.multiple else value
+            ctx.obj = replace(ctx.obj, **{self.field: chosen})
+        if self.field == "as_json" and ctx.obj is not None and ctx.obj.as_json:
+            _refuse_json(ctx.command_path)
+
+
+GLOBAL_OPTIONS = (
+    GlobalOption("--workspace", "workspace", "Folder of the notes (default: ~/.kept/workspace).", "DIR"),
+    GlobalOption("--home", "home", "Folder of the index and the settings (default: ~/.kept).", "DIR"),
+    GlobalOption("--agent", "agent", "Agent whose memory to use (default: main).", "NAME"),
+    GlobalOption("--config", "config_file", "Settings file to use instead of HOME/config.yaml.", "FILE"),
+    GlobalOption("--set", "settings", "Override one setting for this run.", "KEY=VALUE", multiple=True),
+    GlobalOption("--debug", "debug", "Show a traceback on errors."),
+    GlobalOption("--json", "as_json", "Print JSON for scripts."),
+)
+
+
+def accept_global_options(command: click.Command) -> None:
+    """Let a command, and the commands of a group, take the global options too, except where it has one of that name."""
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        accept_global_options(inner)
+    taken = {flag for param in command.params for flag in param.opts}
+    command.params += [option.as_option(after_command=True) for option in GLOBAL_OPTIONS if option.flag not in taken]
+
+
+WITHOUT_JSON = ("gateway", "web", "serve", "mcp", "hook", "demo", "completion", "help")
+
+
+def _refuse_json(path: str) -> None:
+    if path.split()[1] in WITHOUT_JSON:
+        raise UsageError(f"'{path}' has no JSON output.", hint="Leave out --json.")
+
+
+def setting_pairs(settings: Iterable[str]) -> dict[str, Any]:
+    return dict(_pair(setting) for setting in settings)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {text}: expected KEY=VALUE.", hint="For example: --set memory_search.provider=none")
+    return key.strip(), value
+
+
+# the commands
+
+
 class OutputClosed(Exception):
     """The reader of our output is gone, as `head` is after its lines. Click would turn a BrokenPipeError into a
     failure."""
@@ -159,10 +244,6 @@ class LazyGroup(click.Group):
     """Group that imports a command when it is used: a search does not import the doctor."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        if COMPLETE_VARIABLE in os.environ:
-            from kept.cli.completion import attach
-
-            attach(click.Command(None, params=self.params))  # the global options
         with _translating_broken_pipe():
             return super().make_context(*args, **kwargs)
 
@@ -182,10 +263,6 @@ class LazyGroup(click.Group):
             _PREPARED.append(command)
             accept_global_options(command)
             _show_examples(command)
-            if COMPLETE_VARIABLE in os.environ:
-                from kept.cli.completion import attach
-
-                attach(command)
         return command
 
     def resolve_command(
@@ -257,3 +334,106 @@ def cli(
     """Memory for AI agents: plain Markdown notes, recalled by meaning and by word."""
     show_help_without_command(ctx)
     ctx.obj = Globals(home, workspace, agent, config_file, setting_pairs(settings), debug, as_json)
+
+
+# running a command
+
+INTERRUPTED = 130
+UNEXPECTED = 70
+_WRITE_FAILED = 8
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+
+
+def run() -> NoReturn:
+    _prepare_streams()
+    # Looked up in the arguments rather than in click's context: an unknown or incomplete option is refused by the
+    # parser, before any option has a value, and that error must be JSON as well. Arguments after "--" are text.
+    options = list(takewhile(lambda argument: argument != "--", sys.argv[1:]))
+    as_json, debug = "--json" in options, "--debug" in options
+    try:
+        code = cli.main(prog_name="kept", standalone_mode=False)
+        sys.stdout.flush()
+    except KeptError as exc:
+        _show_traceback(debug=debug)
+        fail(exc.code, exc.message, exc.hint, exc.exit_code, as_json=as_json)
+    except click.exceptions.NoArgsIsHelpError as exc:
+        echo(exc.message, err=True)
+        sys.exit(2)
+    except click.UsageError as exc:
+        fail("usage", _as_sentence(exc.format_message()), _usage_hint(exc), 2, as_json=as_json)
+    except (KeyboardInterrupt, click.Abort):
+        fail("interrupted", "Interrupted.", "Nothing is lost; run the command again.", INTERRUPTED, as_json=as_json)
+    except (BrokenPipeError, OutputClosed):
+        _discard_output()
+        sys.exit(0)
+    except Exception as exc:  # noqa: BLE001  (the last resort: one line and an exit code instead of a traceback)
+        _show_traceback(debug=debug)
+        _fail_unexpectedly(exc, as_json=as_json)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail_unexpectedly(exc: Exception, *, as_json: bool) -> NoReturn:
+    if isinstance(exc, OSError) and exc.errno in _OUTPUT_ERRORS:
+        # Errors of files are KeptErrors by now: this one is of standard output.
+        _discard_output()
+        message = f"The output could not be written ({exc.strerror})."
+        fail("write_failed", message, "Check the disk that it is redirected to.", _WRITE_FAILED, as_json=False)
+    message = f"Unexpected error: {type(exc).__name__}: {exc}".rstrip(".: ") + "."
+    hint = "Run the command again with --debug and report what it prints."
+    fail("internal", message, hint, UNEXPECTED, as_json=as_json)
+
+
+def _as_sentence(message: str) -> str:
+    """Return a message of the parser with a full stop: a list of choices has none."""
+    text = message.rstrip()
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _usage_hint(error: click.UsageError) -> str:
+    context = error.ctx
+    if context is None:
+        return "See 'kept --help'."
+    hint = f"See '{context.command_path} --help'."
+    takes_text = any(isinstance(param, click.Argument) for param in context.command.params)
+    if isinstance(error, click.NoSuchOption) and takes_text:
+        hint += f" If '{error.option_name}' is not an option, put '--' before it."
+    return hint
+
+
+def _show_traceback(*, debug: bool) -> None:
+    """Print the traceback, with --debug, in one write: a secret that is written in parts would not be redacted."""
+    if debug:
+        import traceback
+
+        echo(traceback.format_exc(), err=True, nl=False)
+
+
+def _prepare_streams() -> None:
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It was closed before the start. The next file to be opened would get its descriptor.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # escape what the encoding cannot show
+    guard_streams()
+
+
+def _discard_output() -> None:
+    """Redirect standard output to nothing after a write failed. Else Python tries again at exit, and reports that."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def fail(code: str, message: str, hint: str, status: int, *, as_json: bool) -> NoReturn:
+    if as_json:
+        try:
+            shown = {"code": code, "message": hide_secrets(message), "hint": hide_secrets(hint)}
+            echo(json_text({"error": shown}))
+        except BrokenPipeError:
+            _discard_output()
+        except OSError:  # the output cannot be written: then people are told
+            _discard_output()
+            as_json = False
+    if not as_json:
+        echo(style("Error: ", err=True, fg="red", bold=True) + one_line(f"{message} {hint}"), err=True)
+    sys.exit(status)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.cli.background_service import Action, manage_service, service_options
+from kept.cli.init import ask_for_owner
 from kept.cli.output import echo, log_to_stderr, person_option
-from kept.cli.owner import ask_for_owner
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.server.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, run_stdio
 
 if TYPE_CHECKING:
-    from kept.config import LoadedConfig
     from kept.server.run_server import ServerAddress
 
 
@@ -79,7 +78,6 @@ def web_command(options: Globals, port: int | None, host: str | None, no_open: b
 
 def _open_browser(link: str) -> None:
     """Open a link in the person's browser, if there is one. A browser in the terminal would hide the output."""
-    import os
     import webbrowser
 
     has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.name == "nt"

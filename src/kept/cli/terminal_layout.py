@@ -10,8 +10,7 @@ from typing import Any
 from kept.base.limits import one_line
 from kept.base.listings import FileSummary
 from kept.base.wording import size_text
-from kept.cli.output import echo, style
-from kept.cli.streams import printable
+from kept.cli.output import echo, printable, style
 
 PIPE_COLUMNS = 10_000
 """In a pipe nothing is cut or wrapped: a program reads it."""

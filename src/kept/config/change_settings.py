@@ -79,18 +79,6 @@ def change_setting(
         return change
 
 
-def remove_agent_entry(loaded: LoadedConfig) -> None:
-    """Remove every entry of the agent from agents.list."""
-    if not loaded.user_file.exists:
-        return
-    with locked_settings(loaded.user_file.path) as real_path:
-        before = text = read_text(real_path)
-        while find_value(tree := _load(text), path := find_path(tree, (), agent=loaded.config.agent_id)) is not None:
-            text = remove_value(text, path)
-        if text != before:
-            write_atomic(real_path, text.encode())
-
-
 def check_text(path: str, text: str, agent: str) -> None:
     """Raise ConfigError if a text cannot be the user's settings. ``path`` is for the message."""
     if len(text.encode()) > MAX_BYTES:

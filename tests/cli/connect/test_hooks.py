@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kept.cli.connect.recent import MAX_CHARS
+from kept.cli.hook_command import MAX_CHARS
 from tests.support.files import write_file
 
 TALK = [

@@ -19,8 +19,18 @@ from kept.base.damaged_records import set_file_aside
 from kept.base.durable import make_private_folder, sync_folder, write_atomic
 from kept.base.file_lock import locked
 from kept.base.values import frozen
-from kept.cli.connect.claude_code_plugin import Sent, plugin_files, plugin_folder, settings_entries
-from kept.cli.connect.clients import SERVER, Client, ClientEnvironment, Scope, entry_for, locate
+from kept.cli.connect.clients import (
+    SERVER,
+    Client,
+    ClientEnvironment,
+    Scope,
+    Sent,
+    entry_for,
+    locate,
+    plugin_files,
+    plugin_folder,
+    settings_entries,
+)
 from kept.cli.connect.settings_editor import remove_json_entry, remove_table, set_json_entry, set_table
 from kept.config.read import read_settings
 from kept.errors import ConfigError, LockBusy, WriteFailed

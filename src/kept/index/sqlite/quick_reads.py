@@ -13,7 +13,6 @@ from kept.config.agent_paths import AgentPaths
 from kept.index.sqlite.filter_sql import filter_sql
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations", "index")
-_MAX_NAMES = 200
 
 
 def find_notes(paths: AgentPaths, workspace: str, words: Iterable[str], filters: Filter, *, limit: int) -> list[str]:
@@ -26,12 +25,6 @@ def find_notes(paths: AgentPaths, workspace: str, words: Iterable[str], filters:
     )
     rows = _read(paths, workspace, query, (*values, expression, limit)) if expression else ()
     return list(dict.fromkeys(rows))
-
-
-def find_note_paths(paths: AgentPaths, workspace: str, start: str) -> list[str]:
-    """Return the paths of notes that begin with a text, for completion in a shell."""
-    query = "SELECT path FROM files WHERE source = 'memory' AND substr(path, 1, ?) = ? ORDER BY path LIMIT ?"
-    return _read(paths, workspace, query, (len(start), start, _MAX_NAMES))
 
 
 def _read(paths: AgentPaths, workspace: str, query: str, values: tuple[Any, ...]) -> list[str]:
