@@ -49,6 +49,8 @@ def round_trip(inspect, server: list[str], *more: str) -> None:
     assert citation.partition("#")[0] in result["content"][0]["text"]
     read, _ = inspect(*call, "--tool-name", "memory_get", "--tool-arg", f"path={citation}")
     assert "The plotter was sold." in read["content"][0]["text"]
+    note, _ = inspect(*server, *more, "--method", "resources/read", "--uri", "kept://notes/MEMORY.md")
+    assert "espresso" in note["contents"][0]["text"]
 
 
 @pytest.fixture
@@ -73,5 +75,8 @@ def test_over_http_with_a_token(inspect, serve, home):
 
 
 def test_in_the_newest_form_of_the_protocol(inspect, command):
-    listed, _ = inspect(*command, "--protocol-era", "modern", "--method", "tools/list")
-    assert TOOLS[0].name in [tool["name"] for tool in listed["tools"]]
+    prompt, _ = inspect(
+        *(*command, "--protocol-era", "modern"),
+        *("--method", "prompts/get", "--prompt-name", "recall", "--prompt-args", "topic=tea"),
+    )
+    assert '"tea"' in prompt["messages"][0]["content"]["text"]

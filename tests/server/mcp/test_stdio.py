@@ -27,7 +27,7 @@ def test_it_says_who_it_is_and_what_it_is_for(start):
     greeting = start().greet()
     assert greeting["serverInfo"]["name"] == "kept"
     assert "memory_search" in greeting["instructions"]
-    assert set(greeting["capabilities"]) == {"tools"}
+    assert set(greeting["capabilities"]) == {"tools", "resources", "prompts"}
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18"])
@@ -87,9 +87,58 @@ def test_without_a_workspace_it_serves_and_says_what_to_do(start, tmp_path, home
     result = client.call("memory_search", query="x")
     assert result["isError"]
     assert "kept init" in text_of(result)
+    assert client.ask("resources/list")["result"]["resources"] == []
     (tmp_path / "nowhere/memory").mkdir(parents=True)
     assert not client.call("memory_write", text="Now there is one.").get("isError")
     assert "Now there is one." in text_of(client.call("memory_search", query="now there is one"))
+
+
+# resources and prompts
+
+
+def test_notes_and_daily_logs_can_be_browsed(client, notes):
+    listed = client.ask("resources/list")["result"]["resources"]
+    assert [resource["name"] for resource in listed] == [
+        "MEMORY.md",
+        "memory/2026-03-13.md",
+        '"memory/über tee & kaffee.md"',
+    ]
+    assert listed[1]["title"] == "Daily log 2026-03-13"
+    for resource in listed:
+        (content,) = client.ask("resources/read", {"uri": resource["uri"]})["result"]["contents"]
+        assert content["text"] + "\n" == (notes / resource["name"].strip('"')).read_text()
+        assert content["mimeType"] == "text/markdown"
+    (daily,) = client.ask("resources/read", {"uri": "kept://daily/2026-03-13"})["result"]["contents"]
+    assert "5433" in daily["text"]
+    templates = client.ask("resources/templates/list")["result"]["resourceTemplates"]
+    assert [template["uriTemplate"] for template in templates] == ["kept://notes/{+path}", "kept://daily/{date}"]
+
+
+def test_many_notes_come_page_by_page_and_a_long_one_whole(client, notes):
+    for number in range(1_100):
+        (notes / f"memory/n{number:04}.md").touch()
+    long = "\n".join(f"line {number} " + "x" * 200 for number in range(2_000))
+    write_file(notes / "memory/long.md", long + "\n")
+    names, cursor = [], {}
+    while True:
+        page = client.ask("resources/list", cursor)["result"]
+        names += [resource["name"] for resource in page["resources"]]
+        if "nextCursor" not in page:
+            break
+        cursor = {"cursor": page["nextCursor"]}
+    assert len(names) == len(set(names)) == 1_104
+    (content,) = client.ask("resources/read", {"uri": "kept://notes/memory/long.md"})["result"]["contents"]
+    assert content["text"] == long
+
+
+def test_the_prompt_tells_an_agent_to_search(client):
+    (prompt,) = client.ask("prompts/list")["result"]["prompts"]
+    assert prompt["name"] == "recall"
+    for arguments in ({}, {"topic": "the port of\nstaging"}):
+        messages = client.ask("prompts/get", {"name": "recall", "arguments": arguments})["result"]["messages"]
+        assert "memory_search" in messages[0]["content"]["text"]
+    assert '"the port of staging"' in messages[0]["content"]["text"]
+    assert client.ask("prompts/get", {"name": "forget"})["error"]["code"] == -32602
 
 
 # what a client may do wrong
