@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kept.agent.approvals import UNDECIDED, describe_approval
-from kept.agent.events import ApprovalAsked, ApprovalDecided, Inbound, Reply, ToolStarted
+from kept.agent.events import UNDECIDED, ApprovalAsked, ApprovalDecided, Inbound, Reply, ToolStarted, describe_approval
 from kept.agent.extra_tools import FunctionTool
 from kept.models.base import ToolUse
 from kept.sessions.entries import StateEntry
@@ -121,7 +120,7 @@ def test_a_call_that_is_denied_does_not_run_and_the_model_is_told(tmp_path):
 
 
 def test_no_answer_in_time_counts_as_no(tmp_path, monkeypatch):
-    monkeypatch.setattr("kept.agent.approvals.ASK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("kept.agent.events.ASK_TIMEOUT_S", 0.1)
     mail = Mail()
     with open_agent(tmp_path, ScriptedChat([CALL, "Later."]), tools=[mail.tool]) as at:
         asyncio.run(respond(at))

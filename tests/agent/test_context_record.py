@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kept.agent.context.context import read_context
+from kept.agent.context import read_context
 from kept.models.base import ToolUse
 from kept.sessions.entries import Message, Text
 from kept.testing import ScriptedChat
@@ -58,7 +58,7 @@ def test_the_total_is_the_size_of_the_last_request_and_history_grows(tmp_path):
 
 
 def test_a_passage_without_room_is_recorded_as_not_sent(tmp_path, monkeypatch):
-    monkeypatch.setattr("kept.agent.context.context.RECALLED_TOKENS", 150)
+    monkeypatch.setattr("kept.agent.context.RECALLED_TOKENS", 150)
     with open_agent(tmp_path) as at:
         for number in range(4):
             write_note(at.workspace, f"memory/{number}.md", f"{PORT} Reason {number}. " + f"why{number} " * 20 + "\n")

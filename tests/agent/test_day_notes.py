@@ -34,7 +34,7 @@ def test_notes_of_today_and_yesterday_go_before_the_first_message_of_a_day(tmp_p
 
 
 def test_long_daily_notes_are_shown_from_where_they_fit_and_not_recalled_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("kept.agent.context.context.DAYS_TOKENS", 100)
+    monkeypatch.setattr("kept.agent.context.DAYS_TOKENS", 100)
     with open_agent(tmp_path, ScriptedChat(lambda request: "Fine.")) as at:
         lines = "\n".join(
             f"## 10:{number}\n\n- The walrus ledger {number} is in room {number}.\n" for number in range(10, 50)
@@ -49,7 +49,7 @@ def test_long_daily_notes_are_shown_from_where_they_fit_and_not_recalled_again(t
 
 
 def test_the_part_of_long_term_memory_that_a_message_is_about_is_put_before_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("kept.agent.context.context.FILE_TOKENS", 200)
+    monkeypatch.setattr("kept.agent.context.FILE_TOKENS", 200)
     with open_agent(tmp_path, ScriptedChat(lambda request: "Fine.")) as at:
         facts = [f"- Shelf {number} of the cellar holds jar number {number}.\n" for number in range(200)]
         facts[120] = "- The plumber of the summer house is Mr Rossi.\n"

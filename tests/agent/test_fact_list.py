@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kept.agent.context.compaction_plan import TranscriptPiece
 from kept.agent.flush import Fact, facts_from_call, flush_and_record, parse_facts, select_new_facts
+from kept.agent.services import TranscriptPiece
 from kept.agent.session_log import SessionLog
 from kept.models.base import ToolUse
 from kept.sessions.entries import Message
@@ -116,10 +116,8 @@ def test_lasting_facts_are_in_the_day_and_proposed_for_long_term_memory(tmp_path
         assert at.today().count("allergic") == 1
 
 
-def test_a_flush_names_the_line_that_a_fact_seems_to_change(memory, workspace):
+def test_a_flush_leaves_out_what_a_note_or_an_earlier_fact_says(memory, workspace):
     write_file(workspace / "MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n")
     facts = [Fact("Staging is on port 6000.", 1, 2), Fact("Staging is on port 5433", 3, 3), Fact("Otters swim.", 4, 4)]
-    assert [(fact.text, fact.changes) for fact in select_new_facts(memory(), facts)] == [
-        ("Staging is on port 6000.", "MEMORY.md#L3"),
-        ("Otters swim.", ""),
-    ]
+    new = select_new_facts(memory(), [*facts, Fact("otters swim", 5, 5)])
+    assert [fact.text for fact in new] == ["Staging is on port 6000.", "Otters swim."]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kept.agent.agent import Agent
-from kept.agent.context.model_turns import NO_RESULT
+from kept.agent.conversation import NO_RESULT
 from kept.agent.events import Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.agent.material import KnownText, recall
 from kept.agent.session_log import SessionLog

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.agent.context.context import plan_budget
+from kept.agent.context import plan_budget
 from kept.config import Config, ProviderKeys, load_config
 from kept.config.setting import setting_names
 from kept.errors import ConfigError

@@ -12,8 +12,8 @@ import pytest
 from bs4 import BeautifulSoup
 
 from kept.agent.events import Inbound
-from kept.agent.tools.forget_tool import FORGET_TOOL
 from kept.agent.tools.tool_definitions import TOOLS
+from kept.agent.tools.toolbox import FORGET_TOOL
 from kept.base.clock import SystemClock
 from kept.base.grants import NEEDED, SCOPES, Act, Grant
 from kept.config import load_config
@@ -31,7 +31,7 @@ PAGES: dict[Act, set[str]] = {
     "read": {
         "GET /", "GET /timeline", "GET /notes", "GET /note/{path:path}",
         "GET /file/{path:path}", "GET /conversations", "GET /conversations/{id}", "GET /chat", "GET /chat/answer",
-        "GET /context", "GET /changes", "GET /changes/{path:path}", "GET /health",
+        "GET /changes", "GET /changes/{path:path}", "GET /health",
         "GET /health/checks",
         "POST /theme",
     },

@@ -7,8 +7,7 @@ import datetime as dt
 import pytest
 
 from kept import TOOLS, Message, SessionStore
-from kept.agent.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
-from kept.agent.context.shortening import WorkspaceFile
+from kept.agent.context import ContextMaterial, RecalledPassage, WorkspaceFile, build_context, plan_budget
 from kept.agent.tools.tool_text import passage_text, search_text
 from kept.base.records import Hit, Occurrence, Passage, SearchResult
 from kept.cli.hook_command import recent_context

@@ -6,7 +6,7 @@ import datetime as dt
 
 from hypothesis import strategies as st
 
-from kept.agent.context.view import ConversationView, LoggedMessage
+from kept.agent.conversation import ConversationView, LoggedMessage
 from kept.sessions.entries import CompactionEntry, Entry, Message, StateEntry, Text, ToolCall, ToolResult
 from kept.sessions.transcript import TranscriptLine
 

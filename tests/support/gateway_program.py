@@ -15,8 +15,8 @@ from pathlib import Path
 
 from kept.config import LoadedConfig, load_config
 from kept.models.base import ChatRequest
-from kept.models.scripted import ScriptedChat
 from kept.server.run_server import ServerAddress, gateway_preset, run_server
+from kept.testing import ScriptedChat
 
 _MARK = re.compile(r"<<(.*?)>>")
 

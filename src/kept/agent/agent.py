@@ -10,18 +10,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
-from kept.agent.approvals import ApprovalDesk
 from kept.agent.compaction import CompactionRequest, compact
-from kept.agent.context.view import ANSWERS
-from kept.agent.events import (
-    AgentEvent,
-    CompactionResult,
-    GroupLine,
-    Inbound,
-)
+from kept.agent.conversation import ANSWERS
+from kept.agent.events import AgentEvent, ApprovalDesk, CompactionResult, GroupLine, Inbound
 from kept.agent.extra_tools import ExtraTools, FunctionTool
 from kept.agent.flush import flush_ended
-from kept.agent.material import ContextPreview, preview_context
 from kept.agent.services import AgentServices, ModelLimits, SessionModels
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
@@ -91,6 +84,7 @@ class Agent:
             else None,
             approvals=ApprovalDesk(),
             retry_wait_s=retry_wait_s,
+            flushes=memory.config.agent.compaction.memory_flush.enabled,
             thinking=memory.config.agent.model.thinking,
             secret=load_key(open_agent(memory.config), _FENCE_KEY),
         )
@@ -112,12 +106,7 @@ class Agent:
         The messages are in the transcript, with their ids, before the model is called. Called again with the same ids
         after a crash, it resumes: a reply that is in the transcript is returned without calling the model.
         """
-        return AgentTurn(self.services, self.models, self._session(session_id), messages, group).run()
-
-    def preview(self, text: str, session_id: str | None = None) -> ContextPreview:
-        """Return what the model would be sent for a message now, in a conversation or a new one. Nothing is written,
-        and the model is not called."""
-        return preview_context(self.services, session_id, text)
+        return AgentTurn(self.models, self._session(session_id), messages, group).run()
 
     async def stop(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Record that messages are no longer to be answered, so that no later request repeats them."""
@@ -132,14 +121,14 @@ class Agent:
 
     async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult:
         async with self._session(session_id) as log:
-            services = await asyncio.to_thread(self.models.equip, self.services, log)
+            services = await asyncio.to_thread(self.models.equip, log)
             return await compact(services, log, CompactionRequest("asked for", instructions=instructions))
 
     async def flush_ended(self, session_id: str) -> None:
         """Write down what is new in a session that has ended. A failure is logged: nobody waits for it."""
         try:
             async with self._session(session_id) as ended:
-                services = await asyncio.to_thread(self.models.equip, self.services, ended)
+                services = await asyncio.to_thread(self.models.equip, ended)
                 await flush_ended(services.writer, ended)
         except KeptError as exc:
             log.warning("session %s: it could not be flushed at its end (%s)", session_id, exc.code)

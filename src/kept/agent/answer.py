@@ -35,39 +35,31 @@ _NOTHING_WORDS = re.compile(
 class ModelAnswer:
     """One answer of the model, as far as it has arrived."""
 
-    pieces: list[str] = field(default_factory=list)
+    text: str = ""
+    """The answer without its reasoning."""
     uses: list[ToolUse] = field(default_factory=list)
     thoughts: list[Thought] = field(default_factory=list)
     """Reasoning that the provider sends apart from the answer."""
     end: Finished = Finished("end", ModelUsage())
     was_shown: bool = False
     """True once text has been shown. The call can then not be repeated unnoticed."""
-    _splitter: ReasoningSplitter = field(default_factory=lambda: ReasoningSplitter())
+    thinking: ReasoningSplitter = field(default_factory=lambda: ReasoningSplitter())
     _held_back: str = ""
     """End of the text, which could still become NO_REPLY."""
-
-    @property
-    def text(self) -> str:
-        """The answer without its reasoning."""
-        return "".join(self.pieces)
-
-    @property
-    def reasoning(self) -> str:
-        return "".join(self._splitter.pieces).strip()
 
     def read(self, event: ModelEvent) -> str:
         """Take in an event, and return the text to show now."""
         shown = ""
         match event:
             case TextDelta(text):
-                shown = self._show(self._splitter.feed(text))
+                shown = self._show(self.thinking.feed(text))
             case ToolUse():
                 self.uses.append(event)
             case Thought():
                 self.thoughts.append(event)
             case Finished():
                 self.end = event
-                shown = self._show(self._splitter.finish())
+                shown = self._show(self.thinking.finish())
                 shown += strip_no_reply(self._held_back)
                 self._held_back = ""
         self.was_shown = self.was_shown or bool(shown)
@@ -77,7 +69,7 @@ class ModelAnswer:
         """Return as much of the text as is certain to be part of the reply."""
         if not text:
             return ""
-        self.pieces.append(text)
+        self.text += text
         text = self._held_back + text
         if not self.was_shown and _NO_REPLY_FIRST.match(text):
             self._held_back = text
@@ -92,15 +84,15 @@ class ModelAnswer:
         return _NO_REPLY_LINE.sub("", shown)
 
 
+@dataclass
 class ReasoningSplitter:
-    """Separates a <think> block at the beginning of an answer from the answer. ``pieces`` is the reasoning."""
+    """Separates a <think> block at the beginning of an answer from the answer."""
 
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self._buffer = ""
-        self._is_thinking = False
-        self._has_begun = False
-        """True once the answer itself has begun. A tag in the middle of an answer is text."""
+    reasoning: str = ""
+    _buffer: str = ""
+    _is_thinking: bool = False
+    _has_begun: bool = False
+    """True once the answer itself has begun. A tag in the middle of an answer is text."""
 
     def feed(self, text: str) -> str:
         """Take in text, and return what of it belongs to the answer."""
@@ -112,10 +104,10 @@ class ReasoningSplitter:
                 end = self._buffer.lower().find(_CLOSING)
                 if end < 0:
                     cut = max(0, len(self._buffer) - len(_CLOSING) + 1)
-                    self.pieces.append(self._buffer[:cut])
+                    self.reasoning += self._buffer[:cut]
                     self._buffer = self._buffer[cut:]
                     return ""
-                self.pieces.append(self._buffer[:end])
+                self.reasoning += self._buffer[:end]
                 self._buffer, self._is_thinking = self._buffer[end + len(_CLOSING) :], False
             begin = self._buffer.lstrip()
             if begin.lower().startswith(_OPENING):
@@ -124,13 +116,13 @@ class ReasoningSplitter:
                 return ""  # blank so far, or it may still become a tag
             else:
                 self._has_begun = True
-                return begin if self.pieces else self._buffer
+                return begin if self.reasoning else self._buffer
 
     def finish(self) -> str:
         """Return the rest of the answer. A block that was never closed is reasoning."""
         rest, self._buffer = self._buffer, ""
         if self._is_thinking:
-            self.pieces.append(rest)
+            self.reasoning += rest
             return ""
         return "" if self._has_begun else rest
 

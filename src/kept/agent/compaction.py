@@ -10,33 +10,35 @@ fails. If several processes compact the same session, one of them does it.
 from __future__ import annotations
 
 import asyncio
+import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from itertools import accumulate
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
-from kept.agent.context.compaction_plan import (
-    CompactionPlan,
-    TranscriptPiece,
-    plan_compaction,
-    split_transcript,
-)
-from kept.agent.context.fence import make_fence
-from kept.agent.context.shortening import shorten
-from kept.agent.context.view import ConversationView, LoggedMessage
+from kept.agent.conversation import ConversationView, LoggedMessage
 from kept.agent.events import CompactionResult
-from kept.agent.flush import FlushResult, flush_and_record, is_flush_due
-from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, usage_fields
+from kept.agent.fence import make_fence
+from kept.agent.flush import FlushResult, flush_and_record
+from kept.agent.services import (
+    AgentServices,
+    TranscriptPiece,
+    ask,
+    read_in_pieces,
+    split_transcript,
+    usage_fields,
+)
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.base.file_lock import claimed
-from kept.base.limits import estimate_tokens
+from kept.base.limits import estimate_tokens, shorten
 from kept.base.remote_errors import ModelError, ModelFailed
 from kept.base.values import frozen
 from kept.errors import KeptError
 from kept.memory import Memory
-from kept.models.base import ChatRequest, ModelUsage, Turn
-from kept.models.prompts import get_prompt
-from kept.sessions.entries import CompactionEntry, Entry
+from kept.models.base import ChatRequest, ModelUsage, Turn, get_prompt
+from kept.sessions.entries import CompactionEntry, Entry, Message, Text, ToolCall, ToolResult
 from kept.sessions.transcript import Transcript, hash_lines, is_receipt, ranges_of
 from kept.sessions.transcript_paths import cite_transcript, find_cited_path
 
@@ -47,6 +49,7 @@ _MIN_GAIN_DIVISOR = 10
 """A compaction that saves less than a tenth is not worth a summary: it would soon be due again."""
 _MAX_EXCESS = 2
 """A summary is cut if it is this many times as long as the prompt asks for."""
+_EXCLUDED = "the settings exclude conversations from search"
 _EXTRACTS_HEADING = "Extracts, picked without a model:"
 
 Reason = Literal["threshold", "overflow", "asked for"]
@@ -62,21 +65,6 @@ class CompactionRequest:
     instructions: str | None = None
 
 
-@frozen
-class ConversationSummary:
-    text: str
-    source: Literal["model", "extractive"]
-    model: str | None = None
-    reason: str | None = None
-    """Reason why the model wrote no summary."""
-    usage: ModelUsage = ModelUsage()
-
-    def metadata(self) -> dict[str, Any]:
-        if self.source == "extractive":
-            return {"reason": self.reason} if self.reason else {}
-        return {"prompt": get_prompt("summary").label, "model": self.model, "usage": usage_fields(self.usage)}
-
-
 async def compact(services: AgentServices, log: SessionLog, request: CompactionRequest) -> CompactionResult:
     with claimed(log.absolute + CLAIM_ENDING) as is_ours:
         if not is_ours:
@@ -90,7 +78,10 @@ async def compact(services: AgentServices, log: SessionLog, request: CompactionR
         flushed = await _flush_once(services.writer, log, view, newer)
         earlier = _extract(view.summary, older, services.budget.summary, None).text if older else view.summary
         summary = await summarise(services.writer, log.path, earlier, newer, focus=request.instructions)
-        summary = _with_open_question(summary, plan, services.budget.summary)
+        if plan.open_question is not None:  # the model has to know it
+            question = shorten(plan.open_question, services.budget.summary, "the rest is in the transcript")
+            lead = "The person's last message, which is being answered:"
+            summary = replace(summary, text=f"{summary.text}\n\n{lead}\n{question}")
         return await run_to_end(_append, log, view, request, plan, summary, receipt, flushed)
 
 
@@ -105,6 +96,103 @@ def _plan(services: AgentServices, view: ConversationView, request: CompactionRe
         if whole is not None:
             return plan_compaction(view, keep_tokens=whole.tokens_before // 2, message_tokens=budget.message)
     return plan
+
+
+@frozen
+class CompactionPlan:
+    removed: tuple[LoggedMessage, ...]
+    kept: tuple[LoggedMessage, ...]
+    first_kept_id: str | None
+    tokens_before: int
+    """Size of the previous summary and all messages."""
+    tokens_kept: int
+    open_question: str | None
+    """Message of the person, if the cut goes through the answer to it."""
+
+
+def plan_compaction(view: ConversationView, *, keep_tokens: int, message_tokens: int) -> CompactionPlan | None:
+    """Remove the oldest messages until the rest fits into ``keep_tokens``. Return None if none can be removed.
+
+    A tool call is never separated from its result. A question is separated from its answer only if the two are too long
+    together.
+    """
+    messages = view.messages
+    sizes = [min(count_message_tokens(logged.message), message_tokens) for logged in messages]
+    fits_from = len(sizes) - bisect_right(list(accumulate(reversed(sizes))), keep_tokens)
+    cut = _choose_cut(messages, find_safe_cuts(messages), fits_from)
+    if cut is None or cut == 0:
+        return None
+    return CompactionPlan(
+        removed=messages[:cut],
+        kept=messages[cut:],
+        first_kept_id=messages[cut].entry.id if cut < len(messages) else None,
+        tokens_before=estimate_tokens(view.summary) + sum(sizes),
+        tokens_kept=sum(sizes[cut:]),
+        open_question=_find_open_question(messages, cut),
+    )
+
+
+def count_message_tokens(message: Message) -> int:
+    texts: list[str] = []
+    for block in message.content:
+        match block:
+            case Text(text) | ToolResult(text=text):
+                texts.append(text)
+            case ToolCall(name=name, arguments=arguments):
+                texts.append(f"{name} {json.dumps(dict(arguments), ensure_ascii=False, default=str)}")
+    return estimate_tokens("\n".join(texts))
+
+
+def find_safe_cuts(messages: Sequence[LoggedMessage]) -> list[int]:
+    """Return the indexes before which the conversation can be cut without separating a tool call from its result."""
+    results: dict[str, list[int]] = {}
+    for index, logged in enumerate(messages):
+        for block in logged.message.content:
+            if isinstance(block, ToolResult):
+                results.setdefault(block.call_id, []).append(index)
+    cuts, next_safe = [], 0
+    for index, logged in enumerate(messages):
+        if next_safe <= index:
+            cuts.append(index)
+        for block in logged.message.content:
+            if isinstance(block, ToolCall):
+                # Some transcripts reuse ids: the result of a call is the first one after it.
+                later = (at for at in results.get(block.id, ()) if at >= index)
+                next_safe = max(next_safe, next(later, index) + 1)
+    return cuts
+
+
+def _choose_cut(messages: Sequence[LoggedMessage], cuts: Sequence[int], fits_from: int) -> int | None:
+    """Return the index of the first message to keep.
+
+    Prefer a cut before a question. If the last question and its answer are too long, cut before a part of the answer;
+    if that is not possible either, before the last question.
+    """
+    roles = [logged.message.role for logged in messages]
+    # The first of the person's messages in a row.
+    questions = [at for at in cuts if roles[at] == "user" and not (at and roles[at - 1] == "user")]
+    fitting = [index for index in questions if index >= fits_from]
+    if fitting:
+        return fitting[0]
+    within = [index for index in cuts if index >= fits_from and roles[index] == "assistant"]
+    if within:
+        return within[0]
+    return max(questions, default=0) or None
+
+
+def _find_open_question(messages: Sequence[LoggedMessage], cut: int) -> str | None:
+    if cut >= len(messages) or messages[cut].message.role == "user":
+        return None
+    questions = [
+        logged.message for logged in messages[:cut] if logged.message.role == "user" and logged.message.text.strip()
+    ]
+    if not questions:
+        return None
+    last = questions[-1]
+    return f"{last.speaker}: {last.text}" if last.forwarded_from else last.text
+
+
+# the work
 
 
 def _split_work(
@@ -129,19 +217,9 @@ async def _flush_once(
     if not services.flushes:
         return None
     is_read = all(logged.line <= view.flushed_line for logged in removed if logged.message.role == "user")
-    if is_read and not is_flush_due(view):
-        value = view.flush.value if view.flush else None
-        wrote_facts = isinstance(value, dict) and value.get("outcome") == "written"
-        return FlushResult("written" if wrote_facts else "nothing", view.flushed_line)
+    if is_read and view.flush not in (None, "failed"):
+        return FlushResult("written" if view.flush == "written" else "nothing", view.flushed_line)
     return await flush_and_record(services, log, view, removed)
-
-
-def _with_open_question(summary: ConversationSummary, plan: CompactionPlan, limit_tokens: int) -> ConversationSummary:
-    """Append the question to the summary if the cut goes through its answer: the model has to know it."""
-    if plan.open_question is None:
-        return summary
-    question = shorten(plan.open_question, limit_tokens, "the rest is in the transcript")
-    return replace(summary, text=f"{summary.text}\n\nThe person's last message, which is being answered:\n{question}")
 
 
 def _append(
@@ -159,7 +237,7 @@ def _append(
     if before - after < plan.tokens_before // _MIN_GAIN_DIVISOR:
         log.futile_tokens = before
         return CompactionResult(False, "a summary would not be shorter", tokens_before=before, flushed=flushed)
-    metadata: dict[str, Any] = {"why": request.reason, "flush": flushed, **summary.metadata()}
+    metadata: dict[str, Any] = {"why": request.reason, "flush": flushed, **summary.metadata}
     if request.instructions:
         metadata["instructions"] = request.instructions
     entry = log.add_compaction(
@@ -172,7 +250,7 @@ def _append(
             receipt=receipt,
             metadata=metadata,
         ),
-        after=view.compaction_id,
+        after=view.compaction.id if view.compaction else None,
     )
     if entry is None:
         return CompactionResult(False, "another process has compacted this session", flushed=flushed)
@@ -182,46 +260,46 @@ def _append(
 # summaries
 
 
+@frozen
+class ConversationSummary:
+    text: str
+    source: Literal["model", "extractive"]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Prompt, model and usage, or the reason why the model wrote no summary."""
+
+
 async def summarise(
     services: AgentServices, path: str, earlier: str, removed: Sequence[LoggedMessage], *, focus: str | None = None
 ) -> ConversationSummary:
     """Return one summary of an earlier summary and the messages that leave the context now. Never fails."""
-    budget = services.budget
+    budget, prompt = services.budget, get_prompt("summary")
     if not services.model.writes:
         return _extract(earlier, removed, budget.summary, None)
-    writer = _SummaryWriter(services, path, earlier, focus)
-    try:
-        await read_in_pieces(removed, budget.window // 2, writer.read)
-    except ModelError as exc:
-        return _extract(earlier, removed, budget.summary, exc.message)
-    text = shorten(writer.text.strip(), budget.summary * _MAX_EXCESS, "the summary was longer than it may be")
-    return ConversationSummary(text, "model", services.model.name, usage=writer.usage)
+    wanted = f"\n\nThe person asks for this in particular: {focus}" if focus else ""
+    text, usage = earlier, ModelUsage()
 
-
-class _SummaryWriter:
-    """Summarises a conversation piece by piece. Each summary includes the one before."""
-
-    def __init__(self, services: AgentServices, path: str, earlier: str, focus: str | None) -> None:
-        self.services = services
-        self.path = path
-        self.text = earlier
-        self.focus = focus
-        self.usage = ModelUsage()
-
-    async def read(self, piece: TranscriptPiece) -> None:
-        fence = make_fence(self.services.secret, f"summary:{self.path}", [piece.text, self.text])
-        blocks = [fence.block("summary", self.text, of="what came before")] if self.text.strip() else []
-        blocks.append(fence.block("conversation", piece.text, source=self.path))
-        budget = self.services.budget.summary
-        focus = f"\n\nThe person asks for this in particular: {self.focus}" if self.focus else ""
-        system = get_prompt("summary").fill(marker=fence.marker, budget=str(budget), focus=focus)
+    async def read(piece: TranscriptPiece) -> None:
+        """Summarise a piece. Each summary includes the one before."""
+        nonlocal text, usage
+        fence = make_fence(services.secret, f"summary:{path}", [piece.text, text])
+        blocks = [fence.block("summary", text, of="what came before")] if text.strip() else []
+        blocks.append(fence.block("conversation", piece.text, source=path))
+        system = prompt.fill(marker=fence.marker, budget=str(budget.summary), focus=wanted)
         turns = (Turn.of("user", "\n".join(blocks)),)
-        request = ChatRequest(system, turns, max_tokens=budget * _MAX_EXCESS, purpose="summary")
-        answer = await ask(self.services, request)
-        self.usage = add_usage(self.usage, answer.end.usage)
+        limit = budget.summary * _MAX_EXCESS
+        answer = await ask(services, ChatRequest(system, turns, max_tokens=limit, purpose="summary"))
+        usage += answer.end.usage
         if is_empty_answer(answer.text):
             raise ModelFailed("The model gave no summary.")
-        self.text = answer.text
+        text = answer.text
+
+    try:
+        await read_in_pieces(removed, budget.window // 2, read)
+    except ModelError as exc:
+        return _extract(earlier, removed, budget.summary, exc.message)
+    metadata = {"prompt": prompt.label, "model": services.model.name, "usage": usage_fields(usage)}
+    text = shorten(text.strip(), budget.summary * _MAX_EXCESS, "the summary was longer than it may be")
+    return ConversationSummary(text, "model", metadata)
 
 
 def _extract(
@@ -238,7 +316,7 @@ def _extract(
     before = shorten(earlier, budget_tokens // 2, "older extracts are in the transcript") if earlier else ""
     extracts = extract_summary(lines, budget_tokens // 2) or f"{len(removed)} messages in which nothing stands out."
     text = "\n\n".join(filter(None, (before.removeprefix(_EXTRACTS_HEADING).strip(), extracts)))
-    return ConversationSummary(f"{_EXTRACTS_HEADING}\n\n{text}", "extractive", reason=reason)
+    return ConversationSummary(f"{_EXTRACTS_HEADING}\n\n{text}", "extractive", {"reason": reason} if reason else {})
 
 
 # receipts
@@ -246,48 +324,35 @@ def _extract(
 
 def make_receipt(memory: Memory, log: SessionLog, removed: Sequence[LoggedMessage]) -> dict[str, Any]:
     """Index the removed messages. Return a receipt: their lines, the hash of these, whether a search finds them."""
-    ranges = _line_ranges(removed)
+    ranges: list[tuple[int, int]] = []
+    for logged in removed:
+        if ranges and logged.line == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], logged.line)
+        else:
+            ranges.append((logged.line, logged.line))
     receipt: dict[str, Any] = {
         "path": log.path,
         "lines": [list(line_range) for line_range in ranges],
         "sha256": hash_lines(Transcript(log.absolute).iter_raw(), ranges),
         "messages": len(removed),
     }
-    reason = _why_not_searchable(memory, log.path, ranges)
+    try:
+        reason = _why_not_searchable(memory, log.path, ranges, sync=True)
+    except KeptError as exc:
+        reason = exc.message
     return receipt | ({"searchable": True} if reason is None else {"searchable": False, "reason": reason})
 
 
-def _line_ranges(messages: Sequence[LoggedMessage]) -> list[tuple[int, int]]:
-    """Return the lines of messages as ranges of consecutive lines: first and last."""
-    ranges: list[tuple[int, int]] = []
-    for logged in messages:
-        if ranges and logged.line == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], logged.line)
-        else:
-            ranges.append((logged.line, logged.line))
-    return ranges
-
-
-def _why_not_searchable(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> str | None:
-    if not _searches_sessions(memory):
-        return "the settings exclude conversations from search"
-    try:
+def _why_not_searchable(
+    memory: Memory, path: str, ranges: Sequence[tuple[int, int]], *, sync: bool = False
+) -> str | None:
+    if not memory.settings.enabled or "sessions" not in memory.settings.sources:
+        return _EXCLUDED
+    if sync:
         memory.sync()
-        missing = _find_missing(memory, path, ranges)
-    except KeptError as exc:
-        return exc.message
-    return f"{len(missing)} lines are not in the index, the first is {missing[0]}" if missing else None
-
-
-def _searches_sessions(memory: Memory) -> bool:
-    return memory.settings.enabled and "sessions" in memory.settings.sources
-
-
-def _find_missing(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> list[int]:
-    if not ranges:
-        return []
     unindexed = memory.index_service.find_unindexed(path, first_line=ranges[0][0], last_line=ranges[-1][1])
-    return [line for line in unindexed if any(first <= line <= last for first, last in ranges)]
+    missing = [line for line in unindexed if any(first <= line <= last for first, last in ranges)]
+    return f"{len(missing)} lines are not in the index, the first is {missing[0]}" if missing else None
 
 
 def iter_receipts(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
@@ -305,7 +370,5 @@ def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, A
     transcript = Transcript(find_cited_path(sessions_folder, receipt["path"]))
     if hash_lines(transcript.iter_raw(), ranges) != receipt["sha256"]:
         return "the lines have changed"
-    if not receipt["searchable"] or not _searches_sessions(memory):
-        return None
-    missing = _find_missing(memory, receipt["path"], ranges)
-    return f"{len(missing)} lines are no longer in the index" if missing else None
+    reason = _why_not_searchable(memory, receipt["path"], ranges) if receipt["searchable"] and ranges else None
+    return None if reason == _EXCLUDED else reason

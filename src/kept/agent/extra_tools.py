@@ -18,9 +18,17 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from kept.agent.context.shortening import shorten
 from kept.base.clock import Clock
-from kept.base.limits import CHARS_PER_TOKEN, clip, is_deep, one_line, printable_line, utf8_safe, utf8_safe_tree
+from kept.base.limits import (
+    CHARS_PER_TOKEN,
+    clip,
+    is_deep,
+    one_line,
+    printable_line,
+    shorten,
+    utf8_safe,
+    utf8_safe_tree,
+)
 from kept.base.redact import redact
 from kept.base.values import frozen
 from kept.config import McpServerSettings

@@ -1,8 +1,7 @@
 """Flush: before messages leave the context, lasting facts are written to today's note.
 
 The model reads the messages as data and names facts. Whatever it answers, the only effect is one append to the daily
-note, dated when it is written. Facts that a note has already are not written again, and a fact that seems to change
-another names the old line.
+note, dated when it is written. Facts that a note has already are not written again.
 """
 
 from __future__ import annotations
@@ -15,27 +14,37 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
-from kept.agent.context.compaction_plan import TranscriptPiece, split_transcript
-from kept.agent.context.fence import clean_line, make_fence
-from kept.agent.context.view import ConversationView, LoggedMessage, flush_succeeded
-from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, retry, usage_fields
+from kept.agent.conversation import ConversationView, LoggedMessage
+from kept.agent.fence import clean_line, make_fence
+from kept.agent.services import (
+    AgentServices,
+    TranscriptPiece,
+    ask,
+    read_in_pieces,
+    retry,
+    split_transcript,
+    usage_fields,
+)
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.base.limits import estimate_tokens
-from kept.base.records import Hit, Written, cite
+from kept.base.records import Written, cite
 from kept.base.redact import REDACTED, redact
 from kept.base.remote_errors import ModelError
 from kept.base.values import frozen
 from kept.base.visibility import private_folder_of
+from kept.base.words.stopwords import content_words
 from kept.errors import KeptError
-from kept.index.near_facts import match_notes
+from kept.index.sqlite.quick_reads import find_notes
 from kept.memory import Memory
-from kept.models.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
-from kept.models.prompts import get_prompt
+from kept.models.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn, get_prompt
 from kept.notes.change_recorder import Author
+from kept.notes.daily import DailyNotes, find_daily
+from kept.notes.opened import OpenWorkspace
 from kept.search.memory_view import MemoryView
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
@@ -45,7 +54,7 @@ MAX_STEPS = 12
 """Steps for a model that writes one fact at a time."""
 _EXTRACTED_FACTS = 12
 _COMPARED_NOTES = 8
-"""Number of most similar notes that are searched for a fact."""
+"""Passages with the most words of a fact whose notes are compared with it."""
 _PROVENANCE = re.compile(r"(?:\s*\(said \d{4}-\d\d-\d\d\))?\s*\(from sessions/[^()\s]*\)\s*$")
 _MAX_ANSWER_TOKENS = 4_000
 _MIN_ENDED_TOKENS = 200
@@ -76,17 +85,7 @@ class FlushResult:
     through_line: int
     facts: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Where the facts are, what they seem to change, who wrote them, and why a flush failed. Empty values go."""
-
-    def state(self) -> StateEntry:
-        """Return the entry that records this flush in the transcript."""
-        fields: dict[str, Any] = {"outcome": self.outcome, "throughLine": self.through_line, "facts": self.facts}
-        return StateEntry(FLUSH, fields | {name: value for name, value in self.details.items() if value})
-
-
-def is_flush_due(view: ConversationView) -> bool:
-    """Return whether a compaction has to flush first: no flush has succeeded since the last compaction."""
-    return view.flush is None or not flush_succeeded(view.flush)
+    """Where the facts are, who wrote them, and why a flush failed. Empty values go."""
 
 
 async def flush_and_record(
@@ -96,7 +95,9 @@ async def flush_and_record(
     new = [logged for logged in messages if logged.line > view.flushed_line]
     through_line = max((logged.line for logged in messages), default=view.flushed_line)
     result = await flush(services, log.path, new, through_line=through_line)
-    await run_to_end(log.add, result.state())
+    fields = {"outcome": result.outcome, "throughLine": result.through_line, "facts": result.facts}
+    details = {name: value for name, value in result.details.items() if value}
+    await run_to_end(log.add, StateEntry(FLUSH, fields | details))
     return result
 
 
@@ -108,67 +109,65 @@ async def flush(
         return FlushResult("nothing", through_line)
     if reason := services.memory.workspace.why_read_only():  # known before the model is paid for
         return FlushResult("failed", through_line, details={"reason": reason})
-    reader = _FactReader(services, path)
-    failure: str | None = None
-    fallback = None
+    facts: list[Fact] = []
+    usage = ModelUsage()
+    failure = fallback = None
+
+    async def read(piece: TranscriptPiece) -> None:
+        """Ask the model for the facts in a piece. Those of earlier pieces are kept if a later one fails."""
+        nonlocal usage
+        found, spent = await _ask_for_facts(services, path, piece)
+        facts.extend(found)
+        usage += spent
+
     if services.model.writes:
         try:
-            await read_in_pieces(messages, services.budget.window // 2, reader.read)
+            await read_in_pieces(messages, services.budget.window // 2, read)
         except ModelError as exc:
             failure = exc.message
     if failure is not None or not services.model.writes:
         fallback = "extractive"
-        reader.facts += _extract_facts(messages)
+        facts += _extract_facts(messages)
     try:
         zone = services.clock.now().tzinfo
         days = {logged.line: logged.entry.timestamp.astimezone(zone).date() for logged in messages}
-        written, lines = await _write_new_facts(services, path, reader.facts, days)
-        proposed = await asyncio.to_thread(_propose_lasting, services, path, written, days)
+        written, lines, proposed = await _write_new_facts(services, path, facts, days)
     except KeptError as exc:
         return FlushResult("failed", through_line, details={"reason": exc.message, "fallback": fallback})
     outcome: Outcome = "failed" if failure is not None else "written" if written else "nothing"
     details = {
-        "duplicates": len(reader.facts) - len(written),
+        "duplicates": len(facts) - len(written),
         "note": None if lines is None or lines.is_proposed else lines.citation,
         "review": None if lines is None else lines.review,
-        "changes": [fact.changes for fact in written if fact.changes],
         "proposed": proposed,
         "reason": failure,
         "fallback": fallback,
         "model": services.model.name if services.model.writes else None,
-        "usage": usage_fields(reader.usage) if reader.usage != ModelUsage() else None,
+        "usage": usage_fields(usage) if usage != ModelUsage() else None,
         "prompt": get_prompt("flush").label if services.model.writes else None,
     }
     return FlushResult(outcome, through_line, len(written), details)
 
 
-class _FactReader:
-    """Asks the model for facts, piece by piece. Facts of earlier pieces are kept if a later piece fails."""
-
-    def __init__(self, services: AgentServices, path: str) -> None:
-        self.services = services
-        self.path = path
-        self.facts: list[Fact] = []
-        self.usage = ModelUsage()
-
-    async def read(self, piece: TranscriptPiece) -> None:
-        fence = make_fence(self.services.secret, f"flush:{self.path}", [piece.text])
-        now = self.services.clock.now()
-        system = get_prompt("flush").fill(marker=fence.marker, date=f"{now:%A}, {now:%Y-%m-%d}")
-        tools = (_TOOL,) if self.services.model.runs_tools else ()
-        turns = [Turn.of("user", fence.block("conversation", piece.text, source=self.path))]
-        facts: list[Fact] = []
-        for _ in range(MAX_STEPS):
-            request = ChatRequest(system, tuple(turns), tools, max_tokens=_MAX_ANSWER_TOKENS, purpose="flush")
-            answer = await ask(self.services, request)
-            self.usage = add_usage(self.usage, answer.end.usage)
-            if not answer.uses:
-                # A text after tool calls only confirms them.
-                facts += [] if facts else parse_facts(answer.text, piece)
-                break
-            facts += [fact for use in answer.uses for fact in facts_from_call(use, piece)]
-            turns += [Turn("assistant", tuple(answer.uses)), Turn("user", tuple(map(_tool_output, answer.uses)))]
-        self.facts += facts
+async def _ask_for_facts(services: AgentServices, path: str, piece: TranscriptPiece) -> tuple[list[Fact], ModelUsage]:
+    fence = make_fence(services.secret, f"flush:{path}", [piece.text])
+    now = services.clock.now()
+    system = get_prompt("flush").fill(marker=fence.marker, date=f"{now:%A}, {now:%Y-%m-%d}")
+    tools = (_TOOL,) if services.model.runs_tools else ()
+    turns = [Turn.of("user", fence.block("conversation", piece.text, source=path))]
+    facts: list[Fact] = []
+    usage = ModelUsage()
+    for _ in range(MAX_STEPS):
+        request = ChatRequest(system, tuple(turns), tools, max_tokens=_MAX_ANSWER_TOKENS, purpose="flush")
+        answer = await ask(services, request)
+        usage += answer.end.usage
+        if not answer.uses:
+            # A text after tool calls only confirms them.
+            facts += [] if facts else parse_facts(answer.text, piece)
+            break
+        facts += [fact for use in answer.uses for fact in facts_from_call(use, piece)]
+        turns += [Turn("assistant", tuple(answer.uses)), Turn("user", tuple(map(_tool_output, answer.uses)))]
+    return facts, usage
 
 
 def _tool_output(use: ToolUse) -> ToolOutput:
@@ -199,40 +198,24 @@ def _extract_facts(messages: Sequence[LoggedMessage]) -> list[Fact]:
 
 async def _write_new_facts(
     services: AgentServices, path: str, facts: Sequence[Fact], days: Mapping[int, dt.date]
-) -> tuple[list[Fact], Written | None]:
-    """Write the facts that are not in a note yet. Return them and where they are. Retry a busy lock or full disk."""
+) -> tuple[list[Fact], Written | None, int]:
+    """Write the facts that are not in a note yet. Return them, where they are, and how many are proposed for MEMORY.md.
+    A busy lock or a full disk is tried again."""
     new = await asyncio.to_thread(select_new_facts, services.memory, facts)
     if not new:
-        return [], None
-    today = services.clock.now().date()
-    text = "\n".join(_note_lines(path, fact, days.get(fact.first_line), today) for fact in new)
-    author = _author(services, path)
-    written = await retry(
-        lambda: run_to_end(services.memory.add, text, by_tool=True, author=author), services.new_backoff()
-    )
-    return new, written
+        return [], None, 0
+    memory, today = services.memory, services.clock.now().date()
+    # The note is that of today; what was said on another day has its date.
+    lines = [_fact_line(path, fact, day if (day := days.get(fact.first_line)) != today else None) for fact in new]
+    author = Author(memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
 
+    async def write() -> Written:
+        # They have been compared with the notes, without their sources.
+        return await run_to_end(memory.add, "\n".join(lines), again=True, by_tool=True, author=author)
 
-def _propose_lasting(services: AgentServices, path: str, facts: Iterable[Fact], days: Mapping[int, dt.date]) -> int:
-    """Propose lasting facts for MEMORY.md, which is part of every prompt, each by itself. Return how many.
-
-    They are in the day's note already, so a proposal that fails loses nothing.
-    """
-    count = 0
-    for fact in facts:
-        if fact.is_lasting:
-            line, author = _fact_line(path, fact, days.get(fact.first_line)), _author(services, path)
-            try:
-                written = services.memory.add(line, to="memory", by_tool=True, only_propose=True, author=author)
-            except KeptError as exc:
-                log.warning("a lasting fact could not be proposed (%s)", exc.code)
-                break
-            count += written.is_proposed
-    return count
-
-
-def _author(services: AgentServices, path: str) -> Author:
-    return Author(services.memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
+    written = await retry(write, services.retry_wait_s)
+    lasting = [_fact_line(path, fact, days.get(fact.first_line)) for fact in new if fact.is_lasting]
+    return new, written, await asyncio.to_thread(_propose, memory, lasting, author) if lasting else 0
 
 
 def _fact_line(path: str, fact: Fact, said_on: dt.date | None) -> str:
@@ -240,49 +223,50 @@ def _fact_line(path: str, fact: Fact, said_on: dt.date | None) -> str:
     return f"- {fact.text}{date} (from {cite(path, fact.first_line, fact.last_line)})"
 
 
-def _note_lines(path: str, fact: Fact, said_on: dt.date | None, today: dt.date) -> str:
-    """Return a fact with its source. The note is that of today; what was said on another day has its date."""
-    line = _fact_line(path, fact, None if said_on == today else said_on)
-    return f"{line}\n  - Looks like it changes {fact.changes}." if fact.changes else line
+def _propose(memory: Memory, lines: Iterable[str], author: Author) -> int:
+    """Propose facts for MEMORY.md, which is part of every prompt, each by itself. Return how many.
+
+    They are in the day's note already, so a proposal that fails loses nothing.
+    """
+    count = 0
+    for line in lines:
+        try:
+            count += memory.add(line, to="memory", by_tool=True, only_propose=True, author=author).is_proposed
+        except KeptError as exc:
+            log.warning("a lasting fact could not be proposed (%s)", exc.code)
+            break
+    return count
 
 
 def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
-    """Return the facts that neither a note nor an earlier fact states and that the user has not forgotten, each with
-    the line that it seems to change."""
+    """Return the facts that neither a note nor an earlier fact states and that the user has not forgotten."""
     forgotten = ForgottenText(memory.config.paths.forgotten_hashes)
-    folder = MemoryView(memory.config, memory.workspace, memory.project, memory.viewer).folder
-    seen: set[str] = set()
-    new = []
+    view = MemoryView(memory.config, memory.workspace, memory.project, memory.viewer)
+    new: dict[str, Fact] = {}
     for fact in facts:
         normal = normalise_fact(fact.text)
-        if forgotten.matches(fact.text, folder):
+        if not normal or normal in new or forgotten.matches(fact.text, view.folder):
             continue
-        hits = _search_notes(memory, fact.text) if normal and normal not in seen else ()
-        if normal and normal not in seen and not _is_in_notes(hits, normal):
-            new.append(replace(fact, changes=_find_changed(memory, fact.text, hits)))
-        seen.add(normal)
-    return new
+        if not any(normal in map(normalise_fact, note.splitlines()) for note in _iter_similar(memory, view, fact)):
+            new[normal] = fact
+    return list(new.values())
 
 
-def _search_notes(memory: Memory, text: str) -> Sequence[Hit]:
-    """Return the passages of notes that a fact may repeat. A private note of somebody does not tell it to everybody."""
-    try:
-        hits = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0).passages
-    except KeptError:
-        return ()  # better to write a fact twice than to lose it
+def _iter_similar(memory: Memory, view: MemoryView, fact: Fact) -> Iterator[str]:
+    """Yield the notes that may have a fact: today's log, long-term memory, and those with its words. The index knows
+    these as of its last sync. A private note of somebody does not tell it to everybody."""
+    workspace, folder = memory.workspace, view.folder
+    log = find_daily(workspace, memory.clock.now().date(), DailyNotes(folder) if folder else None)
+    paths = [log or "", f"{folder}/MEMORY.md".lstrip("/")]
+    filters, words = replace(view.filter(), sources=("memory",)), content_words(fact.text)
+    with suppress(KeptError):  # better to write a fact twice than to lose it
+        paths += find_notes(memory.config.paths, workspace.root, words, filters, limit=_COMPARED_NOTES)
     is_shared = memory.viewer is None or memory.viewer.writes_shared
-    return [hit for hit in hits if not is_shared or private_folder_of(hit.path) is None]
-
-
-def _is_in_notes(hits: Iterable[Hit], normal: str) -> bool:
-    return any(normal in map(normalise_fact, hit.snippet.splitlines()) for hit in hits)
-
-
-def _find_changed(memory: Memory, text: str, hits: Iterable[Hit]) -> str:
-    """Return the citation of the line that a fact seems to change, or nothing."""
-    paths = (hit.path for hit in hits if hit.source == "memory")
-    near = match_notes(memory.workspace, text, paths, max_bytes=memory.settings.max_file_bytes)
-    return next((fact.citation for fact in near if fact.relation == "changes"), "")
+    with OpenWorkspace(workspace) as opened:
+        for path in dict.fromkeys(filter(None, paths)):
+            if not is_shared or private_folder_of(path) is None:
+                with suppress(KeptError):
+                    yield opened.read(workspace.locate(path), max_bytes=memory.settings.max_file_bytes).text
 
 
 def normalise_fact(text: str) -> str:
@@ -330,8 +314,6 @@ class Fact:
     text: str
     first_line: int
     last_line: int
-    changes: str = ""
-    """Citation of an older line that it seems to change."""
     is_lasting: bool = False
     """True if it will hold for months, and so belongs into long-term memory."""
 

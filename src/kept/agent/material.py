@@ -14,20 +14,21 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 
-from kept.agent.context.context import (
+from kept.agent.context import (
     Context,
     ContextMaterial,
     DayExcerpt,
     RecalledPassage,
+    ShownFile,
+    WorkspaceFile,
     build_context,
+    choose_shown,
     read_recalled,
 )
-from kept.agent.context.shortening import ShownFile, WorkspaceFile, choose_shown
-from kept.agent.context.view import INBOUND, ConversationView, build_view
+from kept.agent.conversation import ConversationView
 from kept.agent.events import Inbound
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
-from kept.base.clock import new_id
 from kept.base.limits import CHARS_PER_TOKEN, clip, weigh
 from kept.base.records import Hit, SeenTail, parse_citation
 from kept.base.values import frozen
@@ -40,10 +41,8 @@ from kept.notes.opened import OpenWorkspace
 from kept.notes.workspace import INFORMING, INSTRUCTING
 from kept.search.memory_search import MOST_RESULTS
 from kept.search.memory_view import show_problems
-from kept.sessions.entries import SENT, Entry, Message, Text, format_time
 from kept.sessions.session_key import DEFAULT_CHAT_TYPE
 from kept.sessions.title import is_greeting
-from kept.sessions.transcript import Transcript, TranscriptLine
 
 QUERY_CHARS = 1_000
 _SPARE_HITS = 8
@@ -83,7 +82,9 @@ class KnownText:
     days: tuple[DayExcerpt, ...]
 
     def has(self, hit: Hit) -> bool:
-        in_file = any(hit.path == file.name and file.shows(hit.end_line) for file in self.files)
+        in_file = any(
+            hit.path == file.name and (file.cut_from is None or hit.end_line < file.cut_from) for file in self.files
+        )
         return in_file or any(
             hit.path == day.path and day.first_line <= hit.start_line and hit.end_line <= day.last_line
             for day in self.days
@@ -106,7 +107,9 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     shown = choose_shown(loaded.files, file_tokens=budget.file, files_tokens=budget.files)
     known = KnownText(shown, days)
     question = "\n".join(message.text for message in messages)
-    previous = _previous_question(view, ids)
+    # The last message before these that has content words and is not a greeting.
+    earlier = (logged.message.text for logged in reversed(view.inbound) if logged.inbound_id not in ids)
+    previous = next((text for text in earlier if len(content_words(text)) > 1 and not is_greeting(text)), "")
     # The extractive model searches for the question itself and answers with the results.
     limit = services.config.gateway.auto_responder.memory_search_max_results if services.model.writes else 0
     seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
@@ -159,12 +162,6 @@ def plan_queries(question: str, previous: str) -> list[str]:
     if not previous or not refers:
         return [own]
     return [f"{previous[: max(0, QUERY_CHARS - len(own) - 1)]}\n{own}"[:QUERY_CHARS], own]
-
-
-def _previous_question(view: ConversationView, ids: Sequence[str]) -> str:
-    """Return the last message before these that has content words and is not a greeting, or an empty text."""
-    earlier = (logged.message.text for logged in reversed(view.inbound) if logged.inbound_id not in ids)
-    return next((text for text in earlier if len(content_words(text)) > 1 and not is_greeting(text)), "")
 
 
 def recall(memory: Memory, queries: Sequence[str], known: KnownText, *, seen: SeenTail, limit: int) -> TurnMaterial:
@@ -229,18 +226,6 @@ def _carry_over(memory: Memory, view: ConversationView, recalled: Collection[str
         yield RecalledPassage(clip(text, _CARRIED_CHARS), citation, "", source)
 
 
-_NEW = "sessions/new.jsonl"
-"""Path of a conversation that has not begun, for a preview."""
-
-
-def _cites(services: AgentServices, chat_type: str) -> bool | None:
-    """Return whether replies of a conversation name their sources. A private one is left to the model."""
-    mode = services.memory.settings.citations
-    if mode == "auto":
-        return None if chat_type == DEFAULT_CHAT_TYPE else False
-    return mode == "on"
-
-
 def build_turn_context(
     services: AgentServices,
     log: SessionLog,
@@ -249,7 +234,9 @@ def build_turn_context(
     remark: str | None = None,
 ) -> Context:
     """Return the request that answers messages of a conversation. ``remark`` goes at its end."""
-    view = log.view()
+    view, mode = log.view(), services.memory.settings.citations
+    # Whether replies name their sources. A private conversation is left to the model.
+    cites = mode == "on" if mode != "auto" else None if log.chat_type == DEFAULT_CHAT_TYPE else False
     answered = [logged.entry.id for logged in view.messages if logged.inbound_id in message_ids]
     context = build_context(
         ContextMaterial(
@@ -269,7 +256,7 @@ def build_turn_context(
             trusts_files=services.config.trusts_workspace,
             fenced=services.model.writes,
             thinker=services.model.name,
-            cites=_cites(services, log.chat_type),
+            cites=cites,
         ),
         services.budget,
         secret=services.secret,
@@ -278,48 +265,6 @@ def build_turn_context(
     if services.memory.viewer is not None:
         request = replace(request, conversation=log.key)
     return replace(context, request=request)
-
-
-@frozen
-class ContextPreview:
-    context: Context
-    budget_tokens: int
-    """Size from which the conversation is compacted."""
-    problems: tuple[str, ...]
-
-
-class DraftLog(SessionLog):
-    """A conversation with one more message, which is in no file."""
-
-    def __init__(self, services: AgentServices, session_id: str | None, text: str) -> None:
-        lines: list[TranscriptLine] = []
-        if session_id is None:
-            self.path, self.key, self.chat_type = _NEW, "", DEFAULT_CHAT_TYPE
-        else:
-            super().__init__(services.sessions, session_id)
-            lines = list(Transcript(self.absolute).iter_lines())
-        now = services.clock.now()
-        self.message = Inbound(new_id(), text, timestamp=now)
-        body = Message("user", (Text(text),), metadata={INBOUND: self.message.id, SENT: format_time(now)})
-        parents = [line.content.id for line in lines if isinstance(line.content, Entry)]
-        end = lines[-1].end if lines else 0
-        number = lines[-1].number + 1 if lines else 1
-        draft = TranscriptLine(number, end, end, Entry(new_id(), parents[-1] if parents else None, now, body))
-        self._drafted = build_view([*lines, draft])
-
-    def view(self) -> ConversationView:
-        return self._drafted
-
-
-def preview_context(services: AgentServices, session_id: str | None, text: str) -> ContextPreview:
-    """Return what the model would be sent for a message now, in a conversation or a new one. Nothing is written and
-    the model is not called."""
-    if session_id is not None:
-        services = SessionLog(services.sessions, session_id).services_for(services)
-    log = DraftLog(services, session_id, text)
-    material = gather_material(services, log, [log.message])
-    context = build_turn_context(services, log, material, [log.message.id])
-    return ContextPreview(context, services.budget.compact_at, material.problems)
 
 
 def read_day_notes(services: AgentServices, view: ConversationView, ids: Collection[str]) -> tuple[DayExcerpt, ...]:

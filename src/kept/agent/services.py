@@ -6,42 +6,37 @@ These calls wait for the whole answer, are retried, and read a long conversation
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
 from functools import cache
 from typing import TypeVar
 
 from kept.agent.answer import ModelAnswer
-from kept.agent.approvals import ApprovalDesk
-from kept.agent.context.compaction_plan import TranscriptPiece, split_transcript
-from kept.agent.context.context import Budget, plan_budget
-from kept.agent.context.view import LoggedMessage
+from kept.agent.context import Budget, plan_budget
+from kept.agent.conversation import LoggedMessage
+from kept.agent.events import ApprovalDesk
 from kept.agent.extra_tools import ExtraTools
 from kept.agent.session_log import SessionLog
 from kept.agent.tools.tool_definitions import get_tool
 from kept.agent.tools.toolbox import Toolbox
 from kept.base.clock import Backoff, Clock
+from kept.base.limits import estimate_tokens, one_line, shorten
 from kept.base.remote_errors import ContextOverflow
 from kept.base.values import frozen
 from kept.config import Config
 from kept.config.schema import ThinkingLevel
 from kept.errors import KeptError
 from kept.memory import Memory
-from kept.models.base import (
-    DEFAULT_CHOICE,
-    ChatModel,
-    ChatRequest,
-    ModelFamily,
-    ModelUsage,
-    ToolSpec,
-)
+from kept.models.base import DEFAULT_CHOICE, ChatModel, ChatRequest, ModelFamily, ModelUsage, ToolSpec
 from kept.sessions.attachments import AttachmentFolder
-from kept.sessions.entries import MODEL, StateEntry, TokenUsage
+from kept.sessions.entries import MODEL, Attachment, StateEntry, Text, TokenUsage, ToolCall, ToolResult
 from kept.sessions.people import People
 from kept.sessions.record import SessionRecord
+from kept.sessions.spoken import call_text, result_text
 from kept.sessions.store import SessionStore
 
 OFFERED_TOOLS = ("memory_search", "memory_get", "memory_write")
@@ -49,7 +44,10 @@ ATTEMPTS = 3
 _HALVINGS = 3
 _MIN_WINDOW = 1_000
 _MAX_SCALE = 4.0
-_MAX_RETRY_WAIT_S = 30.0
+MAX_RETRY_WAIT_S = 30.0
+_TOOL_TOKENS = 200
+"""Size of a tool call or result in a conversation that is summarised."""
+_LABELS = {"user": "Person", "assistant": "Assistant", "tool": "Tool", "system": "Remark"}
 
 T = TypeVar("T")
 
@@ -100,6 +98,8 @@ class AgentServices:
     approvals: ApprovalDesk
     retry_wait_s: float
     """Delay before a failed call is retried; it doubles with each attempt."""
+    flushes: bool = True
+    """True if facts are written down before messages leave the context."""
     thinking: ThinkingLevel | None = None
     """How much the model thinks before it answers; None is its default."""
     background: AgentServices | None = None
@@ -116,13 +116,6 @@ class AgentServices:
     def budget(self) -> Budget:
         """Division of the model's window, in estimated tokens."""
         return plan_budget(self.limits.window, self.config.agent.compaction)
-
-    @property
-    def flushes(self) -> bool:
-        return self.config.agent.compaction.memory_flush.enabled
-
-    def new_backoff(self) -> Backoff:
-        return Backoff(self.retry_wait_s, _MAX_RETRY_WAIT_S)
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools that a request offers to the model."""
@@ -151,11 +144,12 @@ async def ask(services: AgentServices, request: ChatRequest) -> ModelAnswer:
                 answer.read(event)
         return answer
 
-    return await retry(ask_once, services.new_backoff())
+    return await retry(ask_once, services.retry_wait_s)
 
 
-async def retry(action: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
+async def retry(action: Callable[[], Awaitable[T]], wait_s: float) -> T:
     """Run an action until it succeeds, fails for good, or has failed `ATTEMPTS` times."""
+    backoff = Backoff(wait_s, MAX_RETRY_WAIT_S)
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return await action()
@@ -187,8 +181,49 @@ async def read_in_pieces(
             await read_in_pieces(inside, budget_tokens // 2, read, halvings=halvings - 1)
 
 
-def add_usage(left: ModelUsage, right: ModelUsage) -> ModelUsage:
-    return ModelUsage(left.input + right.input, left.output + right.output, left.cached + right.cached)
+@frozen
+class TranscriptPiece:
+    """Consecutive messages of a transcript as text, with their line numbers."""
+
+    first_line: int
+    last_line: int
+    text: str
+
+
+def split_transcript(messages: Sequence[LoggedMessage], budget_tokens: int) -> list[TranscriptPiece]:
+    """Return a conversation as text, in as few pieces as fit the budget. A message that does not fit is shown in
+    part."""
+    pieces: list[list[tuple[int, str]]] = []
+    left = 0
+    for logged in messages:
+        blocks = [text for text in _iter_blocks(logged) if text.strip()]
+        if not blocks:
+            continue
+        # "L12 [2026-03-14 15:09] Ann: …". Further lines are indented.
+        speaker = one_line(logged.message.speaker) or _LABELS[logged.message.role]
+        body = "\n  ".join("\n".join(blocks).splitlines())
+        line = f"L{logged.line} [{logged.entry.timestamp:%Y-%m-%d %H:%M}] {speaker}: {body}"
+        text = shorten(line, budget_tokens, "the rest is in the transcript")
+        tokens = estimate_tokens(text) + 1
+        if tokens > left or not pieces:
+            pieces.append([])
+            left = budget_tokens
+        pieces[-1].append((logged.line, text))
+        left -= tokens
+    return [TranscriptPiece(piece[0][0], piece[-1][0], "\n".join(text for _, text in piece)) for piece in pieces]
+
+
+def _iter_blocks(logged: LoggedMessage) -> Iterator[str]:
+    for block in logged.message.content:
+        match block:
+            case Text(text):
+                yield text
+            case ToolCall(name=name, arguments=arguments):
+                yield shorten(call_text(name, json.dumps(arguments, ensure_ascii=False)), _TOOL_TOKENS, "cut")
+            case ToolResult(text=text, is_error=is_error):
+                yield shorten(result_text(text, is_error=is_error), _TOOL_TOKENS, "cut")
+            case Attachment(media_type, name):
+                yield f"[attached: {name or media_type}]"
 
 
 def usage_fields(usage: ModelUsage | TokenUsage) -> dict[str, int]:
@@ -209,9 +244,15 @@ class SessionModels:
         self._family = services.model if isinstance(services.model, ModelFamily) else None
         self._limits: dict[int, ModelLimits] = {id(services.model): services.limits}
 
-    def equip(self, services: AgentServices, log: SessionLog) -> AgentServices:
-        """Return the services for a conversation: its memory and its model."""
-        services = log.services_for(services)
+    def equip(self, log: SessionLog) -> AgentServices:
+        """Return the services for a conversation: memory and tools as the person or group in it sees them, and its
+        model. Everything that the model recalls, reads or writes goes through them."""
+        services = self._main
+        viewer = services.people.viewer_of(log.key)
+        if viewer != services.memory.viewer:
+            if log.memory is None or log.memory.viewer != viewer:
+                log.memory = services.memory.as_person(viewer)
+            services = replace(services, memory=log.memory, toolbox=Toolbox(log.memory, services.sessions))
         if self._family is None:
             return services
         equipped = self._with_model(services, self._find_model(log.sessions.get(log.session_id)))
@@ -227,12 +268,11 @@ class SessionModels:
     def _find_model(self, record: SessionRecord) -> ChatModel:
         """Return the model of a session. A choice that the settings do not offer, as in an imported session, or that
         cannot be opened, is not used."""
-        if self._family is not None:
-            try:
-                return self._family.find(record.model_override) or self._main.model
-            except KeptError as exc:
-                logger.warning("session %s: its model cannot be used: %s", record.id, exc.message)
-        return self._main.model
+        try:
+            return (self._family and self._family.find(record.model_override)) or self._main.model
+        except KeptError as exc:
+            logger.warning("session %s: its model cannot be used: %s", record.id, exc.message)
+            return self._main.model
 
     def describe(self, record: SessionRecord) -> str:
         """Return the model of a session and how much it thinks, in words."""

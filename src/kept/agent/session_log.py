@@ -11,15 +11,13 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from kept.agent.approvals import UNDECIDED
-from kept.agent.context.model_turns import NO_RESULT
-from kept.agent.context.view import ANSWERS, GROUP, INBOUND, ConversationView, build_view
-from kept.agent.events import GroupLine, Inbound
+from kept.agent.conversation import ANSWERS, GROUP, INBOUND, NO_RESULT, ConversationView, build_view
+from kept.agent.events import UNDECIDED, GroupLine, Inbound
 from kept.base.file_lock import claimed
+from kept.memory import Memory
 from kept.sessions.attachments import ATTACHMENTS, read_attachments
 from kept.sessions.entries import (
     CHANNEL,
@@ -36,9 +34,6 @@ from kept.sessions.entries import (
 )
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
-
-if TYPE_CHECKING:
-    from kept.agent.services import AgentServices
 
 _RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
 """Names with a meaning in transcripts. A channel cannot set them."""
@@ -77,8 +72,8 @@ class SessionLog:
         """Path by which a search cites it."""
         self.futile_tokens = 0
         """Size of the context when a summary turned out not to be shorter. It is not tried again soon."""
-        self._services: AgentServices | None = None
-        """Services for the viewer of the last turn, if they are not the agent's own."""
+        self.memory: Memory | None = None
+        """Memory as the viewer of the last turn sees it, if it is not the agent's own."""
         self._notices: set[str] = set()
         self._lock = threading.Lock()
         self._lines: list[TranscriptLine] = []
@@ -99,19 +94,6 @@ class SessionLog:
                 self._lines += new
                 self._view = build_view(self._lines)
             return self._view
-
-    def services_for(self, services: AgentServices) -> AgentServices:
-        """Return the services of an agent, with memory and tools as the person or group in this conversation sees them.
-
-        Everything that its model recalls, reads or writes goes through them.
-        """
-        viewer = services.people.viewer_of(self.key)
-        if viewer == services.memory.viewer:
-            return services
-        if self._services is None or self._services.memory.viewer != viewer:
-            view = services.memory.as_person(viewer)
-            self._services = replace(services, memory=view, toolbox=services.toolbox.seen_by(view))
-        return self._services
 
     def is_new_notice(self, text: str) -> bool:
         """Return whether a notice has not been given in this session yet, and remember it."""
@@ -178,7 +160,7 @@ class SessionLog:
     def add_compaction(self, compaction: CompactionEntry, *, after: str | None) -> Entry | None:
         """Add a compaction, and return its entry. Return None if another compaction came after ``after``."""
         view = self.view()
-        if view.compaction_id != after:
+        if (view.compaction.id if view.compaction else None) != after:
             return None
 
         def is_next(transcript: Transcript) -> bool:

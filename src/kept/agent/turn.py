@@ -15,12 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
-from kept.agent.approvals import UNDECIDED, asked_state, decided_state, denied_text
 from kept.agent.compaction import CompactionRequest, compact
-from kept.agent.context.context import CONTEXT, Context, read_context
-from kept.agent.context.model_turns import NO_RESULT
-from kept.agent.context.view import ANSWERS, ConversationView
+from kept.agent.context import CONTEXT, Context, read_context
+from kept.agent.conversation import ANSWERS, APPROVAL, ASKED, NO_RESULT
 from kept.agent.events import (
+    UNDECIDED,
     AgentEvent,
     ApprovalAsked,
     GroupLine,
@@ -30,11 +29,12 @@ from kept.agent.events import (
     ReplyDelta,
     ToolEnded,
     ToolStarted,
+    denied_text,
 )
 from kept.agent.extra_tools import ToolAnswer
 from kept.agent.flush import flush_and_record
 from kept.agent.material import TurnMaterial, build_turn_context, gather_material
-from kept.agent.services import ATTEMPTS, AgentServices, SessionModels, add_usage, usage_fields
+from kept.agent.services import ATTEMPTS, MAX_RETRY_WAIT_S, AgentServices, SessionModels, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
 from kept.base.clock import Backoff
@@ -44,10 +44,9 @@ from kept.base.records import SeenTail
 from kept.base.remote_errors import ContextOverflow, ModelError
 from kept.base.timings import timed
 from kept.errors import KeptError
-from kept.models.base import ModelEvent, ModelUsage, ToolOutput, ToolUse
-from kept.models.prompts import get_prompt
+from kept.models.base import ModelEvent, ModelUsage, ToolOutput, ToolUse, get_prompt
 from kept.sessions.echoes import RECALLED
-from kept.sessions.entries import Block, Entry, Message, Text, Thinking, TokenUsage, ToolCall, ToolResult
+from kept.sessions.entries import Block, Entry, Message, StateEntry, Text, Thinking, TokenUsage, ToolCall, ToolResult
 
 MAX_COMPACTIONS = 2
 """Compactions per turn because the model refused a request as too long, before the turn is given up."""
@@ -73,13 +72,13 @@ log = logging.getLogger(__name__)
 class AgentTurn:
     """Answer to some messages of one session."""
 
-    services: AgentServices
     models: SessionModels
     session: AbstractAsyncContextManager[SessionLog]
     messages: Sequence[Inbound]
     group: Sequence[GroupLine]
     log: SessionLog = field(init=False)
-    """Set when the turn begins."""
+    services: AgentServices = field(init=False)
+    """Both are set when the turn begins."""
     _material: TurnMaterial = field(default=TurnMaterial(), init=False)
     _answer: ModelAnswer = field(default_factory=ModelAnswer, init=False)
     """Last answer of the model."""
@@ -112,7 +111,7 @@ class AgentTurn:
         A compaction that is due runs after the reply, when the next event is requested, of which there is none.
         """
         async with self.session as self.log:
-            self.services = await asyncio.to_thread(self.models.equip, self.services, self.log)
+            self.services = await asyncio.to_thread(self.models.equip, self.log)
             for event in await self._begin():
                 yield event
             if not self._ids:
@@ -128,7 +127,10 @@ class AgentTurn:
                     for event in await self._recover(exc, context):
                         yield event
                     continue
-                self._learn(self._answer, context)
+                usage, self._is_answered = self._answer.end.usage, not self._answer.uses
+                self._sent, self._requests, self._failures, self._backoff = context, self._requests + 1, 0, None
+                self._usage += usage
+                self.services.limits.learn_answer(usage.input, context.tokens)
                 async with aclosing(self._use_tools()) as events:
                     async for event in events:
                         yield event
@@ -150,13 +152,20 @@ class AgentTurn:
         if not self._ids:
             answers = [answer for answer in view.answers if set(ids) & set(answer.answered_ids)]
             return [read_reply(answer.entry) for answer in answers[-1:]]
-        self._texts = list(_texts_beside_calls(view, self._ids))
+        # A turn that broke off may have written texts beside its tool calls.
+        lines = [logged.line for logged in view.inbound if logged.inbound_id in self._ids]
+        self._texts = [
+            logged.message.text
+            for logged in view.messages
+            if lines and logged.line > min(lines) and logged.message.role == "assistant" and not logged.answered_ids
+        ]
         new = [message for message in self.messages if message.id in self._ids]
         await run_to_end(self.log.receive, new, self.group)
         unavailable: list[str] = []
         if self.services.extra is not None and self.services.model.runs_tools:
             unavailable = await self.services.extra.prepare()
-        context = await asyncio.to_thread(self._gather)
+        self._material = await asyncio.to_thread(gather_material, self.services, self.log, self.messages)
+        context = await asyncio.to_thread(self._build_context)
         problems = [*self._material.problems, *(f"Not in the context: {cut}." for cut in context.cuts), *unavailable]
         if self.services.flushes and (view.compactions or context.tokens >= self.services.budget.flush_at):
             problems += filter(None, [self.services.memory.workspace.why_read_only()])
@@ -169,11 +178,6 @@ class AgentTurn:
             self._prepared = context
         return notices
 
-    def _gather(self) -> Context:
-        """Return the first request of the turn, with what memory and notes have for it."""
-        self._material = gather_material(self.services, self.log, self.messages)
-        return self._build_context()
-
     def _build_context(self, remark: str | None = None) -> Context:
         return build_turn_context(self.services, self.log, self._material, self._ids, remark)
 
@@ -182,15 +186,16 @@ class AgentTurn:
     async def _read_answer(self, context: Context) -> AsyncGenerator[AgentEvent, None]:
         """Call the model, and yield its answer as it arrives: in no other way do tokens go to the caller."""
         self._answer = answer = ModelAnswer()
-        async with aclosing(self.services.model.stream(context.request)) as stream:
+        model = self.services.model
+        # Pieces of a reply in several steps add up to the reply.
+        lead = "\n\n" if any(strip_no_reply(text).strip() for text in self._texts) else ""
+        async with aclosing(model.stream(context.request)) as stream:
             async for event in stream:
-                if own_call := await self._record_own_call(event):
+                if not model.runs_tools and (own_call := await self._record_own_call(event)):
                     yield own_call
-                    continue
-                had_shown = answer.was_shown
-                if text := answer.read(event):
-                    # Pieces of a reply in several steps add up to the reply.
-                    yield ReplyDelta(text if had_shown or not self._has_text() else f"\n\n{text}")
+                elif text := answer.read(event):
+                    yield ReplyDelta(lead + text)
+                    lead = ""
 
     async def _recover(self, error: ModelError, context: Context) -> Sequence[AgentEvent]:
         """Prepare to call the model again after an error, and return notices for the person.
@@ -208,7 +213,7 @@ class AgentTurn:
         is_final = not error.retryable or self._failures == ATTEMPTS
         if is_final:
             raise error
-        self._backoff = self._backoff or self.services.new_backoff()
+        self._backoff = self._backoff or Backoff(self.services.retry_wait_s, MAX_RETRY_WAIT_S)
         await asyncio.sleep(self._backoff.next_s())
         return [ReplyDelta(BROKE_OFF)] if self._answer.was_shown else []
 
@@ -222,17 +227,6 @@ class AgentTurn:
         await compact(self.services, self.log, request)
         shorter = await asyncio.to_thread(self._build_context, self._remark)
         return shorter.tokens < context.tokens
-
-    def _learn(self, answer: ModelAnswer, context: Context) -> None:
-        """Note that the model answered a request of this size."""
-        usage = answer.end.usage
-        self._is_answered = not answer.uses
-        self._sent, self._requests, self._failures, self._backoff = context, self._requests + 1, 0, None
-        self._usage = add_usage(self._usage, usage)
-        self.services.limits.learn_answer(usage.input, context.tokens)
-
-    def _has_text(self) -> bool:
-        return any(strip_no_reply(text).strip() for text in self._texts)
 
     # tools
 
@@ -253,18 +247,16 @@ class AgentTurn:
             self._remark = LAST_STEP if self._steps == max_steps else None
             self._is_answered = self._steps > max_steps
             if self._is_answered:
-                await run_to_end(step.refuse)
+                await run_to_end(step.record_results, LAST_STEP)
                 return
             async with aclosing(step.run()) as events:
                 async for event in events:
                     yield event
         finally:
-            await run_to_end(step.release)
+            await run_to_end(step.claims.close)
 
     async def _record_own_call(self, event: ModelEvent) -> AgentEvent | None:
         """Record a call that the model's own program carries out, or its result. Return None for any other event."""
-        if self.services.model.runs_tools:
-            return None
         match event:
             case ToolUse(call_id, name, arguments):
                 self._own_calls[call_id] = name
@@ -339,18 +331,10 @@ class AgentTurn:
 
 def _text_blocks(answer: ModelAnswer) -> Iterator[Block]:
     yield from (Thinking(thought.text, thought.signature or None) for thought in answer.thoughts)
-    if answer.reasoning:
-        yield Thinking(answer.reasoning)
+    if reasoning := answer.thinking.reasoning.strip():
+        yield Thinking(reasoning)
     if answer.text.strip():
         yield Text(answer.text)
-
-
-def _texts_beside_calls(view: ConversationView, ids: Collection[str]) -> Iterator[str]:
-    """Yield what the model has written for these messages beside its tool calls, in a turn that broke off."""
-    lines = [logged.line for logged in view.inbound if logged.inbound_id in ids]
-    for logged in view.messages:
-        if lines and logged.line > min(lines) and logged.message.role == "assistant" and not logged.answered_ids:
-            yield logged.message.text
 
 
 def read_reply(answer: Entry) -> Reply:
@@ -374,42 +358,42 @@ LAST_STEP = "(No more tools can be used in this turn. Answer now with what you h
 _MEMORY_TOOLS = frozenset(tool.name for tool in TOOLS)
 
 
+@dataclass
 class ToolStep:
     """Runs tools one after the other: a model may search for what it has just written."""
 
-    def __init__(self, services: AgentServices, log: SessionLog, ids: Collection[str], uses: Sequence[ToolUse]) -> None:
-        self._services = services
-        self._log = log
-        self._ids = ids
-        self._uses = uses
-        self._results: list[ToolResult] = []
-        self._claims = ExitStack()
-        self._asked: ApprovalAsked | None = None
-        """Call that waits for a decision."""
+    services: AgentServices
+    log: SessionLog
+    ids: Collection[str]
+    """Channel ids of the messages that are answered."""
+    uses: Sequence[ToolUse]
+    claims: ExitStack = field(default_factory=ExitStack)
+    _results: list[ToolResult] = field(default_factory=list)
+    _asked: ApprovalAsked | None = None
+    """Call that waits for a decision."""
 
     def claim(self) -> None:
         """Show other processes that these calls are being carried out. The claims end with this process."""
-        for use in self._uses:
-            self._claims.enter_context(claimed(self._log.call_claim(use.id)))
-
-    def release(self) -> None:
-        self._claims.close()
+        for use in self.uses:
+            self.claims.enter_context(claimed(self.log.call_claim(use.id)))
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
+        extra, approvals = self.services.extra, self.services.approvals
         try:
-            for use in self._uses:
-                extra = self._services.extra
+            for use in self.uses:
                 tool = None if extra is None else extra.find(use.name)
                 if tool is not None and tool.permission == "ask":
-                    self._asked = self._services.approvals.open(self._log.session_id, use)
-                    await run_to_end(self._log.add, asked_state(use))
+                    self._asked = approvals.open(self.log.session_id, use)
+                    state = {"call": use.id, "tool": use.name}
+                    await run_to_end(self.log.add, StateEntry(APPROVAL, {**state, "decision": ASKED}))
                     yield self._asked
-                    decided = await self._services.approvals.wait(self._asked)
+                    decided = await approvals.wait(self._asked)
                     self._asked = None
-                    await run_to_end(self._log.add, decided_state(use, decided))
+                    word = "allowed" if decided.allowed else "timeout" if decided.timed_out else "denied"
+                    await run_to_end(self.log.add, StateEntry(APPROVAL, {**state, "decision": word, "by": decided.by}))
                     yield decided
                     if not decided.allowed:
-                        self._add(use, denied_text(decided), is_error=True)
+                        self._results.append(ToolResult(use.id, denied_text(decided), use.name, is_error=True))
                         continue
                 yield ToolStarted(use.name, use.arguments)
                 is_known = tool is not None or use.name in _MEMORY_TOOLS  # a model may make up any name
@@ -419,36 +403,29 @@ class ToolStep:
                     else:
                         answer = await asyncio.to_thread(self._call_memory, use)
                     measured["ok"] = not answer.is_error
-                self._add(use, answer.text, is_error=answer.is_error)
+                self._results.append(ToolResult(use.id, answer.text, use.name, answer.is_error))
                 yield ToolEnded(use.name, not answer.is_error)
         finally:  # even if the turn is cancelled, no call stays without a result
-            await run_to_end(self._record_results)
+            await run_to_end(self.record_results, NO_RESULT)
 
-    def refuse(self) -> None:
-        """Record that the calls are not carried out, because the turn has used all its steps."""
-        for use in self._uses:
-            self._add(use, LAST_STEP, is_error=True)
-        self._record_results()
-
-    def _add(self, use: ToolUse, text: str, *, is_error: bool) -> None:
-        self._results.append(ToolResult(use.id, text, use.name, is_error))
-
-    def _record_results(self) -> None:
+    def record_results(self, missing: str) -> None:
+        """Record the results. ``missing`` is that of calls without one."""
         if self._asked is not None:  # the turn was stopped while a person was asked
-            self._services.approvals.drop(self._asked)
-            self._add(self._uses[len(self._results)], UNDECIDED, is_error=True)
-        for use in self._uses[len(self._results) :]:
-            self._add(use, NO_RESULT, is_error=True)
-        self._log.add(Message("tool", tuple(self._results)))
+            self.services.approvals.drop(self._asked)
+            use = self.uses[len(self._results)]
+            self._results.append(ToolResult(use.id, UNDECIDED, use.name, is_error=True))
+        rest = self.uses[len(self._results) :]
+        results = (*self._results, *(ToolResult(use.id, missing, use.name, is_error=True) for use in rest))
+        self.log.add(Message("tool", results))
 
     def _call_memory(self, use: ToolUse) -> ToolAnswer:
-        names = [spec.name for spec in self._services.tool_specs()]
+        names = [spec.name for spec in self.services.tool_specs()]
         if use.name not in names:
             return ToolAnswer(f"There is no tool '{use.name}'. There are: {', '.join(names)}.", is_error=True)
-        lines = (logged.line for logged in self._log.view().inbound if logged.inbound_id in self._ids)
-        seen = SeenTail(self._log.path, min(lines, default=1))
+        lines = (logged.line for logged in self.log.view().inbound if logged.inbound_id in self.ids)
+        seen = SeenTail(self.log.path, min(lines, default=1))
         try:
-            outcome = self._services.toolbox.run(use.name, use.arguments, seen=seen, session=self._log.session_id)
+            outcome = self.services.toolbox.run(use.name, use.arguments, seen=seen, session=self.log.session_id)
         except Exception as exc:  # a defect of a tool must not end the turn
             log.exception("tool %s failed", use.name)
             return ToolAnswer(f"{use.name} failed: {type(exc).__name__}: {exc}", is_error=True)

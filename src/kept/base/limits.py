@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeGuard
@@ -194,3 +195,28 @@ def weigh(text: str) -> int:
 def estimate_tokens(text: str) -> int:
     """Return the length in tokens, rounded up."""
     return -(-weigh(text) // CHARS_PER_TOKEN)
+
+
+_HEAD_SHARE = 0.7
+
+
+def shorten(text: str, limit_tokens: int, note: str) -> str:
+    """Return the beginning and the end of a text that is too long, with a remark between them.
+
+    ``note`` is part of that remark, such as where to find the whole text.
+    """
+    if weigh(text) <= limit_tokens * CHARS_PER_TOKEN:
+        return text
+    remark = f"\n[… {estimate_tokens(text) - limit_tokens:,} tokens left out here; {note} …]\n"
+    room = max(0, limit_tokens - estimate_tokens(remark))
+    head_tokens = round(room * _HEAD_SHARE)
+    head_chars = _count_fitting_chars(text, head_tokens)
+    tail_chars = _count_fitting_chars(text[::-1], room - head_tokens)
+    return f"{text[:head_chars]}{remark}{text[len(text) - tail_chars :]}"
+
+
+def _count_fitting_chars(text: str, limit_tokens: int) -> int:
+    """Return how many leading characters fit. Binary search, because characters of some scripts count more."""
+    limit = limit_tokens * CHARS_PER_TOKEN
+    lengths = range(1, min(len(text), limit) + 1)
+    return bisect_right(lengths, limit, key=lambda length: weigh(text[:length]))

@@ -27,7 +27,7 @@ _MAX_LINE_BYTES = 4_096
 
 async def ask_at_terminal(asked: ApprovalAsked) -> bool:
     """Return whether the person allows a call. Anything but yes, also no answer in time, is no."""
-    from kept.agent.approvals import describe_approval
+    from kept.agent.events import describe_approval
 
     echo(style(describe_approval(asked), err=True, bold=True), err=True)
     echo("Allow it? [y/N] ", nl=False, err=True)

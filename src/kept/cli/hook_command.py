@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.agent.context.fence import clean_lines
+from kept.agent.fence import clean_lines
 from kept.agent.tools.tool_text import quote, show_name
 from kept.base.visibility import PROJECTS_FOLDER, private_folder_of
 from kept.cli.connect.clients import Sent, default_sent

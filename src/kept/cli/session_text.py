@@ -144,7 +144,7 @@ def _event(body: object) -> str:
 
 def context_lines(message: Message) -> Iterator[str]:
     """Yield what an answer records about its context: the size of each part, and the memories that were recalled."""
-    from kept.agent.context.context import PARTS, read_context
+    from kept.agent.context import PARTS, read_context
 
     context = read_context(message)
     if context is None:

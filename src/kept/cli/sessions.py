@@ -289,7 +289,7 @@ def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, Any]:
 
 def _contexts_json(lines: Iterable[TranscriptLine]) -> Iterator[dict[str, Any]]:
     """Yield what each answer records about its context."""
-    from kept.agent.context.context import read_context
+    from kept.agent.context import read_context
 
     for line in lines:
         entry = line.content

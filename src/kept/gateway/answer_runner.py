@@ -11,8 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
 
-from kept.agent.approvals import NOBODY
-from kept.agent.events import ApprovalAsked, ApprovalDecided, Reply
+from kept.agent.events import NOBODY, ApprovalAsked, ApprovalDecided, Reply
 from kept.base.clock import Backoff
 from kept.base.remote_errors import BudgetExhausted, ContextOverflow, ModelError, ModelRefused
 from kept.base.values import frozen

@@ -15,8 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from kept.agent.approvals import describe_approval
-from kept.agent.events import ApprovalAsked
+from kept.agent.events import ApprovalAsked, describe_approval
 from kept.base.clock import Backoff
 from kept.base.remote_errors import DeliveryRefused, NotSent
 from kept.base.values import frozen

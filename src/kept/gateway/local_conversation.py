@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
-from kept.agent.approvals import NOBODY
-from kept.agent.events import AgentEvent, ApprovalAsked, Inbound, Reply
+from kept.agent.events import NOBODY, AgentEvent, ApprovalAsked, Inbound, Reply
 from kept.base.clock import Clock, new_id
 from kept.errors import SessionNotFound, UsageError
 from kept.gateway.dispatcher import Dispatcher, find_command

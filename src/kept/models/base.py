@@ -1,11 +1,15 @@
-"""Requests and events of a chat model, the protocol that every model implements, and the size of a request."""
+"""Requests and events of a chat model, the protocol that every model implements, the size of a request, and prompts."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal, Protocol
 
 from kept.base.limits import estimate_tokens, utf8_safe, utf8_safe_tree
@@ -126,6 +130,9 @@ class ModelUsage:
     output: int = 0
     cached: int = 0
     """Tokens of the input that the provider had cached."""
+
+    def __add__(self, other: ModelUsage) -> ModelUsage:
+        return ModelUsage(self.input + other.input, self.output + other.output, self.cached + other.cached)
 
 
 @frozen
@@ -284,3 +291,27 @@ class ModelFamily(ModelWrapper):
         for model in (self.main, self.background, *self._opened.values()):
             if model is not None:
                 await model.close()
+
+
+# prompts: Markdown files with slots
+
+_PROMPTS = os.path.join(os.path.dirname(__file__), "prompts")
+_SLOT = re.compile(r"\{\{([a-z_]+)\}\}")
+
+
+@frozen
+class Prompt:
+    text: str
+    label: str
+    """Name and hash. Entries that result from a prompt record it, so that the instructions can be identified later."""
+
+    def fill(self, **values: str) -> str:
+        """Return the prompt with its slots filled. Values are inserted verbatim, even if they contain braces."""
+        return _SLOT.sub(lambda match: values[match[1]], self.text)
+
+
+@cache
+def get_prompt(name: str) -> Prompt:
+    with open(os.path.join(_PROMPTS, f"{name}.md"), encoding="utf-8") as file:
+        raw = file.read()
+    return Prompt(raw.strip(), f"{name}@{hashlib.sha256(raw.encode()).hexdigest()[:12]}")

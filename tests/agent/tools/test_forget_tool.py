@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kept import SessionStore
-from kept.agent.tools.forget_tool import FORGET_TOOL, run_forget
 from kept.agent.tools.tool_definitions import definitions
-from kept.agent.tools.toolbox import Toolbox
+from kept.agent.tools.toolbox import FORGET_TOOL, Toolbox, run_forget
 from tests.support.files import write_file
 from tests.support.planted_words import places_of
 

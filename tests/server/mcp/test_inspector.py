@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from kept.agent.tools.forget_tool import FORGET_TOOL
 from kept.agent.tools.tool_definitions import TOOLS
+from kept.agent.tools.toolbox import FORGET_TOOL
 from tests.support.commands import KEPT
 from tests.support.repository import NODE_PATH
 from tests.support.serve_process import create_token

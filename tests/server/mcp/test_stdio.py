@@ -9,8 +9,8 @@ import sys
 import pytest
 from jsonschema import Draft202012Validator
 
-from kept.agent.tools.forget_tool import FORGET_TOOL
 from kept.agent.tools.tool_definitions import TOOLS
+from kept.agent.tools.toolbox import FORGET_TOOL
 from tests.support.files import tree_of, write_file
 from tests.support.mcp_client import HELLO
 

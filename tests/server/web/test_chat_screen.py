@@ -12,13 +12,11 @@ import pytest
 from kept.base.remote_errors import ModelUnavailable
 from kept.errors import UsageError
 from kept.models.base import ToolUse
-from kept.models.scripted import Stall
 from kept.server.web.web_chat import WebChat
 from kept.sessions.entries import Message
-from kept.testing import ScriptedChat
+from kept.testing import ScriptedChat, Stall
 from tests.support.toy_mcp import toy
 from tests.support.web_site import PageClient, open_site, texts, visiting
-from tests.support.workspaces import write_note
 
 
 @pytest.fixture
@@ -151,27 +149,3 @@ def test_without_a_model_the_pages_say_what_to_set(tmp_path, workspace):
     with visiting(tmp_path) as pages, pages.http:
         page = pages.follow(pages.post("/chat/send", text="Hello?"))
         assert "model.provider" in " ".join(texts(page, ".notice"))
-        assert "model.provider" in " ".join(texts(pages.page("/context"), ".notice.bad"))
-
-
-# what the model would be sent
-
-
-def test_the_parts_of_a_request_are_shown_with_their_tokens(talking, model, workspace):
-    write_note(workspace, "MEMORY.md", "# Memory\n\n- Ada likes tea.\n")
-    write_note(workspace, "memory/servers.md", "# Servers\n\nStaging runs on port 5433.\n")
-    page = talking.page("/context?text=Which+port+does+staging+run+on%3F")
-    assert model.requests == []
-    assert "tokens" in texts(page, ".tally-line")[0]
-    assert any("servers.md" in link.text for link in page.select(".context a"))
-    assert texts(page, ".places a") == ["MEMORY.md"]
-    assert "memory_search" in texts(page, "code")
-    assert "Which port does staging run on?" in texts(page, "pre")[-1]
-
-
-def test_the_lines_of_a_conversation_are_part_of_it(talking):
-    session = talking.site.sessions.get_or_create("telegram", "5054")
-    talking.site.sessions.append(session.id, Message.of("user", "The gate squeaks."))
-    page = talking.page(f"/context?with={session.id}&text=What+now%3F")
-    assert "The gate squeaks." in page.text
-    assert talking.page("/context?with=telegram:5054").select(".context")

@@ -28,7 +28,6 @@ PAGES = {
     "a wide note": "/note/memory/wide.md",
     "editor": "/edit/MEMORY.md",
     "one conversation": "/conversations/SESSION",
-    "context of a question": "/context?text=what+about+the+backups",
     "places to forget": "/forget?what=backup",
     "checks": "/health/checks",
     "one setting": "/settings/memory_search.provider",

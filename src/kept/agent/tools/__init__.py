@@ -4,7 +4,6 @@ tool_definitions   the tools: names, descriptions, arguments; checking a call
 toolbox            running a call on the memory and the conversations
 record_json        results, and changes of notes, as data for a program
 tool_text          results as text for a model, and how they cite a passage
-forget_tool        memory_forget, the only tool that removes something
 
 >>> from kept import Memory, SessionStore, Toolbox
 >>> toolbox = Toolbox(memory, sessions)

@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
-from kept.agent.approvals import approval_json
 from kept.agent.events import (
     AgentEvent,
     ApprovalAsked,
@@ -18,6 +17,7 @@ from kept.agent.events import (
     ReplyDelta,
     ToolEnded,
     ToolStarted,
+    approval_json,
 )
 from kept.base.clock import Clock, new_id
 from kept.base.grants import Grant

@@ -26,8 +26,8 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from kept import __version__
-from kept.agent.tools.forget_tool import FORGET_TOOL, run_forget
 from kept.agent.tools.tool_definitions import TOOLS, Tool
+from kept.agent.tools.toolbox import FORGET_TOOL, run_forget
 from kept.base.limits import utf8_safe_tree
 from kept.base.net.serving import GRANT
 from kept.base.timings import timed
@@ -305,10 +305,12 @@ def toolbox_of(toolbox: Toolbox, grant: Grant | None) -> Toolbox:
     """Return the tools on the memory as the person sees it that a token is for. It is never the owner's."""
     if grant is None or grant.person is None:
         return toolbox
+    from kept.agent.tools.toolbox import Toolbox
     from kept.sessions.people import People
 
     memory = toolbox.memory
-    return toolbox.seen_by(memory.as_person(People(memory.config).find(grant.person, may_own=False)))
+    seen = memory.as_person(People(memory.config).find(grant.person, may_own=False))
+    return Toolbox(seen, toolbox.sessions)
 
 
 # lines that the SDK cannot read

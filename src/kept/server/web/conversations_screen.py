@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from kept.agent.context.context import PARTS, read_context
+from kept.agent.context import PARTS, read_context
 from kept.base.limits import clip, one_line
 from kept.base.redact import redact
 from kept.base.values import frozen

@@ -61,7 +61,6 @@ SCREENS = (
     note_screen.SCREEN,
     conversations_screen.SCREEN,
     chat_screen.SCREEN,
-    chat_screen.CONTEXT_SCREEN,
     changes_screen.SCREEN,
     review_screen.SCREEN,
     forget_screen.SCREEN,

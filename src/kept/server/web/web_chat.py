@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 from kept.agent.agent import Agent
-from kept.agent.approvals import describe_approval
 from kept.agent.events import (
     AgentEvent,
     ApprovalAsked,
@@ -22,6 +21,7 @@ from kept.agent.events import (
     ReplyDelta,
     ToolEnded,
     ToolStarted,
+    describe_approval,
 )
 from kept.errors import KeptError, UsageError
 from kept.gateway.app import open_dispatcher, open_model

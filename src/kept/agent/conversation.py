@@ -1,4 +1,4 @@
-"""Messages of a transcript as turns of a request. Pure.
+"""What a model sees of a conversation: the messages since the last compaction, as turns of a request. Pure.
 
 Whatever a transcript contains, every provider accepts the turns: the user comes first, roles alternate, and each tool
 call is followed by its result.
@@ -11,30 +11,124 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from kept.agent.context.fence import Fence, clean_line
-from kept.agent.context.shortening import shorten
-from kept.agent.context.view import GROUP, LoggedMessage
+from kept.agent.fence import Fence, clean_line
+from kept.base.limits import shorten
 from kept.base.values import frozen
-from kept.models.base import (
-    FilePart,
-    Part,
-    TextPart,
-    Thought,
-    ToolOutput,
-    ToolUse,
-    Turn,
-)
+from kept.models.base import FilePart, Part, TextPart, Thought, ToolOutput, ToolUse, Turn
 from kept.sessions.entries import (
+    FLUSH,
     QUOTED,
     SENT,
     Attachment,
+    CompactionEntry,
     DamagedEntry,
+    Entry,
+    Message,
+    StateEntry,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
     parse_time,
 )
+from kept.sessions.record import active_branch
+from kept.sessions.transcript import Damage, Position, TranscriptLine
+
+INBOUND = "inbound"
+"""Metadata of a message: its id in the channel."""
+ANSWERS = "answers"
+"""Metadata of an answer: channel ids of the messages that it answers."""
+GROUP = "group"
+"""Metadata of a message: messages of its group before it."""
+APPROVAL, ASKED = "approval", "asked"
+"""Name of the states about tool calls that need permission, and the decision before there is one."""
+
+
+@frozen
+class LoggedMessage:
+    """Message of a transcript, with its line number."""
+
+    line: int
+    entry: Entry
+    message: Message
+    inbound_id: str | None = None
+    """Id of the message in its channel."""
+    answered_ids: tuple[str, ...] = ()
+    """Channel ids of the messages that this one answers."""
+
+
+@frozen
+class ConversationView:
+    """State of a conversation, as a transcript records it."""
+
+    messages: tuple[LoggedMessage, ...]
+    """Messages that the model sees verbatim, oldest first."""
+    compaction: Entry | None
+    """Last compaction. Its summary replaces everything before."""
+    compactions: int
+    """Number of compactions in this transcript."""
+    flush: str | None
+    """Outcome of the last attempt at a flush since the last compaction."""
+    flushed_line: int
+    """Last line that a successful flush has read."""
+    answers: tuple[LoggedMessage, ...]
+    """Complete answers of the whole session that name the messages they answer."""
+    inbound: tuple[LoggedMessage, ...]
+    """Messages of the whole session that have a channel id."""
+    summary: str = ""
+    """Summary of the last compaction. Empty if there is none."""
+    end: Position = Position()
+    """Position up to which the transcript was read for this."""
+    undecided: frozenset[str] = frozenset()
+    """Ids of tool calls that a person was asked about and that were not decided."""
+
+
+def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
+    """Return the state of a conversation. If the transcript has branches, follow the one with the last entry."""
+    numbers = {id(line.content): line.number for line in lines}
+    branch = active_branch([line.content for line in lines if not isinstance(line.content, Damage)])
+    messages: list[LoggedMessage] = []
+    undecided: set[str] = set()
+    compaction, flush, summary = None, None, ""
+    compactions = kept_from = flushed_line = 0
+    for at, entry in enumerate(branch):
+        match entry:
+            case Entry(body=Message() as message):
+                messages.append(_logged(numbers[id(entry)], entry, message))
+            case Entry(body=CompactionEntry(summary=summary, first_kept_id=kept_id)):
+                compaction, compactions, flush = entry, compactions + 1, None
+                kept = (other for other in branch[:at] if kept_id is not None and other.id == kept_id)
+                kept_from = numbers[id(next(kept, entry))]
+            case Entry(body=StateEntry(name, value)) if name == FLUSH:
+                flush = str(value.get("outcome")) if isinstance(value, dict) else ""
+                through = value.get("throughLine") if isinstance(value, dict) and flush != "failed" else None
+                flushed_line = max(flushed_line, through) if isinstance(through, int) else flushed_line
+            case Entry(body=StateEntry(name, dict() as value)) if name == APPROVAL:
+                (undecided.add if value.get("decision") == ASKED else undecided.discard)(str(value.get("call")))
+    return ConversationView(
+        messages=tuple(logged for logged in messages if logged.line >= kept_from),
+        compaction=compaction,
+        compactions=compactions,
+        flush=flush,
+        flushed_line=flushed_line,
+        answers=tuple(logged for logged in messages if logged.answered_ids),
+        inbound=tuple(logged for logged in messages if logged.inbound_id is not None),
+        undecided=frozenset(undecided),
+        summary=summary,
+        end=Position(lines[-1].end, lines[-1].number) if lines else Position(),
+    )
+
+
+def _logged(number: int, entry: Entry, message: Message) -> LoggedMessage:
+    """Return a message with its ids. An imported transcript may store anything under their names."""
+    inbound, answers = message.metadata.get(INBOUND), message.metadata.get(ANSWERS)
+    inbound_id = inbound if message.role == "user" and isinstance(inbound, str) else None
+    items = answers if message.role == "assistant" and isinstance(answers, list) else ()
+    answered = tuple(item for item in items if isinstance(item, str))
+    return LoggedMessage(number, entry, message, inbound_id, answered)
+
+
+# as turns
 
 NO_RESULT = "Interrupted: it is not known whether this was carried out."
 _GROUP_HEADING = "[Chat messages since your last reply - for context]"
@@ -108,11 +202,14 @@ def merge_turns(turns: Iterable[Turn]) -> tuple[Turn, ...]:
 
 def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options: TurnOptions) -> list[Turn]:
     """Return an answer with its tool calls, and their results."""
-    text = _message_text(logged, options)
-    parts: list[Part] = [*_iter_thoughts(logged, options)]
+    message, text = logged.message, _message_text(logged, options)
+    calls = [block for block in message.content if isinstance(block, ToolCall)]
+    parts: list[Part] = []
+    if calls and options.thinker == message.model and logged.line >= options.thoughts_from:
+        signed = (block for block in message.content if isinstance(block, Thinking) and block.signature)
+        parts += (Thought(block.text, block.signature or "") for block in signed)
     parts += [TextPart(text)] if text.strip() else []
     outputs: list[Part] = []
-    calls = [block for block in logged.message.content if isinstance(block, ToolCall)]
     for number, call in enumerate(calls):
         # New ids: two calls of a turn may not share one, and providers refuse some ids of others.
         call_id = f"call_{logged.line}_{number}"
@@ -129,17 +226,6 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
         block = options.fence.block("result", text, tool=result.name)
         outputs.append(ToolOutput(call_id, block, is_error=result.is_error))
     return [Turn("assistant", tuple(parts)), Turn("user", tuple(outputs))]
-
-
-def _iter_thoughts(logged: LoggedMessage, options: TurnOptions) -> Iterator[Part]:
-    """Yield the signed thoughts of an answer with tool calls."""
-    message = logged.message
-    if not options.thinker or message.model != options.thinker or logged.line < options.thoughts_from:
-        return
-    if any(isinstance(block, ToolCall) for block in message.content):
-        for block in message.content:
-            if isinstance(block, Thinking) and block.signature:
-                yield Thought(block.text, block.signature)
 
 
 def iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> Iterator[Part]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kept.agent.context.fence import Fence, clean_line, clean_lines, make_fence, skeleton
+from kept.agent.fence import Fence, clean_line, clean_lines, make_fence, skeleton
 
 FENCE = Fence("0123456789abcdef")
 OPEN, CLOSE = "[data 0123456789abcdef begins: memory]", "[data 0123456789abcdef ends]"

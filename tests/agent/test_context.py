@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.agent.context.compaction_plan import find_safe_cuts, plan_compaction, split_transcript
-from kept.agent.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
-from kept.agent.context.fence import Fence
-from kept.agent.context.model_turns import TurnOptions, make_turns, merge_turns
-from kept.agent.context.shortening import WorkspaceFile, keep_head
-from kept.agent.context.view import build_view
+from kept.agent.compaction import find_safe_cuts, plan_compaction
+from kept.agent.context import ContextMaterial, RecalledPassage, WorkspaceFile, build_context, keep_head, plan_budget
+from kept.agent.conversation import TurnOptions, build_view, make_turns, merge_turns
+from kept.agent.fence import Fence
+from kept.agent.services import split_transcript
 from kept.base.limits import estimate_tokens
 from kept.config.schema import CompactionSettings
-from kept.models.base import ToolOutput, ToolSpec, ToolUse, turn_text
-from kept.models.prompts import get_prompt
+from kept.models.base import ToolOutput, ToolSpec, ToolUse, get_prompt, turn_text
 from kept.sessions.entries import CompactionEntry, Message, StateEntry, Text, ToolCall, ToolResult
 from tests.support.context_strategies import lines_of, messages, said_of, view
 
@@ -130,7 +128,7 @@ def test_only_flushes_since_the_last_compaction_count_for_the_next():
     flush = StateEntry("flush", {"outcome": "written", "throughLine": 1})
     failed = StateEntry("flush", {"outcome": "failed", "throughLine": 9})
     before = build_view(lines_of([Message.of("user", "1"), flush]))
-    assert (before.flush, before.flushed_line) == (flush, 1)
+    assert (before.flush, before.flushed_line) == ("written", 1)
     after = build_view(lines_of([Message.of("user", "1"), flush, CompactionEntry("Sum.")]))
     assert (after.flush, after.flushed_line) == (None, 1)
     assert build_view(lines_of([Message.of("user", "1"), failed])).flushed_line == 0
