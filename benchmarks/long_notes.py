@@ -3,7 +3,7 @@
     python -m benchmarks.long_notes SET:split SET:join SET:articles… [--notes N] [--queries N]
 
 `long_sets` makes the sets. Compare the best passage of a note by words alone, and whole notes by words alone (one row a
-note), with each weight of `search/whole_notes.py`, by words alone and at default settings. For each set, the weight is
+note), with each weight of `search/reordering.py`, by words alone and at default settings. For each set, the weight is
 chosen by the mean recall on the sets of other originals. Recall counts notes.
 """
 
@@ -21,8 +21,8 @@ from kept.memory import Memory
 from kept.search.candidates import gather_pool
 from kept.search.pipeline import embed_query
 from kept.search.query import SearchRequest, parse_query
+from kept.search.reordering import judge_whole_notes
 from kept.search.scores import fuse_pool, vector_share
-from kept.search.whole_notes import judge_whole_notes
 from kept.server.bench.sets import BenchGroup, BenchSet, lay_out
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)

@@ -17,8 +17,8 @@ import numpy as np
 
 from kept.config import load_config
 from kept.search import pipeline
+from kept.search.reordering import lift_neighbours
 from kept.search.weights import BESIDE_BETTER_SHARE
-from kept.search.whole_notes import lift_neighbours
 from kept.server.bench.measurement import QueryRunner, evaluate
 from kept.server.bench.sets import BenchSet, lay_out, read_set, sample
 

@@ -34,8 +34,8 @@ from kept.config import load_config
 from kept.index.sqlite.generation import Generation
 from kept.index.sqlite.vectors import VectorTable
 from kept.search import pipeline
-from kept.search.exact import ExactMatch
-from kept.search.keywords import KeywordSearch
+from kept.search.candidates import KeywordSearch
+from kept.search.reordering import ExactMatch
 from kept.server.bench.sets import lay_out, read_set
 
 WARM_UP = 20

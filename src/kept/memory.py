@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from kept.notes.addition import Addition
     from kept.notes.change_recorder import Author
     from kept.notes.review.review_queue import ReviewQueue
-    from kept.search.backends.qmd import QmdBackend
     from kept.search.memory_notes import MemoryNotes
     from kept.search.memory_view import MemoryView
+    from kept.search.qmd import QmdBackend
     from kept.search.query_dates import When
     from kept.search.service import IndexService
 
@@ -77,7 +77,7 @@ class Memory:
         self._limits = limits
         self._qmd: QmdBackend | None = None
         if self.settings.backend == "qmd":
-            from kept.search.backends.qmd import QmdBackend
+            from kept.search.qmd import QmdBackend
 
             self._qmd = QmdBackend(config, self.workspace, self.clock)
 

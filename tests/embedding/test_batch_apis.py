@@ -18,8 +18,7 @@ import pytest
 from kept import Memory
 from kept.base.net import ProviderAccount
 from kept.base.reports import SyncReport
-from kept.embedding.gemini import GeminiEmbedder
-from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
+from kept.embedding.providers import GeminiEmbedder, OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import RemoteEmbedder
 from kept.index.batch_book import BatchBook, BatchJob, BatchProblem, read_book
 from kept.index.batch_runner import THRESHOLD, plan_groups

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from kept.embedding.piece_table import PieceTable
+from kept.embedding.static import PieceTable
 from tests.support.repository import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))

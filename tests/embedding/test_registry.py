@@ -10,9 +10,7 @@ import pytest
 from kept import Memory
 from kept.base.remote_errors import EmbedderUnavailable
 from kept.config import load_config
-from kept.embedding.gemini import GeminiEmbedder
-from kept.embedding.ollama import OllamaEmbedder
-from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
+from kept.embedding.providers import GeminiEmbedder, OllamaEmbedder, OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.registry import choose_chain, make_embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import ConfigError

@@ -15,9 +15,7 @@ from kept.base.net import DOCUMENT_TIMEOUTS, ProviderAccount, Timeouts
 from kept.base.records import Matrix
 from kept.base.remote_errors import EmbedderUnavailable, EmbeddingError, EmbeddingFailed
 from kept.embedding.base import Embedder
-from kept.embedding.gemini import GeminiEmbedder
-from kept.embedding.ollama import OllamaEmbedder, host_url
-from kept.embedding.openai import OpenAIEmbedder, VoyageEmbedder
+from kept.embedding.providers import GeminiEmbedder, OllamaEmbedder, OpenAIEmbedder, VoyageEmbedder, host_url
 from kept.embedding.remote import RemoteEmbedder, iter_batches, token_bound
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY

@@ -10,7 +10,7 @@ import pytest
 
 from kept import Memory
 from kept.base.net import ProviderAccount
-from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.providers import OpenAIEmbedder
 from kept.embedding.remote import RemoteEmbedder
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY

@@ -22,7 +22,6 @@ from tokenizers.pre_tokenizers import Metaspace
 
 from kept.base.remote_errors import EmbedderUnavailable
 from kept.embedding.base import Calibration
-from kept.embedding.piece_table import PieceTable
 from kept.embedding.static import (
     CEILING,
     FEW_UNKNOWN,
@@ -32,6 +31,7 @@ from kept.embedding.static import (
     OTHER_LANGUAGE_SHARE,
     SAME_LANGUAGE_SHARE,
     TABLE_FILE,
+    PieceTable,
     StaticEmbedder,
 )
 from tests.support.embedding_models import rows

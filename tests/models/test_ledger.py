@@ -10,7 +10,7 @@ import pytest
 from kept import Memory
 from kept.base.net import ProviderAccount
 from kept.base.reports import Spending
-from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.providers import OpenAIEmbedder
 from kept.models.ledger import Ledger
 from kept.storage.files.file_storage import FileStorage
 from kept.testing import FrozenClock

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.base.records import LIKELY_FROM, STRONG_FROM, ScorePart, grade_of
-from kept.search.candidates import Candidate, Evidence
+from kept.search.candidates import Candidate, Evidence, WeightedTerm
 from kept.search.confidence import (
     Signals,
     calibrate,
@@ -20,7 +20,6 @@ from kept.search.confidence import (
     read_signals,
     share_in_runs,
 )
-from kept.search.keywords import WeightedTerm
 from kept.search.query import Term
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.weights import ALL_WORDS_CONFIDENCE

@@ -13,8 +13,7 @@ from kept import Message, SessionStore
 from kept.base.records import Filter
 from kept.embedding.base import Calibration
 from kept.index.sqlite.rows import ChunkRow
-from kept.search.candidates import Candidate, CandidatePool, Evidence
-from kept.search.keywords import KeywordHit
+from kept.search.candidates import Candidate, CandidatePool, Evidence, KeywordHit
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.selection import MAX_CHARS, Windows
 from kept.testing import FrozenClock

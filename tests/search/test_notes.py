@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from kept.config import QuerySettings
 from kept.embedding.base import Calibration
 from kept.index.sqlite.rows import ChunkRow
-from kept.search.candidates import Candidate, Evidence, QueryVector
-from kept.search.keywords import WeightedTerm
+from kept.search.candidates import Candidate, Evidence, QueryVector, WeightedTerm
 from kept.search.query import Term, parse_query
+from kept.search.reordering import judge_whole_notes, lift_neighbours
 from kept.search.scores import FusionWeights, fuse_pool, fuse_weighted
 from kept.search.weights import BESIDE_BETTER_SHARE, WHOLE_NOTE_SHARE
-from kept.search.whole_notes import judge_whole_notes, lift_neighbours
 from tests.support.workspaces import open_memory, write_note
 
 

@@ -11,7 +11,7 @@ import pytest
 from kept.base.records import ScorePart
 from kept.base.remote_errors import EmbeddingFailed
 from kept.search.candidates import Candidate, Evidence
-from kept.search.rerank import rerank
+from kept.search.reordering import rerank
 from kept.search.scores import Scored
 from tests.support.commands import kept_environment
 from tests.support.embedding_models import write_folder
@@ -68,7 +68,7 @@ def test_a_score_is_the_mix_of_both_and_its_parts_add_up():
 
 
 def test_what_is_not_among_the_best_is_not_read_and_stays_behind(monkeypatch):
-    monkeypatch.setattr("kept.search.rerank.TOP", 2)
+    monkeypatch.setattr("kept.search.reordering.TOP", 2)
     reranker = FixedReranker(0.0, 0.0, 1.0, 1.0)
     order, degraded = reranked(reranker, ranked(0.9, 0.8, 0.7, 0.6))
     assert reranker.passages == ["1", "2"]
@@ -80,7 +80,7 @@ def test_what_is_not_among_the_best_is_not_read_and_stays_behind(monkeypatch):
 
 
 def test_the_model_stops_when_its_time_is_used_up_and_it_is_said(monkeypatch):
-    monkeypatch.setattr("kept.search.rerank.BUDGET_MS", 2_500)
+    monkeypatch.setattr("kept.search.reordering.BUDGET_MS", 2_500)
     reranker = FixedReranker(0.0, 0.1, 1.0, 1.0)
     seconds = count()  # every look at the clock is a second later
     order, degraded = reranked(reranker, ranked(0.9, 0.8, 0.7, 0.6), lambda: float(next(seconds)))
@@ -130,7 +130,7 @@ def test_an_exact_match_stands_first_whatever_the_model_says(kitchen):
 
 
 def test_what_the_model_finds_unfit_is_weak(kitchen, monkeypatch):
-    monkeypatch.setattr("kept.search.rerank.WEIGHT", 1.0)
+    monkeypatch.setattr("kept.search.reordering.WEIGHT", 1.0)
     monkeypatch.setattr("kept.search.pipeline.WEIGHT", 1.0)
     folder = write_judge(kitchen / "reranker", logit=-11.0)
     with open_memory(kitchen, settings=settings_for(folder)) as memory:

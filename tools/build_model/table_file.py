@@ -1,4 +1,4 @@
-"""Writes the file of the built-in model. `kept.embedding.piece_table` describes its format and reads it."""
+"""Writes the file of the built-in model. `kept.embedding.static` describes its format and reads it."""
 
 from __future__ import annotations
 

@@ -14,18 +14,20 @@ from kept.cli.output import echo, print_json, printable, progress_bar, style, wa
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import wrap
 from kept.config import Config
-from kept.embedding.local_model import require_packages
 from kept.embedding.model_catalogue import (
     BUILT_IN,
     CATALOGUE,
     NEURAL,
     CatalogueModel,
     find_automatic,
+    folder_bytes,
     get_model,
     is_pulled,
     model_folder,
+    pull_model,
+    remove_model,
+    require_packages,
 )
-from kept.embedding.model_download import folder_bytes, pull_model, remove_model
 from kept.errors import UsageError, WorkspaceMissing
 from kept.gateway.app import ProviderInfo, list_providers
 

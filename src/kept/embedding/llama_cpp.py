@@ -25,7 +25,7 @@ from kept.base.remote_errors import EmbedderUnavailable, EmbeddingFailed
 from kept.base.values import frozen
 from kept.config import LocalModelSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.embedding.local_model import encodable, require_packages, sample_digest
+from kept.embedding.model_catalogue import encodable, require_packages, sample_digest
 
 _MAX_THREADS = 4
 _CHARS_PER_TOKEN = 40

@@ -15,7 +15,7 @@ from kept.base.records import Matrix
 from kept.base.remote_errors import EmbedderUnavailable, EmbeddingFailed
 from kept.base.values import frozen
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.embedding.local_model import encodable, require_packages, sample_digest
+from kept.embedding.model_catalogue import encodable, require_packages, sample_digest
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _MAX_TOKENS = 512

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,20 +32,21 @@ PROVIDERS = {
 
 
 _REMOTE = {
-    "openai": "openai:OpenAIEmbedder",
-    "gemini": "gemini:GeminiEmbedder",
-    "voyage": "openai:VoyageEmbedder",
-    "ollama": "ollama:OllamaEmbedder",
+    "openai": "OpenAIEmbedder",
+    "gemini": "GeminiEmbedder",
+    "voyage": "VoyageEmbedder",
+    "ollama": "OllamaEmbedder",
 }
-"""Module and class of the providers on the network."""
+"""Classes in `providers`. A search with a model on this machine should not import them."""
 
 
 def find_remote(name: str) -> type[RemoteEmbedder] | None:
     """Return the class of a provider on the network, or None for a model on this machine."""
     if name not in _REMOTE:
         return None
-    module, _, kind = _REMOTE[name].partition(":")
-    remote: type[RemoteEmbedder] = getattr(importlib.import_module(f"kept.embedding.{module}"), kind)
+    from kept.embedding import providers
+
+    remote: type[RemoteEmbedder] = getattr(providers, _REMOTE[name])
     return remote
 
 

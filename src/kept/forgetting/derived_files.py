@@ -15,7 +15,7 @@ from kept.base.values import frozen
 from kept.config import Config
 from kept.errors import KeptError, StoreBusy, StoreError
 from kept.forgetting.plan import ForgetOrder, ScrubResult
-from kept.index.sqlite.scrub import read_owner, scrub_index
+from kept.index.sqlite.integrity import read_owner, scrub_index
 from kept.search.service import IndexService
 from kept.sessions.catalogue import Catalogue
 

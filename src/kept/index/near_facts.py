@@ -2,16 +2,23 @@
 
 The word index tells which notes share words with the fact; vectors are not read, and no embedder is opened, so that
 adding a line stays quick. The index is used as it is: a note that was written since the last search is not compared.
+
+The reads here are from an index that no service has open: nothing is created, updated or repaired.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.base.records import Filter, NearFact, is_fact_list
+from kept.base.sqlite import connect_read_only, translated
+from kept.config.agent_paths import AgentPaths
 from kept.errors import KeptError
+from kept.index.sqlite.filter_sql import filter_sql
 from kept.notes.daily import get_daily_notes
 from kept.notes.fact_match import find_near_facts, may_be_fact, sort_near
 from kept.notes.opened import OpenWorkspace
@@ -31,7 +38,6 @@ def find_indexed_near(
     if not may_be_fact(text) or not text.strip():
         return []
     from kept.base.words.stopwords import content_words
-    from kept.index.sqlite.quick_reads import find_notes
 
     filters = replace(filters, sources=("memory",))
     try:
@@ -54,3 +60,33 @@ def match_notes(workspace: Workspace, text: str, paths: Iterable[str], *, max_by
             is_log = daily.find_day(path) is not None
             near += find_near_facts(text, note, path, is_log=is_log, is_own=is_fact_list(path))
     return sort_near(near)
+
+
+_MIGRATIONS = os.path.join(os.path.dirname(__file__), "sqlite", "migrations", "index")
+
+
+def find_notes(paths: AgentPaths, workspace: str, words: Iterable[str], filters: Filter, *, limit: int) -> list[str]:
+    """Return the paths of the notes with the best passages that have any of the words, best first.
+
+    An index that does not exist yet, or is that of another workspace, has none. Raise StoreError if it cannot be read.
+    """
+    expression = " OR ".join(f'"{word}"' for word in words)
+    own = paths.index_of(workspace)
+    path = own if os.path.exists(own) else paths.index
+    if not expression or not os.path.exists(path):
+        return []
+    where, values = filter_sql(filters)
+    query = (
+        "SELECT c.path FROM chunks_fts JOIN chunks c ON c.row = chunks_fts.rowid"
+        f" WHERE {where} AND chunks_fts MATCH ? ORDER BY bm25(chunks_fts) LIMIT ?"
+    )
+    db = connect_read_only(path, _MIGRATIONS, noun="index")
+    try:
+        with translated(path, noun="index"):
+            owner = db.execute("SELECT value FROM meta WHERE key = 'workspace'").get
+            if owner is None or json.loads(owner) != workspace:
+                return []
+            found = db.execute(query, (*values, expression, limit))
+            return list(dict.fromkeys(str(name) for (name,) in found))
+    finally:
+        db.close()

@@ -22,8 +22,19 @@ from kept.index.chunking.markdown import (
     note_name,
 )
 from kept.index.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
-from kept.index.sqlite.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, NoteRow, TagRow
-from kept.index.sqlite.rows import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
+from kept.index.sqlite.rows import (
+    ALIAS,
+    FILE,
+    HEADING,
+    SCHEMA_VERSION,
+    TITLE,
+    WHOLE_NOTE,
+    FileRow,
+    FileWrite,
+    NewChunk,
+    NoteRow,
+    TagRow,
+)
 from kept.notes.daily import DEFAULT_DAILY_NOTES, DailyNotes
 from kept.notes.opened import NoteText
 from kept.notes.workspace import CANVAS
@@ -69,7 +80,7 @@ class PreparedFile:
 
 
 def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> PreparedFile:
-    from kept.index.chunking.references import TOO_MANY
+    from kept.index.chunking.properties import TOO_MANY
 
     day = daily_date(file.path, recipe.daily)
     model = recipe.model or "none"

@@ -16,7 +16,7 @@ from kept.base.values import frozen
 from kept.config import CacheSettings, MemorySearchSettings
 from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
-from kept.index.sqlite.vector_codes import quantise
+from kept.index.sqlite.vectors import quantise
 
 if TYPE_CHECKING:
     from kept.index.sqlite.index import Index

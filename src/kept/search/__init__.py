@@ -2,16 +2,16 @@
 Start at `service`, which syncs the index and searches it, and at `pipeline`, which runs a search.
 
 `query` parses the text into terms; `candidates` finds chunks by word and by meaning, and measures the evidence;
-`exact` finds the literal text. `scores` adds the figures up with the numbers in `weights` and explains each;
-`confidence` makes the sums of two queries comparable, and so gives a hit its grade. In between, `query_dates` adds for
-a period that the query names, and `rerank` asks a model. `selection` chooses the hits and the text that is shown.
+`scores` adds the figures up with the numbers in `weights` and explains each; `confidence` makes the sums of two queries
+comparable, and so gives a hit its grade. In between, `query_dates` adds for a period that the query names, and
+`reordering` lifts exact matches and long notes, and asks a model. `selection` chooses the hits and the text that is
+shown.
 
 Times: `date_reader` reads expressions such as "last week" with the words in `date_words` and the calendar in `periods`;
-`query_dates` also reads dates that limit a search. Words: `keywords` ranks by word, `expansion` adds other spellings.
-Order: `fact_validity` puts what holds before what was replaced, `repetitions` lowers echoes and conflict copies,
-`whole_notes` judges long notes. For people: `hit_display`.
+`query_dates` also reads dates that limit a search. `expansion` adds other spellings of words. Order: `fact_validity`
+puts what holds before what was replaced, `repetitions` lowers echoes and conflict copies. For people: `hit_display`.
 
-Around a search: `memory_search` checks its arguments and chooses between the index and another program (`backends`);
+Around a search: `memory_search` checks its arguments and chooses between the index and another program (`qmd`);
 `memory_view` is what a person, a group or a project may find; `browse` lists what is there without a query, and reads
-what a path, citation, day or title means; `memory_notes` and `note_links` answer about tags and links.
+what a path, citation, day or title means; `memory_notes` answers about tags and links.
 """

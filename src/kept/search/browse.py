@@ -13,7 +13,7 @@ from kept.base.listings import FileSummary, Listing
 from kept.base.records import Filter, ListedPeriod, Passage, Progress, SearchResult, parse_citation
 from kept.base.words.segment import fold, name_key, normalise
 from kept.errors import NoteNotFound, PathRefused, UsageError
-from kept.index.sqlite.note_tables import ALIAS, HEADING, TITLE
+from kept.index.sqlite.rows import ALIAS, HEADING, TITLE
 from kept.notes.daily import DailyNotes, daily_name, find_daily, get_daily_notes
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, is_markdown, may_be_title, show_path

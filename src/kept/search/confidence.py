@@ -28,8 +28,7 @@ from heapq import nlargest
 from kept.base.records import LIKELY_FROM, STRONG_FROM, ScorePart
 from kept.base.values import frozen
 from kept.base.words.segment import fold, is_unspaced
-from kept.search.candidates import Candidate
-from kept.search.keywords import WeightedTerm
+from kept.search.candidates import Candidate, WeightedTerm
 from kept.search.scores import PARTS_OUTSIDE_THRESHOLD, Scored
 from kept.search.weights import (
     ALL_WORDS_CONFIDENCE,

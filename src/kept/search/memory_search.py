@@ -17,7 +17,7 @@ from kept.errors import SessionNotFound, UsageError
 from kept.notes.workspace import Workspace, has_projects
 
 if TYPE_CHECKING:
-    from kept.search.backends.qmd import QmdBackend
+    from kept.search.qmd import QmdBackend
     from kept.search.query_dates import When
     from kept.search.service import IndexService
 

@@ -35,14 +35,14 @@ from kept.embedding.base import Embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import StoreDamaged
 from kept.index.sqlite.rows import ChunkRow
-from kept.index.sqlite.vector_codes import quantise
+from kept.index.sqlite.vectors import quantise
 from kept.notes.daily import DailyNotes
 from kept.notes.validity import may_be_marked
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool, is_done, may_answer
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
-from kept.search.exact import ExactMatch, lift_exact
 from kept.search.query import Expansion, ParsedQuery, SearchRequest
 from kept.search.query_dates import boost_periods, find_periods
+from kept.search.reordering import WEIGHT, ExactMatch, Reranker, judge_whole_notes, lift_exact, lift_neighbours, rerank
 from kept.search.repetitions import (
     Arrangement,
     arrange,
@@ -51,11 +51,9 @@ from kept.search.repetitions import (
     is_question,
     move_last,
 )
-from kept.search.rerank import WEIGHT, Reranker, rerank
 from kept.search.scores import Scored, fuse_pool, prefer_project, rank, vector_share
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
 from kept.search.weights import JUST_LIKELY, JUST_WEAK
-from kept.search.whole_notes import judge_whole_notes, lift_neighbours
 
 if TYPE_CHECKING:
     from kept.index.sqlite.index import Index

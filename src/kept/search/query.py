@@ -19,7 +19,7 @@ from kept.base.words.segment import fold, is_code_name, is_unspaced, normalise, 
 from kept.base.words.stopwords import ENGLISH, is_stopword_run, stopwords_for
 from kept.config import QuerySettings
 from kept.errors import EmptyQuery
-from kept.index.sqlite.phrases import Phrase
+from kept.index.sqlite.word_index import Phrase
 
 MAX_TERMS = 96
 MAX_CHARS = 4_000

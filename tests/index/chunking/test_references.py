@@ -6,7 +6,7 @@ import pytest
 
 from kept.base.listings import FoundLink
 from kept.index.chunking.markdown import cut_note
-from kept.index.chunking.references import MAX_LINKS
+from kept.index.chunking.properties import MAX_LINKS
 
 
 def tags(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.index.sqlite import vector_codes as vectors
+from kept.index.sqlite import vectors
 
 importlib.import_module("numpy")
 

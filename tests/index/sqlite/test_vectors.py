@@ -13,7 +13,7 @@ from kept.base.records import Filter
 from kept.index.sqlite import vectors
 from kept.index.sqlite.index import Index
 from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
-from kept.index.sqlite.vector_codes import quantise
+from kept.index.sqlite.vectors import quantise
 
 DIMS = 64
 

@@ -9,8 +9,8 @@ import pytest
 
 from kept.base.records import Filter
 from kept.index.sqlite.index import Index
-from kept.index.sqlite.phrases import CountedPhrase, Phrase, PhraseSearch
 from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
+from kept.index.sqlite.word_index import CountedPhrase, Phrase, PhraseSearch
 from kept.index.sqlite.word_lists import ListedPhraseSearch, decode_sizes
 
 WORDS = [f"{start}{end}" for start in "baker calm delta ember frost".split() for end in ("", "ade", "ish", "um")]

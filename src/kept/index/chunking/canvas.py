@@ -9,8 +9,7 @@ from typing import Any
 
 from kept.base.records import Chunk
 from kept.index.chunking.markdown import ChunkSize, CutNote, chunk_markdown
-from kept.index.chunking.properties import NO_PROPERTIES, NoteProperties
-from kept.index.chunking.references import NO_REFERENCES
+from kept.index.chunking.properties import NO_PROPERTIES, NO_REFERENCES, NoteProperties
 
 MAX_CARDS = 10_000
 

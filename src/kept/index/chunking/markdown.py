@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
-    from kept.index.chunking.properties import NoteProperties
-    from kept.index.chunking.references import References
+    from kept.index.chunking.properties import NoteProperties, References
 
 CHUNKER_VERSION = 7
 """Incremented when the same text is cut differently, so that existing indexes are rebuilt."""
@@ -137,8 +136,7 @@ def cut_note(
 ) -> CutNote:
     """Return the chunks of a note, its properties, and the tags and links in it."""
     # Imported here: a search imports this module and cuts nothing.
-    from kept.index.chunking.properties import read_properties
-    from kept.index.chunking.references import find_references
+    from kept.index.chunking.properties import find_references, read_properties
 
     size, budget = size or ChunkSize(), budget or ChunkingBudget()
     lines = text.split("\n")

@@ -1,6 +1,6 @@
 """The tables that a rebuild replaces: files, their chunks with words and vectors, and names, tags and links of notes.
 
-`note_tables` has the names, tags and links, `file_list` lists the files, `filter_sql` has the condition of a filter.
+`rows` has the names, tags and links, `file_list` lists the files, `filter_sql` has the condition of a filter.
 """
 
 from __future__ import annotations
@@ -18,8 +18,16 @@ import apsw
 from kept.base.records import Filter
 from kept.base.sqlite import IN_ROWS, pack_rows
 from kept.index.sqlite.filter_sql import filter_sql, hidden_notes_sql
-from kept.index.sqlite.note_tables import NOTE_TABLES, NoteTables
-from kept.index.sqlite.rows import ChunkRow, FileRow, FileWrite, IndexCounts, NewChunk, content_key
+from kept.index.sqlite.rows import (
+    NOTE_TABLES,
+    ChunkRow,
+    FileRow,
+    FileWrite,
+    IndexCounts,
+    NewChunk,
+    NoteTables,
+    content_key,
+)
 from kept.index.sqlite.vectors import VectorTable
 
 if TYPE_CHECKING:

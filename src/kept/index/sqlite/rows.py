@@ -1,12 +1,169 @@
-"""The rows of an index: files and their chunks, as they are given to a store and as they come back."""
+"""The rows of an index: files and their chunks, and what a note says of itself, its names, tags and links; with the
+tables of the latter.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Any
 
+import apsw
+
+from kept.base.listings import FoundLink
 from kept.base.records import Source
 from kept.base.values import frozen
-from kept.index.sqlite.note_tables import NoteRow
+from kept.base.words.segment import name_key
+
+FILE, TITLE, ALIAS, HEADING = 0, 1, 2, 3
+"""Kinds of names, the most telling first: of the file, in the properties, and the first heading."""
+NOTE_TABLES = ("notes", "note_names", "note_tags", "note_links")
+_MAX_KEY_CHARS = 400
+WHOLE_NOTE = (0, 1 << 40)
+"""First and last line of a tag that counts for the whole note."""
+
+
+@frozen
+class TagRow:
+    key: str
+    tag: str
+    lines: tuple[int, int]
+    """First and last line of the passages that have the tag."""
+
+
+@frozen
+class NoteRow:
+    """A note to store."""
+
+    title: str
+    timestamp_ms: int
+    is_dated: bool
+    """True if the note or its name gives its time. Otherwise it is the time of the file."""
+    updated_ms: int | None = None
+    names: tuple[tuple[int, str, str], ...] = ()
+    """Kind, key and name."""
+    tags: tuple[TagRow, ...] = ()
+    links: tuple[FoundLink, ...] = ()
+
+
+_link_values = attrgetter("target", "heading", "label", "is_embed", "is_path")
+
+
+def link_key(name: str) -> str:
+    """Return the key by which the links to a name are found: that of its last part."""
+    return name_key(name.rstrip("/").rpartition("/")[2])[:_MAX_KEY_CHARS]
+
+
+@frozen
+class NoteTables:
+    """The tables of one generation. Callers hold the transaction."""
+
+    db: apsw.Connection
+    prefix: str = ""
+
+    def put(self, path: str, note: NoteRow) -> None:
+        """Store a note, in place of what is stored under its path."""
+        self.remove(path)
+        self.db.execute(
+            f"INSERT INTO {self.prefix}notes (path, title, timestamp, dated, updated) VALUES (?, ?, ?, ?, ?)",
+            (path, note.title, note.timestamp_ms, note.is_dated, note.updated_ms),
+        )
+        self.db.executemany(
+            f"INSERT OR IGNORE INTO {self.prefix}note_names (key, path, kind, name) VALUES (?, ?, ?, ?)",
+            ((key, path, kind, name) for kind, key, name in note.names),
+        )
+        self.db.executemany(
+            f"INSERT OR IGNORE INTO {self.prefix}note_tags (key, path, first_line, last_line, tag)"
+            " VALUES (?, ?, ?, ?, ?)",
+            ((tag.key, path, *tag.lines, tag.tag) for tag in note.tags),
+        )
+        self.db.executemany(
+            f"INSERT INTO {self.prefix}note_links (path, line, number, key, target, heading, label, embed, by_path)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (path, link.line, number, link_key(link.target), *_link_values(link))
+                for number, link in enumerate(note.links)
+            ),
+        )
+
+    def remove(self, path: str) -> None:
+        for table in NOTE_TABLES:
+            self.db.execute(f"DELETE FROM {self.prefix}{table} WHERE path = ?", (path,))
+
+    def touch(self, path: str, timestamp_ms: int) -> bool:
+        """Store the new time of a file. Return False if the note has a time of its own, which stays."""
+        self.db.execute(
+            f"UPDATE {self.prefix}notes SET timestamp = ? WHERE path = ? AND NOT dated", (timestamp_ms, path)
+        )
+        return not self.db.execute(f"SELECT dated FROM {self.prefix}notes WHERE path = ?", (path,)).get
+
+    # names
+
+    def paths_named(self, key: str) -> list[tuple[str, int]]:
+        """Return path and kind of name of each note with a name, the most telling kind first."""
+        query = f"SELECT path, kind FROM {self.prefix}note_names WHERE key = ? ORDER BY kind, path"
+        return self.db.execute(query, (key,)).fetchall()  # type: ignore[return-value]
+
+    def names_of(self, path: str) -> list[tuple[str, str]]:
+        """Return key and name of each name of a note."""
+        query = f"SELECT key, name FROM {self.prefix}note_names WHERE path = ? ORDER BY kind, key"
+        return self.db.execute(query, (path,)).fetchall()  # type: ignore[return-value]
+
+    def find_title(self, path: str) -> str | None:
+        """Return the title of a note, or None if there is no such note."""
+        title = self.db.execute(f"SELECT title FROM {self.prefix}notes WHERE path = ?", (path,)).get
+        return None if title is None else str(title)
+
+    def given_titles(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Return the titles and aliases in the properties of notes, by path."""
+        titles: dict[str, list[str]] = {}
+        query = (
+            f"SELECT path, name FROM {self.prefix}note_names"
+            " WHERE path IN (SELECT value FROM json_each(?)) AND kind IN (?, ?)"
+        )
+        for path, name in self.db.execute(query, (json.dumps(list(paths)), TITLE, ALIAS)):
+            titles.setdefault(str(path), []).append(str(name))
+        return titles
+
+    # tags
+
+    def count_tags(self, where: str = "1", values: Sequence[Any] = ()) -> list[tuple[str, str, int]]:
+        """Return key and one spelling of each tag, with the number of notes that have it or a tag below it.
+
+        ``where`` is a condition on the path of the notes, which are called `c`.
+        """
+        query = f"SELECT key, min(tag), count(DISTINCT path) FROM {self.prefix}note_tags c WHERE {where} GROUP BY key"
+        return self.db.execute(query, values).fetchall()  # type: ignore[return-value]
+
+    def tags_of(self, path: str) -> list[str]:
+        """Return the tags of a note, as it writes them."""
+        query = f"SELECT min(tag) FROM {self.prefix}note_tags WHERE path = ? GROUP BY key ORDER BY key"
+        return [str(tag) for (tag,) in self.db.execute(query, (path,))]
+
+    # links
+
+    def links_from(self, path: str) -> list[tuple[str, FoundLink]]:
+        """Return the links in a note, in order, each with the path of the note."""
+        return self._links("path = ? ORDER BY line, number", (path,))
+
+    def links_by_key(self, keys: Iterable[str]) -> list[tuple[str, FoundLink]]:
+        """Return path and link of all links whose target ends in one of these keys, by path and line."""
+        where = "key IN (SELECT value FROM json_each(?)) ORDER BY path, line, number"
+        return self._links(where, (json.dumps(list(keys)),))
+
+    def all_links(self) -> list[tuple[str, FoundLink]]:
+        """Return path and link of all links, by path and line."""
+        return self._links("1 ORDER BY path, line, number", ())
+
+    def _links(self, where: str, values: tuple[Any, ...]) -> list[tuple[str, FoundLink]]:
+        query = f"SELECT path, line, target, heading, label, embed, by_path FROM {self.prefix}note_links WHERE {where}"
+        return [
+            (path, FoundLink(line, target, heading, label, bool(embed), bool(by_path)))
+            for path, line, target, heading, label, embed, by_path in self.db.execute(query, values)
+        ]
+
 
 SCHEMA_VERSION = 6
 """Incremented with generation.sql: an index of another version is rebuilt."""

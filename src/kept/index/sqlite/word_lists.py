@@ -20,7 +20,8 @@ from kept.base.records import Filter
 from kept.base.sqlite import IN_ROWS, pack_rows
 from kept.base.values import frozen
 from kept.index.sqlite.filter_sql import filter_sql
-from kept.index.sqlite.phrases import (
+from kept.index.sqlite.vectors import CHUNK_ORDER
+from kept.index.sqlite.word_index import (
     CONTEXT_WEIGHT,
     ONE_PASS,
     ROWS_BUDGET,
@@ -29,12 +30,12 @@ from kept.index.sqlite.phrases import (
     KeywordMatch,
     Phrase,
     PhraseCount,
+    WordIndex,
     either,
     quote,
     rarest,
+    unpack_counts,
 )
-from kept.index.sqlite.vectors import CHUNK_ORDER
-from kept.index.sqlite.word_index import WordIndex, unpack_counts
 
 K1, B = 1.2, 0.75
 """Constants of BM25 in FTS5."""

@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from kept.base.values import frozen
-from kept.index.chunking.references import NOTE_ENDINGS
+from kept.index.chunking.properties import NOTE_ENDINGS
 from kept.server.web.page_templates import note_url, place_url
 
 _WIKI = re.compile(r"(!?)\[\[([^\[\]\n|#]{0,500})(#[^\[\]\n|]{0,300})?(?:\|([^\[\]\n]{0,300}))?\]\]")

@@ -32,7 +32,7 @@ def workspace(tmp_path, monkeypatch):
 
 @pytest.fixture
 def qmd(tmp_path, workspace, monkeypatch):
-    monkeypatch.setattr("kept.search.backends.qmd.SEARCH_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("kept.search.qmd.SEARCH_TIMEOUT_S", 60.0)
     opened = []
 
     def open_with(command=QMD, clock=None, **settings):
@@ -175,7 +175,7 @@ def test_a_slow_program_is_killed_with_all_it_started(qmd, stand_in, tmp_path, m
         f"import subprocess\nsubprocess.Popen([sys.executable, '-c', {child!r}])\n"
         f"while not os.path.exists({str(tmp_path / 'never')!r}): time.sleep(1)"
     )
-    monkeypatch.setattr("kept.search.backends.qmd.SEARCH_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("kept.search.qmd.SEARCH_TIMEOUT_S", 3.0)
     memory = qmd(program, sync__on_search=False)
     memory.sync()
     reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)

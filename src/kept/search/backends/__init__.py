@@ -1,1 +1,0 @@
-"""Other programs that answer a search instead of Kept's own index: `qmd`."""
