@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kept import Memory
-from kept.base.file_lock import claimed, locked
+from kept.base.file_lock import locked
 from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.forgetting.history_places import iter_versions
 from kept.index.index_handle import IndexLimits
@@ -20,6 +20,7 @@ from kept.sessions.entries import CompactionEntry, Message
 from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, hash_lines
+from kept.storage.open import INBOX_LEASE, open_agent
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
@@ -307,7 +308,7 @@ def test_a_session_that_another_thread_writes_to_loses_no_message(planted):
 def test_the_inbox_of_a_running_gateway_is_left_until_it_stops(planted):
     PLANTS["inbox"](planted, "hedgehog")
     planted.note("a.md", "- hedgehog\n")
-    with claimed(str(planted.home / "gateway.lock")):
+    with open_agent(planted.memory.config).lease(INBOX_LEASE, wait_s=0.0):
         receipt = planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
         assert not receipt.is_finished
         assert "gateway" in receipt.unreachable[0]

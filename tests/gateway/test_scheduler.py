@@ -253,6 +253,6 @@ def test_a_heartbeat_is_not_found_by_a_search(make):
 
 
 def test_of_two_gateways_on_one_home_only_one_runs_schedules(make):
-    home = make().config.home
-    with only_gateway(home), pytest.raises(LockBusy), only_gateway(home):
+    config = make().config
+    with only_gateway(config), pytest.raises(LockBusy), only_gateway(config):
         pass

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound
+from kept.base.clock import Clock, SystemClock
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.dispatcher import Dispatcher
 from kept.gateway.inbox import Inbox
@@ -20,6 +22,8 @@ from kept.gateway.responder import Responder
 from kept.models.base import ChatRequest
 from kept.sessions.entries import Message
 from kept.sessions.session_key import SessionKey
+from kept.storage.files.file_storage import FileStorage
+from kept.storage.open import INBOX_LEASE
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.waiting import PATIENCE_S
 
@@ -101,7 +105,7 @@ class ResponderHarness:
         return responder
 
     def inbox(self) -> Inbox:
-        return Inbox(self.journal, clock=self.memory.clock)
+        return open_inbox(Path(self.journal).parent, self.memory.clock)
 
     def key(self, user: str = "ada", *, channel: str = "http", chat_type: str = "direct") -> SessionKey:
         return self.sessions.key(channel, user, chat_type=chat_type)
@@ -113,6 +117,20 @@ class ResponderHarness:
     def close(self) -> None:
         self.memory.close()
         self.sessions.close()
+
+
+_holders: WeakValueDictionary[str, Inbox] = WeakValueDictionary()
+
+
+def open_inbox(folder: Path, clock: Clock | None = None) -> Inbox:
+    """Open the inbox in an agent's folder to write, as a gateway does that follows one which was killed."""
+    storage, held = FileStorage(str(folder)), ExitStack()
+    if before := _holders.get(storage.root):
+        before.held.close()
+    lease = held.enter_context(storage.lease(INBOX_LEASE, wait_s=0.0))
+    inbox = _holders[storage.root] = Inbox(storage, clock=clock or SystemClock(), lease=lease)
+    inbox.held = held  # as long as the inbox
+    return inbox
 
 
 @asynccontextmanager

@@ -44,6 +44,7 @@ async def running_gateway(
         opened.callback(sessions.close)
         agents = [ServedAgent(memory, sessions, model), *others]
         gateway = Gateway(agents, report=lines.append, **options)
+        opened.callback(gateway.leases.close)
         bound = None
         if preset.listens:
             bound = opened.enter_context(closing(listen(preset)))

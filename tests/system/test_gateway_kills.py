@@ -15,6 +15,7 @@ from kept import SessionStore
 from kept.base.clock import SystemClock
 from kept.gateway.inbox import Inbox
 from kept.gateway.inbox_records import message_status
+from kept.storage.files.file_storage import FileStorage
 from tests.support.gateway_processes import ForkedProcess, Process
 from tests.support.telegram_server import TOKEN, BotApi
 
@@ -96,7 +97,7 @@ def test_fifty_kills_lose_no_message_and_repeat_no_reply(tmp_path: Path):
 
 
 def open_inbox(tmp_path: Path) -> Inbox:
-    return Inbox(str(tmp_path / "home/agents/main/inbox.jsonl"), clock=SystemClock(), read_only=True)
+    return Inbox(FileStorage(str(tmp_path / "home/agents/main")), clock=SystemClock())
 
 
 def was_doing(tmp_path: Path) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from kept.base.clock import SystemClock, new_id, utc_now
 from kept.cli.output import echo, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_table
-from kept.errors import EmptyNote, ScheduleInvalid
+from kept.errors import EmptyNote, LockBusy, ScheduleInvalid
 
 if TYPE_CHECKING:
     from kept.config import Config
@@ -182,12 +181,11 @@ def _warn_about_target(config: Config, to: str) -> None:
 
 
 def is_gateway_running(config: Config) -> bool:
-    """Return whether a gateway holds its lock."""
-    from kept.base.file_lock import claimed
-    from kept.config.agent_paths import GATEWAY_LOCK
+    """Return whether a gateway holds its lease."""
+    from kept.storage.open import GATEWAY_LEASE, open_home
 
-    path = os.path.join(config.home, GATEWAY_LOCK)
-    if not os.path.exists(path):
-        return False
-    with claimed(path) as is_ours:
-        return not is_ours
+    try:
+        with open_home(config).lease(GATEWAY_LEASE, wait_s=0.0):
+            return False
+    except LockBusy:
+        return True

@@ -7,9 +7,6 @@ import os
 from kept.base.digest import digest_bytes
 from kept.base.values import frozen
 
-GATEWAY_LOCK = "gateway.lock"
-"""Claimed by the process that may write the inboxes, below the home."""
-
 
 @frozen
 class AgentPaths:

@@ -19,12 +19,11 @@ from typing import Any, ClassVar
 
 from kept.base.damaged_records import DAMAGED_ENDING, TORN_ENDING
 from kept.base.durable import is_abandoned, is_temporary, read_if_possible, replace_erasing
-from kept.base.file_lock import claimed
 from kept.base.limits import as_dict, strict_json
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER
 from kept.config import Config
-from kept.config.agent_paths import GATEWAY_LOCK
+from kept.errors import LockBusy
 from kept.forgetting.needles import Matcher
 from kept.forgetting.note_places import name_words
 from kept.forgetting.plan import ForgetOrder, Place, ScrubResult, digest_of, erase_files
@@ -36,6 +35,7 @@ from kept.notes.workspace import Workspace, writing_to
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.forgotten_text import blank_tree
 from kept.sessions.schedules.schedule_book import open_schedules
+from kept.storage.open import INBOX_LEASE, open_agent
 
 _INBOX = "inbox.jsonl"
 _TEXTS = {
@@ -174,12 +174,13 @@ class InboxStore:
         matcher, keys, path = order.inbox_matcher, order.chosen("inbox"), self.config.paths.inbox
         if not keys or not os.path.exists(path):
             return ScrubResult()
-        with claimed(os.path.join(self.config.home, GATEWAY_LOCK)) as is_ours:
-            if not is_ours:
-                reason = "the inbox of the gateway that is running; forget it again when the gateway has stopped"
-                return ScrubResult(unreachable=(reason,), is_complete=False)
-            find_key = _key_finder(data := read_if_possible(path))
-            return _replace_file(path, _scrubbed(data, matcher, _INBOX, lambda tree: find_key(tree) in keys))
+        try:
+            with open_agent(self.config).lease(INBOX_LEASE, wait_s=0.0):
+                find_key = _key_finder(data := read_if_possible(path))
+                return _replace_file(path, _scrubbed(data, matcher, _INBOX, lambda tree: find_key(tree) in keys))
+        except LockBusy:
+            reason = "the inbox of the gateway that is running; forget it again when the gateway has stopped"
+            return ScrubResult(unreachable=(reason,), is_complete=False)
 
 
 # proposals of agents and changes that wait for review, and schedules

@@ -4,7 +4,7 @@
 comes, it asks the ``dispatcher``, which routes it to a command (``forget_dialogue`` asks what to forget) or to the
 agent. The reply is split and delivered through a ``channel``.
 
-An inbox is a file of ``inbox_records``, which lead to messages and runs.
+An inbox is a log of ``inbox_records``, which lead to messages and runs.
 
 ``answer_runner`` answers one run, shows in the chat that it is being written, and records it. ``scheduler`` puts
 schedules that are due, and the heartbeat, into the inbox. ``local_conversation`` answers at the terminal and on a page,

@@ -1,30 +1,27 @@
 """Accepted messages and what became of them: a kill at any moment loses no message and repeats no reply.
 
-An inbox is a file of records (`inbox_records`), one JSON object in each line, appended durably and checked when it is
-read. `Inbox` has the state that they lead to, in memory. Only one process has it open for writing: it holds the
-gateway's lock.
+An inbox is a log of records (`inbox_records`), which are checked when they are read. `Inbox` has the state that they
+lead to, in memory. Only the process that holds the lease of the inbox writes to it, so that a gateway which was frozen
+cannot write beside its successor.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from kept.agent.events import Inbound
 from kept.base.clock import Clock, SystemClock, new_id
-from kept.base.damaged_records import move_torn_end, set_aside
-from kept.base.durable import append_durably, replace_erasing, write_atomic
 from kept.base.limits import is_time
 from kept.base.values import frozen
 from kept.config import Config
-from kept.errors import ConfigError, WorkspaceError, WriteFailed
+from kept.errors import ConfigError, WorkspaceError
 from kept.gateway.inbox_records import (
     AcceptedMessage,
     AnswerRun,
@@ -42,13 +39,15 @@ from kept.gateway.inbox_records import (
     run_records,
 )
 from kept.sessions.session_key import SessionKey
-from kept.storage.record_store import Fault
+from kept.storage.contract import Lease, Storage
+from kept.storage.open import INBOX, open_agent
+from kept.storage.record_store import DAMAGED_ENDING, Fault, RecordLog
 
 VERSION = 1
 MAX_FINISHED_RUNS = 2_000
 """Finished runs that an inbox remembers: to fetch a reply later, and to recognise a message that is delivered twice."""
 REWRITE_AFTER_RUNS = 500
-"""The oldest finished runs are dropped, and the file is rewritten, when there are this many too many."""
+"""The oldest finished runs are dropped, and the log is rewritten, when there are this many too many."""
 _HEADER: Record = {"type": "inbox", "version": VERSION}
 _MAX_LOGGED_FAULTS = 10
 
@@ -56,27 +55,33 @@ log = logging.getLogger(__name__)
 
 
 class Inbox:
-    """Thread-safe. Every change is on disk when its method returns. ``read_only`` is for processes without the
-    gateway's lock: the file is read and not changed."""
+    """Thread-safe. Every change is on disk when its method returns. Without a lease, the log is only read."""
 
-    def __init__(self, path: str, *, clock: Clock, read_only: bool = False) -> None:
+    def __init__(self, storage: Storage, *, clock: Clock, lease: Lease | None = None) -> None:
         self.clock = clock
         self._lock = threading.RLock()
         self._messages: OrderedDict[Name, AcceptedMessage] = OrderedDict()
         self._run_ids: dict[Name, str] = {}
         self._runs: OrderedDict[str, AnswerRun] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
-        self._file = InboxFile(path)
         parse = partial(parse_record, messages=self._messages, runs=self._runs)
-        for record in self._file.read(parse, repair=not read_only):
-            self._apply(record)
-        if not read_only:
+        self._log = RecordLog(storage, INBOX, parse, lease=lease)
+        if lease is not None:
+            # The storage decides about a last line that a kill cut short: now, and not after it was read.
+            self._log.append([] if storage.logs.find(INBOX) else [_encode(_HEADER)])
+        for record in self._log.read():
+            if record["type"] == "inbox":
+                _check_version(record)
+            else:
+                self._apply(record)
+        if lease is not None:
+            self._set_aside_damaged()
             self._drop_old_runs(spare=0)
 
     @property
     def faults(self) -> list[Fault]:
         """Records that were skipped, and the reasons."""
-        return self._file.faults
+        return self._log.faults
 
     # reading
 
@@ -173,7 +178,7 @@ class Inbox:
             count = sum(messages[name] != message for name, message in self._messages.items())
             count += sum(runs[run_id] != run for run_id, run in self._runs.items())
             if count:
-                self._file.rewrite(_to_records(messages.values(), runs.values()), erase=True)
+                self._log.rewrite(_to_lines(messages.values(), runs.values()), erase=True)
                 self._messages.update(messages)
                 self._runs.update(runs)
             return count
@@ -188,7 +193,7 @@ class Inbox:
     def _commit(self, record: Record) -> None:
         """Store a record, then apply it."""
         with self._lock:
-            self._file.append(record)
+            self._log.append([_encode(record)])
             self._apply(record)
             self._drop_old_runs(spare=REWRITE_AFTER_RUNS)
 
@@ -207,8 +212,20 @@ class Inbox:
         if self._runs[run_id].finished:
             self._finished[run_id] = None
 
+    def _set_aside_damaged(self) -> None:
+        """Move damaged lines out of the log. If that fails they stay, and the next start skips them again."""
+        if not self.faults:
+            return
+        for fault in self.faults[:_MAX_LOGGED_FAULTS]:
+            log.warning("%s", fault)
+        try:
+            self._log.rewrite(_to_lines(self._messages.values(), self._runs.values()))
+            log.warning("%s: moved %d damaged lines to %s", INBOX, len(self.faults), INBOX + DAMAGED_ENDING)
+        except WorkspaceError as exc:
+            log.warning("damaged lines stay in the inbox (%s)", exc.message)
+
     def _drop_old_runs(self, *, spare: int) -> None:
-        """Rewrite the file without the oldest finished runs, once there are more than are kept.
+        """Rewrite the log without the oldest finished runs, once there are more than are kept.
 
         If that fails, the old runs stay: the step that led here is on disk, and must not be reported as failed.
         """
@@ -219,8 +236,8 @@ class Inbox:
         messages = [message for name, message in self._messages.items() if name not in names]
         runs = [run for run_id, run in self._runs.items() if run_id not in dropped]
         try:
-            self._file.rewrite(_to_records(messages, runs))
-        except WriteFailed as exc:
+            self._log.rewrite(_to_lines(messages, runs))
+        except WorkspaceError as exc:
             log.warning("old messages stay in the inbox (%s)", exc.message)
             return
         for name in names:
@@ -229,87 +246,20 @@ class Inbox:
             del self._runs[run_id], self._finished[run_id]
 
 
-def _to_records(messages: Iterable[AcceptedMessage], runs: Iterable[AnswerRun]) -> list[Record]:
-    return [*map(received_record, messages), *(record for run in runs for record in run_records(run))]
+def _to_lines(messages: Iterable[AcceptedMessage], runs: Iterable[AnswerRun]) -> list[bytes]:
+    records = [_HEADER, *map(received_record, messages), *(record for run in runs for record in run_records(run))]
+    return [_encode(record) for record in records]
 
 
-class InboxFile:
-    """File of records. Only the process that holds the gateway's lock writes to it."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.faults: list[Fault] = []
-        """Lines that the last `read` left out, and the reasons."""
-
-    def read(self, parse: Callable[[bytes], tuple[Record | None, str]], *, repair: bool = True) -> Iterator[Record]:
-        """Yield every record that ``parse`` takes. It may be checked against what the ones before led to.
-
-        A last line without a line break was cut short by a kill, before its message was acknowledged: it is removed.
-        Other damaged lines are moved to a file beside this one and logged. Without ``repair``, both are only skipped.
-        """
-        data = self._read_bytes()
-        end = data.rfind(b"\n") + 1
-        if repair and end < len(data):
-            move_torn_end(self.path, end, data[end:])
-        damaged: list[bytes] = []
-        valid: list[bytes] = []
-        self.faults.clear()
-        for number, line in enumerate(data[:end].splitlines(), 1):
-            record, reason = parse(line)
-            if record is None:
-                damaged.append(line)
-                self.faults.append(Fault(self.path, number, reason))
-            elif record["type"] == "inbox":
-                self._check_version(record)
-            else:
-                valid.append(line)
-                yield record
-        if damaged and repair:
-            self._set_aside(damaged, valid)
-
-    def _read_bytes(self) -> bytes:
-        try:
-            with open(self.path, "rb") as file:
-                return file.read()
-        except FileNotFoundError:
-            return b""
-        except OSError as exc:
-            raise WorkspaceError(f"{self.path}: cannot be read ({exc.strerror}).") from exc
-
-    def _check_version(self, record: Record) -> None:
-        if record["version"] > VERSION:
-            raise ConfigError(
-                f"{self.path}: written by a later version of Kept.", hint="Upgrade Kept; nothing was changed."
-            )
-
-    def _set_aside(self, damaged: list[bytes], valid: list[bytes]) -> None:
-        """Move damaged lines out of the file. If that fails they stay, and the next `read` skips them again."""
-        for fault in self.faults[:_MAX_LOGGED_FAULTS]:
-            log.warning("%s", fault)
-        try:
-            beside = set_aside(self.path, damaged)
-            write_atomic(self.path, _encode([_HEADER]) + b"".join(line + b"\n" for line in valid))
-        except WriteFailed as exc:
-            log.warning("damaged lines stay in the inbox (%s)", exc.message)
-            return
-        log.warning("%s: moved %d damaged lines to %s", self.path, len(damaged), beside)
-
-    def append(self, record: Record) -> None:
-        """Add a record. It is on disk when this returns."""
-        append_durably(self.path, _encode([record] if os.path.exists(self.path) else [_HEADER, record]))
-
-    def rewrite(self, records: Iterable[Record], *, erase: bool = False) -> None:
-        """Replace the contents atomically. ``erase`` overwrites the old ones on disk."""
-        data = _encode([_HEADER, *records])
-        if erase:
-            replace_erasing(self.path, data)
-        else:
-            write_atomic(self.path, data)
+def _check_version(record: Record) -> None:
+    if record["version"] > VERSION:
+        hint = "Upgrade Kept; nothing was changed."
+        raise ConfigError(f"{INBOX}: written by a later version of Kept.", hint=hint)
 
 
-def _encode(records: Iterable[Record]) -> bytes:
+def _encode(record: Record) -> bytes:
     # ASCII: a lone surrogate, which JSON allows, cannot be encoded in UTF-8.
-    return b"".join(json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n" for record in records)
+    return json.dumps(record, separators=(",", ":")).encode("ascii")
 
 
 @frozen
@@ -328,10 +278,10 @@ class InboxState:
 
 def find_inbox_state(config: Config) -> InboxState | None:
     """Return the state of the inbox, or None if no gateway ever ran."""
-    path = config.paths.inbox
-    if not os.path.exists(path):
+    storage = open_agent(config)
+    if storage.logs.find(INBOX) is None:
         return None
-    inbox = Inbox(path, clock=SystemClock(), read_only=True)
+    inbox = Inbox(storage, clock=SystemClock())
     unfinished = inbox.unfinished()
     answering = sum(len(run.message_ids) for run in unfinished if run.parts is None)
     undelivered = sum(run.parts is not None for run in unfinished)

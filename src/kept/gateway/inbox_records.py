@@ -200,22 +200,22 @@ def blank_run(run: AnswerRun, matches: Callable[[str], bool]) -> AnswerRun:
 # checks of what is read
 
 
-def parse_record(
-    line: bytes, messages: Mapping[Name, AcceptedMessage], runs: Mapping[str, AnswerRun]
-) -> tuple[Record | None, str]:
-    """Return the record that follows those which led to these messages and runs, or None and the fault of the line.
+def parse_record(line: bytes, messages: Mapping[Name, AcceptedMessage], runs: Mapping[str, AnswerRun]) -> Record:
+    """Return the record that follows those which led to these messages and runs. Raise ValueError with the fault.
 
     A record can be applied without further checks: its fields have the right types, and what it refers to is there.
     """
     try:
-        record = strict_json.decode(line.decode("utf-8"))
+        record: Record = strict_json.decode(line.decode("utf-8"))
     except (ValueError, RecursionError):
-        return None, "it is not JSON"
+        raise ValueError("it is not JSON") from None
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
-        return None, "it is not a record"
+        raise ValueError("it is not a record")
     run = runs.get(str(record.get("run")))
     reason = _find_wrong_field(record, is_begun=run is not None) or _find_wrong_reference(record, messages, run)
-    return (record, "") if reason is None else (None, reason)
+    if reason is not None:
+        raise ValueError(reason)
+    return record
 
 
 def _is_text(value: Any) -> bool:

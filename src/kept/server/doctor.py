@@ -34,6 +34,7 @@ from kept.notes.workspace import writing_to
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.schedules.schedule_book import open_schedules
 from kept.sessions.transcript import Damage, Transcript
+from kept.storage.open import open_agent
 from kept.storage.record_store import DAMAGED_ENDING
 
 _TRANSCRIPTS_NAMED = 5
@@ -252,7 +253,7 @@ def _records(memory: Memory) -> Iterator[Check]:
     writes the file next."""
     config, clock = memory.config, memory.clock
     readers: tuple[Callable[[], Sequence[object]], ...] = (
-        lambda: Inbox(config.paths.inbox, clock=clock, read_only=True).faults,
+        lambda: Inbox(open_agent(config), clock=clock).faults,
         open_batches(config).find_faults,
         open_schedules(config).find_faults,
         open_embedding_ledger(config, clock).open_log().find_faults,

@@ -174,7 +174,7 @@ def run_server(
             if preset.command == "gateway":
                 _require_responder(config)
             finish_forgets(answered)
-            opened.enter_context(only_gateway(config.home))
+            opened.enter_context(only_gateway(config))
         bound = opened.enter_context(closing(listen(preset))) if preset.listens else None
         own = {agent.config.agent_id: agent for agent in answered}
         others = settings_by_agent(loaded) if preset.command == "serve" else {}  # a token may be for any of them

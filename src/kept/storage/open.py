@@ -8,6 +8,13 @@ from kept.config import Config
 from kept.storage.contract import Storage
 from kept.storage.files.file_storage import FileStorage
 
+INBOX = "inbox.jsonl"
+"""Log of an agent: the messages that its gateway accepted."""
+INBOX_LEASE = "inbox"
+"""Lease of an agent that whoever writes the inbox holds."""
+GATEWAY_LEASE = "gateway"
+"""Lease of a home that the process holds which answers messages."""
+
 
 def open_workspace(config: Config) -> Storage:
     """Return the storage of the notes, with their history and what waits for review."""

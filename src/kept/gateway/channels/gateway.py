@@ -6,20 +6,17 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kept.agent.material import read_checklist
-from kept.base.durable import make_private_folder
-from kept.base.file_lock import claimed
 from kept.base.net.serving import App
 from kept.base.values import frozen
-from kept.config import LoadedConfig
-from kept.config.agent_paths import GATEWAY_LOCK
+from kept.config import Config, LoadedConfig
 from kept.config.layers import settings_by_agent
-from kept.errors import AgentNotFound, ConfigError, LockBusy, WriteFailed
+from kept.errors import AgentNotFound, ConfigError, LockBusy
 from kept.gateway.app import open_dispatcher, open_memory
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.channels import chat_completions, http, http_messages
@@ -34,6 +31,7 @@ from kept.memory import Memory
 from kept.sessions.people import NO_OWNER, People
 from kept.sessions.session_key import DEFAULT_ACCOUNT
 from kept.sessions.store import SessionStore
+from kept.storage.open import GATEWAY_LEASE, INBOX_LEASE, open_agent, open_home
 
 if TYPE_CHECKING:
     from kept.models.base import ChatModel
@@ -42,6 +40,8 @@ Report = Callable[[str], None]
 """Shows a line to the person who runs the gateway."""
 OpenModel = Callable[[LoadedConfig], "ChatModel"]
 
+_LEASE_WAIT_S = 0.5
+"""A command that only looks whether a gateway runs, holds the lease for a moment."""
 _SESSION_AGE = "gateway.auto_responder.session_max_age_ms"
 
 log = logging.getLogger(__name__)
@@ -74,16 +74,14 @@ def served_agents(loaded: LoadedConfig) -> list[LoadedConfig]:
 
 
 @contextmanager
-def only_gateway(home: str) -> Iterator[None]:
-    """Hold the gateway's lock, and leave no file behind. Two gateways would answer every message twice."""
-    try:
-        make_private_folder(home)
-    except OSError as exc:
-        raise WriteFailed(f"{home}: could not be created ({exc.strerror}).") from exc
-    with claimed(os.path.join(home, GATEWAY_LOCK)) as is_ours:
-        if not is_ours:
+def only_gateway(config: Config) -> Iterator[None]:
+    """Hold the gateway's lease of a home. Two gateways would answer every message twice."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(open_home(config).lease(GATEWAY_LEASE, wait_s=_LEASE_WAIT_S))
+        except LockBusy as exc:
             hint = "Stop it, or give this one another --home."
-            raise LockBusy(f"Another process answers the messages of {home}.", hint=hint)
+            raise LockBusy(f"Another process answers the messages of {config.home}.", hint=hint) from exc
         yield
 
 
@@ -120,6 +118,8 @@ class Gateway:
         self._settings = config.gateway
         self._people = People(config)
         self._report = report
+        self.leases = ExitStack()
+        """Held until `run` ends: only this gateway writes the inboxes."""
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self._services: dict[str, BotChannel] = {}
@@ -162,7 +162,9 @@ class Gateway:
         config = agent.memory.config
         status = lambda: self.responders[config.agent_id].status_lines()  # noqa: E731
         dispatcher = open_dispatcher(agent.memory, agent.sessions, agent.model, more_status=status)
-        inbox = Inbox(config.paths.inbox, clock=agent.memory.clock)
+        storage = open_agent(config)
+        lease = self.leases.enter_context(storage.lease(INBOX_LEASE, wait_s=_LEASE_WAIT_S))
+        inbox = Inbox(storage, clock=agent.memory.clock, lease=lease)
         return Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots)
 
     def make_endpoints(self) -> App:
@@ -185,6 +187,7 @@ class Gateway:
             await self._wait_for_stop(tasks)
         finally:
             await self._shut_down(tasks)
+            self.leases.close()
 
     def stop(self) -> None:
         """Finish the accepted messages, then stop. A second call leaves them to the next start."""

@@ -437,6 +437,8 @@ def _has_any(data: bytes, texts: Sequence[bytes]) -> bool:
 def _read_base(handle: int) -> tuple[int, int]:
     """Return the offset of the first line in the file, and what to add to an offset to get a position."""
     head = os.pread(handle, len(REWRITTEN) + 22, 0)
-    if not head.startswith(REWRITTEN):
+    digits = head[len(REWRITTEN) : -2].strip()
+    # What is damaged is a line as any other, which its reader skips.
+    if not (head.startswith(REWRITTEN) and head.endswith(b"}\n") and digits.isdigit() and len(digits) < 19):
         return 0, 0
-    return len(head), int(head[len(REWRITTEN) : len(REWRITTEN) + 20]) - len(head)
+    return len(head), int(digits) - len(head)
