@@ -39,7 +39,7 @@ from kept.base.values import frozen
 from kept.base.visibility import private_folder_of
 from kept.base.words.stopwords import content_words
 from kept.errors import KeptError
-from kept.index.sqlite.quick_reads import find_notes
+from kept.index.near_facts import find_notes
 from kept.memory import Memory
 from kept.models.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn, get_prompt
 from kept.notes.change_recorder import Author
