@@ -41,7 +41,7 @@ from kept.memory import Memory
 from kept.search.candidates import gather_pool
 from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query
-from kept.search.query import SearchRequest, parse_query
+from kept.search.query import IndexQuery, parse_query
 from kept.search.scores import fuse_pool
 from kept.search.weights import (
     FIRST_IS_RIGHT,
@@ -129,7 +129,7 @@ def read_query(memory: Memory, text: str) -> Signals:
     query, settings = parse_query(text), memory.settings.query
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
-        pool = gather_pool(index, SearchRequest(query, settings), vector)
+        pool = gather_pool(index, IndexQuery(query, settings), vector)
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     ranked = fuse_pool(candidates, settings, vector)
     return read_signals(

@@ -20,7 +20,7 @@ from kept.config import load_config
 from kept.memory import Memory
 from kept.search.candidates import gather_pool
 from kept.search.pipeline import embed_query
-from kept.search.query import SearchRequest, parse_query
+from kept.search.query import IndexQuery, parse_query
 from kept.search.reordering import judge_whole_notes
 from kept.search.scores import fuse_pool, vector_share
 from kept.server.bench.sets import BenchGroup, BenchSet, lay_out
@@ -55,7 +55,7 @@ def rank_notes(
     query, settings, embedder = parse_query(text), memory.settings.query, memory.index_service.embedder
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
-        pool = gather_pool(index, SearchRequest(query, settings), vector)
+        pool = gather_pool(index, IndexQuery(query, settings), vector)
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     ranked = fuse_pool(candidates, settings, vector)
     text_share = 1.0 - vector_share(settings, vector)

@@ -25,7 +25,7 @@ from kept.embedding.model_catalogue import BUILT_IN
 from kept.memory import Memory
 from kept.search.candidates import CandidatePool, gather_pool
 from kept.search.pipeline import embed_query
-from kept.search.query import SearchRequest, parse_query
+from kept.search.query import IndexQuery, parse_query
 from kept.search.scores import fuse_pool
 from kept.server.bench.sets import BenchGroup, BenchSet, lay_out, read_set, sample
 
@@ -57,8 +57,7 @@ def rank_with_each(memory: Memory, group: BenchGroup, text: str) -> Iterator[tup
     now_ms = memory.clock.time_ns() // 1_000_000
     with memory.index_service.inspecting() as (index, _), index.reading():
         pools = [
-            gather_pool(index, SearchRequest(query, replace(settings, max_results=50)), found)
-            for found in (vector, None)
+            gather_pool(index, IndexQuery(query, replace(settings, max_results=50)), found) for found in (vector, None)
         ]
     by_meaning, by_words = ((pool, pool.candidates(text, now_ms=now_ms)) for pool in pools)
     for weight in WEIGHTS:

@@ -24,7 +24,7 @@ from kept.config import load_config
 from kept.memory import Memory
 from kept.search.candidates import Candidate, gather_pool
 from kept.search.pipeline import embed_query
-from kept.search.query import SearchRequest, parse_query
+from kept.search.query import IndexQuery, parse_query
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.weights import COVERED_TRUST, UNCOVERED_TRUST
 from kept.server.bench.sets import BenchGroup, BenchSet, lay_out, sample
@@ -61,7 +61,7 @@ def rank_by_each(memory: Memory, group: BenchGroup, text: str) -> Iterator[tuple
     query, settings, embedder = parse_query(text), memory.settings.query, memory.index_service.embedder
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
-        pool = gather_pool(index, SearchRequest(query, settings), vector)
+        pool = gather_pool(index, IndexQuery(query, settings), vector)
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     documents = {row: group.units[chunk.path][0].document for row, chunk in pool.chunks.items()}
     for rule in RULES:

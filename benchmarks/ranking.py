@@ -22,7 +22,7 @@ from kept.config import Config, load_config
 from kept.memory import Memory
 from kept.search.candidates import Evidence, gather_pool
 from kept.search.pipeline import embed_query
-from kept.search.query import SearchRequest, parse_query
+from kept.search.query import IndexQuery, parse_query
 from kept.search.weights import EvidenceWeights
 from kept.server.bench.sets import BenchGroup, BenchSet, lay_out, read_set, sample
 
@@ -73,7 +73,7 @@ def ask(memory: Memory, group: BenchGroup, text: str, wanted: frozenset[str], fo
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     settings = replace(memory.settings.query, max_results=50)
     with memory.index_service.inspecting() as (index, _), index.reading():
-        pool = gather_pool(index, SearchRequest(query, settings), vector)
+        pool = gather_pool(index, IndexQuery(query, settings), vector)
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     documents = [documents_of(group, pool.chunks[one.row]) for one in candidates]
     evidence = np.array([[getattr(one.evidence, name) for name in NAMES] for one in candidates])

@@ -15,7 +15,7 @@ from kept.base.visibility import Viewer
 from kept.config import Config, load_config
 from kept.errors import UsageError, WorkspaceMissing
 from kept.notes.workspace import Workspace
-from kept.search.memory_search import MemorySearch, require_number, require_text
+from kept.search.memory_search import MemorySearch, SearchRequest, require_number, require_text
 
 if TYPE_CHECKING:
     from kept.base.listings import Listing
@@ -357,24 +357,26 @@ class Memory:
         notes and messages of later days. A time in the query ("in October") ranks facts the same way, but leaves
         nothing out. `Hit.validity` tells when a fact holds.
         """
-        searches = self._searches()
-        self.index_service.require_usable()
-        filters = searches.make_filter(
-            source,
-            path,
-            since,
-            until,
-            as_of=as_of,
+        request = SearchRequest(
+            query=query,
+            max_results=max_results,
+            min_score=min_score,
+            source=source,
+            path=path,
             session=session,
             session_key=session_key,
             channel=channel,
+            since=since,
+            until=until,
+            as_of=as_of,
             tags=tags,
             project=project,
+            seen=seen,
+            progress=progress,
         )
+        self.index_service.require_usable()
         with timed("search") as measured:
-            result = searches.search(
-                query, filters, max_results=max_results, min_score=min_score, seen=seen, progress=progress
-            )
+            result = self._searches().search(request)
             measured["failed"] = bool(result.degraded)
         return result
 
@@ -400,7 +402,8 @@ class Memory:
 
         require_number("max_results", max_results, 1, None, whole=True)
         require_number("offset", offset, 0, None, whole=True)
-        filters = self._searches().make_filter(source, path, since, until, tags=tags)
+        request = SearchRequest(source=source, path=path, since=since, until=until, tags=tags)
+        filters = self._searches().make_filter(request)
         return list_files(
             self.index_service, filters, order=order, max_results=max_results, offset=offset, progress=progress
         )

@@ -10,7 +10,7 @@ from kept.base.clock import SystemClock
 from kept.config import Config, load_config
 from kept.embedding.model_catalogue import CATALOGUE
 from kept.notes.workspace import Workspace
-from kept.search.query import SearchRequest, parse_query
+from kept.search.query import IndexQuery, parse_query
 from kept.search.service import IndexService
 from tests.support.embedding_models import write_folder
 from tests.support.files import write_file
@@ -46,7 +46,7 @@ def services(home, workspace):
 def search(service: IndexService, text: str):
     config: Config = service.config
     query = replace(config.memory_search.query, min_score=0.0)
-    return service.search(SearchRequest(parse_query(text), query))
+    return service.search(IndexQuery(parse_query(text), query))
 
 
 def test_a_process_with_older_settings_does_not_undo_the_switch(tiny, services, workspace):

@@ -30,7 +30,7 @@ from kept.base.words.segment import segment
 from kept.embedding.base import Calibration
 from kept.index.sqlite.rows import ChunkRow
 from kept.index.sqlite.word_index import CountedPhrase, KeywordMatch, PhraseCount
-from kept.search.query import Expansion, ParsedQuery, SearchRequest, Term
+from kept.search.query import Expansion, IndexQuery, ParsedQuery, Term
 from kept.search.weights import CLOSEST_MEANING, JUST_WEAK, SMALL_MEMORY_PASSAGES
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class QueryVector:
 
 def gather_pool(
     index: Index,
-    request: SearchRequest,
+    request: IndexQuery,
     vector: QueryVector | None,
     *,
     exact_rows: Sequence[int] = (),

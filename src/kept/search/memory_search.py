@@ -12,12 +12,13 @@ from kept.base.limits import is_utf8
 from kept.base.records import SOURCES, Filter, Progress, SearchResult, SeenTail
 from kept.base.values import frozen
 from kept.base.visibility import Viewer
-from kept.config import Config, MemorySearchSettings
+from kept.config import Config
 from kept.errors import SessionNotFound, UsageError
 from kept.notes.workspace import Workspace, has_projects
 
 if TYPE_CHECKING:
     from kept.search.qmd import QmdBackend
+    from kept.search.query import IndexQuery
     from kept.search.query_dates import When
     from kept.search.service import IndexService
 
@@ -26,6 +27,27 @@ _SPARE_HITS = 3
 """Hits to ask for in addition if some may be left out."""
 _LISTED = 20
 """Entries in the list of a time, unless the caller asks for another number."""
+
+
+@frozen
+class SearchRequest:
+    """What a caller asks for. `Memory.search` describes each field."""
+
+    query: str = ""
+    max_results: int | None = None
+    min_score: float | None = None
+    source: str | None = None
+    path: str | os.PathLike[str] | None = None
+    session: str | None = None
+    session_key: str | None = None
+    channel: str | None = None
+    since: When | None = None
+    until: When | None = None
+    as_of: When | None = None
+    tags: str | Iterable[str] = ()
+    project: str | None = None
+    seen: SeenTail | None = None
+    progress: Progress | None = None
 
 
 @frozen
@@ -40,53 +62,28 @@ class MemorySearch:
     viewer: Viewer | None
     qmd: QmdBackend | None
 
-    @property
-    def settings(self) -> MemorySearchSettings:
-        return self.config.memory_search
-
     # filters
 
-    def make_filter(
-        self,
-        source: str | None,
-        path: str | os.PathLike[str] | None,
-        since: When | None,
-        until: When | None,
-        *,
-        as_of: When | None = None,
-        session: str | None = None,
-        session_key: str | None = None,
-        channel: str | None = None,
-        tags: str | Iterable[str] = (),
-        project: str | None = None,
-    ) -> Filter:
-        """Return the filter that the arguments of `Memory.search` describe."""
-        path = os.fspath(path) if path else None
-        require_text(source=source, path=path, channel=channel, session_key=session_key)
+    def make_filter(self, request: SearchRequest) -> Filter:
+        """Return the filter that a request describes."""
+        source, session_key = request.source, request.session_key
+        path = os.fspath(request.path) if request.path else None
+        require_text(source=source, path=path, channel=request.channel, session_key=session_key)
         if source and source not in SOURCES:
             raise UsageError(
                 f"There is no source '{source}'.", hint="Use 'memory' (notes) or 'sessions' (conversations)."
             )
-        since_ms = until_ms = as_of_ms = full_key = None
-        since, until, as_of = (None if when == "" else when for when in (since, until, as_of))
-        if any(when is not None for when in (since, until, as_of)):
-            from kept.search.query_dates import check_order, parse_when
-
-            now = self.clock.now()
-            since_ms = None if since is None else parse_when(since, now=now)
-            until_ms = None if until is None else parse_when(until, now=now, end=True)
-            as_of_ms = None if as_of is None else parse_when(as_of, now=now, end=True)
-            check_order(since, until, since_ms, until_ms)
+        since_ms, until_ms, as_of_ms = self._read_times(request)
+        full_key = scope = None
         if session_key:
             from kept.sessions.session_key import parse_key
 
             full_key = str(parse_key(session_key, agent_id=self.config.agent_id))
-        scope = None
-        if project or self.project:
+        if request.project or self.project:
             from kept.search.memory_view import MemoryView
 
-            scope = MemoryView(self.config, self.workspace, self.project).scope(project)
-        sources = tuple(self.settings.sources)
+            scope = MemoryView(self.config, self.workspace, self.project).scope(request.project)
+        sources = tuple(self.config.memory_search.sources)
         filters = Filter(
             sources=(source,) if source else sources if len(sources) == 1 else (),
             path=path,
@@ -94,12 +91,27 @@ class MemorySearch:
             until_ms=until_ms,
             as_of_ms=as_of_ms,
             session_key=full_key,
-            channel=channel or None,
-            tags=_tag_keys(tags) if tags else (),
+            channel=request.channel or None,
+            tags=_tag_keys(request.tags) if request.tags else (),
             scope=scope,
             viewer=self.viewer,
         )
-        return filters if session is None else self._within_session(filters, session)
+        return filters if request.session is None else self._within_session(filters, request.session)
+
+    def _read_times(self, request: SearchRequest) -> tuple[int | None, int | None, int | None]:
+        """Return ``since``, ``until`` and ``as_of`` in milliseconds."""
+        times = request.since, request.until, request.as_of
+        if not any(when is not None and when != "" for when in times):
+            return None, None, None
+        from kept.search.query_dates import check_order, parse_when
+
+        now = self.clock.now()
+        since_ms, until_ms, as_of_ms = (
+            None if when is None or when == "" else parse_when(when, now=now, end=is_end)
+            for when, is_end in zip(times, (False, True, True), strict=True)
+        )
+        check_order(request.since, request.until, since_ms, until_ms)
+        return since_ms, until_ms, as_of_ms
 
     def _within_session(self, filters: Filter, reference: str) -> Filter:
         """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
@@ -118,68 +130,61 @@ class MemorySearch:
 
     # searching
 
-    def search(
-        self,
-        query: str,
-        filters: Filter,
-        *,
-        max_results: int | None,
-        min_score: float | None,
-        seen: SeenTail | None,
-        progress: Progress | None,
-    ) -> SearchResult:
+    def search(self, request: SearchRequest) -> SearchResult:
         """Return the hits, as `Memory.search` describes them."""
-        from kept.search.query import SearchRequest, parse_query
+        from kept.search.query import IndexQuery, parse_query
 
+        query, seen = request.query, request.seen
+        filters = self.make_filter(request)
         require_text(query=query)
-        require_number("max_results", max_results, 1, MOST_RESULTS, whole=True)
-        require_number("min_score", min_score, 0, 1)
-        listed, is_complete = self._list_time(query, filters, max_results, progress)
+        require_number("max_results", request.max_results, 1, MOST_RESULTS, whole=True)
+        require_number("min_score", request.min_score, 0, 1)
+        listed, is_complete = self._list_time(request, filters)
         if listed is not None and is_complete:
             return _leave_out(listed, seen, query) if seen else listed
-        parsed = parse_query(query)
-        settings = self.settings.query
-        if max_results is not None:
-            settings = replace(settings, max_results=max_results)
-        if min_score is not None:
-            settings = replace(settings, min_score=float(min_score))
-        max_results = settings.max_results
-        if seen:
-            settings = replace(settings, max_results=max_results + _SPARE_HITS)
-        service = self.service
-
-        def search_index(narrowed: Filter) -> SearchResult:
-            request = SearchRequest(parsed, settings, narrowed)
-            return service.search(request, growing=seen.path if seen else None, progress=progress)
-
+        settings = self.config.memory_search.query
+        max_results = request.max_results or settings.max_results
+        min_score = settings.min_score if request.min_score is None else float(request.min_score)
+        # Some of the hits are left out afterwards if the caller knows the end of a conversation.
+        asked = replace(settings, max_results=max_results + (_SPARE_HITS if seen else 0), min_score=min_score)
+        index_query = IndexQuery(parse_query(query), asked, filters)
         if self.qmd is None:
-            result = search_index(filters)
+            growing = seen.path if seen else None
+            result = self.service.search(index_query, growing=growing, progress=request.progress)
         else:
-            result = self.qmd.search(
-                query,
-                filters,
-                search_index,
-                files=(lambda: service.scan().files) if self.settings.sync.on_search else None,
-                limit=settings.max_results,
-                min_score=min_score or 0.0,
-                with_sessions="sessions" in self.settings.sources,
-            )
+            result = self._ask_qmd(self.qmd, request, index_query)
         if seen:
             result = _leave_out(result, seen, query, max_results)
         if listed is not None and result.answered == "no":
             return listed  # empty, and it tells how the time was read
         return self._complete(result, filters)
 
-    def _list_time(
-        self, query: str, filters: Filter, max_results: int | None, progress: Progress | None
-    ) -> tuple[SearchResult | None, bool]:
+    def _ask_qmd(self, qmd: QmdBackend, request: SearchRequest, index_query: IndexQuery) -> SearchResult:
+        """Return the notes that the other program finds, and what only Kept's index can answer."""
+        settings, growing = self.config.memory_search, request.seen.path if request.seen else None
+
+        def search_index(narrowed: Filter) -> SearchResult:
+            narrow_query = replace(index_query, filters=narrowed)
+            return self.service.search(narrow_query, growing=growing, progress=request.progress)
+
+        return qmd.search(
+            request.query,
+            index_query.filters,
+            search_index,
+            files=(lambda: self.service.scan().files) if settings.sync.on_search else None,
+            limit=index_query.settings.max_results,
+            min_score=request.min_score or 0.0,
+            with_sessions="sessions" in settings.sources,
+        )
+
+    def _list_time(self, request: SearchRequest, filters: Filter) -> tuple[SearchResult | None, bool]:
         """Return the list of a time if the query is only a time, or else None, and whether it is the answer.
 
         If nothing is from a date, a search may still find something: other notes may mention the date.
         """
         from kept.search.query_dates import narrow_filter, read_time_query
 
-        now = self.clock.now()
+        now, query = self.clock.now(), request.query
         is_empty = query.strip() in ("", "*") and (filters.since_ms is not None or filters.until_ms is not None)
         time_query = None if is_empty else read_time_query(query, now)
         if not is_empty and time_query is None:
@@ -188,7 +193,8 @@ class MemorySearch:
 
         narrowed = narrow_filter(filters, time_query) if time_query else filters
         text = time_query.text if time_query else describe_filter(filters)
-        result = list_period(self.service, narrowed, text, max_results=max_results or _LISTED, progress=progress)
+        most = request.max_results or _LISTED
+        result = list_period(self.service, narrowed, text, max_results=most, progress=request.progress)
         is_complete = bool(result.hits) or time_query is None or not time_query.may_be_mentioned(now)
         return self._complete(result, filters), is_complete
 

@@ -40,7 +40,7 @@ from kept.notes.daily import DailyNotes
 from kept.notes.validity import may_be_marked
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool, is_done, may_answer
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
-from kept.search.query import Expansion, ParsedQuery, SearchRequest
+from kept.search.query import Expansion, IndexQuery, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
 from kept.search.reordering import WEIGHT, ExactMatch, Reranker, judge_whole_notes, lift_exact, lift_neighbours, rerank
 from kept.search.repetitions import (
@@ -95,7 +95,7 @@ def _blend(embedder: StaticEmbedder, row: bytes, identity: str, unknown: float) 
 
 def search_index(
     index: Index,
-    request: SearchRequest,
+    request: IndexQuery,
     vector: QueryVector | None,
     *,
     now_ms: int,
@@ -143,7 +143,7 @@ class _Ranking:
 
 
 def _rank(
-    index: Index, request: SearchRequest, vector: QueryVector | None, *, now_ms: int, reranker: Reranker | None
+    index: Index, request: IndexQuery, vector: QueryVector | None, *, now_ms: int, reranker: Reranker | None
 ) -> _Ranking:
     query, settings, filters = request.query, request.settings, request.filters
     exact = ExactMatch(query)
@@ -213,7 +213,7 @@ def _may_be_dated(chunk: ChunkRow) -> bool:
 def _judge(
     ranked: list[Scored],
     pool: CandidatePool,
-    request: SearchRequest,
+    request: IndexQuery,
     vector: QueryVector | None,
     reranker: Reranker | None,
     *,

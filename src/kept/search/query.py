@@ -80,8 +80,8 @@ class ParsedQuery:
 
 
 @frozen
-class SearchRequest:
-    """What to look for in the index, and where."""
+class IndexQuery:
+    """What to look for in the index, and where: a `SearchRequest` with its texts parsed and its names looked up."""
 
     query: ParsedQuery
     settings: QuerySettings

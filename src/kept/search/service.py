@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kept.embedding.onnx import CrossEncoder
     from kept.index.sqlite.index import Index
     from kept.search.candidates import QueryVector
-    from kept.search.query import SearchRequest
+    from kept.search.query import IndexQuery
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -153,7 +153,7 @@ class IndexService:
     # searching
 
     def search(
-        self, request: SearchRequest, *, growing: str | None = None, progress: Progress | None = None
+        self, request: IndexQuery, *, growing: str | None = None, progress: Progress | None = None
     ) -> SearchResult:
         """Bring the index up to date, unless the settings say otherwise, and search it. ``growing`` is the path of a
         transcript whose last lines the caller knows: they alone do not start a sync."""
@@ -258,7 +258,7 @@ class IndexService:
         return (*warnings, f"Searching by word only: {change}. Run 'kept index'.") if change else warnings
 
     def _search_index(
-        self, request: SearchRequest, vector: QueryVector | None, *, is_fresh: bool
+        self, request: IndexQuery, vector: QueryVector | None, *, is_fresh: bool
     ) -> tuple[SearchResult, bool]:
         from kept.search.pipeline import search_index
 
