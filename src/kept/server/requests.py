@@ -1,4 +1,6 @@
-"""The front of the server: every request gets an id, is limited by its address, passed on, logged and counted.
+"""Every request to the server: it gets an id, is limited by its address, passed on by its path, logged and counted.
+
+The paths of an operator are answered here: health, readiness and figures.
 
 Logs are JSON, one object a line: requests, and what the program has to say. Never a text, a query or a secret. The
 message of an exception may quote a note, so an error is logged with its type and the places in the code only.
@@ -6,6 +8,7 @@ message of an exception may quote a note, so an error is logged with its type an
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 import logging
@@ -13,7 +16,7 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from kept.base.grants import Grant
@@ -27,11 +30,18 @@ from kept.base.net.serving import (
     Scope,
     Send,
     describe_refusal,
+    note_route,
     refuse,
 )
 from kept.base.values import frozen
+from kept.errors import KeptError
+from kept.memory import Memory
+from kept.server.mcp.transports import PATH as MCP_PATH
 
-UNLIMITED = ("/healthz", "/readyz")
+MESSAGES = "/v1/"
+HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
+READY_TIMEOUT_S = 2.0
+"""Time within which the index has to open."""
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _FRAMES = 8
 
@@ -77,20 +87,27 @@ class RequestFront:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         peer = (scope.get("client") or ("",))[0]
         request_id = secrets.token_hex(8)
-        answer = _RecordedAnswer(send, request_id)
         started_s = time.perf_counter()
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        status = 500  # until an answer begins: that of a request which failed before
+
+        async def send_with_id(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", request_id.encode())]}
+            await send(message)
+
         try:
-            await self._answer(scope, receive, answer.send, self._addresses.key_of(peer, headers))
+            await self._answer(scope, receive, send_with_id, self._addresses.key_of(peer, headers))
         finally:
             grant: Grant | None = scope.get(GRANT)
             took_s = time.perf_counter() - started_s
             route = scope.get(ROUTE, "unmatched")
-            name = grant.name if grant else None
-            self._record(RequestRecord(request_id, method, route, answer.status, took_s, name))
+            self._record(RequestRecord(request_id, method, route, status, took_s, grant.name if grant else None))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
-        wait_s = 0.0 if scope["path"] in UNLIMITED else self._limiter.take(address)
+        wait_s = 0.0 if scope["path"] in (HEALTH, READY) else self._limiter.take(address)
         if wait_s and not self._is_known(scope):
             message = "There are too many requests from your address. Try later."
             await refuse(send, 429, describe_refusal(scope["path"], 429, "rate_limited", message), wait_s=wait_s)
@@ -98,18 +115,143 @@ class RequestFront:
             await self.app(scope, receive, send)
 
 
-class _RecordedAnswer:
-    def __init__(self, send: Send, request_id: str) -> None:
-        self.status = 500
-        """Until an answer begins: that of a request which failed before."""
-        self._send = send
-        self._id = request_id.encode()
+# by path
 
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", self._id)]}
-        await self._send(message)
+
+class PathSwitch:
+    """ASGI application that passes requests on by their path, to the parts that are set."""
+
+    def __init__(self, probes: App) -> None:
+        self._probes = probes
+        self.mcp: App | None = None
+        self.messages: App | None = None
+        self.pages: App | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if not {".", ".."}.isdisjoint(path.split("/")):
+            # A proxy in front may resolve it, and another part would answer than the one that it let through.
+            message = "The path must not have dots for folders."
+            await refuse(send, 400, describe_refusal(path, 400, "path_refused", message))
+            return
+        if path == MCP_PATH:
+            note_route(scope, MCP_PATH)  # also if its guard refuses the request
+        app = self._choose(path)
+        if app is None:
+            message = f"This server has nothing at {path[:100]}."
+            await refuse(send, 404, describe_refusal(path, 404, "not_found", message))
+        else:
+            await app(scope, receive, send)
+
+    def _choose(self, path: str) -> App | None:
+        if path in (HEALTH, READY, METRICS):
+            return self._probes
+        if path == MCP_PATH:
+            return self.mcp
+        if path.startswith(MESSAGES):
+            return self.messages
+        return self.pages or self.messages
+
+
+def agent_switch(apps: Mapping[str, App], default: str) -> App:
+    """Return an application that serves the memory of the agent that a token is for, or else of the default agent."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        grant: Grant | None = scope.get(GRANT)
+        agent = grant.agent or default if grant is not None else default
+        if agent in apps:
+            await apps[agent](scope, receive, send)
+        else:
+            message = f"This server does not serve the agent '{agent}' of the token."
+            await refuse(send, 403, describe_refusal(MCP_PATH, 403, "agent_not_found", message))
+
+    return answer
+
+
+class Readiness:
+    """Whether the index opens and answers in time, on a connection of its own."""
+
+    def __init__(self, memory: Memory, timeout_s: float = READY_TIMEOUT_S) -> None:
+        self._service = memory.index_service.clone()
+        self._timeout_s = timeout_s
+        self._looking: asyncio.Task[str] | None = None
+        self.is_stopping = False
+
+    def close(self) -> None:
+        self._service.close()
+
+    async def find_problem(self) -> str:
+        """Return why no request should be sent here, or an empty text."""
+        if self.is_stopping:
+            return "stopping"
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(asyncio.to_thread(self._look))
+        # One look at a time, not cancelled at the timeout: a thread cannot be, and a second would not be faster.
+        done, _ = await asyncio.wait([self._looking], timeout=self._timeout_s)
+        return self._looking.result() if done else "timeout"
+
+    def _look(self) -> str:
+        try:
+            with self._service.inspecting() as (index, _), index.reading():
+                index.live.count_chunks()
+        except KeptError as exc:
+            self._service.reopen()
+            return exc.code
+        except Exception:
+            log.exception("the index could not be opened")
+            return "internal"
+        return ""
+
+
+class Probes:
+    """ASGI application behind the paths of an operator."""
+
+    def __init__(
+        self, readiness: Readiness, guard: Callable[[App], App], render: Callable[[], tuple[bytes, str]] | None
+    ) -> None:
+        """``guard`` puts a guard before an application. ``render`` returns the figures and their media type; without it
+        there are none."""
+        self._readiness = readiness
+        self._render = render
+        self._metrics = guard(self._show_metrics)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        note_route(scope, path)
+        if scope["method"] not in ("GET", "HEAD"):
+            refusal = describe_refusal(path, 405, "wrong_method", f"{path} does not take {scope['method'][:10]}.")
+            await refuse(send, 405, refusal)
+        elif path == METRICS:
+            await self._metrics(scope, receive, send)
+        elif path == HEALTH:
+            await _send(send, 200, b'{"status": "ok"}\n', "application/json")
+        else:
+            problem = await self._readiness.find_problem()
+            status = "not ready" if problem else "ready"
+            body = f'{{"status": "{status}", "reason": "{problem}"}}\n'.encode()
+            await _send(send, 503 if problem else 200, body, "application/json")
+
+    async def _show_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
+        grant: Grant | None = scope.get(GRANT)
+        try:
+            if grant is not None:
+                grant.require("read")
+                grant.require_everybody()
+        except KeptError as exc:
+            await refuse(send, 403, describe_refusal(METRICS, 403, exc.code, f"{exc.message} {exc.hint}"))
+            return
+        if self._render is None:
+            await refuse(send, 404, describe_refusal(METRICS, 404, "not_found", "Only 'kept serve' has figures."))
+            return
+        body, media_type = await asyncio.to_thread(self._render)
+        await _send(send, 200, body, media_type)
+
+
+async def _send(send: Send, status: int, body: bytes, media_type: str) -> None:
+    headers = {"content-type": media_type, "content-length": str(len(body)), "cache-control": "no-store"}
+    sent = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": sent})
+    await send({"type": "http.response.body", "body": body})
 
 
 # the log

@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -48,10 +49,9 @@ from kept.gateway.channels.gateway import (
 )
 from kept.memory import Memory
 from kept.notes.workspace import Workspace
-from kept.server.live import LiveIndex, LiveState
+from kept.server.live import LiveIndex
 from kept.server.mcp.transports import load_server, make_mcp_app
-from kept.server.requests import RequestFront, RequestRecord
-from kept.server.routes import PathSwitch, Probes, Readiness, agent_switch
+from kept.server.requests import PathSwitch, Probes, Readiness, RequestFront, RequestRecord, agent_switch
 from kept.server.tokens import KnownTokens
 from kept.sessions.store import SessionStore
 from kept.storage.open import open_agent, open_home
@@ -185,10 +185,7 @@ def run_server(
 
         async def serve() -> None:
             async with _gateway(answered, agents, preset, open_model, report) as (gateway, problem):
-                server = Server(
-                    loaded, preset, agents, tokens, bound, gateway=gateway, problem=problem, live=live, record=record
-                )
-                await server.run(ready)
+                await Server(loaded, preset, agents, tokens, bound, gateway, problem, live, record).run(ready)
 
         asyncio.run(serve())
 
@@ -226,93 +223,73 @@ async def _gateway(
         await asyncio.gather(*(model.close() for model in models))
 
 
+@dataclass
 class Server:
     """The parts of the server, wired together."""
 
-    def __init__(
-        self,
-        loaded: LoadedConfig,
-        preset: Preset,
-        agents: Mapping[str, SharedAgent],
-        tokens: KnownTokens,
-        bound: socket.socket | None,
-        *,
-        gateway: Gateway | None = None,
-        problem: KeptError | None = None,
-        live: Mapping[str, LiveIndex] | None = None,
-        record: Callable[[RequestRecord], None] = lambda request: None,
-        limits: ServerLimits | None = None,
-    ) -> None:
-        """``problem`` is why no messages are answered, if there is no gateway."""
-        self._config = config = loaded.config
-        self._preset = preset
-        self._agents = agents
-        self._tokens = tokens
-        self._bound = bound
-        self._gateway = gateway
-        self._problem = problem
-        self._live = live or {}
-        self._record = record
-        self._limits = limits or ServerLimits()
+    loaded: LoadedConfig
+    preset: Preset
+    agents: Mapping[str, SharedAgent]
+    tokens: KnownTokens
+    bound: socket.socket | None
+    gateway: Gateway | None = None
+    problem: KeptError | None = None
+    """Why no messages are answered, if there is no gateway."""
+    live: Mapping[str, LiveIndex] = field(default_factory=dict)
+    record: Callable[[RequestRecord], None] = lambda request: None
+    limits: ServerLimits | None = None
+
+    def __post_init__(self) -> None:
+        preset, self._config = self.preset, self.loaded.config
         self._stopping = asyncio.Event()
         own = () if preset.host in _ANY_ADDRESS else (preset.host,)
-        self._hosts = (*own, *config.gateway.serve.allowed_hosts, *preset.hosts)
-        self._access = open_access(config, tokens, preset)
-        self._site = self._open_site(loaded) if "pages" in preset.parts else None
+        self._hosts = (*own, *self._config.gateway.serve.allowed_hosts, *preset.hosts)
+        self._access = open_access(self._config, self.tokens, preset)
+        self._site = self._open_site() if "pages" in preset.parts else None
         self._figures = self._open_figures() if "figures" in preset.parts else None
-        self._readiness = Readiness(agents[config.agent_id].memory)
-        self._mcp_apps = self._make_mcp_apps() if "mcp" in preset.parts else {}
+        self._readiness = Readiness(self.agents[self._config.agent_id].memory)
+        self._mcp_apps = (
+            {name: self._make_mcp_app(agent) for name, agent in self.agents.items()} if "mcp" in preset.parts else {}
+        )
 
-    def _open_site(self, loaded: LoadedConfig) -> Site:
+    def _open_site(self) -> Site:
         from kept.server.web.visit import Site
 
         name = self._config.agent_id
-        site = Site(loaded, self._agents[name].memory, self._agents[name].sessions)
-        site.live = self._live.get(name)
+        site = Site(self.loaded, self.agents[name].memory, self.agents[name].sessions)
+        site.live = self.live.get(name)
         site.is_stopping = self._stopping.is_set
         return site
 
     def _open_figures(self) -> ServeFigures:
         from kept.server.figures import ServeFigures
 
-        memories = [agent.memory for agent in self._agents.values()]
-        return ServeFigures(memories, self._live_states, self._queue_depths)
-
-    def _live_states(self) -> dict[str, LiveState]:
-        return {name: live.state() for name, live in self._live.items()}
-
-    def _queue_depths(self) -> Mapping[str, int]:
-        responders = self._gateway.responders if self._gateway else {}
-        return {name: responder.limits.total for name, responder in responders.items()}
+        figures = ServeFigures()
+        for name, live in self.live.items():
+            figures.follow_index(name, live.state)
+        for name, responder in (self.gateway.responders if self.gateway else {}).items():
+            figures.follow_queue(name, lambda limits=responder.limits: limits.total)  # type: ignore[misc]
+        return figures
 
     # the applications
 
-    def _make_mcp_apps(self) -> dict[str, Starlette]:
-        project, person = self._preset.project, self._preset.person
+    def _make_mcp_app(self, agent: SharedAgent) -> Starlette:
+        project, person = self.preset.project, self.preset.person
 
-        def open_toolbox(agent: SharedAgent) -> Toolbox:
+        def open_toolbox() -> Toolbox:
             memory = agent.memory if person is None else agent.memory.as_person(person)
             return Toolbox(memory, agent.sessions)
 
-        return {
-            name: make_mcp_app(
-                load_server(
-                    partial(open_toolbox, agent),
-                    project=project,
-                    is_shared=True,
-                    searches=agent.memory.settings.enabled,
-                )
-            )
-            for name, agent in self._agents.items()
-        }
+        searches = agent.memory.settings.enabled
+        return make_mcp_app(load_server(open_toolbox, project=project, is_shared=True, searches=searches))
 
     def _make_app(self) -> App:
-        parts, guard = self._preset.parts, partial(Guard, hosts=self._hosts, gate=self._tokens)
+        parts, guard = self.preset.parts, partial(Guard, hosts=self._hosts, gate=self.tokens)
         switch = PathSwitch(Probes(self._readiness, guard, self._figures.render if self._figures else None))
         if "mcp" in parts:
             switch.mcp = guard(agent_switch(self._mcp_apps, self._config.agent_id))
         if "messages" in parts:
-            switch.messages = http.guard_endpoints(self._make_endpoints(), hosts=self._hosts, gate=self._tokens)
+            switch.messages = http.guard_endpoints(self._make_endpoints(), hosts=self._hosts, gate=self.tokens)
         if self._site is not None:
             from kept.server.web.web_app import make_web_app
 
@@ -320,9 +297,9 @@ class Server:
         return switch
 
     def _make_endpoints(self) -> App:
-        if self._gateway is not None and self._config.gateway.http.enabled:
-            return self._gateway.make_endpoints()
-        error = self._problem or ChannelUnavailable("gateway.http.enabled is false.")
+        if self.gateway is not None and self._config.gateway.http.enabled:
+            return self.gateway.make_endpoints()
+        error = self.problem or ChannelUnavailable("gateway.http.enabled is false.")
 
         async def refuse_all(scope: Scope, receive: Receive, send: Send) -> None:
             message = f"The HTTP channel is off: {error.message}"
@@ -350,16 +327,20 @@ class Server:
 
     def _stop(self) -> None:
         """Stop at the first signal. At the second, do not wait for answers."""
-        if self._stopping.is_set() and self._gateway is not None:
-            self._gateway.stop()
+        if self._stopping.is_set() and self.gateway is not None:
+            self.gateway.stop()
         self._stopping.set()
 
     async def _run(self, ready: Callable[[ServerAddress], None]) -> None:
-        server = serving.make_server(self._make_front(), self._limits, closing_s=_CLOSING_S) if self._bound else None
-        requests = asyncio.create_task(server.serve(sockets=[self._bound])) if server and self._bound else None
-        if self._bound is not None:
-            ready(_address(self._preset, self._access, self._tokens, self._bound.getsockname()[1]))
-        messages = asyncio.create_task(self._gateway.run()) if self._gateway else None
+        server = (
+            serving.make_server(self._make_front(), self.limits or ServerLimits(), closing_s=_CLOSING_S)
+            if self.bound
+            else None
+        )
+        requests = asyncio.create_task(server.serve(sockets=[self.bound])) if server and self.bound else None
+        if self.bound is not None:
+            ready(_address(self.preset, self._access, self.tokens, self.bound.getsockname()[1]))
+        messages = asyncio.create_task(self.gateway.run()) if self.gateway else None
         waiting = asyncio.create_task(self._stopping.wait())
         try:
             tasks = [task for task in (requests, messages, waiting) if task is not None]
@@ -368,8 +349,8 @@ class Server:
             self._stopping.set()
             self._readiness.is_stopping = True
             waiting.cancel()
-            if self._gateway is not None and messages is not None:
-                self._gateway.stop()
+            if self.gateway is not None and messages is not None:
+                self.gateway.stop()
                 await asyncio.wait([messages])  # the last replies still have to be delivered
             if server is not None and requests is not None:
                 server.should_exit = True
@@ -388,14 +369,14 @@ class Server:
     def _is_known(self, scope: Scope) -> bool:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         return (
-            self._tokens.find(bearer_token(headers)) is not None
+            self.tokens.find(bearer_token(headers)) is not None
             or self._access.grant_of(self._access.cookie_in(scope)) is not None
         )
 
     def _count(self, request: RequestRecord) -> None:
         if self._figures is not None:
             self._figures.count_request(request)
-        self._record(request)
+        self.record(request)
 
 
 def open_tokens(config: Config, preset: Preset) -> KnownTokens:
