@@ -16,7 +16,7 @@ from kept.notes.ignored import is_ignored
 from kept.notes.scan import scan_workspace
 from kept.notes.survey import find_layout, survey_workspace
 from kept.notes.workspace import Workspace
-from kept.server.mcp.resources import list_notes, read_resource
+from kept.server.mcp.server import list_notes, read_resource
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
 from tests.support.files import tree_of, write_file

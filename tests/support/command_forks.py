@@ -28,7 +28,6 @@ FOR_MCP = (
     *(
         "kept.server.mcp.server",
         "kept.server.mcp.transports",
-        "kept.server.mcp.resources",
         "kept.base.net.limited_protocol",
         "mcp.server.stdio",
     ),

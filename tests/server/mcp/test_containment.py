@@ -8,7 +8,7 @@ import pytest
 
 from kept.agent.tools.toolbox import Toolbox
 from kept.errors import KeptError
-from kept.server.mcp.resources import read_resource, uri_of
+from kept.server.mcp.server import read_resource, uri_of
 from kept.sessions.store import SessionStore
 from tests.support.files import tree_of, write_file
 

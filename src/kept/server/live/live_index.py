@@ -29,8 +29,15 @@ from kept.errors import KeptError, LockBusy, WorkspaceError
 from kept.index.sources import cite_source
 from kept.memory import Memory
 from kept.search.service import IndexService
-from kept.server.live.sync_timing import LiveTiming, PendingChanges, SyncSchedule
-from kept.server.live.watcher import IntervalWatch, KernelWatch, Watch, Watching
+from kept.server.live.changes import (
+    IntervalWatch,
+    KernelWatch,
+    LiveTiming,
+    PendingChanges,
+    SyncSchedule,
+    Watch,
+    Watching,
+)
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +54,6 @@ class LiveState:
     leader_pid: int | None = None
     """Process that does the work, if known."""
     files: int = 0
-    chunks: int = 0
     syncs: int = 0
     waiting: int = 0
     """Changes that were noticed and are not indexed yet."""
@@ -55,8 +61,6 @@ class LiveState:
     completed: int = 0
     total: int = 0
     """Files of the running sync that are done, and all of them, as far as it reports them."""
-    last_change: str | None = None
-    """Note or transcript whose change was noticed last."""
     last_sync: str | None = None
     """When the last sync ended (ISO 8601)."""
     problem: str | None = None
@@ -253,7 +257,6 @@ class LeaderLoop:
             changes = replace(changes, notes=changes.notes + 1)
         if changes:
             self.schedule.note_change(changes, time.monotonic())
-            self.reporter.update(last_change=changes.latest or self.reporter.state().last_change)
         self.reporter.update(waiting=self.schedule.waiting)
 
     def _is_due(self) -> bool:
@@ -314,7 +317,7 @@ class LeaderLoop:
         if report is not None:
             syncs += 1
             now = self.service.clock.now().isoformat(timespec="seconds")
-            self.reporter.update(files=report.files, chunks=report.chunks, last_sync=now, syncs=syncs)
+            self.reporter.update(files=report.files, last_sync=now, syncs=syncs)
         now_s = time.monotonic()
         self.schedule.note_sync(now_s, took_s=now_s - started, ok=problem is None)
         self.reporter.update(syncing=False, waiting=0)

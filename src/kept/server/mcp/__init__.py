@@ -2,7 +2,6 @@
 
 transports   parse the address, import the SDK, run the server
 server       answer requests: tools, resources, prompts; what a token allows
-resources    notes and daily logs as resources
 
 Built on the official SDK. Importing it takes a second, so it is imported when a server starts.
 """

@@ -6,6 +6,7 @@ client would wait forever.
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import json
 import logging
@@ -14,6 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
@@ -27,15 +29,19 @@ from pydantic import ValidationError
 
 from kept import __version__
 from kept.agent.tools.tool_definitions import TOOLS, Tool
+from kept.agent.tools.tool_text import NOTES, decode, show_name, uri_of
 from kept.agent.tools.toolbox import FORGET_TOOL, run_forget
 from kept.base.limits import utf8_safe_tree
 from kept.base.net.serving import GRANT
 from kept.base.timings import timed
-from kept.errors import KeptError, UsageError
+from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.notes.daily import DailyNotes, daily_name, get_daily_notes
+from kept.notes.scan import scan_workspace
 
 if TYPE_CHECKING:
     from kept.agent.tools.toolbox import Toolbox, ToolOutcome
     from kept.base.grants import Act, Grant
+    from kept.base.records import SourceFile
     from kept.memory import Memory
     from kept.server.live import LiveIndex
 
@@ -43,6 +49,10 @@ Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
 
 _MAX_TOPIC_CHARS = 1_000
+DAILY = "kept://daily/"
+PAGE = 500
+"""Notes per page."""
+MIME_TYPE = "text/markdown"
 _INSTRUCTIONS = (
     "Kept is long-term memory: notes, daily logs and past conversations that outlive this one. "
     "{}Write down (memory_write) what later conversations will need. "
@@ -186,8 +196,6 @@ class MemoryServer:
     async def _list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        from kept.server.mcp.resources import list_notes
-
         cursor, grant = params.cursor if params else None, self._grant(ctx)
         resources, next_cursor = await _in_thread(lambda: list_notes(self._memory_for(grant), cursor))
         return types.ListResourcesResult(resources=resources, next_cursor=next_cursor)
@@ -195,9 +203,6 @@ class MemoryServer:
     async def _list_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        from kept.agent.tools.tool_text import NOTES
-        from kept.server.mcp.resources import DAILY, MIME_TYPE
-
         note = types.ResourceTemplate(
             uri_template=NOTES + "{+path}", name="note", title="A note by its path", mime_type=MIME_TYPE
         )
@@ -210,8 +215,6 @@ class MemoryServer:
         return types.ListResourceTemplatesResult(resource_templates=[note, daily])
 
     async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        from kept.server.mcp.resources import MIME_TYPE, read_resource
-
         grant = self._grant(ctx)
         text = await _in_thread(lambda: read_resource(self._memory_for(grant), params.uri))
         contents = types.TextResourceContents(uri=params.uri, text=text, mime_type=MIME_TYPE)
@@ -280,6 +283,62 @@ def _tool(tool: Tool) -> types.Tool:
             open_world_hint=False,
         ),
     )
+
+
+# notes and daily logs as resources. Every path goes through the containment check that the paths of tools go through.
+
+
+def list_notes(memory: Memory, cursor: str | None) -> tuple[list[types.Resource], str | None]:
+    """Return one page of the notes, by path, and the cursor of the next page. Without a workspace there are none."""
+    if not os.path.isdir(memory.workspace.root):
+        return [], None
+    scan = scan_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes)
+    visible = memory.visible
+    files = sorted((file for file in scan.files if visible.sees_note(file.path)), key=lambda file: file.path)
+    after = decode(cursor) if cursor else ""
+    rest = [file for file in files if file.path > after]
+    page = rest[:PAGE]
+    next_cursor = quote(page[-1].path, safe="") if len(rest) > PAGE else None
+    daily = get_daily_notes(memory.workspace)
+    return [_resource(file, daily) for file in page], next_cursor
+
+
+def _resource(file: SourceFile, daily: DailyNotes) -> types.Resource:
+    """Describe a note. Clients show names and titles to people and models, so unusual characters are escaped."""
+    day = daily.find_day(file.path)
+    title = f"Daily log {day}" if day else show_name(os.path.basename(file.path))
+    modified = dt.datetime.fromtimestamp(file.mtime_ns / 1e9, dt.UTC)
+    return types.Resource(
+        uri=uri_of(file.path),
+        name=show_name(file.path),
+        title=title,
+        mime_type=MIME_TYPE,
+        size=file.size,
+        annotations=types.Annotations(last_modified=f"{modified:%Y-%m-%dT%H:%M:%SZ}"),
+    )
+
+
+def read_resource(memory: Memory, uri: str) -> str:
+    """Return the whole text of a note or of a day's log. The path is decoded once, so that a doubly encoded one is
+    not found."""
+    texts = []
+    path = _path_of(memory, uri)
+    start: int | None = 1
+    while start is not None:
+        passage = memory.read(path, start=start, lines=1_000_000)
+        texts.append(passage.text)
+        start = passage.next_from
+    return "\n".join(texts)
+
+
+def _path_of(memory: Memory, uri: str) -> str:
+    if uri.startswith(NOTES):
+        return decode(uri.removeprefix(NOTES))
+    if uri.startswith(DAILY):
+        from kept.agent.tools.toolbox import find_day
+
+        return daily_name(memory.workspace, find_day(decode(uri.removeprefix(DAILY)), memory.clock.now()))
+    raise NoteNotFound(f"{uri}: there is no such resource.", hint="URIs begin with kept://notes/ or kept://daily/.")
 
 
 # what a token allows. What names no act here, such as notes as resources, only reads, which every token may.

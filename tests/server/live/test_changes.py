@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept.config.schema import SyncSettings
-from kept.server.live.sync_timing import MAX_SETTLE_FACTOR, LiveTiming, PendingChanges, SyncSchedule
+from kept.server.live.changes import MAX_SETTLE_FACTOR, LiveTiming, PendingChanges, SyncSchedule
 
 NOTE = PendingChanges(notes=1)
 TALK = PendingChanges(transcripts=1)
