@@ -12,9 +12,9 @@ import click
 
 from kept.base.records import GRADES
 from kept.base.wording import size_text
-from kept.cli.output import echo, print_json, progress_bar, style, warn
+from kept.cli.output import echo, progress_bar, style, warn
 from kept.cli.root import Globals, setting_pairs
-from kept.cli.terminal_layout import show_table
+from kept.cli.terminal_layout import table_text
 
 if TYPE_CHECKING:
     from kept.server.bench.measurement import FigureSummary, GradeFigures, SetMeasurement
@@ -41,16 +41,12 @@ Pair = tuple["SetMeasurement", "SetMeasurement | None"]
 
 @click.command("bench")
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True)
-@click.option("--provider", metavar="NAME", help="Measure with this embedding provider.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Measure with one setting changed.")
 @click.option("--against", metavar="KEY=VALUE", multiple=True, help="Compare with the same, except for this setting.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Use only N queries of each set, evenly spread.")
 @click.pass_obj
 def command(
     options: Globals,
     folders: tuple[str, ...],
-    provider: str | None,
-    settings: tuple[str, ...],
     against: tuple[str, ...],
     sample: int | None,
 ) -> None:
@@ -62,9 +58,8 @@ def command(
     """
     from kept.server.bench.measurement import measure_set, read_sets, set_json
 
-    changed = setting_pairs(settings) | ({"memory_search.provider": provider} if provider else {})
-    config = options.load(settings=changed).config
-    compared = options.load(settings=changed | setting_pairs(against)).config if against else None
+    config = options.load().config
+    compared = options.load(settings=setting_pairs(against)).config if against else None
     measured: list[Pair] = []
     # SIGTERM ends this process like an error, so that the temporary folder is removed.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -73,10 +68,7 @@ def command(
         for bench in read_sets(folders):
             measure = partial(measure_set, bench, most_queries=sample, baselines=compared is None, progress=progress)
             measured.append((measure(config), measure(compared) if compared else None))
-    if options.as_json:
-        print_json({"sets": [set_json(measurement, other) for measurement, other in measured]})
-    else:
-        show(measured)
+    options.show(measured, show, lambda pairs: {"sets": [set_json(*pair) for pair in pairs]})
 
 
 # tables
@@ -89,8 +81,7 @@ def show(measured: Sequence[Pair]) -> None:
         ("Cost", _COST_HEADERS, [_cost_row(measurement) for measurement, _ in measured]),
     ):
         echo(style(title, bold=True))
-        show_table(headers, rows, figures=True)
-        echo()
+        echo(f"{table_text(headers, rows, figures=True)}\n")
     echo(style(LEGEND, dim=True))
     for measurement, _ in measured:
         for reason in measurement.degraded:

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from kept.agent.tools.record_json import to_json
-from kept.cli.output import echo, print_json, style, warn
+from kept.cli.output import style, warn
 from kept.cli.root import Globals
-from kept.cli.terminal_layout import show_table
+from kept.cli.terminal_layout import table_text
 from kept.config import LoadedConfig
+from kept.config.change_settings import SettingChange, change_setting
 from kept.config.read import nearest, snake
 from kept.config.setting import SettingRow, list_settings, plain_value, value_text
 from kept.errors import UsageError
@@ -32,10 +33,7 @@ def explain(options: Globals, key: str) -> None:
     KEY limits the list to a group or a name, such as 'query' or 'memory_search.query'.
     """
     rows = _matching(options.load(), key)
-    if options.as_json:
-        print_json({"settings": [_row_json(row) for row in rows]})
-    else:
-        _show_table(rows)
+    _report(options, rows, _table(rows))
 
 
 @command.command("get")
@@ -48,14 +46,10 @@ def get(options: Globals, key: str) -> None:
     are listed.
     """
     rows = _matching(options.load(), key)
-    if options.as_json:
-        print_json({"settings": [_row_json(row) for row in rows]})
-    elif len(rows) == 1:
-        value = rows[0].value
-        values = value if isinstance(value, tuple) else (value,)
-        echo("\n".join("null" if item is None else value_text(item) for item in values))
-    else:
-        _show_table(rows)
+    value = rows[0].value
+    values = value if isinstance(value, tuple) else (value,)
+    text = "\n".join("null" if item is None else value_text(item) for item in values)
+    _report(options, rows, text if len(rows) == 1 else _table(rows))
 
 
 @command.command("set")
@@ -69,17 +63,15 @@ def set_value(options: Globals, key: str, values: tuple[str, ...]) -> None:
     is no value. With --agent it is set for that agent only, otherwise for all, unless the agent in use has a value of
     its own.
     """
-    from kept.config.change_settings import change_setting
-
     loaded = options.load()
     change = change_setting(loaded, key, values, agent=_named_agent(options))
     shown = "(set)" if change.is_secret else plain_value(change.value)
-    if options.as_json:
-        print_json(_change_json(change, shown))
-        return
     state = "is now" if change.is_changed else "is already"
-    echo(f"{change.name} {state} {value_text(shown)} in {style(change.path, fg='cyan')} ({change.where}).")
-    _warn_if_overridden(options, change.name)
+    text = f"{change.name} {state} {value_text(shown)} in {style(change.path, fg='cyan')} ({change.where})."
+    options.report(_change_json(change, shown), text)
+    row = _find_row(options, change.name)
+    if row and row.origin != "default" and not row.origin.startswith("user file") and not options.as_json:
+        warn(f"It has no effect now: {value_text(row.value)} comes from a later layer ({row.origin}).")
 
 
 @command.command("unset")
@@ -90,16 +82,12 @@ def unset(options: Globals, key: str) -> None:
 
     KEY is its full name. With --agent, only the value of that agent is removed.
     """
-    from kept.config.change_settings import change_setting
-
     change = change_setting(options.load(), key, None, agent=_named_agent(options))
-    row = next((row for row in list_settings(options.load()) if row.name == change.name), None)
-    if options.as_json:
-        print_json(_change_json(change, plain_value(row.value) if row else None))
-        return
+    row = _find_row(options, change.name)
     state = "was removed from" if change.is_changed else "is not in"
     now = f" Its value is {value_text(row.value)} ({row.origin})." if row else ""
-    echo(f"{change.name} {state} {style(change.path, fg='cyan')} ({change.where}).{now}")
+    text = f"{change.name} {state} {style(change.path, fg='cyan')} ({change.where}).{now}"
+    options.report(_change_json(change, plain_value(row.value) if row else None), text)
 
 
 @command.command("path")
@@ -107,10 +95,8 @@ def unset(options: Globals, key: str) -> None:
 def path(options: Globals) -> None:
     """Print the path of the file that settings are read from."""
     file = options.load().user_file
-    if options.as_json:
-        print_json(to_json(file))
-    else:
-        echo(file.path if file.exists else f"{file.path}  {style('does not exist', dim=True)}")
+    text = file.path if file.exists else f"{file.path}  {style('does not exist', dim=True)}"
+    options.report(to_json(file), text)
 
 
 # changing
@@ -120,13 +106,11 @@ def _named_agent(options: Globals) -> str | None:
     return options.agent or os.environ.get("KEPT_AGENT") or None
 
 
-def _warn_if_overridden(options: Globals, name: str) -> None:
-    row = next((row for row in list_settings(options.load()) if row.name == name), None)
-    if row and row.origin != "default" and not row.origin.startswith("user file"):
-        warn(f"It has no effect now: {value_text(row.value)} comes from a later layer ({row.origin}).")
+def _find_row(options: Globals, name: str) -> SettingRow | None:
+    return next((row for row in list_settings(options.load()) if row.name == name), None)
 
 
-def _change_json(change: Any, value: Any) -> dict[str, Any]:
+def _change_json(change: SettingChange, value: Any) -> dict[str, Any]:
     return {
         "setting": change.name,
         "value": value,
@@ -151,12 +135,13 @@ def _matching(loaded: LoadedConfig, key: str) -> list[SettingRow]:
     return chosen
 
 
-def _show_table(rows: list[SettingRow]) -> None:
-    show_table(("Setting", "Value", "From"), [(row.name, value_text(row.value), row.origin) for row in rows])
+def _report(options: Globals, rows: list[SettingRow], text: str) -> None:
+    shapes = [{"setting": row.name, "value": plain_value(row.value), "from": row.origin} for row in rows]
+    options.report({"settings": shapes}, text)
 
 
-def _row_json(row: SettingRow) -> dict[str, Any]:
-    return {"setting": row.name, "value": plain_value(row.value), "from": row.origin}
+def _table(rows: list[SettingRow]) -> str:
+    return table_text(("Setting", "Value", "From"), [(row.name, value_text(row.value), row.origin) for row in rows])
 
 
 # agents
@@ -173,11 +158,8 @@ def agents(options: Globals) -> None:
 
     loaded = settings_by_agent(replace(options, agent="main").load())
     shapes = [_summarise(name, loaded) for name in loaded]
-    if options.as_json:
-        print_json({"agents": shapes})
-        return
     headers = ("Agent", "Notes in", "Shared with", "Notes", "Conversations", "Model")
-    show_table(headers, [_cells(**shape) for shape in shapes])
+    options.report({"agents": shapes}, table_text(headers, [_cells(**shape) for shape in shapes]))
 
 
 def _summarise(name: str, agents: dict[str, LoadedConfig]) -> dict[str, Any]:

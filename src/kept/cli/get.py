@@ -128,7 +128,7 @@ def _show_why(options: Globals, reference: str) -> None:
     loaded = options.load_finished()
     with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
         origin = trace_note(memory, sessions, from_uri(reference))
-    print_json(_origin_json(origin)) if options.as_json else _print_origin(origin)
+    options.show(origin, _print_origin, _origin_json)
 
 
 @frozen

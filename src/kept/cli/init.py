@@ -162,14 +162,13 @@ def add_project(options: Globals, name: str, folder: str | None) -> None:
     path = os.path.join(workspace.root, project.folder)
     if planned.is_new:
         projects.add_project(workspace, project, recorder=command_recorder(config, "init --project"))
-    if options.as_json:
-        print_json({"name": project.name, "remotes": list(project.keys), "path": path, "created": planned.is_new})
-        return
     repository = ", ".join(map(projects.show_key, project.keys))
     state = "is ready" if planned.is_new else "exists already"
-    echo(f"Project {style(project.name, fg='cyan')} {state}, for {repository}.\nIts notes are in {path}.")
+    text = f"Project {style(project.name, fg='cyan')} {state}, for {repository}.\nIts notes are in {path}."
     if planned.is_new:
-        echo("Next: kept add --project 'something about it'. Agents that work in a clone write there from now on.")
+        text += "\nNext: kept add --project 'something about it'. Agents that work in a clone write there from now on."
+    shape = {"name": project.name, "remotes": list(project.keys), "path": path, "created": planned.is_new}
+    options.report(shape, text)
 
 
 # settings

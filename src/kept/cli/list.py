@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections import Counter
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from kept.cli.output import (
     warn_all,
 )
 from kept.cli.root import Globals
-from kept.cli.terminal_layout import file_lines, show_table
+from kept.cli.terminal_layout import file_lines, table_text
 from kept.errors import UsageError
 
 _DEFAULT_RESULTS = 50
@@ -97,21 +98,21 @@ def _day_text(day: dt.date, today: dt.date) -> str:
     return f"{day} ({name})"
 
 
+def _report(options: Globals, shape: Any, lines: Sequence[str], degraded: Sequence[str]) -> None:
+    warn_all(() if options.as_json else degraded)
+    options.report(shape, "\n".join(lines))
+
+
 # tags
 
 
 def _list_tags(options: Globals) -> None:
     with options.memory() as memory, progress_bar("Indexing") as progress:
         tags = memory.notes.tags(progress=progress)
-    if options.as_json:
-        print_json(to_json(tags))
-        return
-    warn_all(tags.degraded)
     width = max((len(f"{count.notes:,}") for count in tags), default=0)
-    for count in tags:
-        echo(f"{style(f'{count.notes:>{width},}', dim=True)}  {style(f'#{count.tag}', fg='cyan')}")
-    if not tags.tags:
-        echo("No tags yet. Write #tag in a note, or 'tags: [tag]' in its front matter.")
+    lines = [f"{style(f'{count.notes:>{width},}', dim=True)}  {style(f'#{count.tag}', fg='cyan')}" for count in tags]
+    none = "No tags yet. Write #tag in a note, or 'tags: [tag]' in its front matter."
+    _report(options, to_json(tags), lines or [none], tags.degraded)
 
 
 # links
@@ -120,14 +121,8 @@ def _list_tags(options: Globals) -> None:
 def _list_broken_links(options: Globals) -> None:
     with options.memory() as memory, progress_bar("Indexing") as progress:
         links = memory.notes.broken_links(progress=progress)
-    if options.as_json:
-        print_json(links_json(links))
-        return
-    warn_all(links.degraded)
-    for link in links:
-        echo(f"{style(one_line(link.citation), fg='cyan')}  {link_text(link)}")
-    if not links:
-        echo("No broken links.")
+    lines = [f"{style(one_line(link.citation), fg='cyan')}  {link_text(link)}" for link in links]
+    _report(options, links_json(links), lines or ["No broken links."], links.degraded)
 
 
 def link_text(link: NoteLink) -> str:
@@ -162,27 +157,25 @@ def _list_projects(options: Globals) -> None:
     files = scan_workspace(workspace, max_bytes=config.memory_search.max_file_bytes).files if projects else ()
     notes = (file.path for file in files if not file.path.endswith(f"/{PROJECT_MARKER}"))
     counts = Counter(name for path in notes if (name := project_of_path(path)))
-    if options.as_json:
-        shapes = [
-            {
-                "name": project.name,
-                "remotes": list(project.keys),
-                "path": os.path.join(workspace.root, project.folder),
-                "notes": counts[project.name],
-                "current": project.name == current,
-            }
-            for project in projects
-        ]
-        print_json({"projects": shapes, "current": current})
-    elif not projects:
-        echo("No projects. 'kept init --project' in the folder of a repository adds one.")
-    else:
-        rows = [
-            (
-                f"{project.name} (here)" if project.name == current else project.name,
-                ", ".join(map(show_key, project.keys)) or "none",
-                counts[project.name],
-            )
-            for project in projects
-        ]
-        show_table(("Project", "Repository", "Notes"), rows)
+    shapes = [
+        {
+            "name": project.name,
+            "remotes": list(project.keys),
+            "path": os.path.join(workspace.root, project.folder),
+            "notes": counts[project.name],
+            "current": project.name == current,
+        }
+        for project in projects
+    ]
+    rows = [
+        (
+            f"{project.name} (here)" if project.name == current else project.name,
+            ", ".join(map(show_key, project.keys)) or "none",
+            counts[project.name],
+        )
+        for project in projects
+    ]
+    none = "No projects. 'kept init --project' in the folder of a repository adds one."
+    options.report(
+        {"projects": shapes, "current": current}, table_text(("Project", "Repository", "Notes"), rows) or none
+    )

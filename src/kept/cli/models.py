@@ -10,7 +10,7 @@ from kept.agent.tools.record_json import to_json
 from kept.base.remote_errors import EmbeddingFailed
 from kept.base.reports import SyncReport
 from kept.base.wording import plural, size_text
-from kept.cli.output import echo, print_json, printable, progress_bar, style, warn
+from kept.cli.output import printable, progress_bar, style, warn_all
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import wrap
 from kept.config import Config
@@ -48,16 +48,12 @@ def command(ctx: click.Context) -> None:
     config = options.load().config
     models = [_describe(config, model) for model in CATALOGUE.values()]
     providers = list_providers(config)
-    if options.as_json:
-        print_json({"modelsDir": config.models_folder, "models": models, "providers": to_json(providers)})
-        return
-    width = max(len(model["name"]) for model in models)
-    for model in models:
-        _show_model(model, width)
-    echo(style("\nProviders", bold=True))
-    width = max(len(provider.name) for provider in providers)
-    for provider in providers:
-        _show_provider(provider, width)
+    width = max(len(name) for name in (*CATALOGUE, *(provider.name for provider in providers)))
+    lines = [line for model in models for line in _model_lines(model, width)]
+    lines.append(style("\nProviders", bold=True))
+    lines += [line for provider in providers for line in _provider_lines(provider, width)]
+    shape = {"modelsDir": config.models_folder, "models": models, "providers": to_json(providers)}
+    options.report(shape, "\n".join(lines))
 
 
 def _describe(config: Config, model: CatalogueModel) -> dict[str, Any]:
@@ -101,26 +97,26 @@ def _is_in_use(config: Config, model: CatalogueModel) -> bool:
     return model.name == (automatic.name if automatic else BUILT_IN)
 
 
-def _show_model(model: dict[str, Any], width: int) -> None:
+def _model_lines(model: dict[str, Any], width: int) -> list[str]:
     label = "here" if model["pulled"] else f"download {size_text(model['downloadBytes'])}"
     label = style("in use", fg="green") if model["inUse"] else label
-    echo(f"{style(model['name'].ljust(width), bold=True)}  {label}")
     remarks = [size_text(model["bytes"]), " ".join(model["languages"]), model["licence"]]
-    _show_remarks(model["about"], "; ".join(remarks + [_NEEDS_PACKAGES] * bool(model["missingPackages"])))
+    about = "; ".join(remarks + [_NEEDS_PACKAGES] * bool(model["missingPackages"]))
+    return [f"{style(model['name'].ljust(width), bold=True)}  {label}", *_remark_lines(model["about"], about)]
 
 
-def _show_provider(provider: ProviderInfo, width: int) -> None:
+def _provider_lines(provider: ProviderInfo, width: int) -> list[str]:
     state = "in use" if provider.in_use else "available" if provider.available else "not set up"
     shown = style(f"{state:<10}", fg="green") if provider.in_use else f"{state:<10}"
     size = plural(provider.dims, "dimension") if provider.dims else ""
     model = ", ".join(filter(None, (provider.model, size)))
-    echo(f"{style(f'{printable(provider.name):<{width}}', bold=True)}  {shown}  {printable(model)}".rstrip())
-    _show_remarks(provider.note)
+    lead = f"{style(f'{printable(provider.name):<{width}}', bold=True)}  {shown}  {printable(model)}".rstrip()
+    return [lead, *_remark_lines(provider.note)]
 
 
-def _show_remarks(*remarks: str) -> None:
-    for line in (line for text in remarks if text for line in wrap(printable(text), indent=6, hang=0)):
-        echo(style(line, dim=True))
+def _remark_lines(*remarks: str) -> list[str]:
+    lines = (line for text in remarks if text for line in wrap(printable(text), indent=6, hang=0))
+    return [style(line, dim=True) for line in lines]
 
 
 @command.command("pull")
@@ -131,18 +127,17 @@ def pull(options: Globals, names: tuple[str, ...]) -> None:
     config = options.load().config
     models = [get_model(name) for name in names]
     pulled = [pull_model(config.models_folder, model) for model in models]
-    if options.as_json:
-        print_json({"models": to_json(pulled)})
-        return
+    lines = []
     for model, entry in zip(models, pulled, strict=True):
         state = "is ready" if entry.is_new else "was here already"
-        echo(f"{style(model.name, bold=True)} {state} ({size_text(entry.bytes)} in {entry.path}).")
+        lines.append(f"{style(model.name, bold=True)} {state} ({size_text(entry.bytes)} in {entry.path}).")
         if model.missing_packages():
-            warn(f"{model.name} {_NEEDS_PACKAGES}")
+            lines.append(f"{model.name} {_NEEDS_PACKAGES}")
         elif _is_in_use(config, model):
-            echo("It is in use. Embed the notes with it: kept index")
+            lines.append("It is in use. Embed the notes with it: kept index")
         else:
-            echo(f"Switch to it: kept models use {model.name}")
+            lines.append(f"Switch to it: kept models use {model.name}")
+    options.report({"models": to_json(pulled)}, "\n".join(lines))
 
 
 @command.command("remove")
@@ -182,18 +177,15 @@ def use(options: Globals, name: str) -> None:
         change_setting(options.load(), key, None if value is None else [value], agent=options.agent)
         for key, value in settings.items()
     ]
-    if options.as_json:
-        shapes = [
-            {"setting": change.name, "value": change.value, "changed": change.is_changed, "path": change.path}
-            for change in changes
-        ]
-        print_json({"model": name, "settings": shapes, "index": to_json(report)})
-        return
-    for failure in report.failures if report else ():
-        warn(failure)
+    shapes = [
+        {"setting": change.name, "value": change.value, "changed": change.is_changed, "path": change.path}
+        for change in changes
+    ]
+    warn_all(report.failures if report and not options.as_json else ())
     model = "Kept chooses the model" if name == DEFAULT else f"Kept uses {style(name, bold=True)}"
     work = f", {plural(report.embedded, 'text')} embedded" if report and report.embedded else ""
-    echo(f"{model} now ({style(changes[0].path, fg='cyan')}{work}).")
+    text = f"{model} now ({style(changes[0].path, fg='cyan')}{work})."
+    options.report({"model": name, "settings": shapes, "index": to_json(report)}, text)
 
 
 def _plan_switch(config: Config, name: str) -> dict[str, str | None]:

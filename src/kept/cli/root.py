@@ -7,11 +7,11 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kept.notes.history.note_history import HistoryRecorder
     from kept.sessions.store import SessionStore
 
+T = TypeVar("T")
 COMMANDS = {
     "init": "init",
     "add": "add",
@@ -89,6 +90,15 @@ class Globals:
     def report(self, shape: Any, text: str) -> None:
         """Print the result of a command, for scripts or for people."""
         print_json(shape) if self.as_json else echo(text)
+
+    def show(self, result: T, print_text: Callable[[T], None], shape: Callable[[T], Any] | None = None) -> None:
+        """Print the result of a command: for scripts in its shape, or for people with ``print_text``."""
+        if not self.as_json:
+            print_text(result)
+            return
+        from kept.agent.tools.record_json import to_json
+
+        print_json((shape or to_json)(result))
 
     def load(
         self,

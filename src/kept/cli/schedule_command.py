@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.base.clock import SystemClock, new_id, utc_now
-from kept.cli.output import echo, print_json, printable, style, warn
+from kept.cli.output import printable, style, warn
 from kept.cli.root import Globals
-from kept.cli.terminal_layout import show_table
+from kept.cli.terminal_layout import table_text
 from kept.errors import EmptyNote, LockBusy, ScheduleInvalid
 
 if TYPE_CHECKING:
@@ -86,16 +86,13 @@ def list_schedules(options: Globals) -> None:
     config = options.load().config
     file = _book(config)
     book = file.read()
-    if options.as_json:
-        print_json({"schedules": [schedule_json(schedule) for schedule in book.schedules]})
-    elif not book.schedules:
-        echo('There are no schedules. Add one: kept schedule add "every weekday 8:00" "What is due today?"')
-    else:
-        rows = [
-            (schedule.id, schedule.when, _next_text(schedule), schedule.to or "nobody", schedule.text)
-            for schedule in book.schedules
-        ]
-        show_table(("id", "when", "next", "to", "text"), rows)
+    rows = [
+        (schedule.id, schedule.when, _next_text(schedule), schedule.to or "nobody", schedule.text)
+        for schedule in book.schedules
+    ]
+    none = 'There are no schedules. Add one: kept schedule add "every weekday 8:00" "What is due today?"'
+    table = table_text(("id", "when", "next", "to", "text"), rows) or none
+    options.report({"schedules": [schedule_json(schedule) for schedule in book.schedules]}, table)
     for fault in file.faults:
         warn(f"{fault}. The next change moves it away.")
 
@@ -103,18 +100,15 @@ def list_schedules(options: Globals) -> None:
 @command_with_id("remove")
 def remove(options: Globals, schedule_id: str) -> None:
     """Remove the schedule ID. What it asked and was answered stays in its conversation."""
-    file = _book(options.load().config)
     removed: list[Schedule] = []
 
-    def change(book: Any) -> Any:
+    def change(book: ScheduleBook) -> ScheduleBook:
         removed[:] = [book.find(schedule_id)]
         return book.without(removed[0])
 
-    file.change(change)
-    if options.as_json:
-        print_json({"removed": schedule_json(removed[0])})
-    else:
-        echo(f"Removed {removed[0].id}: {printable(removed[0].when)}.")
+    _book(options.load().config).change(change)
+    text = f"Removed {removed[0].id}: {printable(removed[0].when)}."
+    options.report({"removed": schedule_json(removed[0])}, text)
 
 
 @command_with_id("pause")
@@ -138,14 +132,9 @@ def _book(config: Config) -> Book[ScheduleBook]:
 
 
 def _change(options: Globals, schedule_id: str, **fields: Any) -> Schedule:
-    changed: list[Schedule] = []
-
-    def change(book: Any) -> Any:
-        changed[:] = [replace(book.find(schedule_id), **fields)]
-        return book.with_schedule(changed[0])
-
-    _book(options.load().config).change(change)
-    return changed[0]
+    book = _book(options.load().config)
+    changed = book.change(lambda book: book.with_schedule(replace(book.find(schedule_id), **fields)))
+    return changed.find(schedule_id)
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:

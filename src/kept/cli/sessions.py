@@ -26,7 +26,7 @@ from kept.cli.output import (
 )
 from kept.cli.root import Globals
 from kept.cli.session_text import describe_session, is_talk, markdown_text, show_lines
-from kept.cli.terminal_layout import PIPE_COLUMNS, columns, show_table
+from kept.cli.terminal_layout import PIPE_COLUMNS, columns, table_text
 from kept.errors import SessionNotFound, UsageError
 from kept.sessions.deleted import DeletedSession
 from kept.sessions.entries import AnyEntry, Entry, Message, format_entry, format_time
@@ -58,7 +58,7 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
         raise UsageError("A deleted session has no channel.", hint="Leave out --channel.")
     with options.sessions() as sessions:
         if deleted:
-            _list_deleted(sessions.deleted()[:max_results], as_json=options.as_json)
+            _list_deleted(options, sessions.deleted()[:max_results])
             return
         records = sessions.recent()
         _warn_of_problems(sessions)
@@ -67,27 +67,21 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
     if channel is not None and channel not in channels:
         names = f"There are: {', '.join(channels)}." if channels else "There are no sessions yet."
         warn(f"No session is on channel '{channel}'. {names}")
-    elif not shown and not options.as_json:
-        echo("No sessions yet.")
-    if options.as_json:
-        print_json({"sessions": [record_json(record) for record in shown]})
-        return
-    if shown:
-        id_chars = _id_chars([record.id for record in records])
-        rows = [(record.id[:id_chars], *_cells(record)) for record in shown]
-        show_table(("Session", "Last used", "Messages", "Conversation", "Title"), rows)
+    id_chars = _id_chars([record.id for record in records])
+    rows = [(record.id[:id_chars], *_cells(record)) for record in shown]
+    table = table_text(("Session", "Last used", "Messages", "Conversation", "Title"), rows)
+    if options.as_json or table or channel in channels or channel is None:
+        options.report({"sessions": [record_json(record) for record in shown]}, table or "No sessions yet.")
 
 
-def _list_deleted(sessions: Sequence[DeletedSession], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"sessions": [], "deleted": [_deleted_json(session) for session in sessions]})
-        return
+def _list_deleted(options: Globals, sessions: Sequence[DeletedSession]) -> None:
+    lines = []
     for session in sessions:
         when = local_time(session.deleted) if session.deleted else "at an unknown time"
         purged = "  purged: only an import can bring it back" if session.is_purged else ""
-        echo(f"{session.id}  deleted {when}{style(purged, dim=True)}")
-    if not sessions:
-        echo("No session is deleted.")
+        lines.append(f"{session.id}  deleted {when}{style(purged, dim=True)}")
+    shapes = [_deleted_json(session) for session in sessions]
+    options.report({"sessions": [], "deleted": shapes}, "\n".join(lines) or "No session is deleted.")
 
 
 @command.command("show")

@@ -164,11 +164,10 @@ def doctor_command(ctx: click.Context, fix: bool) -> None:
         if fix and any(check.remedy for check in checks):
             checks = repair(memory, checks, progress=progress)
     checks += examine_agents(loaded)
-    if options.as_json:
-        print_json({"ok": all(check.ok for check in checks), "checks": to_json(checks)})
-    else:
-        show_checks(checks, fixed=fix)
-    ctx.exit(0 if all(check.ok for check in checks) else 1)
+    is_ok = all(check.ok for check in checks)
+    shape = {"ok": is_ok, "checks": to_json(checks)}
+    options.show(checks, lambda checks: show_checks(checks, fixed=fix), lambda _: shape)
+    ctx.exit(0 if is_ok else 1)
 
 
 def show_checks(checks: list[Check], *, fixed: bool) -> None:

@@ -30,7 +30,7 @@ from kept.base.records import Problem
 from kept.base.values import frozen
 from kept.base.visibility import private_folder_of
 from kept.base.wording import plural
-from kept.cli.output import echo, print_json, warn_all
+from kept.cli.output import warn_all
 from kept.cli.root import Globals
 from kept.config import Config
 from kept.errors import NoteNotFound, SyncFailed, SyncRefused
@@ -59,12 +59,10 @@ def command(options: Globals, url: str | None) -> None:
     if url is not None:
         sync.connect(url)
     report = sync.run()
-    if options.as_json:
-        print_json(to_json(report))
-        return
-    warn_all(f"{problem.path}: {problem.reason}" for problem in report.problems)
+    warn_all(f"{problem.path}: {problem.reason}" for problem in report.problems if not options.as_json)
     files = f"{plural(len(report.committed), 'file')} committed, {len(report.received):,} received"
-    echo(f"{files}{', pushed' if report.pushed else ''} ({sync.remote}, {sync.branch}).")
+    text = f"{files}{', pushed' if report.pushed else ''} ({sync.remote}, {sync.branch})."
+    options.report(to_json(report), text)
 
 
 @dataclass

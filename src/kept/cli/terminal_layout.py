@@ -119,19 +119,23 @@ def _about(file: FileSummary) -> str:
     return ": ".join(part for part in (title, file.excerpt) if part)
 
 
-def show_table(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, figures: bool = False) -> None:
-    """Print rows below their headers, and numbers to the right; with ``figures``, all columns but the first. A line
-    that does not fit the terminal is wrapped."""
+def table_text(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, figures: bool = False) -> str:
+    """Return rows below their headers, and numbers to the right; with ``figures``, all columns but the first. A line
+    that does not fit the terminal is wrapped. Without rows, return nothing."""
     values = [*rows]
+    if not values:
+        return ""
     cells = [[*headers], *([_cell(value) for value in row] for row in values)]
     widths = [max(map(text_width, column)) for column in zip(*cells, strict=True)]
     right = [at > 0 if figures else all(isinstance(row[at], int) for row in values) for at in range(len(headers))]
-    for number, row in enumerate(cells):
+    lines: list[str] = []
+    for row in cells:
         gaps = [" " * (width - text_width(cell)) for cell, width in zip(row, widths, strict=True)]
         parts = zip(row, gaps, right, strict=True)
         line = "  ".join(gap + cell if is_right else cell + gap for cell, gap, is_right in parts).rstrip()
-        for shown in wrap(line, indent=0, hang=4):
-            echo(style(shown, bold=True) if number == 0 else shown)
+        shown = wrap(line, indent=0, hang=4)
+        lines += shown if lines else [style(part, bold=True) for part in shown]
+    return "\n".join(lines)
 
 
 def _cell(value: Any) -> str:

@@ -10,9 +10,9 @@ import click
 
 from kept.base.clock import SystemClock, utc_now
 from kept.base.grants import SCOPES
-from kept.cli.output import echo, print_json, warn
+from kept.cli.output import echo, warn
 from kept.cli.root import Globals
-from kept.cli.terminal_layout import show_table
+from kept.cli.terminal_layout import table_text
 from kept.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,10 +78,8 @@ def create(
         expires=_parse_expiry(expires, now) if expires else None,
     )
     _stored(loaded).change(lambda book: book.with_token(token, now))
-    if options.as_json:
-        print_json({"secret": secret, "token": _shown(token, now)})
-    else:
-        echo(secret)
+    options.report({"secret": secret, "token": _shown(token, now)}, secret)
+    if not options.as_json:
         echo("Store it now: it is not shown again.", err=True)
 
 
@@ -91,23 +89,20 @@ def list_tokens(options: Globals) -> None:
     """List the tokens: what they allow, and whether they do."""
     stored, now = _stored(options.load()), utc_now(SystemClock(), to_the_second=True)
     tokens = stored.read().tokens
-    if options.as_json:
-        print_json({"tokens": [_shown(token, now) for token in tokens]})
-    elif not tokens:
-        echo("There are no tokens. Create one: kept token create ci --scope read")
-    else:
-        rows = [
-            (
-                token.id,
-                token.name,
-                ", ".join(token.scopes),
-                ", ".join(filter(None, (token.agent, token.person))) or "everything",
-                f"{token.expires:%Y-%m-%d %H:%M}" if token.expires else "never",
-                token.state(now),
-            )
-            for token in tokens
-        ]
-        show_table(("id", "name", "scopes", "for", "expires", "state"), rows)
+    rows = [
+        (
+            token.id,
+            token.name,
+            ", ".join(token.scopes),
+            ", ".join(filter(None, (token.agent, token.person))) or "everything",
+            f"{token.expires:%Y-%m-%d %H:%M}" if token.expires else "never",
+            token.state(now),
+        )
+        for token in tokens
+    ]
+    table = table_text(("id", "name", "scopes", "for", "expires", "state"), rows)
+    none = "There are no tokens. Create one: kept token create ci --scope read"
+    options.report({"tokens": [_shown(token, now) for token in tokens]}, table or none)
     for fault in stored.faults:
         warn(f"{fault}. It lets nobody in.")
 
@@ -118,18 +113,8 @@ def list_tokens(options: Globals) -> None:
 def revoke(options: Globals, name: str) -> None:
     """Revoke the token NAME, which may be its id. Running servers refuse it from now on, and end its streams."""
     now = utc_now(SystemClock(), to_the_second=True)
-    revoked: list[AccessToken] = []
-
-    def change(book: TokenBook) -> TokenBook:
-        after = book.revoke(name, now)
-        revoked[:] = [after.get(name)]
-        return after
-
-    _stored(options.load()).change(change)
-    if options.as_json:
-        print_json({"revoked": _shown(revoked[0], now)})
-    else:
-        echo(f"Revoked {revoked[0].name} ({revoked[0].id}).")
+    revoked = _stored(options.load()).change(lambda book: book.revoke(name, now)).get(name)
+    options.report({"revoked": _shown(revoked, now)}, f"Revoked {revoked.name} ({revoked.id}).")
 
 
 def _stored(loaded: LoadedConfig) -> Book[TokenBook]:

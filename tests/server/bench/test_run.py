@@ -112,8 +112,9 @@ def test_two_settings_are_compared(kept):
     assert rows["difference"][2] == "+1.000"
 
 
-def test_settings_and_provider_of_the_run_are_used(kept):
-    options = ("--provider", "none", "--set", "memory_search.query.min_score=0.99", "--json")
+def test_settings_of_the_run_are_used(kept):
+    changed = ("memory_search.provider=none", "memory_search.query.min_score=0.99")
+    options = (*(argument for pair in changed for argument in ("--set", pair)), "--json")
     measurement = kept("bench", DATA / "shop", *options).json["sets"][0]
     assert measurement["index"]["provider"] == "none"
     assert measurement["min_score"] == 0.99
