@@ -10,7 +10,7 @@ from kept import Memory, SessionStore
 from kept.config import load_config
 from kept.config.schema import ModelChoiceSettings, ModelSettings
 from kept.gateway.app import open_dispatcher, open_model
-from kept.gateway.local_conversation import LocalConversation
+from kept.gateway.dispatcher import LocalConversation
 from kept.models.base import ModelFamily
 from kept.sessions.entries import StateEntry, Thinking
 from kept.testing import FakeEmbedder, ScriptedChat

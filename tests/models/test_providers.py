@@ -298,11 +298,8 @@ def test_signs_of_life_do_not_extend_an_answer_for_ever(monkeypatch):
             await asyncio.sleep(0)
             yield None
 
-    async def start():
-        return alive()
-
     async def listen():
-        return [event async for event in with_idle_timeout(start, timeout_s=20, label="The model")]
+        return [event async for event in with_idle_timeout(alive(), timeout_s=20, label="The model")]
 
     with pytest.raises(ModelFailed, match=r"The model did not finish within 0\.1 s"):
         asyncio.run(listen())

@@ -19,7 +19,7 @@ from kept.cli.output import echo, style, warn
 from kept.cli.root import Globals
 from kept.config.layers import MAIN_AGENT
 from kept.errors import ServiceError, UsageError
-from kept.gateway.server_command import client_command
+from kept.gateway.app import client_command
 
 Action = Literal["install", "uninstall"]
 _WRITTEN_BY = "Written by Kept"

@@ -17,7 +17,7 @@ from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
     from kept.agent.events import AgentEvent, ApprovalAsked, Reply
-    from kept.gateway.local_conversation import LocalConversation
+    from kept.gateway.dispatcher import LocalConversation
 
 
 _SIGN, _ERASE_LINE = "thinking ...", "\r\x1b[K"
@@ -77,7 +77,7 @@ def command(options: Globals, message: str | None, session: str | None) -> None:
 
 def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[LocalConversation, asyncio.Runner]:
     from kept.gateway.app import open_dispatcher, open_memory, open_model, open_sessions
-    from kept.gateway.local_conversation import LocalConversation
+    from kept.gateway.dispatcher import LocalConversation
 
     loaded = options.load_finished()
     model = open_model(loaded)

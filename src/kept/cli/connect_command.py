@@ -13,7 +13,7 @@ import click
 from kept.cli.connect.clients import CLIENTS, SENT, ClientEnvironment, Sent, default_sent
 from kept.cli.output import echo, print_json, send_option, style, warn
 from kept.cli.root import Globals
-from kept.gateway.server_command import ServerCommand, client_command
+from kept.gateway.app import ServerCommand, client_command
 from kept.notes.projects import find_project
 from kept.notes.workspace import Workspace
 

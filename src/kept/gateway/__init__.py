@@ -6,10 +6,9 @@ agent. The reply is split and delivered through a ``channel``.
 
 An inbox is a log of ``inbox_records``, which lead to messages and runs.
 
-``answer_runner`` answers one run, shows in the chat that it is being written, and records it. ``scheduler`` puts
-schedules that are due, and the heartbeat, into the inbox. ``local_conversation`` answers at the terminal and on a page,
-without an inbox.
+``scheduler`` puts schedules that are due, and the heartbeat, into the inbox. At the terminal and on a page, a
+`LocalConversation` of the ``dispatcher`` answers without an inbox.
 
-``channels`` are HTTP, Telegram and Discord. ``app`` wires an agent and a memory together for programs, and
-``server_command`` tells how to start `kept mcp` on this memory.
+``channels`` are HTTP, Telegram and Discord. ``app`` wires an agent and a memory together for programs, and tells how to
+start `kept mcp` on this memory.
 """

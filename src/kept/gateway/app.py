@@ -1,7 +1,15 @@
-"""Composition root: opens the objects that a configuration describes, for the command line, servers and channels."""
+"""Composition root: opens the objects that a configuration describes, for the command line, servers and channels.
+
+Also the command that starts `kept` on the same memory. `client_command` goes into the settings of another program: only
+what differs from the defaults, as arguments, since such a program passes little of its environment on. `child_command`
+is for a child process of this run: everything is given, settings of this run included.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -128,7 +136,6 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
     Their usage is recorded, and limited to the daily budget."""
     from functools import partial
 
-    from kept.gateway.server_command import child_command, child_environment
     from kept.models.base import ModelFamily
     from kept.models.claude_cli import KeptServer
     from kept.models.ledger import open_model_ledger
@@ -150,3 +157,66 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
     choices = {name: partial(open_one, settings.choose(choice)) for name, choice in settings.choices.items()}
     background = choices[settings.background_choice]() if settings.background_choice else None
     return ModelFamily(main, choices, background=background)
+
+
+# commands that start `kept`
+
+
+@frozen
+class ServerCommand:
+    program: str
+    options: tuple[str, ...]
+    """Global options, which go before the name of the command: whose memory, and where."""
+
+    def args(self, *command: str) -> list[str]:
+        return [*self.options, *command]
+
+    def shell(self, *command: str) -> str:
+        return shlex.join([self.program, *self.options, *command])
+
+
+def client_command(loaded: LoadedConfig) -> ServerCommand:
+    config = loaded.config
+    options: list[str] = []
+    if config.home != os.path.expanduser("~/.kept"):
+        options += ["--home", config.home]
+    if config.agent_id != "main":
+        options += ["--agent", config.agent_id]
+    user_file = loaded.user_file.path
+    if user_file != os.path.join(config.home, "config.yaml"):
+        options += ["--config", user_file]
+    if loaded.origins.get("workspace") in ("environment", "flags"):
+        options += ["--workspace", config.workspace]
+    return ServerCommand(_program(), tuple(options))
+
+
+def _program() -> str:
+    """Return the full path of the running program: a client started from a desktop has another PATH."""
+    beside = os.path.join(os.path.dirname(sys.executable), "kept")
+    return beside if os.path.isfile(beside) else os.path.abspath(sys.argv[0])
+
+
+def child_command(loaded: LoadedConfig) -> tuple[str, ...]:
+    """Return the arguments that start `kept mcp` on the same files. A program that uses Kept as a library may not have
+    the script `kept`, so this starts Python."""
+    config = loaded.config
+    memory = ("--home", config.home, "--workspace", config.workspace, "--agent", config.agent_id)
+    file = ("--config", loaded.user_file.path) if loaded.user_file.exists else ()
+    start = (sys.executable, "-c", "from kept.cli import main; main()")
+    return (*start, *memory, *file, "mcp")
+
+
+def child_environment(loaded: LoadedConfig) -> dict[str, str]:
+    """Return the provider keys, and the settings that this run has from its environment and command line, as variables.
+    The tools only need the settings of the memory."""
+    from kept.config.read import settings_of
+
+    set_here = {name for name, layer in loaded.origins.items() if layer in ("environment", "flags")}
+    settings = {
+        f"KEPT_{name.upper().replace('.', '__')}": str(value)
+        for name, value, _ in settings_of(loaded.config.agent)
+        if name in set_here
+        and name.startswith(("memory_search.", "workspace_layout"))
+        and isinstance(value, str | int | float)
+    }
+    return {**settings, **loaded.config.keys.as_environment()}

@@ -13,12 +13,21 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from kept.agent.events import ApprovalAsked, describe_approval
+from kept.agent.events import ApprovalAsked, Reply, describe_approval
 from kept.base.clock import Backoff
-from kept.base.remote_errors import DeliveryRefused, NotSent
+from kept.base.remote_errors import (
+    BudgetExhausted,
+    ContextOverflow,
+    DeliveryRefused,
+    ModelError,
+    ModelRefused,
+    NotSent,
+)
 from kept.base.values import frozen
+from kept.errors import KeptError
 from kept.gateway.inbox_records import AnswerRun
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 
@@ -213,3 +222,29 @@ def _longest_prefix(line: str, limit: int, measure: Measure) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if measure(line[:middle]) <= limit else (low, middle - 1)
     return low
+
+
+# what a person is told, and not told
+
+_HEARTBEAT_OK = re.compile(r"\bHEARTBEAT_OK\b[.!]?")
+_FAILURES: Mapping[type[KeptError], str] = {
+    ContextOverflow: "This conversation is too long for the model. Start a new one with /new.",
+    BudgetExhausted: "Today's budget for the model is used up. Try again tomorrow.",
+    ModelRefused: "The model does not accept this conversation. Start a new one with /new.",
+    ModelError: "The model cannot answer at the moment. Try again later.",
+}
+
+
+def explain_failure(error: KeptError) -> str:
+    """Return what a person in a chat is told. Addresses, paths and settings are for the log alone."""
+    return next((text for kind, text in _FAILURES.items() if isinstance(error, kind)), "That did not work.")
+
+
+def quiet_heartbeat(reply: Reply, *, is_failure: bool) -> Reply:
+    """Return a reply to a heartbeat as it is sent: nobody asked, so a failure is for the log alone.
+
+    Checklists that were written for OpenClaw ask for HEARTBEAT_OK if there is nothing to say.
+    """
+    text = _HEARTBEAT_OK.sub("", reply.text)
+    is_silent = reply.silent or is_failure or not text.strip(" \n*_`.!")
+    return replace(reply, text="" if is_silent else text.strip(), silent=is_silent)

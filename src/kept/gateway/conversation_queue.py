@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kept.agent.events import AgentEvent, GroupLine, Notice, Reply, ReplyDelta, ToolEnded
@@ -16,6 +17,7 @@ from kept.gateway.inbox_records import AcceptedMessage, AnswerRun
 from kept.sessions.session_key import SessionKey
 
 
+@dataclass(eq=False)
 class ConversationQueue:
     """Messages and interrupted runs of one conversation.
 
@@ -24,24 +26,22 @@ class ConversationQueue:
     complete; ``hurry``, when the gateway starts or stops; and an interrupted run, which has to be answered first.
     """
 
-    def __init__(self, key: str, chat: SessionKey, channel: Channel) -> None:
-        self.key = key
-        self.chat = chat
-        self.channel = channel
-        self.waiting: deque[AcceptedMessage] = deque()
-        self.interrupted: deque[AnswerRun] = deque()
-        """Runs that the last process did not finish, oldest first. They precede all waiting messages."""
-        self.current: AnswerRun | None = None
-        self.answering: asyncio.Task[AnswerRun] | None = None
-        """Task that answers ``current``. Cancelled if the answer is no longer wanted."""
-        self._debounce_s = channel.debounce_ms / 1000
-        self._settled_at = 0.0
-        """Time of the event loop at which the debounce of the last message ends."""
-        self._hurry = asyncio.Event()
+    key: str
+    chat: SessionKey
+    channel: Channel
+    waiting: deque[AcceptedMessage] = field(default_factory=deque)
+    interrupted: deque[AnswerRun] = field(default_factory=deque)
+    """Runs that the last process did not finish, oldest first. They precede all waiting messages."""
+    current: AnswerRun | None = None
+    answering: asyncio.Task[AnswerRun] | None = None
+    """Task that answers ``current``. Cancelled if the answer is no longer wanted."""
+    _settled_at: float = 0.0
+    """Time of the event loop at which the debounce of the last message ends."""
+    _hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, message: AcceptedMessage) -> None:
         self.waiting.append(message)
-        self._settled_at = asyncio.get_running_loop().time() + self._debounce_s
+        self._settled_at = asyncio.get_running_loop().time() + self.channel.debounce_ms / 1000
         if find_command(message.inbound) is not None:
             self.hurry()
 
@@ -80,12 +80,12 @@ class ConversationQueue:
         return batch
 
 
+@dataclass
 class AnswerSlot:
     """Place among the answers that are being written at the same time. An answer that waits for a person leaves it."""
 
-    def __init__(self, slots: asyncio.Semaphore) -> None:
-        self._slots = slots
-        self._is_held = False
+    _slots: asyncio.Semaphore
+    _is_held: bool = False
 
     async def take(self) -> None:
         if not self._is_held:
@@ -146,16 +146,16 @@ class QueueLimits:
                 return
 
 
+@dataclass
 class EventReplay:
     """Events of one answer. Every follower gets all of them, however late it comes."""
 
-    def __init__(self) -> None:
-        self.ended = asyncio.Event()
-        self.text = ""
-        """The answer so far."""
-        self._events: list[AgentEvent] = []
-        self._changed = asyncio.Event()
-        """Set and replaced at every change, so that each follower waits for the change after the last one it saw."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    text: str = ""
+    """The answer so far."""
+    _events: list[AgentEvent] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set and replaced at every change, so that each follower waits for the change after the last one it saw."""
 
     def add(self, event: AgentEvent) -> None:
         self._events.append(event)

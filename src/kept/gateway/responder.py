@@ -5,33 +5,62 @@
 An accepted message is answered, by this process or by the next. Every step is on disk before the step that depends on
 it, and the agent gives the same reply when it is asked again with the same messages. So a kill at any point repeats
 nothing that a person can see.
-
-`AnswerRunner` answers one run: it asks the dispatcher, publishes the events as they come, and records the reply in the
-inbox. `Responder` does so for all conversations.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from kept.agent.events import AgentEvent, GroupLine, Inbound
+from kept.agent.events import NOBODY, AgentEvent, ApprovalAsked, ApprovalDecided, GroupLine, Inbound, Reply
 from kept.base.clock import Backoff
 from kept.base.remote_errors import MessageConflict, MessageNotFound
+from kept.base.values import frozen
 from kept.config import ResponderSettings
-from kept.errors import KeptError
-from kept.gateway.answer_runner import AnswerJob, AnswerRunner, InboxWriter
-from kept.gateway.channel import Channel, ResponderTiming, channel_name, deliver
+from kept.errors import KeptError, WriteFailed
+from kept.gateway.channel import (
+    Channel,
+    ResponderTiming,
+    channel_name,
+    deliver,
+    explain_failure,
+    limit_parts,
+    quiet_heartbeat,
+    split_reply,
+)
 from kept.gateway.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, GroupHistory, QueueLimits
-from kept.gateway.dispatcher import APPROVAL, CommandCall, Dispatcher, find_command
+from kept.gateway.dispatcher import APPROVAL, Command, CommandCall, Dispatcher, find_command
 from kept.gateway.inbox import Inbox
 from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, Name, check_same
+from kept.sessions.entries import HEARTBEAT
 from kept.sessions.session_key import SessionKey
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
+
+
+@frozen
+class AnswerJob:
+    """A run that is to be answered."""
+
+    run: AnswerRun
+    messages: Sequence[AcceptedMessage]
+    command: Command | None
+    """Command that the only message gives."""
+    channel: Channel
+    replay: EventReplay
+    """Events of the run, for clients that follow its last message."""
+    slot: AnswerSlot
+
+    @property
+    def is_heartbeat(self) -> bool:
+        return all((message.inbound.metadata or {}).get(HEARTBEAT) is True for message in self.messages)
 
 
 class Responder:
@@ -55,9 +84,9 @@ class Responder:
         dispatcher.commands.use_inbox(inbox)
         self._channels = channels
         self._timing = timing or ResponderTiming()
-        self._writer = InboxWriter(self._timing)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kept-inbox")
+        """Changes the inbox, one change after another."""
         self._groups = GroupHistory(max_messages=settings.max_history_messages)
-        self._runner = AnswerRunner(dispatcher, inbox, self._writer, self._groups, self._timing)
         self._slots = slots or asyncio.Semaphore(settings.max_concurrent)
         self._queues: dict[str, ConversationQueue] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
@@ -67,6 +96,8 @@ class Responder:
         self._arriving: dict[Name, asyncio.Future[AcceptedMessage]] = {}
         """Messages that are being written to the inbox."""
         self._dropping: set[asyncio.Task[None]] = set()
+        self._consuming: set[asyncio.Task[None]] = set()
+        """Agents at work. One may go on after its reply, with a compaction for instance."""
 
     # start and stop
 
@@ -123,9 +154,15 @@ class Responder:
         for replay in self._replays.values():  # release all waiters; the next process answers the rest
             replay.end()
         self._replays.clear()
-        await self._runner.finish(0.0 if left else max(0.0, deadline - loop.time()))
+        if self._consuming:  # work after a reply that is cut short is repeated when it is needed
+            rest_s = 0.0 if left else max(0.0, deadline - loop.time())
+            _, late = await asyncio.wait(self._consuming, timeout=rest_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
         await self._dispatcher.close()
-        self._writer.close()
+        self._thread.shutdown()
         return not left
 
     # accepting messages
@@ -140,7 +177,7 @@ class Responder:
             return check_same(known, conversation, message.text)
         self.limits.check(conversation)
         self.limits.reserve(conversation)
-        arriving = self._arriving[name] = self._writer.write(partial(self.inbox.receive, key, message))
+        arriving = self._arriving[name] = self._write(partial(self.inbox.receive, key, message))
         arriving.add_done_callback(partial(self._arrived, name, key))
         return await asyncio.shield(arriving)
 
@@ -236,8 +273,8 @@ class Responder:
             queue.answering.cancel()
 
     async def _drop(self, message: AcceptedMessage) -> None:
-        run = await self._writer.write_until_done(partial(self.inbox.begin, [message], ""))
-        await self._writer.write_until_done(partial(self.inbox.cancel, run))
+        run = await self._write_until_done(partial(self.inbox.begin, [message], ""))
+        await self._write_until_done(partial(self.inbox.cancel, run))
         self._end_replays([message])
         self.limits.release(message.key)
 
@@ -296,7 +333,7 @@ class Responder:
         if job.run.parts is not None or job.run.cancelled:
             return job.run
         queue.current = job.run
-        queue.answering = asyncio.create_task(self._runner.answer(job))
+        queue.answering = asyncio.create_task(self._answer(job))
         try:
             await asyncio.wait([queue.answering])
         except asyncio.CancelledError:
@@ -306,7 +343,7 @@ class Responder:
         finally:
             answering, queue.answering, queue.current = queue.answering, None, None
         if answering.cancelled():
-            run = await self._writer.write_until_done(partial(self.inbox.cancel, job.run))
+            run = await self._write_until_done(partial(self.inbox.cancel, job.run))
             try:
                 await self._dispatcher.agent.stop(run.session_id, run.message_ids)
             except KeptError as exc:
@@ -323,13 +360,13 @@ class Responder:
             run = queue.interrupted.popleft()
             messages = self.inbox.messages_of(run)
             if run.parts is None:
-                run = await self._writer.write_until_done(partial(self.inbox.begin_again, run))
+                run = await self._write_until_done(partial(self.inbox.begin_again, run))
         else:
             session_id = await self._open_session(queue.chat)
             if not queue.waiting:  # cancelled while the session was opened
                 return None
             messages = queue.take()
-            run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
+            run = await self._write_until_done(partial(self.inbox.begin, messages, session_id))
         command = find_command(messages[0].inbound) if len(messages) == 1 else None
         replay = self._replays.setdefault((run.channel, messages[-1].id), EventReplay())
         return AnswerJob(run, messages, command, queue.channel, replay, slot)
@@ -345,7 +382,7 @@ class Responder:
                 await asyncio.sleep(backoff.next_s())
 
     async def _mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
-        return await self._writer.write_until_done(partial(self.inbox.mark, run, state, reason=reason))
+        return await self._write_until_done(partial(self.inbox.mark, run, state, reason=reason))
 
     def _end_replays(self, messages: Iterable[AcceptedMessage]) -> None:
         """Release the followers of messages."""
@@ -353,3 +390,110 @@ class Responder:
             replay = self._replays.pop((message.channel, message.id), None)
             if replay is not None:
                 replay.end()
+
+    # writing to the inbox
+
+    def _write(self, change: Callable[[], T]) -> asyncio.Future[T]:
+        """Start a change. To keep it going when the caller is cancelled, await it through `asyncio.shield`."""
+        future = asyncio.get_running_loop().run_in_executor(self._thread, change)
+        # It may fail when its caller is gone.
+        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return future
+
+    async def _write_until_done(self, change: Callable[[], T]) -> T:
+        """Make a change that has to be on disk before the next step. Retry for as long as the disk is full."""
+        backoff: Backoff | None = None
+        while True:
+            try:
+                return await asyncio.shield(self._write(change))
+            except WriteFailed as exc:
+                log.error("the inbox cannot be written; trying again (%s)", exc.message)
+                backoff = backoff or self._timing.backoff()
+                await asyncio.sleep(backoff.next_s())
+
+    # one answer: through the dispatcher, into the inbox, with a reply in any case
+
+    async def _answer(self, job: AnswerJob) -> AnswerRun:
+        """Return the run with its reply. A failure becomes a reply too, with an error code.
+
+        This waits for the Reply event only, and the task that consumes the events of the agent may go on after it.
+        """
+        channel = job.channel
+        error: str | None = None
+        if job.run.attempts > self._timing.max_attempts:
+            reply, error = Reply("This message could not be answered.", ""), "gave_up"
+        else:
+            replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(self._consume(job, replied))
+            self._consuming.add(task)
+            task.add_done_callback(self._consuming.discard)
+            showing = asyncio.create_task(self._show_progress(job)) if channel.pushes else None
+            try:
+                reply = await replied
+            except asyncio.CancelledError:
+                task.cancel()
+                await asyncio.wait([task])
+                raise
+            except KeptError as exc:
+                log.warning("%s: a message could not be answered: %s %s", job.run.channel, exc.message, exc.hint)
+                reply, error = Reply(explain_failure(exc), ""), exc.code
+            except Exception:
+                log.exception("%s: a message could not be answered", job.run.channel)
+                reply, error = Reply("Unexpected error. The log of the gateway has the details.", ""), "internal"
+            finally:
+                if showing:
+                    showing.cancel()
+        if job.is_heartbeat:
+            reply = quiet_heartbeat(reply, is_failure=error is not None)
+        parts = [] if reply.silent else limit_parts(split_reply(reply.text, channel.limit, measure=channel.measure))
+        entry_id = reply.entry_id or None
+        return await self._write_until_done(
+            lambda: self.inbox.answer(
+                job.run, parts, push=channel.pushes, entry_id=entry_id, error=error, details=job.replay.details(reply)
+            )
+        )
+
+    async def _consume(self, job: AnswerJob, reply: asyncio.Future[Reply]) -> None:
+        """Publish the events of an answer, and set ``reply`` to the reply or the error."""
+        run, dispatcher = job.run, self._dispatcher
+        inbound = [message.inbound for message in job.messages]
+        group = self._groups.take(run.key)
+        try:
+            answer = dispatcher.answer(run.session_id, inbound, command=job.command, group=group)
+            async with aclosing(answer) as events:
+                async for event in events:
+                    if not isinstance(event, Reply):
+                        job.replay.add(event)
+                        if isinstance(event, ApprovalAsked | ApprovalDecided):
+                            await self._handle_approval(job, event)
+                    elif not reply.done():  # it is done if the caller was cancelled
+                        reply.set_result(event)
+            if job.command is None:
+                dispatcher.indexer.add(len(inbound) + 1)
+            if not reply.done():
+                reply.set_result(Reply("", "", silent=True))
+        except Exception as exc:
+            if reply.done():
+                log.exception("%s: the work after a reply failed", run.channel)
+            else:
+                reply.set_exception(exc)
+
+    async def _handle_approval(self, job: AnswerJob, event: ApprovalAsked | ApprovalDecided) -> None:
+        """Ask the person, who may take minutes. Other conversations are answered meanwhile."""
+        if isinstance(event, ApprovalDecided):
+            await job.slot.take()
+            return
+        job.slot.leave()
+        if job.channel.pushes:
+            to = job.messages[-1].inbound.metadata or {}
+            try:
+                await job.channel.ask(to, event)
+            except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything; unasked, it is denied
+                log.warning("%s: a person could not be asked (%s)", job.run.channel, type(exc).__name__)
+                self._dispatcher.agent.approvals.decide(event.id, allow=False, by=NOBODY)
+
+    async def _show_progress(self, job: AnswerJob) -> None:
+        to, is_quiet = job.messages[-1].inbound.metadata or {}, job.is_heartbeat
+        while True:
+            await job.channel.show_progress(to, "" if is_quiet else job.replay.text)
+            await asyncio.sleep(self._timing.progress_s)

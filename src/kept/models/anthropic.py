@@ -26,7 +26,7 @@ from kept.models.base import (
     tidy_turns,
     usage_or_estimate,
 )
-from kept.models.streaming import SdkChat, StreamReader, parse_arguments
+from kept.models.streaming import SdkChat, parse_arguments
 
 DEFAULT_MAX_TOKENS = 8_192
 THINKING_TOKENS: Mapping[ThinkingLevel, int] = {"low": 2_048, "medium": 8_192, "high": 24_576}
@@ -47,9 +47,82 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
 }
 
 
+class AnthropicStreamReader:
+    """Assembles one answer from the events of the SDK."""
+
+    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
+        self._request = request
+        self._chat = chat
+        self._open_calls: dict[int, tuple[str, str, list[str]]] = {}
+        """Tool calls whose arguments are still arriving, by block: id, name and pieces of the arguments."""
+        self._open_thoughts: dict[int, tuple[list[str], list[str]]] = {}
+        """Thoughts that are still arriving, by block: pieces of the text and of the signature."""
+        self._calls = 0
+        self._texts: list[str] = []
+        self._usage: dict[str, int] = {}
+        self._reason: str | None = None
+
+    def read(self, piece: Any) -> ModelEvent | None:
+        return self._read_thought(piece) or self._read_answer(piece)
+
+    def _read_thought(self, event: Any) -> Thought | None:
+        match event.type:
+            case "content_block_start" if event.content_block.type == "redacted_thinking":
+                return Thought("", REDACTED + event.content_block.data)
+            case "content_block_start" if event.content_block.type == "thinking":
+                self._open_thoughts[event.index] = ([], [])
+            case "content_block_delta" if event.delta.type == "thinking_delta":
+                self._open_thoughts[event.index][0].append(utf8_safe(event.delta.thinking))
+            case "content_block_delta" if event.delta.type == "signature_delta":
+                self._open_thoughts[event.index][1].append(event.delta.signature)
+            case "content_block_stop" if event.index in self._open_thoughts:
+                texts, signatures = self._open_thoughts.pop(event.index)
+                return Thought("".join(texts), "".join(signatures))
+        return None
+
+    def _read_answer(self, event: Any) -> ModelEvent | None:
+        counts: Any = None
+        match event.type:
+            case "message_start":
+                counts = event.message.usage
+            case "content_block_start" if event.content_block.type == "tool_use":
+                self._open_calls[event.index] = (event.content_block.id, event.content_block.name, [])
+            case "content_block_delta" if event.delta.type == "input_json_delta":
+                self._open_calls[event.index][2].append(event.delta.partial_json)
+            case "content_block_delta" if event.delta.type == "text_delta":
+                self._texts.append(utf8_safe(event.delta.text))
+                return TextDelta(self._texts[-1])
+            case "content_block_stop" if event.index in self._open_calls:
+                call_id, name, pieces = self._open_calls.pop(event.index)
+                self._calls += 1
+                return ToolUse(call_id, name, parse_arguments("".join(pieces)))
+            case "message_delta":
+                self._reason = event.delta.stop_reason or self._reason
+                counts = event.usage
+        # The counts are totals, so later ones replace earlier ones.
+        for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
+            count = getattr(counts, name, None)
+            if count is not None:
+                self._usage[name] = count_or_zero(count, MAX_TOKENS)
+        return None
+
+    def finish(self) -> tuple[Finished]:
+        if self._reason is None or self._open_calls:
+            raise self._chat.broke_off()
+        if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
+            raise ContextOverflow(f"{self._chat.label}: the request leaves no room for an answer.")
+        counts = self._usage
+        cached = counts.get("cache_read_input_tokens", 0)
+        total = counts.get("input_tokens", 0) + cached + counts.get("cache_creation_input_tokens", 0)
+        usage = ModelUsage(total, counts.get("output_tokens", 0), cached)
+        usage = usage_or_estimate(usage, self._request, "".join(self._texts))
+        return (Finished(_REASONS.get(self._reason, "end"), usage),)
+
+
 class AnthropicChat(SdkChat):
     provider = "anthropic"
     label = "Anthropic"
+    reader_class = AnthropicStreamReader
     home_url = "https://api.anthropic.com"
     default_model = "claude-sonnet-5-5"
 
@@ -59,9 +132,6 @@ class AnthropicChat(SdkChat):
         return anthropic.AsyncAnthropic(
             base_url=self.account.endpoint.public_url.removesuffix("/v1"), **self.client_options(anthropic)
         )
-
-    def make_reader(self, request: ChatRequest) -> StreamReader:
-        return AnthropicStreamReader(request, self)
 
     def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
         stream: Awaitable[Any] = client.messages.create(**self._body(request), stream=True)
@@ -142,75 +212,3 @@ def _block(part: Part) -> dict[str, Any]:
 def _tool_id(call_id: str) -> str:
     """Return an id that the API accepts. Ids from another provider may have characters that it refuses."""
     return _INVALID_ID_CHARS.sub("_", call_id) or "_"
-
-
-class AnthropicStreamReader:
-    """Assembles one answer from the events of the SDK."""
-
-    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
-        self._request = request
-        self._chat = chat
-        self._open_calls: dict[int, tuple[str, str, list[str]]] = {}
-        """Tool calls whose arguments are still arriving, by block: id, name and pieces of the arguments."""
-        self._open_thoughts: dict[int, tuple[list[str], list[str]]] = {}
-        """Thoughts that are still arriving, by block: pieces of the text and of the signature."""
-        self._calls = 0
-        self._texts: list[str] = []
-        self._usage: dict[str, int] = {}
-        self._reason: str | None = None
-
-    def read(self, piece: Any) -> ModelEvent | None:
-        return self._read_thought(piece) or self._read_answer(piece)
-
-    def _read_thought(self, event: Any) -> Thought | None:
-        match event.type:
-            case "content_block_start" if event.content_block.type == "redacted_thinking":
-                return Thought("", REDACTED + event.content_block.data)
-            case "content_block_start" if event.content_block.type == "thinking":
-                self._open_thoughts[event.index] = ([], [])
-            case "content_block_delta" if event.delta.type == "thinking_delta":
-                self._open_thoughts[event.index][0].append(utf8_safe(event.delta.thinking))
-            case "content_block_delta" if event.delta.type == "signature_delta":
-                self._open_thoughts[event.index][1].append(event.delta.signature)
-            case "content_block_stop" if event.index in self._open_thoughts:
-                texts, signatures = self._open_thoughts.pop(event.index)
-                return Thought("".join(texts), "".join(signatures))
-        return None
-
-    def _read_answer(self, event: Any) -> ModelEvent | None:
-        counts: Any = None
-        match event.type:
-            case "message_start":
-                counts = event.message.usage
-            case "content_block_start" if event.content_block.type == "tool_use":
-                self._open_calls[event.index] = (event.content_block.id, event.content_block.name, [])
-            case "content_block_delta" if event.delta.type == "input_json_delta":
-                self._open_calls[event.index][2].append(event.delta.partial_json)
-            case "content_block_delta" if event.delta.type == "text_delta":
-                self._texts.append(utf8_safe(event.delta.text))
-                return TextDelta(self._texts[-1])
-            case "content_block_stop" if event.index in self._open_calls:
-                call_id, name, pieces = self._open_calls.pop(event.index)
-                self._calls += 1
-                return ToolUse(call_id, name, parse_arguments("".join(pieces)))
-            case "message_delta":
-                self._reason = event.delta.stop_reason or self._reason
-                counts = event.usage
-        # The counts are totals, so later ones replace earlier ones.
-        for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            count = getattr(counts, name, None)
-            if count is not None:
-                self._usage[name] = count_or_zero(count, MAX_TOKENS)
-        return None
-
-    def finish(self) -> tuple[Finished]:
-        if self._reason is None or self._open_calls:
-            raise self._chat.broke_off()
-        if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
-            raise ContextOverflow(f"{self._chat.label}: the request leaves no room for an answer.")
-        counts = self._usage
-        cached = counts.get("cache_read_input_tokens", 0)
-        total = counts.get("input_tokens", 0) + cached + counts.get("cache_creation_input_tokens", 0)
-        usage = ModelUsage(total, counts.get("output_tokens", 0), cached)
-        usage = usage_or_estimate(usage, self._request, "".join(self._texts))
-        return (Finished(_REASONS.get(self._reason, "end"), usage),)

@@ -258,10 +258,7 @@ class ClaudeCli:
         )
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
-        async def start() -> RawEvents:
-            return self._ask(request)
-
-        return with_idle_timeout(start, timeout_s=self._timeout_s, label=LABEL)
+        return with_idle_timeout(self._ask(request), timeout_s=self._timeout_s, label=LABEL)
 
     async def close(self) -> None:
         """Do nothing: no process outlives its answer."""

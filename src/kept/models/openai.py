@@ -23,7 +23,7 @@ from kept.models.base import (
     tidy_turns,
     usage_or_estimate,
 )
-from kept.models.streaming import SdkChat, StreamReader, parse_arguments
+from kept.models.streaming import SdkChat, parse_arguments
 
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "stop": "end",
@@ -33,84 +33,6 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "content_filter": "refused",
 }
 _EFFORTS: Mapping[ThinkingLevel, str] = {"off": "none", "low": "low", "medium": "medium", "high": "high"}
-
-
-class OpenAIChat(SdkChat):
-    provider = "openai"
-    label = "OpenAI"
-    home_url = "https://api.openai.com/v1"
-    default_model = "gpt-5.4-mini"
-
-    def make_client(self) -> Any:
-        import openai
-
-        endpoint = self.account.endpoint
-        return openai.AsyncOpenAI(
-            base_url=endpoint.public_url + ("" if endpoint.path else "/v1"), **self.client_options(openai)
-        )
-
-    def make_reader(self, request: ChatRequest) -> StreamReader:
-        return OpenAIStreamReader(request, self)
-
-    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
-        stream: Awaitable[Any] = client.chat.completions.create(**self._body(request), stream=True)
-        return stream
-
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
-        system = [{"role": "system", "content": utf8_safe(request.system)}] if request.system.strip() else []
-        body: dict[str, Any] = {
-            "model": self.name,
-            "messages": [*system, *chain(*(_messages(turn, self.media) for turn in tidy_turns(request.turns)))],
-            "stream_options": {"include_usage": True},
-        }
-        if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": dict(tool.parameters),
-                    },
-                }
-                for tool in request.tools
-            ]
-        if request.thinking is not None:
-            body["reasoning_effort"] = _EFFORTS[request.thinking]
-        limit = request.max_tokens or self.max_output_tokens
-        if limit:
-            # OpenAI's own models accept only the new name; many compatible servers know only the old one.
-            body["max_completion_tokens" if self.account.is_home else "max_tokens"] = limit
-        return body
-
-
-def _messages(turn: Turn, media: frozenset[str]) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a turn. The API wants each tool result as a separate message, before any other."""
-    for part in turn.parts:
-        if isinstance(part, ToolOutput):
-            text = f"The tool failed: {part.text}" if part.is_error else part.text
-            yield {"role": "tool", "tool_call_id": part.call_id, "content": text}
-    text = "\n\n".join(part.text for part in turn.parts if isinstance(part, TextPart))
-    calls = [_call(part) for part in turn.parts if isinstance(part, ToolUse)]
-    if calls:
-        yield {"role": turn.role, "content": text or None, "tool_calls": calls}
-    files = [part for part in turn.parts if isinstance(part, FilePart) and part.media_type in media]
-    if files and not calls:
-        yield {"role": turn.role, "content": [{"type": "text", "text": text}, *map(_file, files)]}
-    elif text and not calls:
-        yield {"role": turn.role, "content": text}
-
-
-def _file(part: FilePart) -> dict[str, Any]:
-    url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
-    if part.media_type.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": url}}
-
-
-def _call(use: ToolUse) -> dict[str, Any]:
-    arguments = json.dumps(dict(use.arguments), ensure_ascii=False)
-    return {"id": use.id, "type": "function", "function": {"name": use.name, "arguments": arguments}}
 
 
 class _ToolCallDraft:
@@ -186,3 +108,79 @@ def _read_usage(usage: Any) -> ModelUsage:
         count_or_zero(getattr(usage, "completion_tokens", None), MAX_TOKENS),
         count_or_zero(getattr(details, "cached_tokens", None), MAX_TOKENS),
     )
+
+
+class OpenAIChat(SdkChat):
+    provider = "openai"
+    label = "OpenAI"
+    reader_class = OpenAIStreamReader
+    home_url = "https://api.openai.com/v1"
+    default_model = "gpt-5.4-mini"
+
+    def make_client(self) -> Any:
+        import openai
+
+        endpoint = self.account.endpoint
+        return openai.AsyncOpenAI(
+            base_url=endpoint.public_url + ("" if endpoint.path else "/v1"), **self.client_options(openai)
+        )
+
+    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
+        stream: Awaitable[Any] = client.chat.completions.create(**self._body(request), stream=True)
+        return stream
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        system = [{"role": "system", "content": utf8_safe(request.system)}] if request.system.strip() else []
+        body: dict[str, Any] = {
+            "model": self.name,
+            "messages": [*system, *chain(*(_messages(turn, self.media) for turn in tidy_turns(request.turns)))],
+            "stream_options": {"include_usage": True},
+        }
+        if request.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": dict(tool.parameters),
+                    },
+                }
+                for tool in request.tools
+            ]
+        if request.thinking is not None:
+            body["reasoning_effort"] = _EFFORTS[request.thinking]
+        limit = request.max_tokens or self.max_output_tokens
+        if limit:
+            # OpenAI's own models accept only the new name; many compatible servers know only the old one.
+            body["max_completion_tokens" if self.account.is_home else "max_tokens"] = limit
+        return body
+
+
+def _messages(turn: Turn, media: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a turn. The API wants each tool result as a separate message, before any other."""
+    for part in turn.parts:
+        if isinstance(part, ToolOutput):
+            text = f"The tool failed: {part.text}" if part.is_error else part.text
+            yield {"role": "tool", "tool_call_id": part.call_id, "content": text}
+    text = "\n\n".join(part.text for part in turn.parts if isinstance(part, TextPart))
+    calls = [_call(part) for part in turn.parts if isinstance(part, ToolUse)]
+    if calls:
+        yield {"role": turn.role, "content": text or None, "tool_calls": calls}
+    files = [part for part in turn.parts if isinstance(part, FilePart) and part.media_type in media]
+    if files and not calls:
+        yield {"role": turn.role, "content": [{"type": "text", "text": text}, *map(_file, files)]}
+    elif text and not calls:
+        yield {"role": turn.role, "content": text}
+
+
+def _file(part: FilePart) -> dict[str, Any]:
+    url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
+    if part.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": url}}
+
+
+def _call(use: ToolUse) -> dict[str, Any]:
+    arguments = json.dumps(dict(use.arguments), ensure_ascii=False)
+    return {"id": use.id, "type": "function", "function": {"name": use.name, "arguments": arguments}}

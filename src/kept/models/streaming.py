@@ -12,7 +12,7 @@ import json
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, ClassVar, NoReturn, Protocol
 
@@ -54,23 +54,9 @@ MAX_ANSWER_BYTES = 64_000_000
 MAX_EVENT_BYTES = 4_000_000
 
 
-async def bound_pieces(pieces: AsyncIterable[bytes], *, label: str) -> AsyncIterator[bytes]:
-    """Yield the pieces of an answer. Raise ModelFailed once the whole, or one event of it, exceeds a limit.
-
-    An event that ends between two pieces counts with the next one, far below the limit.
-    """
-    total = event = 0
-    async for piece in pieces:
-        end = max(piece.rfind(b"\n\n"), piece.rfind(b"\r\n\r\n"))
-        total += len(piece)
-        event = event + len(piece) if end < 0 else len(piece) - end
-        if total > MAX_ANSWER_BYTES or event > MAX_EVENT_BYTES:
-            raise ModelFailed(f"{label} sent more than can be an answer.", hint=HINT)
-        yield piece
-
-
 def _bounding(label: str) -> Callable[[Any], Awaitable[None]]:
-    """Return a hook that bounds what is read of a response. It is made here because importing httpx2 takes long."""
+    """Return a hook that bounds what is read of a response: the whole, and one event of it. It is made here because
+    importing httpx2 takes long."""
     import httpx2
 
     class BoundedStream(httpx2.AsyncByteStream):
@@ -78,11 +64,19 @@ def _bounding(label: str) -> Callable[[Any], Awaitable[None]]:
             self._stream = stream
             self._encoding = encoding
 
-        def __aiter__(self) -> AsyncIterator[bytes]:
+        async def __aiter__(self) -> AsyncIterator[bytes]:
             if self._encoding != "identity":
                 # It was not asked for, and a few bytes can unpack to any number.
                 raise ModelFailed(f"{label} sent a compressed answer ({self._encoding}).", hint=HINT)
-            return bound_pieces(self._stream, label=label)
+            total = event = 0
+            async for piece in self._stream:
+                # An event that ends between two pieces counts with the next one, far below the limit.
+                end = max(piece.rfind(b"\n\n"), piece.rfind(b"\r\n\r\n"))
+                total += len(piece)
+                event = event + len(piece) if end < 0 else len(piece) - end
+                if total > MAX_ANSWER_BYTES or event > MAX_EVENT_BYTES:
+                    raise ModelFailed(f"{label} sent more than can be an answer.", hint=HINT)
+                yield piece
 
         async def aclose(self) -> None:
             await self._stream.aclose()
@@ -116,17 +110,15 @@ RawEvents = AsyncGenerator[ModelEvent | None, None]
 """Events of one answer. None is a heartbeat: the model is alive but has produced nothing to report."""
 
 
-async def with_idle_timeout(
-    start: Callable[[], Awaitable[RawEvents]], *, timeout_s: float, label: str
-) -> AsyncGenerator[ModelEvent, None]:
+async def with_idle_timeout(stream: RawEvents, *, timeout_s: float, label: str) -> AsyncGenerator[ModelEvent, None]:
     """Yield the events of a stream without its heartbeats.
 
     Raise ModelFailed after ``timeout_s`` without an event, or if the answer does not end. Bytes that only keep the
-    connection open do not count: a server may send them for ever. ``start`` opens the stream and is not timed.
+    connection open do not count: a server may send them for ever.
     """
     chars = 0
     loop = asyncio.get_running_loop()
-    async with aclosing(await start()) as events:
+    async with aclosing(stream) as events:
         end_s = loop.time() + timeout_s * _MAX_ANSWER_TIMEOUTS
         while True:
             idle_until_s = loop.time() + timeout_s
@@ -172,6 +164,8 @@ def _refuse_constant(word: str) -> NoReturn:
 class StreamReader(Protocol):
     """Assembles one answer from the pieces of an SDK's stream."""
 
+    def __init__(self, request: ChatRequest, chat: SdkChat) -> None: ...
+
     def read(self, piece: Any) -> ModelEvent | None: ...
 
     def finish(self) -> Iterable[ModelEvent]:
@@ -186,6 +180,7 @@ class SdkChat(ABC):
     label: str
     """Name of the provider in messages."""
     home_url: ClassVar[str]
+    reader_class: ClassVar[type[StreamReader]]
     default_model: ClassVar[str]
     """Used at the provider's own address unless the settings name another."""
     runs_tools = True
@@ -268,22 +263,16 @@ class SdkChat(ABC):
         return self.account.key or "none"  # without one an SDK would look for a key in the environment
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
-        async def start() -> RawEvents:
-            # Importing an SDK takes a second or two. It must not block the event loop, and is not the model's silence.
-            return self.ask(self._client or await asyncio.to_thread(self._open_client), request)
-
-        return with_idle_timeout(start, timeout_s=self.timeout_s, label=self.label)
+        return with_idle_timeout(self.ask(request), timeout_s=self.timeout_s, label=self.label)
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
 
-    def _open_client(self) -> Any:
+    def _open_client(self) -> None:
         with self._lock:
-            if self._client is None:
-                self._client = self.make_client()
-            return self._client
+            self._client = self._client or self.make_client()
 
     def client_options(self, sdk: Any) -> dict[str, Any]:
         """Return the arguments that the clients of all SDKs share. ``sdk`` is the imported package."""
@@ -324,12 +313,14 @@ class SdkChat(ABC):
             },
         )
 
-    async def ask(self, client: Any, request: ChatRequest) -> RawEvents:
+    async def ask(self, request: ChatRequest) -> RawEvents:
         """Yield the events of one answer. Raise only ModelError."""
+        if self._client is None:  # importing an SDK takes a second or two, and must not block the event loop
+            await asyncio.to_thread(self._open_client)
         import httpx2
 
-        sdk = importlib.import_module(self.provider)
-        reader = self.make_reader(request)
+        client, sdk = self._client, importlib.import_module(self.provider)
+        reader = self.reader_class(request, self)
         try:
             async with await self.open_stream(client, request) as stream:
                 async for piece in stream:
@@ -351,9 +342,6 @@ class SdkChat(ABC):
     @abstractmethod
     def make_client(self) -> Any:
         """Return the SDK's client. Pass every argument that it would otherwise read from the environment."""
-
-    @abstractmethod
-    def make_reader(self, request: ChatRequest) -> StreamReader: ...
 
     @abstractmethod
     def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:

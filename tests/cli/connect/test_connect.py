@@ -12,7 +12,7 @@ import pytest
 from kept.cli.connect.clients import CLIENTS, ClientEnvironment
 from kept.cli.connect.connection import Connection
 from kept.errors import LockBusy
-from kept.gateway.server_command import ServerCommand
+from kept.gateway.app import ServerCommand
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
 from tests.support.terminals import run_on_terminal, without_styles

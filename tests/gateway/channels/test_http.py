@@ -139,7 +139,7 @@ async def test_a_model_that_fails_is_an_error_that_says_what(tmp_path):
     ],
 )
 async def test_what_makes_no_sense_is_refused_in_words_and_not_kept(tmp_path, body, monkeypatch):
-    monkeypatch.setattr("kept.gateway.channels.http_messages.MAX_BODY_BYTES", 1_000)
+    monkeypatch.setattr("kept.gateway.channels.http.MAX_BODY_BYTES", 1_000)
     async with serving(tmp_path) as at:
         refused = await at.client.post("/v1/messages", content=body, headers={"Content-Type": "application/json"})
         assert refused.status_code == 400

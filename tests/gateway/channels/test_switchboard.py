@@ -16,7 +16,7 @@ from kept.config import load_config
 from kept.config.gateway_settings import RouteSettings
 from kept.errors import AgentNotFound, ConfigError
 from kept.gateway.channels.gateway import ServedAgent, served_agents
-from kept.gateway.channels.switchboard import find_agent
+from kept.gateway.channels.switchboard import Switchboard
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.files import write_file
@@ -80,7 +80,7 @@ def test_the_first_route_that_fits_decides(key, agent):
     routes = [RouteSettings(**route) for route in ROUTES]
     routes += [RouteSettings("shop", account="shop"), RouteSettings("group", channel="telegram", chat="-100")]
     routes += [RouteSettings("never", chat="bob")] if key.channel == "http" else []
-    assert find_agent(routes, key, default="main") == agent
+    assert Switchboard({}, routes, default="main").route(key).agent_id == agent
 
 
 async def test_each_agent_answers_its_own_people_from_its_own_memory(tmp_path):

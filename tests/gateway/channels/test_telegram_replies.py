@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.gateway.channels.telegram_html import render_reply, visible_text
+from kept.gateway.channels.telegram_messages import render_reply, visible_text
 from kept.testing import ScriptedChat, Stall
 from tests.support.telegram_bot import bot
 from tests.support.telegram_server import BotApi

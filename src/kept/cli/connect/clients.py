@@ -10,7 +10,7 @@ from typing import Any, Literal
 from kept import __version__
 from kept.base.values import frozen
 from kept.errors import UsageError
-from kept.gateway.server_command import ServerCommand
+from kept.gateway.app import ServerCommand
 
 Scope = Literal["user", "project"]
 Format = Literal["json", "toml"]

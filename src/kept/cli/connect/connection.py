@@ -34,7 +34,7 @@ from kept.cli.connect.clients import (
 from kept.cli.connect.settings_editor import remove_json_entry, remove_table, set_json_entry, set_table
 from kept.config.read import read_settings
 from kept.errors import ConfigError, LockBusy, WriteFailed
-from kept.gateway.server_command import ServerCommand
+from kept.gateway.app import ServerCommand
 
 Kind = Literal["created", "changed", "unchanged", "removed"]
 JOURNAL = "journal.json"

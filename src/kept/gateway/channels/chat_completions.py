@@ -19,11 +19,13 @@ from kept.base.clock import Clock, new_id
 from kept.base.limits import utf8_safe
 from kept.base.remote_errors import MessageRefused, ModelUnknown
 from kept.base.values import frozen
-from kept.gateway.channels.http_messages import (
+from kept.gateway.channels.http import (
+    CHAT_NAME,
     EVENT_HEADERS,
     HEARTBEAT_S,
     MAX_BODY_BYTES,
     MAX_NAME_CHARS,
+    error_body,
     grant_of,
     json_response,
     own_name,
@@ -43,18 +45,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 
-NAME = "openai"
 UNNAMED_USER = "default"
-PATHS = ("/v1/chat/completions", "/v1/models")
 _REQUEST = "request"
 """Metadata of a message: hash of the request that brought it."""
-_TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
-_TYPES |= {404: "invalid_request_error", 409: "invalid_request_error", 429: "rate_limit_error"}
-
-
-def error_body(status: int, code: str, message: str) -> dict[str, Any]:
-    """Return an error in OpenAI's form."""
-    return {"error": {"message": message, "type": _TYPES.get(status, "server_error"), "param": None, "code": code}}
 
 
 class ChatCompletions:
@@ -95,7 +88,7 @@ class ChatCompletions:
         if call.stream:
             chunks = self._chunks(call, message)
             return StreamingResponse(chunks, media_type="text/event-stream", headers=EVENT_HEADERS)
-        message, run = await self._front.responder_for(key).wait(NAME, message.id)
+        message, run = await self._front.responders[key.agent_id].wait(CHAT_NAME, message.id)
         if run is None or run.parts is None or run.error:
             status, body = _describe_failure(run)
             return json_response(body, status, {"x-should-retry": "false"} if status == 502 else {})
@@ -107,7 +100,7 @@ class ChatCompletions:
         earlier = self._find_earlier(call, key, is_retry=is_retry)
         if earlier is not None:
             return await self._front.accept(key, earlier.inbound, grant_of(request))
-        responder = self._front.responder_for(key)
+        responder = self._front.responders[key.agent_id]
         responder.limits.check(str(key))
         for line in await asyncio.to_thread(self._find_unseen, call, key):
             sender = "assistant" if line.role == "assistant" else call.user or "user"
@@ -116,7 +109,7 @@ class ChatCompletions:
         return await self._front.accept(key, inbound, grant_of(request))
 
     def _find_earlier(self, call: ChatCall, key: SessionKey, *, is_retry: bool) -> AcceptedMessage | None:
-        inbox = self._front.responder_for(key).inbox
+        inbox = self._front.responders[key.agent_id].inbox
         for message in reversed(inbox.messages()):
             if message.key == str(key) and (message.inbound.metadata or {}).get(_REQUEST) == call.digest:
                 is_open = message_status(inbox.find_run(message)) in ("waiting", "answering")
@@ -128,7 +121,7 @@ class ChatCompletions:
     def _find_unseen(self, call: ChatCall, key: SessionKey) -> tuple[ChatLine, ...]:
         """Return the history if the conversation is new to Kept. Begin a new session if a chat begins like another."""
         sessions = self._sessions[key.agent_id]
-        record = sessions.find(NAME, key.user_id, chat_type=key.chat_type)
+        record = sessions.find(CHAT_NAME, key.user_id, chat_type=key.chat_type)
         if record is None:
             return call.history
         if not call.continues and not call.history:
@@ -142,14 +135,14 @@ class ChatCompletions:
         head = _head(call, message, "chat.completion.chunk")
         more = {"usage": None} if call.stream_usage else {}
         yield _event({**head, "choices": [_delta({"role": "assistant", "content": ""})], **more})
-        streamed, responder = "", self._front.holder(NAME, message.id)
-        async for event in responder.follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
+        streamed, responder = "", self._front.holder(CHAT_NAME, message.id)
+        async for event in responder.follow(CHAT_NAME, message.id, heartbeat_s=HEARTBEAT_S):
             if event is None:
                 yield b": still at work\n\n"
             elif isinstance(event, ReplyDelta):
                 streamed += event.text
                 yield _event({**head, "choices": [_delta({"content": event.text})], **more})
-        _, run = responder.get(NAME, message.id)
+        _, run = responder.get(CHAT_NAME, message.id)
         if run is None or run.parts is None or run.error:
             yield _event(_describe_failure(run)[1])
             return
@@ -165,7 +158,7 @@ class ChatCompletions:
 def _chat_key(call: ChatCall) -> SessionKey:
     """Return the key of a chat. Requests without a user are those of one person, who has the token."""
     name = thread_id(call.user or UNNAMED_USER, call.conversation)
-    return SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, THREAD, name)
+    return SessionKey(ANY_AGENT, CHAT_NAME, DEFAULT_ACCOUNT, THREAD, name)
 
 
 def _missing_end(streamed: str, reply: str) -> str:

@@ -170,7 +170,7 @@ class BotChannel(Channel):
         elif isinstance(content, OverheardMessage):
             if content.line.timestamp:  # a library may not require one
                 key = front.route(content.key)
-                front.responder_for(key).add_group_line(key, content.line)
+                front.responders[key.agent_id].add_group_line(key, content.line)
         elif content is not None:
             await self._accept(front, replace(content, key=front.route(content.key)))
 
@@ -179,7 +179,7 @@ class BotChannel(Channel):
         if files := await self._store_files(addressed):
             message = replace(message, metadata={**(message.metadata or {}), ATTACHMENTS: files})
         while True:
-            await front.responder_for(key).limits.wait_for_space(str(key))
+            await front.responders[key.agent_id].limits.wait_for_space(str(key))
             try:
                 await front.accept(key, message)
             except QueueFull:

@@ -19,7 +19,7 @@ from kept.config.layers import settings_by_agent
 from kept.errors import AgentNotFound, ConfigError, LockBusy
 from kept.gateway.app import open_dispatcher, open_memory
 from kept.gateway.channel import Channel, ResponderTiming
-from kept.gateway.channels import chat_completions, http, http_messages
+from kept.gateway.channels import http
 from kept.gateway.channels.chat_intake import BotChannel
 from kept.gateway.channels.discord import DiscordChannel, find_discord_token
 from kept.gateway.channels.switchboard import Switchboard
@@ -130,7 +130,7 @@ class Gateway:
             self._services["discord"] = DiscordChannel(config, timing)
         channels: dict[str, Channel] = {}
         if self._settings.http.enabled:
-            for name in (http_messages.NAME, chat_completions.NAME):
+            for name in (http.NAME, http.CHAT_NAME):
                 channels[name] = Channel(debounce_ms=self._settings.http.debounce_ms)
         channels.update(self._services)
         if not channels:

@@ -1,20 +1,38 @@
-"""The routes of the HTTP channel, what each of them does, and whom the token of a person speaks for."""
+"""The HTTP channel: its routes, what each of them does, and whom the token of a person speaks for.
+
+A client posts a message, and gets the reply at once, as a stream of events, or later by its id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
-from kept.base.clock import Clock
+from kept.agent.events import (
+    AgentEvent,
+    ApprovalAsked,
+    ApprovalDecided,
+    Inbound,
+    Notice,
+    Reply,
+    ReplyDelta,
+    ToolEnded,
+    ToolStarted,
+    approval_json,
+)
+from kept.base.clock import Clock, new_id
 from kept.base.grants import Act, Grant
-from kept.base.net.serving import TOKEN_USER, App, Guard, TokenGate, note_route
-from kept.errors import KeptError, ScopeMissing
-from kept.gateway.channels import chat_completions, http_messages
-from kept.gateway.channels.chat_completions import ChatCompletions
-from kept.gateway.channels.http_messages import RETRY_AFTER_S, HttpEndpoints, grant_of, json_response
-from kept.gateway.channels.switchboard import Switchboard
-from kept.sessions.people import Account, People, read_account
+from kept.base.limits import utf8_safe
+from kept.base.net.serving import GRANT, ROUTE, TOKEN_USER, App, Guard, TokenGate
+from kept.base.remote_errors import MessageNotFound, MessageRefused
+from kept.errors import AgentNotFound, KeptError, ScopeMissing
+from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
+from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, message_status
+from kept.sessions.people import Account, People, account_of, private_chat, read_account
+from kept.sessions.session_key import DEFAULT_ACCOUNT, GROUP, SessionKey
 from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
@@ -24,10 +42,266 @@ if TYPE_CHECKING:
 
     Endpoint = Callable[[Request], Awaitable[Response]]
 
+NAME = "http"
+CHAT_NAME, CHAT_PATHS = "openai", ("/v1/chat/completions", "/v1/models")
+"""Channel of OpenAI's chat completions, and their routes."""
+_FIELDS = ("agent", "conversation", "user", "group", "text", "id", "stream", "wait")
+RETRY_AFTER_S = 5
+MAX_NAME_CHARS = 256
+HEARTBEAT_S = 15.0
+EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+"""Form of the id that a client gives to a message."""
+
+
+MAX_BODY_BYTES = 1_000_000
+
+
+class HttpEndpoints:
+    """Handlers of the routes. What they raise is shown by the routes."""
+
+    def __init__(self, front: Switchboard, clock: Clock) -> None:
+        self._front = front
+        self._clock = clock
+
+    async def post(self, request: Request) -> Response:
+        from starlette.responses import StreamingResponse
+
+        body = await read_body(request, MAX_BODY_BYTES)
+        inbound = self._read_message(request, body)
+        wants_events = "text/event-stream" in request.headers.get("accept", "")
+        streams, waits = read_flag(body, "stream", default=wants_events), read_flag(body, "wait", default=True)
+        key = self._read_key(request, body, inbound.sender)
+        message = await self._front.accept(key, inbound, grant_of(request))
+        if streams:
+            return StreamingResponse(self._events(message), media_type="text/event-stream", headers=EVENT_HEADERS)
+        if not waits:
+            return json_response(self._state(message.id), 202)
+        state = message_json(*await self._front.holder(NAME, message.id).wait(NAME, message.id))
+        return json_response(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
+
+    async def get(self, request: Request) -> Response:
+        return json_response(self._state(self._own_id(request)))
+
+    async def delete(self, request: Request) -> Response:
+        message_id = self._own_id(request)
+        return json_response(message_json(*await self._front.holder(NAME, message_id).cancel(NAME, message_id)))
+
+    async def decide(self, request: Request) -> Response:
+        """Allow or deny a tool call that waits for a person."""
+        approval_id = request.path_params["id"]
+        self._require_own_approval(request, approval_id)
+        body = await read_body(request, MAX_BODY_BYTES)
+        if not isinstance(body, dict) or not isinstance(body.get("allow"), bool) or len(body) > 1:
+            raise MessageRefused("The body has to say whether to allow it.", hint='Such as {"allow": true}.')
+        if not self._front.decide(approval_id, allow=body["allow"], by=NAME):
+            raise MessageNotFound(
+                f"No call waits for permission under '{approval_id}'.", hint="It was decided, or it timed out."
+            )
+        return json_response({"id": approval_id, "allowed": body["allow"]})
+
+    def _require_own_approval(self, request: Request, approval_id: str) -> None:
+        """Raise MessageNotFound if the token of a person or an agent was sent, and the call is not in a session of
+        theirs."""
+        user, grant = request.scope.get(TOKEN_USER), grant_of(request)
+        if user is None and (grant is None or grant.agent is None):
+            return
+        asked = next((asked for asked in self._front.waiting_approvals() if asked.id == approval_id), None)
+        key = self._front.find_chat(asked.session_id) if asked else None
+        if key is None or not is_own(request, key):
+            raise MessageNotFound(f"No call waits for permission under '{approval_id}'.")
+
+    def _read_message(self, request: Request, body: Any) -> Inbound:
+        if not isinstance(body, dict):
+            raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')
+        unknown = [name for name in body if name not in _FIELDS]
+        if unknown:
+            raise MessageRefused(f"'{unknown[0]}' is not a field of a message.", hint="See docs/tasks/gateway.md.")
+        user = own_name(request, read_name(body.get("user"), "user"))
+        message_id = body.get("id", None) or new_id()
+        if not isinstance(message_id, str) or not ID.fullmatch(message_id):
+            raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
+        text = body.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
+        return Inbound(message_id, utf8_safe(text), user, self._clock.now())
+
+    def _read_key(self, request: Request, body: dict[str, Any], user: str | None) -> SessionKey:
+        conversation, agent = read_name(body.get("conversation"), "conversation"), read_name(body.get("agent"), "agent")
+        if not (conversation or user):
+            raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
+        if not read_flag(body, "group"):
+            return route_own(self._front, request, private_chat(ANY_AGENT, NAME, user, conversation), agent)
+        if conversation is None or not user:
+            raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
+        if TOKEN_USER in request.scope:
+            raise MessageRefused("The token of a user is for private conversations.", hint="Leave out 'group'.")
+        return route_own(self._front, request, SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation), agent)
+
+    def _own_id(self, request: Request) -> str:
+        """Return the id of the message that a request names. For the token of a user or of an agent, those of others do
+        not exist."""
+        message_id: str = request.path_params["id"]
+        message, _ = self._front.holder(NAME, message_id).get(NAME, message_id)
+        if not is_own(request, SessionKey.parse_full(message.key)):
+            raise MessageNotFound(f"There is no message '{message_id}'.")
+        return message_id
+
+    def _state(self, message_id: str) -> dict[str, Any]:
+        message, run = self._front.holder(NAME, message_id).get(NAME, message_id)
+        state = message_json(message, run)
+        waiting = self._front.waiting_approvals(run.session_id) if run and state["status"] == "answering" else []
+        return {**state, "approvals": [approval_json(asked) for asked in waiting]} if waiting else state
+
+    async def _events(self, message: AcceptedMessage) -> AsyncIterator[bytes]:
+        """Yield server-sent events. The heartbeat keeps proxies from closing a silent connection."""
+        yield _event("accepted", {"id": message.id})
+        async for event in self._front.holder(NAME, message.id).follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
+            yield b": still at work\n\n" if event is None else _encode_event(event)
+        state = self._state(message.id)
+        yield _event("error" if state["status"] == "failed" else "reply", state)
+
+
+def own_name(request: Request, user: str | None) -> str | None:
+    """Return the user that a request names, or that its token is for. Raise MessageRefused if they differ."""
+    owner: str | None = request.scope.get(TOKEN_USER)
+    if owner is not None and user not in (None, owner):
+        raise MessageRefused("'user' is not the user of this token.", hint="Leave it out.")
+    return owner or user
+
+
+def grant_of(request: Request) -> Grant | None:
+    """Return what the token of a request allows, or None if it needs none."""
+    grant: Grant | None = request.scope.get(GRANT)
+    return grant
+
+
+def is_own(request: Request, key: SessionKey) -> bool:
+    """Return whether a conversation is of the user and of an agent that the token of a request is for."""
+    user, grant = request.scope.get(TOKEN_USER), grant_of(request)
+    if grant is not None and not grant.reaches(key.agent_id):
+        return False
+    return user is None or account_of(key) == Account(NAME, user)
+
+
+def route_own(front: Switchboard, request: Request, key: SessionKey, agent: str | None) -> SessionKey:
+    """Return a key with the agent that a request names. The token of a person reaches only the agent of its chat,
+    that of an agent only this one."""
+    grant, routed = grant_of(request), front.route(key)
+    if grant is not None and grant.agent is not None:
+        chosen = agent or grant.agent
+        grant.require_agent(chosen)
+        return front.route(key, chosen)
+    if TOKEN_USER in request.scope and agent not in (None, routed.agent_id):
+        raise AgentNotFound(f"This gateway does not serve an agent '{agent}' for you.", hint="Leave it out.")
+    return front.route(key, agent) if agent else routed
+
+
+async def read_body(request: Request, max_bytes: int) -> Any:
+    from starlette.requests import ClientDisconnect
+
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise MessageRefused("The body has to be JSON.", hint="Send 'Content-Type: application/json'.")
+    body = b""
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
+                raise MessageRefused(f"The body has more than {max_bytes:,} bytes.")
+    except ClientDisconnect as exc:
+        raise MessageRefused("The client disconnected before the end of the body.") from exc
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as exc:
+        raise MessageRefused("The body is not JSON.") from exc
+
+
+def message_json(message: AcceptedMessage, run: AnswerRun | None) -> dict[str, Any]:
+    """Return the state of a message for clients. Of messages that are answered together, the last has the reply."""
+    state: dict[str, Any] = {
+        "id": message.id,
+        "conversation": message.key,
+        "status": message_status(run),
+        "reply": None,
+    }
+    if run is None or run.cancelled or run.parts is None:
+        return state
+    state["sessionId"] = run.session_id
+    if message.id != run.message_ids[-1]:
+        state["answeredWith"] = run.message_ids[-1]
+    elif run.error:
+        state["error"] = {"code": run.error, "message": run.reply or "", "hint": ""}
+    else:
+        state["reply"] = run.reply
+        state |= run.details
+    return state
+
+
+def _encode_event(event: AgentEvent) -> bytes:
+    match event:
+        case ReplyDelta():
+            return _event("delta", {"text": event.text})
+        case ToolStarted():
+            return _event("tool", {"name": event.name, "status": "started"})
+        case ToolEnded():
+            return _event("tool", {"name": event.name, "status": "done" if event.ok else "failed"})
+        case Notice():
+            return _event("notice", {"text": event.text})
+        case ApprovalAsked():
+            return _event("approval", approval_json(event))
+        case ApprovalDecided():
+            return _event("decision", {"id": event.id, "tool": event.tool, "allowed": event.allowed, "by": event.by})
+        case Reply():
+            return b""  # sent as the last event, once it is in the inbox
+        case _:
+            assert_never(event)
+
+
+def _event(name: str, value: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(value)}\n\n".encode()
+
+
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    from starlette.responses import Response
+
+    body = json.dumps(value).encode() + b"\n"
+    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+
+
+def read_name(value: Any, field: str) -> str | None:
+    """Return the name that a field has, or None if it has none."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
+        raise MessageRefused(f"'{field}' has to be a text of at most {MAX_NAME_CHARS} characters.")
+    return utf8_safe(value)
+
+
+def read_flag(body: Mapping[str, Any], field: str, *, default: bool = False) -> bool:
+    value = body.get(field)
+    value = default if value is None else value
+    if not isinstance(value, bool):
+        raise MessageRefused(f"'{field}' has to be true or false.")
+    return value
+
+
+# routes
+
+_TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
+_TYPES |= {404: "invalid_request_error", 409: "invalid_request_error", 429: "rate_limit_error"}
+
+
+def error_body(status: int, code: str, message: str) -> dict[str, Any]:
+    """Return an error in OpenAI's form."""
+    return {"error": {"message": message, "type": _TYPES.get(status, "server_error"), "param": None, "code": code}}
+
 
 def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, clock: Clock, people: People) -> App:
     """Return the application without a guard."""
     from starlette.applications import Starlette
+
+    from kept.gateway.channels.chat_completions import ChatCompletions
 
     endpoints = HttpEndpoints(front, clock)
     chat = ChatCompletions(front, sessions, clock)
@@ -53,7 +327,7 @@ def _make_route(people: People, method: str, path: str, endpoint: Endpoint, act:
     from starlette.routing import Route
 
     async def answer(request: Request) -> Response:
-        note_route(request.scope, path)
+        request.scope[ROUTE] = path
         grant = grant_of(request)
         try:
             if grant is not None:
@@ -72,8 +346,8 @@ def _note_person(people: People, request: Request, grant: Grant) -> None:
     """Let the token of a person speak for that person only."""
     if grant.person is None:
         return
-    is_chat = request.url.path.startswith(chat_completions.PATHS)
-    channel = chat_completions.NAME if is_chat else http_messages.NAME
+    is_chat = request.url.path.startswith(CHAT_PATHS)
+    channel = CHAT_NAME if is_chat else NAME
     user = find_user(people, grant.person, channel)
     if user is None:
         raise ScopeMissing(
@@ -100,7 +374,7 @@ def find_user(people: People, person: str, channel: str) -> str | None:
             return account.name
     for account in private:
         here = Account(channel, account.name)
-        if account.channel == http_messages.NAME and people.name_of(here) == str(here):
+        if account.channel == NAME and people.name_of(here) == str(here):
             return account.name
     return None
 
@@ -123,6 +397,6 @@ async def _show_fault(request: Request, exc: Exception) -> Response:
 
 def _describe_refusal(path: str, status: int, code: str, message: str, hint: str = "") -> dict[str, Any]:
     """Return an error in the form that clients of a path expect."""
-    if path.startswith(chat_completions.PATHS):
-        return chat_completions.error_body(status, code, f"{message} {hint}".strip() if status < 500 else message)
+    if path.startswith(CHAT_PATHS):
+        return error_body(status, code, f"{message} {hint}".strip() if status < 500 else message)
     return {"error": {"code": code, "message": message, "hint": hint}}

@@ -23,21 +23,6 @@ ANY_AGENT = "*"
 """Agent in the key of a chat that is not routed yet."""
 
 
-def find_agent(routes: Iterable[RouteSettings], key: SessionKey, *, default: str) -> str:
-    """Return the agent for a message. The first route that fits its channel, account and chat decides."""
-    return next((route.agent for route in routes if _fits(route, key)), default)
-
-
-def _fits(route: RouteSettings, key: SessionKey) -> bool:
-    account = account_of(key)
-    chats = {key.user_id, *((account.name,) if account else ())}  # with its topic, and without
-    return (
-        route.channel in (None, key.channel)
-        and route.account in (None, key.account_id)
-        and (route.chat is None or route.chat in chats)
-    )
-
-
 class Switchboard:
     """Routes one set of channels to the responders of several agents."""
 
@@ -51,11 +36,14 @@ class Switchboard:
         if agent is not None and agent not in self.responders:
             names = ", ".join(self.responders)
             raise AgentNotFound(f"This gateway does not serve an agent '{agent}'.", hint=f"It serves: {names}.")
-        return replace(key, agent_id=agent or find_agent(self._routes, key, default=self._default))
-
-    def responder_for(self, key: SessionKey) -> Responder:
-        """Return the responder of the agent in a key."""
-        return self.responders[key.agent_id]
+        account = account_of(key) if self._routes else None
+        chats = (None, key.user_id, account.name if account else None)  # with its topic, and without
+        fitting = (
+            route.agent
+            for route in self._routes  # the first that fits decides
+            if route.channel in (None, key.channel) and route.account in (None, key.account_id) and route.chat in chats
+        )
+        return replace(key, agent_id=agent or next(fitting, self._default))
 
     async def accept(self, key: SessionKey, message: Inbound, grant: Grant | None = None) -> AcceptedMessage:
         """Accept a message for the agent of its key. Message ids are unique per channel, across agents. Raise
@@ -63,7 +51,7 @@ class Switchboard:
         who needs no token."""
         if grant is not None:
             grant.require(act_of(message))
-        own = self.responder_for(key)
+        own = self.responders[key.agent_id]
         for responder in self.responders.values():
             known = responder.inbox.find(key.channel, message.id)
             if known is not None and responder is not own:

@@ -28,8 +28,7 @@ from kept.gateway.channels.chat_intake import (
     Person,
 )
 from kept.gateway.channels.switchboard import Switchboard
-from kept.gateway.channels.telegram_html import render_reply, visible_text
-from kept.gateway.channels.telegram_messages import read_message
+from kept.gateway.channels.telegram_messages import read_message, render_reply, visible_text
 from kept.sessions.session_key import DEFAULT_ACCOUNT
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response, StreamingResponse
 
 from kept.agent.events import Inbound
-from kept.gateway.dispatcher import act_of
-from kept.gateway.local_conversation import DEFAULT_CONVERSATION, find_conversation
+from kept.gateway.dispatcher import DEFAULT_CONVERSATION, act_of, find_conversation
 from kept.server.web.conversations_screen import TalkView, read_window, view_lines
 from kept.server.web.visit import Page, Screen, Visit
 from kept.server.web.web_chat import RunningAnswer

@@ -25,8 +25,7 @@ from kept.agent.events import (
 )
 from kept.errors import KeptError, UsageError
 from kept.gateway.app import open_dispatcher, open_model
-from kept.gateway.dispatcher import Dispatcher
-from kept.gateway.local_conversation import DEFAULT_CONVERSATION, LocalConversation
+from kept.gateway.dispatcher import DEFAULT_CONVERSATION, Dispatcher, LocalConversation
 from kept.models.base import ChatModel
 from kept.server.web.visit import Site
 
