@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from kept.forgetting.plan import digest_of
+from kept.forgetting.plan import ForgetOrder, Place, digest_of, write_journal
+from kept.storage.files.file_storage import FileStorage
 from tests.support.files import write_file
 from tests.support.planted_words import places_of
 from tests.support.terminals import run_on_terminal
@@ -48,16 +49,12 @@ def test_a_request_that_makes_no_sense_gets_one_line(kept, note, args):
     assert "4711" in note.read_text()
 
 
-def interrupt(home):
+def interrupt(home, workspace):
     """Leave the journal of a forget that was killed at its start."""
     line = "- The gate code is 4711."
-    cut = {"path": "MEMORY.md", "start_line": 3, "lines": 1, "digest": digest_of(line)}
-    order = {
-        **{"version": 1, "id": "abc", "started": "2026-03-01", "request": "query", "words": ["4711"], "lines": []},
-        **{"cuts": [cut], "entries": [], "notes": [], "sessions": [], "places": [["note", "MEMORY.md#L3"]]},
-        **{"unreachable": [], "salt": "00", "sha256": "", "by_tool": False, "is_scoped": False, "done": []},
-    }
-    write_file(home / "agents/main/forgetting.json", json.dumps(order))
+    place = Place("note", "MEMORY.md", "MEMORY.md#L3", "", digest_of(line), 3)
+    order = ForgetOrder("abc", "2026-03-01", str(workspace), "query", (place,), words=("4711",))
+    write_journal(FileStorage(str(home / "agents/main")), order)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +70,10 @@ def interrupt(home):
         ("get", "MEMORY.md#L1", "--why"),
     ],
 )
-def test_every_command_that_reads_or_copies_text_finishes_what_was_interrupted(kept, note, home, tmp_path, args):
-    interrupt(home)
+def test_every_command_that_reads_or_copies_text_finishes_what_was_interrupted(
+    kept, note, home, workspace, tmp_path, args
+):
+    interrupt(home, workspace)
     event = {"transcript_path": str(write_file(tmp_path / "t.jsonl", "")), "cwd": str(tmp_path)}
     ended = kept(*args, stdin=json.dumps(event) if args[0] == "hook" else b"")
     assert ended.code == 0, ended.err

@@ -13,7 +13,6 @@ import pytest
 from kept import Memory
 from kept.base.file_lock import locked
 from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
-from kept.forgetting.history_places import iter_versions
 from kept.index.index_handle import IndexLimits
 from kept.notes.line_edit import remove_lines
 from kept.sessions.entries import CompactionEntry, Message
@@ -24,7 +23,7 @@ from kept.storage.open import INBOX_LEASE, open_agent
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
-from tests.support.histories import assert_sound
+from tests.support.histories import assert_sound, versions_of
 from tests.support.planted_words import PLANTS, PlantedHome, start_planting
 from tests.support.workspaces import open_memory, write_note
 
@@ -206,20 +205,8 @@ def test_a_hostile_request_changes_nothing(planted, arguments, error):
 
 
 STEPS = (
-    *(
-        "journal",
-        "hashes",
-        "notes",
-        "conversations",
-        "records",
-        "inbox",
-        "catalogue",
-        "index",
-        "qmd",
-        "history",
-        "leftovers",
-    ),
-    *("search", "receipt", "end"),
+    *("journal", "hashes", "notes", "conversations", "inbox", "attachments"),
+    *("catalogue", "index", "qmd", "leftovers", "search", "receipt", "end"),
 )
 
 
@@ -348,7 +335,7 @@ def test_no_old_version_of_a_note_has_it(planted):
     assert {place.kind for place in plan.places} == {"history"}
     receipt = planted.memory.forgetting.apply(plan)
     assert receipt.left == ()
-    texts = [data for _, _, data in iter_versions(planted.memory.history)]
+    texts = [data for _, data in versions_of(planted.workspace)]
     assert not any(b"hedgehog" in data for data in texts)
     assert any(b"another line" in data for data in texts)
     assert_sound(planted.memory.history)

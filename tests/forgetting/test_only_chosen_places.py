@@ -40,6 +40,7 @@ def read_all(*folders: Path) -> dict[str, bytes]:
         and not path.name.startswith(DERIVED)
         and path.suffix != ".lock"
         and ".kept/history" not in str(path)
+        and ".kept/storage" not in str(path)
     }
 
 

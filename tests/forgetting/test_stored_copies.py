@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from kept.base.durable import replacing
 from kept.errors import NoteConflict
-from kept.forgetting.history_places import iter_versions
 from tests.support.files import write_file
+from tests.support.histories import versions_of
 from tests.support.planted_words import start_planting
 from tests.support.workspaces import open_memory
 
@@ -54,9 +51,9 @@ def test_a_short_line_stays_in_old_versions_of_other_notes(planted):
     planted.note("b.md", "- three\n")
     planted.memory.sync()
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("memory/a.md#L1"))
-    versions = {path: data for _, path, data in iter_versions(planted.memory.history)}
-    assert b"- two\n" in [data for _, _, data in iter_versions(planted.memory.history)]
-    assert b"- two" not in versions["memory/a.md"]
+    versions = versions_of(planted.workspace)
+    assert b"- two\n" in [data for _, data in versions]
+    assert b"- two" not in dict(versions)["memory/a.md"]
     changes = list(planted.memory.history.changes("memory/b.md"))
     assert planted.memory.history.read_version(changes[0].before) == b"- two\n"
 
@@ -68,7 +65,7 @@ def test_old_versions_of_a_note_that_goes_as_a_whole_go_too(planted):
     planted.memory.sync()
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("memory/pet.md"))
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("hedgehog"))
-    assert not any(b"says it all" in data for _, _, data in iter_versions(planted.memory.history))
+    assert not any(b"says it all" in data for _, data in versions_of(planted.workspace))
     assert planted.left("hedgehog") == []
 
 
@@ -102,44 +99,3 @@ def test_a_change_that_is_forgotten_as_a_whole_is_not_taken_back(planted):
     with pytest.raises(NoteConflict, match="was forgotten"):
         planted.memory.history.undo(change.id)
     assert planted.left("hedgehog") == []
-
-
-SCRUB = """
-import os, resource, sys
-from kept import Memory
-from kept.base.digest import digest_bytes
-from kept.notes.history.note_change import NoteChange, format_change
-from kept.notes.history.rewrite import scrub_history
-from kept.testing import FakeEmbedder
-folder, count = sys.argv[1], int(sys.argv[2])
-with Memory.open(folder + "/workspace", home=folder + "/home", embedder=FakeEmbedder(), create=True) as memory:
-    history = memory.history
-    history.require_machine()
-    last, versions = {}, []
-    with history.folder.replacing("changes", history.log.own_name) as file:
-        for number in range(count):
-            path = f"memory/{number % 50}.md"
-            old = last.get(path, b"")
-            new = old + f"- fact {number} of this note, in some words\\n".encode()
-            time = f"2026-01-01T00:00:00.{number % 1000:03d}Z"
-            name = digest_bytes(old) if old else None
-            file.write(format_change(NoteChange(f"{number:016x}", time, path, "add", name, digest_bytes(new))))
-            last[path] = new
-            versions.append(new)
-    history.versions.put(versions)
-    del versions
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    count = scrub_history(history, lambda data, path: data.replace(b"- fact 7 of this note, in some words\\n", b""))
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, count)
-"""
-
-
-def test_a_long_history_is_scrubbed_without_reading_it_into_memory(tmp_path):
-    count = 4_000
-    done = subprocess.run(
-        [sys.executable, "-c", SCRUB, str(tmp_path), str(count)], capture_output=True, text=True, check=True
-    )
-    mebibytes, versions = map(int, done.stdout.split())
-    print(f"{count:,} changes: {mebibytes} MiB more")
-    assert versions > 0
-    assert mebibytes < 60, "a few versions at a time, and a few hundred bytes for each change"

@@ -19,8 +19,6 @@ from kept.agent.tools.tool_text import from_citation
 from kept.base.file_lock import locked
 from kept.base.records import Written
 from kept.errors import PathRefused, WorkspaceError
-from kept.forgetting.note_places import NoteStore
-from kept.forgetting.plan import ForgetOrder, LineCut, digest_of
 from kept.notes.adopt import adopt_notes
 from kept.notes.workspace import Workspace
 from kept.testing import FakeEmbedder
@@ -147,16 +145,13 @@ def test_a_hint_names_a_place_that_would_be_accepted(memory):
         opened.add("x", to=caught.value.hint.rpartition(" ")[2].removesuffix("."))
 
 
-def test_a_note_with_the_longest_name_there_is_can_be_forgotten_in_and_adopted(workspace, tmp_path):
+def test_a_note_with_the_longest_name_there_is_can_be_forgotten_in_and_adopted(memory, workspace, tmp_path):
     name = "memory/" + "x" * 252 + ".md"
     write_file(tmp_path / "other" / name, "one\ntwo\n")
     notes = Workspace.at(str(workspace))
     assert adopt_notes(notes, str(tmp_path / "other"), max_bytes=1000).copied == (name,)
-    cut = LineCut(name, 1, 1, digest_of("one"))
-    order = ForgetOrder(
-        "1", "", "citation", words=(), lines=(), cuts=(cut,), entries=(), notes=(), sessions=(), places=(), others=()
-    )
-    assert NoteStore(notes).scrub(order).removed == 1
+    opened = memory()
+    assert opened.forgetting.apply(opened.forgetting.plan(f"{name}#L1")).removed["notes"] == 1
     assert (workspace / name).read_text() == "two\n"
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from kept import Memory
+from kept.forgetting.old_versions import iter_versions
 from kept.notes.history.note_change import NoteChange
 from kept.notes.history.note_history import NoteHistory
 from kept.notes.history.rewrite import check_history
+from kept.storage.files.file_storage import FileStorage
 
 LONG_TEXT = "A long passage. " * 400
 
@@ -15,6 +17,11 @@ LONG_TEXT = "A long passage. " * 400
 def changes_of(memory: Memory, path: str | None = None) -> list[NoteChange]:
     """Return the changes of a note, oldest first."""
     return list(memory.history.iter_changes(path=path))[::-1]
+
+
+def versions_of(workspace: Path) -> list[tuple[str, bytes]]:
+    """Return path and bytes of every version of every note."""
+    return list(iter_versions(FileStorage(str(workspace))))
 
 
 def history_files(tmp_path: Path) -> list[Path]:

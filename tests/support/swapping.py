@@ -13,8 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kept import KeptError, Memory
-from kept.forgetting.note_places import NoteStore
-from kept.forgetting.plan import ForgetOrder, LineCut, digest_of
+from kept.base.clock import SystemClock
+from kept.forgetting.plan import ForgetOrder, Outcome, digest_of
+from kept.forgetting.plan import Place as ForgetPlace
+from kept.forgetting.removal import Removal
 from kept.notes.adopt import adopt_notes
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
@@ -120,11 +122,11 @@ def index(place: Place, memory: Memory) -> str:
 
 
 def remove(place: Place, memory: Memory) -> str:
-    cut = LineCut(NOTE, 2, 1, digest_of("- keeper"))
-    order = ForgetOrder(
-        "1", "", "citation", words=(), lines=(), cuts=(cut,), entries=(), notes=(), sessions=(), places=(), others=()
-    )
-    return str(NoteStore(memory.workspace).scrub(order))
+    cut = ForgetPlace("note", NOTE, f"{NOTE}#L2", "", digest_of("- keeper"), 2)
+    order = ForgetOrder("1", "", memory.workspace.root, "citation", (cut,))
+    outcome = Outcome()
+    Removal(memory.config, memory.workspace, memory.index_service, SystemClock(), order, None).change_workspace(outcome)
+    return str(vars(outcome))
 
 
 def adopt_into(place: Place, memory: Memory) -> str:

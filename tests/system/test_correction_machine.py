@@ -26,7 +26,6 @@ from kept.cli.archive.export import export_archive
 from kept.cli.archive.restore import restore_archive
 from kept.config import load_config
 from kept.errors import CitationMismatch, KeptError, NoteConflict, NoteNotFound
-from kept.forgetting.history_places import iter_versions
 from kept.gateway.app import open_sessions
 from kept.notes.history.note_history import NoteHistory
 from kept.notes.history.rewrite import check_history
@@ -36,6 +35,7 @@ from kept.sessions.importers.import_run import import_sessions
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
+from tests.support.histories import versions_of
 from tests.support.planted_words import places_of
 
 NAMES = st.sampled_from(["MEMORY.md", "memory/a.md", "memory/b.md", "memory/x/c.md"])
@@ -406,7 +406,7 @@ class Correction(RuleBasedStateMachine):
         return places_of(word, self.home, self.workspace)
 
     def versions(self, history: NoteHistory) -> dict[str, bytes]:
-        return {hashlib.sha256(text).hexdigest(): text for _, _, text in iter_versions(history)}
+        return {hashlib.sha256(text).hexdigest(): text for _, text in versions_of(Path(history.workspace.root))}
 
     def check_forgotten(self, words: list[str]) -> None:
         """Search for words in every way there is."""

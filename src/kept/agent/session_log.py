@@ -34,6 +34,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
+from kept.storage.open import open_agent
 
 _RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
 """Names with a meaning in transcripts. A channel cannot set them."""
@@ -78,15 +79,16 @@ class SessionLog:
         self._lock = threading.Lock()
         self._lines: list[TranscriptLine] = []
         self._view = build_view(())
-        self._inode = 0
+        self._generation = 0
 
     def view(self) -> ConversationView:
         """Return the state of the conversation, with what other processes have added."""
         with self._lock:
             state = os.stat(self.absolute)
-            if self._lines and (state.st_size < self._view.end.offset or state.st_ino != self._inode):
-                self._lines, self._view = [], build_view(())  # replaced: lines may have lost their text
-            self._inode = state.st_ino
+            generation = self._find_generation()
+            if self._lines and (state.st_size < self._view.end.offset or generation != self._generation):
+                self._lines, self._view = [], build_view(())  # lines may have lost their text
+            self._generation = generation
             if state.st_size == self._view.end.offset:
                 return self._view
             new = list(Transcript(self.absolute).iter_lines(self._view.end))
@@ -94,6 +96,12 @@ class SessionLog:
                 self._lines += new
                 self._view = build_view(self._lines)
             return self._view
+
+    def _find_generation(self) -> int:
+        """Return how often lines of the transcript lost their text."""
+        paths = self.sessions.config.paths
+        info = open_agent(self.sessions.config).logs.find(os.path.relpath(self.absolute, paths.folder))
+        return 0 if info is None else info.generation
 
     def is_new_notice(self, text: str) -> bool:
         """Return whether a notice has not been given in this session yet, and remember it."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.agent.tools.record_json import to_json
-from kept.base.limits import clip, one_line
 from kept.base.wording import plural, size_text
 from kept.cli.output import echo, local_time, print_json, style, warn
 from kept.cli.root import Globals
@@ -22,17 +21,6 @@ if TYPE_CHECKING:
 
 _SHOWN_CHARS = 200
 _SHOWN_LEFT = 50
-_TITLES = {
-    "note": "Notes",
-    "conversation": "Conversations",
-    "import": "Imported conversations",
-    "session": "Whole conversations",
-    "history": "Old versions",
-    "proposal": "Proposals",
-    "schedule": "Schedules",
-    "inbox": "Messages in the inbox",
-    "record": "Other files of Kept",
-}
 
 
 @click.command("forget")
@@ -134,36 +122,26 @@ def _show_plan(plan: ForgetPlan, *, as_json: bool) -> None:
     if as_json:
         print_json({**plan_json(plan), "receipt": None})
         return
+    from kept.forgetting.plan import PERHAPS
+
     if not plan.options:
-        echo(f"Nothing to forget: {_describe_absence(plan)}.")
+        echo(f"Nothing to forget: {plan.absence}.")
     elif not plan.places:
         echo("No place has exactly this.")
-    title = None
-    for number, place in enumerate(plan.options, 1):
-        own = _TITLES[place.kind] if number <= len(plan.places) else "Perhaps also meant; goes only if you name it"
-        if title != (title := own):
-            echo(style(title, bold=True))
-        echo(f"{number:>3}. {_describe(place)}")
+    for title, places in plan.groups():
+        echo(style(f"{title}; goes only if you name it" if title == PERHAPS else title, bold=True))
+        for number, place in places:
+            echo(f"{number:>3}. {place.citation}  {style(place.describe(_SHOWN_CHARS), dim=True)}")
     if plan.unreachable:
         echo(style("Not changed", bold=True))
         for reason in plan.unreachable:
             echo(f"  {reason}")
 
 
-def _describe_absence(plan: ForgetPlan) -> str:
-    if plan.request.before_ms is not None:
-        return "no conversation and no daily note is from before that time"
-    return "no note and no conversation has it. Search for it, and forget the lines that a result cites"
-
-
-def _describe(place: Place) -> str:
-    whole = " (the whole note)" if place.whole and place.kind == "note" else ""
-    new = f" → {clip(one_line(place.new), _SHOWN_CHARS)}" if place.new else ""
-    return f"{place.citation}{whole}  {style(clip(one_line(place.text), _SHOWN_CHARS) + new, dim=True)}"
-
-
 def _show_receipt(receipt: ForgetReceipt) -> None:
-    parts = [(count, _TITLES[kind][0].lower() + _TITLES[kind][1:]) for kind, count in receipt.counts().items()]
+    from kept.forgetting.plan import TITLES
+
+    parts = [(count, TITLES[kind][0].lower() + TITLES[kind][1:]) for kind, count in receipt.counts().items()]
     first = [f"{plural(count, 'place')} in {store}" for count, store in parts[:1]]
     counts = ", ".join([*first, *(f"{count:,} in {store}" for count, store in parts[1:])])
     echo(f"Forgotten: {counts}." if counts else "Forgotten.")

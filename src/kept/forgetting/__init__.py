@@ -1,11 +1,12 @@
 """Forgetting with proof: find every place of something, remove it from all files, and search all bytes for it.
 
-plan               the request, the places, the plan that a person confirms, and the order with its journal
+Everything that Kept keeps is a document or a log, in the storage of the workspace or in that of the agent.
+
 needles            the texts to look for, and the forms in which they may be stored
-name_lists         takes a name out of a list
-planner            finds the places; reads only
-note_places, transcript_places, history_places, own_files, derived_files
-                   the stores to scrub; a new store needs a class with a name and `scrub`
-forgetter          `Memory.forgetting`: carries a plan out, or finishes one that was interrupted
+plan               the request, the places, the plan that a person chooses from, and the order that the journal keeps
+passages           parts of a note: which match, and where they are now
+places, planner    read the texts of each kind of document and log, and find the places; they change nothing
+removal            one commit in each storage, with `scrub_history` for the history; then the files derived from them
 receipt            searches all bytes afterwards, and says what was done, without a word of what was forgotten
+forgetter          `Memory.forgetting`: start reading here
 """

@@ -1,8 +1,8 @@
 """What to forget: the request, the places that have it, the plan that a person confirms, and the order to carry it out.
 
-The journal keeps an order until all of it is done. It is written before the first change. It has the words in clear,
-because a run that finishes the work after a crash needs them. It is overwritten and removed at the end, and
-`kept doctor` reports one that was left.
+The journal is a document of the agent that keeps an order until all of it is done. It is written before the first
+change. It has the words in clear, because a run that finishes the work after a crash needs them. It is overwritten and
+removed at the end, and `kept doctor` reports one that was left.
 """
 
 from __future__ import annotations
@@ -10,21 +10,36 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Literal, Protocol, get_args
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Literal, get_args
 
 from kept.base.digest import digest_bytes
-from kept.base.durable import erase_file, replace_erasing
-from kept.base.limits import clip, strict_json
+from kept.base.json_values import from_tree, to_tree
+from kept.base.limits import clip, one_line, strict_json
+from kept.base.records import parse_citation
 from kept.base.values import frozen
-from kept.errors import ForgetFailed, UsageError, WriteFailed
+from kept.errors import DocumentNotFound, ForgetChanged, ForgetFailed, UsageError
 from kept.forgetting.needles import Matcher, Needles
+from kept.storage.contract import Erase, Storage, Write
 
 Kind = Literal["note", "conversation", "import", "session", "history", "proposal", "schedule", "inbox", "record"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """Kinds of places, in the order in which they are counted. An import is a conversation of another program; a record is
 in another file of Kept's own that was set aside."""
+TITLES: dict[str, str] = {
+    "note": "Notes",
+    "conversation": "Conversations",
+    "import": "Imported conversations",
+    "session": "Whole conversations",
+    "history": "Old versions of notes",
+    "proposal": "Proposals",
+    "schedule": "Schedules",
+    "inbox": "Messages in the inbox",
+    "record": "Other files of Kept",
+}
+PERHAPS = "Perhaps also meant"
 
 
 @frozen
@@ -60,6 +75,12 @@ class Place:
     """Text that takes the place of the lines: a list without one of its names."""
     is_property: bool = False
     """Lines of the front matter."""
+
+    def describe(self, chars: int) -> str:
+        """Return what goes, in one line: the text, and what it becomes."""
+        whole = "the whole note: " if self.whole and self.kind == "note" else ""
+        new = f" → {clip(one_line(self.new), chars)}" if self.new else ""
+        return f"{whole}{clip(one_line(self.text), chars)}{new}"
 
     @property
     def said(self) -> str:
@@ -97,10 +118,35 @@ class ForgetPlan:
         data = json.dumps([self.needles.words, sorted(fields)], ensure_ascii=True)
         return digest_bytes(data.encode())[:24]
 
+    def require_token(self, token: str) -> None:
+        """Raise ForgetChanged if a token does not confirm this plan."""
+        if self.token != token:
+            raise ForgetChanged("The places have changed since they were shown, or the token is not theirs.")
+
+    @property
+    def request_kind(self) -> str:
+        """Return what is forgotten, without its words: query, citation, session, person or before."""
+        if self.request.query is None:
+            return "session" if self.request.session else "person" if self.request.person else "before"
+        return "citation" if parse_citation(self.request.query) or not self.needles.words else "query"
+
     @property
     def options(self) -> tuple[Place, ...]:
         """Return the places and the candidates, as they are numbered."""
         return (*self.places, *self.candidates)
+
+    def groups(self) -> list[tuple[str, list[tuple[int, Place]]]]:
+        """Return the numbered places by kind, each with a title, and then the candidates."""
+        titles = [*(TITLES[place.kind] for place in self.places), *[PERHAPS] * len(self.candidates)]
+        numbered = zip(titles, enumerate(self.options, 1), strict=True)
+        return [(title, [pair for _, pair in group]) for title, group in groupby(numbered, key=lambda item: item[0])]
+
+    @property
+    def absence(self) -> str:
+        """Return why there is nothing to forget."""
+        if self.request.before_ms is not None:
+            return "no conversation and no daily note is from before that time"
+        return "no note and no conversation has it. Search for it, and forget the lines that a result cites"
 
     def counts(self) -> dict[str, int]:
         """Return the number of places by kind."""
@@ -142,167 +188,99 @@ def digest_of(text: str | bytes) -> str:
 
 # the order, and its journal
 
-_VERSION = 1
-
-
-@frozen
-class LineCut:
-    """Lines of a note to remove or to replace, provided that their text still has this digest."""
-
-    path: str
-    start_line: int
-    lines: int
-    digest: str
-    copies: int = 1
-    """How often the note had these lines when they were shown."""
-    new: str = ""
-
-
-@frozen
-class EntryCut:
-    """Line of a transcript that loses its text: what matches, or ``whole`` all that it says."""
-
-    path: str
-    line: int
-    digest: str
-    whole: bool
+JOURNAL = "forgetting.json"
+_VERSION = 2
 
 
 @frozen
 class ForgetOrder:
+    """A plan that is being carried out."""
+
     id: str
     started: str
+    workspace: str
+    """Folder of the notes. The work is finished only there: nobody has agreed to lose notes of another folder."""
     request: str
-    """Kind of the request: query, citation, session, person, before."""
-    words: tuple[str, ...]
-    lines: tuple[str, ...]
-    cuts: tuple[LineCut, ...]
-    entries: tuple[EntryCut, ...]
-    notes: tuple[str, ...]
-    """Notes that go as a whole."""
-    sessions: tuple[str, ...]
-    """Ids of sessions that go as a whole."""
-    others: tuple[tuple[str, str], ...]
-    """Kind and path of each place that is neither in a note nor in a conversation."""
-    places: tuple[tuple[str, str], ...]
-    """Kind and citation of each place, for the receipt."""
+    """Kind of the request."""
+    places: tuple[Place, ...]
+    """Without their texts."""
+    words: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    along: tuple[Place, ...] = ()
+    """Places that go with the others and are not counted: records of the request, messages of chosen conversations."""
     unreachable: tuple[str, ...] = ()
     salt: str = ""
     sha256: str = ""
     """Salted hash of what is removed."""
     by_tool: bool = False
-    is_scoped: bool = False
-    """True if only a part of the memory was looked at, that of a project or of a person."""
-    scope: str = ""
-    """Folder of the project or of the person that it is forgotten for; empty for everybody."""
+    scope: str | None = None
+    """Folder of the project or of the person that it is forgotten for, if only that part of the memory was searched."""
     is_partial: bool = False
     kept: tuple[str, ...] = ()
     """Citations of places that were shown and not chosen."""
     done: tuple[str, ...] = ()
-    """Stores that are scrubbed."""
-    workspace: str = ""
-    """Folder of the notes. The work is finished only there: nobody has agreed to lose notes of another folder."""
+    """Steps that are done."""
 
     @property
     def needles(self) -> Needles:
         return Needles(self.words, self.lines)
+
+    def of_kind(self, *kinds: Kind) -> list[Place]:
+        return [place for place in (*self.places, *self.along) if place.kind in kinds]
+
+    def paths(self, *kinds: Kind, whole: bool = False) -> frozenset[str]:
+        """Return the paths of the places of some kinds, or only of those that go as a whole."""
+        return frozenset(place.path for place in self.of_kind(*kinds) if place.whole or not whole)
 
     @property
     def inbox_matcher(self) -> Matcher:
         """Return what finds copies of chosen messages in the inbox. Others may keep the words if some places do."""
         return Matcher(Needles((), self.lines) if self.is_partial else self.needles)
 
-    def chosen(self, kind: Kind) -> frozenset[str]:
-        """Return the paths of the places of a kind."""
-        return frozenset(path for other, path in self.others if other == kind)
+
+class Outcome:
+    """What was removed, and what was not."""
+
+    def __init__(self) -> None:
+        self.removed: Counter[str] = Counter()
+        self.changed: list[str] = []
+        """Citations of places that changed since they were shown, and were left alone."""
+        self.unreachable: list[str] = []
+        self.is_complete = True
+        """False if a step has to be done again, for a reason in ``unreachable``."""
+
+    def miss(self, reason: str, *, again: bool = True) -> None:
+        self.unreachable.append(reason)
+        self.is_complete = self.is_complete and not again
+
+    def add(self, other: Outcome) -> None:
+        self.removed += other.removed
+        self.changed += other.changed
+        self.unreachable += other.unreachable
+        self.is_complete = self.is_complete and other.is_complete
 
 
-@frozen
-class ScrubResult:
-    """Outcome of scrubbing one store."""
-
-    removed: int = 0
-    changed: tuple[str, ...] = ()
-    """Citations of places that changed since they were shown, and were left alone."""
-    unreachable: tuple[str, ...] = ()
-    is_complete: bool = True
-    """False if the store has to be scrubbed again, for the reason in ``unreachable``."""
-
-    def __add__(self, other: ScrubResult) -> ScrubResult:
-        return ScrubResult(
-            self.removed + other.removed,
-            self.changed + other.changed,
-            self.unreachable + other.unreachable,
-            self.is_complete and other.is_complete,
-        )
+def write_journal(agent: Storage, order: ForgetOrder) -> None:
+    data = json.dumps({"version": _VERSION, **to_tree(order)}, ensure_ascii=True).encode()
+    agent.commit([Write(JOURNAL, data + b"\n", erase=True)])
 
 
-def erase_files(paths: Iterable[str]) -> ScrubResult:
-    """Erase files, and report those that cannot be erased."""
-    result = ScrubResult()
-    for path in paths:
-        try:
-            erase_file(path)
-        except WriteFailed as exc:
-            result += ScrubResult(unreachable=(exc.message,), is_complete=False)
-        else:
-            result += ScrubResult(removed=1)
-    return result
-
-
-class ForgetStore(Protocol):
-    """A place where Kept keeps text. Scrubbing twice does no harm: a run after a crash repeats the last one."""
-
-    @property
-    def name(self) -> str: ...
-
-    def scrub(self, order: ForgetOrder) -> ScrubResult: ...
-
-
-# the journal
-
-
-def write_journal(path: str, order: ForgetOrder) -> None:
-    data = json.dumps({"version": _VERSION, **asdict(order)}, ensure_ascii=True).encode()
-    replace_erasing(path, data + b"\n")
-
-
-def read_journal(path: str) -> ForgetOrder | None:
+def read_journal(agent: Storage) -> ForgetOrder | None:
     """Return the forget that is under way or was interrupted, or None. Raise ForgetFailed if it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-        if data.startswith(b"\0"):
-            return None  # everything was done, and the journal was being overwritten
-        tree = strict_json.decode(data.decode())
-    except FileNotFoundError:
+        data = agent.documents.read(JOURNAL).data
+    except DocumentNotFound:
         return None
-    except (OSError, ValueError, RecursionError) as exc:
-        raise _unreadable(path) from exc
+    if data.startswith(b"\0"):  # everything was done, and the journal was being overwritten
+        agent.commit([Erase(JOURNAL)])
+        return None
     try:
-        return _parse(tree)
-    except (TypeError, KeyError, ValueError, AttributeError) as exc:
-        raise _unreadable(path) from exc
-
-
-def _parse(tree: dict[str, Any]) -> ForgetOrder:
-    if tree.pop("version") != _VERSION:
-        raise ValueError
-    names = ("words", "lines", "notes", "sessions", "done", "kept")
-    texts: dict[str, Any] = {name: tuple(map(str, tree.pop(name, ()))) for name in names}
-    return ForgetOrder(
-        **texts,
-        cuts=tuple(LineCut(**cut) for cut in tree.pop("cuts")),
-        entries=tuple(EntryCut(**entry) for entry in tree.pop("entries")),
-        others=tuple((str(kind), str(path)) for kind, path in tree.pop("others", ())),
-        places=tuple((str(kind), str(citation)) for kind, citation in tree.pop("places")),
-        unreachable=tuple(map(str, tree.pop("unreachable"))),
-        **tree,
-    )
-
-
-def _unreadable(path: str) -> ForgetFailed:
-    return ForgetFailed(
-        f"{path}: the journal of a forget that was interrupted cannot be read.",
-        hint="Forget the same again, then delete that file.",
-    )
+        tree = strict_json.decode(data.decode())
+        if not isinstance(tree, dict) or tree.get("version") != _VERSION:
+            raise ValueError("another version")
+        return from_tree(ForgetOrder, tree)
+    except (ValueError, RecursionError) as exc:
+        raise ForgetFailed(
+            f"{JOURNAL}: the journal of a forget that was interrupted cannot be read.",
+            hint="Forget the same again, then delete that file in the agent's folder.",
+        ) from exc

@@ -17,14 +17,15 @@ from typing import Any
 
 import apsw
 
-from kept.base.damaged_records import repair_end
-from kept.base.durable import append_durably, make_private_folder
-from kept.base.limits import strict_json
 from kept.base.sqlite import checksum_vfs
 from kept.base.values import frozen
+from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 from kept.config import Config
 from kept.forgetting.needles import Matcher, Needles, byte_forms, words_of
-from kept.forgetting.plan import ForgetOrder, ScrubResult
+from kept.forgetting.places import RECEIPTS, read_tree
+from kept.forgetting.plan import ForgetOrder, Outcome
+from kept.storage.contract import Append, Storage
+from kept.storage.open import open_agent
 
 _BLOCK = 1 << 23
 _DATABASE = b"SQLite format 3\0"
@@ -64,17 +65,18 @@ class _Form:
     ends_word: bool
 
 
-def scan_bytes(roots: Iterable[str], needles: Needles, *, leave_out: Iterable[str] = ()) -> ByteScan:
-    """Search every file below the roots, and their names. ``leave_out`` are files and folders that are not searched."""
+def search_bytes(config: Config, workspace: str, order: ForgetOrder) -> ByteScan:
+    """Search every file below the home and the workspace, and their names, except for models and the journal."""
+    needles = order.needles
     lines = needles.longest_lines
     forms = [form for text in needles.words for form in _forms(text)]
     forms += [_Form(data, False, False) for line in lines for data in byte_forms(line)]
     files = size = 0
     left: list[LeftOver] = []
     unread: list[str] = []
-    matcher, starts = Matcher(needles), [*roots]
-    for path in iter_all_files(starts, frozenset(leave_out)):
-        inside = next(os.path.relpath(path, root) for root in starts if path.startswith(root + os.sep))
+    matcher, roots = Matcher(needles), (config.home, workspace)
+    for path in iter_all_files(roots, frozenset((config.models_folder, config.paths.forgetting))):
+        inside = next(os.path.relpath(path, root) for root in roots if path.startswith(root + os.sep))
         try:
             count, read = _search_file(path, forms, needles)
         except OSError:
@@ -82,9 +84,15 @@ def scan_bytes(roots: Iterable[str], needles: Needles, *, leave_out: Iterable[st
             continue
         files, size = files + 1, size + read
         count += not _OWN_FILES.match(inside) and matcher.has_words(words_of(inside))
-        if count:
+        if count and (order.scope is None or _is_shared(path, workspace)):
             left.append(LeftOver(path, count))
     return ByteScan(files, size, tuple(left), tuple(unread), len(lines))
+
+
+def _is_shared(path: str, workspace: str) -> bool:
+    """Return whether who sees only a part of the memory may learn what a file has."""
+    hidden = tuple(os.path.join(workspace, name, "") for name in (PROJECTS_FOLDER, PRIVATE_FOLDER, ".kept"))
+    return path.startswith(os.path.join(workspace, "")) and not path.startswith(hidden)
 
 
 def _forms(text: str) -> list[_Form]:
@@ -241,10 +249,8 @@ def hash_removed(salt: str, texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def make_receipt_of(
-    order: ForgetOrder, scan: ByteScan, results: Mapping[str, ScrubResult], *, at: str
-) -> ForgetReceipt:
-    """Return the receipt for the results by store, with names that were forgotten replaced in paths."""
+def make_receipt(order: ForgetOrder, scan: ByteScan, outcome: Outcome, *, at: str) -> ForgetReceipt:
+    """Return the receipt, with names that were forgotten replaced in paths."""
     matcher = Matcher(order.needles)
 
     def hide(text: str) -> str:
@@ -254,26 +260,23 @@ def make_receipt_of(
         parts = "/".join(_HIDDEN if _names(matcher, part) else part for part in text.split("/"))
         return _HIDDEN if _names(matcher, parts) else parts
 
-    places = tuple((kind, hide(citation)) for kind, citation in order.places[:_MOST_PLACES])
-    left = tuple(LeftOver(hide(file.path), file.count) for file in scan.left)
-    unreachable = [reason for result in results.values() for reason in result.unreachable]
-    unreachable += [*order.unreachable, *(f"{hide(path)}: cannot be read" for path in scan.unread)]
+    unreachable = (*outcome.unreachable, *order.unreachable, *(f"{path}: cannot be read" for path in scan.unread))
     return ForgetReceipt(
-        order.id,
-        at,
-        order.request,
-        places,
-        {name: result.removed for name, result in results.items() if result.removed},
-        order.salt,
-        order.sha256,
-        scan.files,
-        scan.size,
-        scan.lines_searched,
-        left,
-        tuple(map(hide, dict.fromkeys(unreachable))),
-        tuple(hide(citation) for result in results.values() for citation in result.changed),
-        tuple(map(hide, order.kept)),
-        all(result.is_complete for result in results.values()),
+        id=order.id,
+        at=at,
+        request=order.request,
+        places=tuple((place.kind, hide(place.citation)) for place in order.places[:_MOST_PLACES]),
+        removed={name: count for name, count in outcome.removed.items() if count},
+        salt=order.salt,
+        sha256=order.sha256,
+        files=scan.files,
+        size=scan.size,
+        lines_searched=scan.lines_searched,
+        left=tuple(LeftOver(hide(file.path), file.count) for file in scan.left),
+        unreachable=tuple(map(hide, dict.fromkeys(unreachable))),
+        changed=tuple(map(hide, outcome.changed)),
+        kept=tuple(map(hide, order.kept)),
+        is_finished=outcome.is_complete,
     )
 
 
@@ -300,26 +303,11 @@ def receipt_json(receipt: ForgetReceipt) -> dict[str, Any]:
     }
 
 
-def save_receipt(config: Config, receipt: ForgetReceipt) -> None:
-    path = config.paths.forget_receipts
-    make_private_folder(os.path.dirname(path))
-    repair_end(path, lambda raw: raw.endswith(b"}"))
-    append_durably(path, json.dumps(receipt_json(receipt), separators=(",", ":")).encode() + b"\n")
+def save_receipt(agent: Storage, receipt: ForgetReceipt) -> None:
+    agent.commit([Append(RECEIPTS, [json.dumps(receipt_json(receipt), separators=(",", ":")).encode()])])
 
 
 def read_receipts(config: Config) -> list[dict[str, Any]]:
     """Return the receipts of an agent, oldest first. A damaged line is skipped."""
-    try:
-        with open(config.paths.forget_receipts, "rb") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
-    receipts = []
-    for raw in lines:
-        try:
-            tree = strict_json.decode(raw.decode())
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(tree, dict) and isinstance(tree.get("id"), str):
-            receipts.append(tree)
-    return receipts
+    trees = (read_tree(line.data) for line in open_agent(config).logs.read(RECEIPTS))
+    return [tree for tree in trees if isinstance(tree.get("id"), str)]

@@ -21,7 +21,8 @@ from kept.base.limits import clip
 from kept.base.records import Hit
 from kept.base.values import frozen
 from kept.errors import EmptyNote, KeptError, SessionNotFound, UsageError
-from kept.forgetting.plan import ForgetPlan, ForgetStore
+from kept.forgetting.plan import ForgetPlan
+from kept.forgetting.removal import BlankInbox
 from kept.gateway import forget_dialogue as forget
 from kept.gateway.inbox import Inbox
 from kept.memory import Memory
@@ -118,13 +119,13 @@ class Commands:
         self._sessions = agent.services.sessions
         self._people = agent.services.people
         self._more_status = more_status
-        self._inbox: ForgetStore | None = None
+        self._inbox: BlankInbox | None = None
         self._decided: dict[str, str] = {}
         """Replies to /approve and /deny that were carried out before their turn came, by the id of the message."""
 
     def use_inbox(self, inbox: Inbox) -> None:
         """Let /forget scrub the inbox of this process too."""
-        self._inbox = forget.LiveInboxStore(inbox)
+        self._inbox = inbox.blank
 
     async def run(self, call: CommandCall) -> str:
         """Return the reply to a command. Errors become replies."""

@@ -12,10 +12,9 @@ from typing import Any
 from kept.base.limits import clip
 from kept.base.wording import plural
 from kept.errors import ForgetTooMuch
-from kept.forgetting.plan import ForgetOrder, ForgetPlan, Place, ScrubResult
+from kept.forgetting.places import FORGET_STATE
+from kept.forgetting.plan import ForgetPlan, Place
 from kept.forgetting.receipt import ForgetReceipt
-from kept.forgetting.transcript_places import FORGET_STATE
-from kept.gateway.inbox import Inbox
 from kept.memory import Memory
 from kept.sessions.entries import StateEntry
 from kept.sessions.store import SessionStore
@@ -72,18 +71,6 @@ def _places_of(plan: ForgetPlan) -> list[list[str]]:
 
 def drop_proposal(sessions: SessionStore, session_id: str) -> None:
     sessions.append(session_id, StateEntry(FORGET_STATE, None))
-
-
-class LiveInboxStore:
-    """Scrubs the inbox of this process, in memory and on disk."""
-
-    name = "inbox"
-
-    def __init__(self, inbox: Inbox) -> None:
-        self._inbox = inbox
-
-    def scrub(self, order: ForgetOrder) -> ScrubResult:
-        return ScrubResult(removed=self._inbox.blank(order.inbox_matcher.matches, order.chosen("inbox")))
 
 
 # texts

@@ -17,8 +17,8 @@ from kept.base.wording import plural
 from kept.config import LoadedConfig
 from kept.config.layers import agents_sharing_workspace
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
-from kept.forgetting.own_files import find_mentioned, iter_leftovers
-from kept.forgetting.plan import erase_files
+from kept.forgetting.places import find_mentioned
+from kept.forgetting.removal import erase_leftovers, iter_leftovers
 from kept.gateway.inbox import Inbox
 from kept.index.batch_book import open_batches
 from kept.index.sources import find_copies, scan_transcripts
@@ -28,9 +28,7 @@ from kept.memory import Memory
 from kept.models.ledger import open_embedding_ledger, open_model_ledger
 from kept.notes.daily import get_daily_notes
 from kept.notes.history.rewrite import check_history
-from kept.notes.note_writer import LOCK_WAIT_S
 from kept.notes.survey import survey_workspace
-from kept.notes.workspace import writing_to
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.schedules.schedule_book import open_schedules
 from kept.sessions.transcript import Damage, Transcript
@@ -108,7 +106,7 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "permissions": lambda: _make_private(memory),
         "integrity": lambda: memory.index_service.repair(progress=progress),
         "forgetting": lambda: memory.forgetting.finish(),
-        "leftovers": lambda: _erase_leftovers(memory),
+        "leftovers": lambda: erase_leftovers(memory.config, memory.workspace),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -298,13 +296,8 @@ def _forgetting(memory: Memory) -> Iterator[Check]:
 
 def _leftovers(memory: Memory) -> Iterator[Check]:
     """Report temporary files that a killed process left. They may have the text of a note."""
-    if count := sum(1 for _ in iter_leftovers(memory.config, memory.workspace.root)):
+    if count := sum(1 for _ in iter_leftovers(memory.config, memory.workspace)):
         yield Check("leftovers", False, f"A killed process left {plural(count, 'temporary file')}.", "erase them")
-
-
-def _erase_leftovers(memory: Memory) -> None:
-    with writing_to(memory.workspace, wait_s=LOCK_WAIT_S):
-        erase_files(iter_leftovers(memory.config, memory.workspace.root))
 
 
 def _history(memory: Memory) -> Iterator[Check]:

@@ -17,10 +17,9 @@ from kept.cli.archive.export import export_archive
 from kept.cli.archive.restore import restore_archive
 from kept.config import load_config
 from kept.errors import ArchiveDamaged, ArchiveRefused, UsageError
-from kept.forgetting.history_places import iter_versions
 from tests.support.archives import ELSEWHERE, SECRETS, UNFINISHED, canonical, fill_home
 from tests.support.files import tree_of, write_file
-from tests.support.histories import LONG_TEXT
+from tests.support.histories import LONG_TEXT, versions_of
 from tests.support.planted_words import start_planting
 from tests.support.workspaces import open_memory
 
@@ -179,7 +178,7 @@ def test_a_restore_does_not_bring_back_what_was_forgotten_since(tmp_path):
         assert planted.left("hedgehog") == []
         assert (home / "agents/main/forgotten-hashes.jsonl").read_bytes() == hashes
         memory.sync()
-        assert not any(b"hedgehog" in data for _, _, data in iter_versions(memory.history))
+        assert not any(b"hedgehog" in data for _, data in versions_of(tmp_path / "workspace"))
         assert restore(tmp_path / "after.tar.gz", home, **options).counts["forgotten"] == 0
         planted.sessions.close()
 

@@ -327,9 +327,7 @@ def _run(toolbox: Toolbox, arguments: dict[str, Any]) -> ToolOutcome:
     )
     if token is None or not plan.options:
         return ToolOutcome(utf8_safe(_plan_text(plan)), plan)
-    from kept.forgetting.forgetter import require_token
-
-    require_token(plan, token)
+    plan.require_token(token)
     if numbers is None and not plan.places:
         raise UsageError(
             "Nothing was forgotten: no place has exactly this.", hint="Give the user's choice as 'places'."
@@ -340,9 +338,7 @@ def _run(toolbox: Toolbox, arguments: dict[str, Any]) -> ToolOutcome:
 
 def _plan_text(plan: ForgetPlan) -> str:
     if not plan.options:
-        return (
-            "Nothing to forget: no note and no conversation has it. Search, and forget the lines that a result cites."
-        )
+        return f"Nothing to forget: {plan.absence}."
     places = [f"[{number}] {_place_text(place)}" for number, place in enumerate(plan.options[:_SHOWN_PLACES], 1)]
     have = "place has" if len(plan.places) == 1 else "places have"
     lead = f"{len(plan.places):,} {have} it. Nothing has changed yet."

@@ -74,7 +74,7 @@ class ChangeLog:
     def iter_oldest(self, name: str) -> Iterator[NoteChange | None]:
         """Yield the change of each line of a file in order, None for a damaged line."""
         for line in self.folder.read(CHANGES, name).split(b"\n"):
-            if line:
+            if line and not line.startswith(b'{"rewritten": '):
                 yield parse_change(line)
 
     def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:

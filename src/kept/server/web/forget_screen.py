@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import groupby
 
 from starlette.responses import Response
 
-from kept.base.limits import clip, one_line
+from kept.base.limits import clip
 from kept.base.values import frozen
 from kept.errors import KeptError, UsageError
-from kept.forgetting.forgetter import require_token
-from kept.forgetting.plan import ForgetPlan, Place
+from kept.forgetting.plan import TITLES, ForgetPlan, Place
 from kept.forgetting.receipt import read_receipts
 from kept.memory import Memory
 from kept.server.web.page_templates import reference_url
@@ -20,26 +18,12 @@ from kept.server.web.visit import Page, Screen, Visit
 
 _SHOWN_CHARS = 300
 _RECEIPTS = 20
-TITLES = {
-    "note": "Notes",
-    "conversation": "Conversations",
-    "import": "Imported conversations",
-    "session": "Whole conversations",
-    "history": "Old versions of notes",
-    "proposal": "Proposals",
-    "schedule": "Schedules",
-    "inbox": "Messages in the inbox",
-    "record": "Other files of Kept",
-}
 KINDS = (
     ("query", "Words, or a citation"),
     ("person", "A person"),
     ("session", "A conversation"),
     ("before", "All before"),
 )
-
-PlaceView = tuple[int, str, str, str, bool]
-"""Number, citation, address and text of a place, and whether it has exactly this."""
 
 
 @frozen
@@ -86,7 +70,9 @@ def show_forget(visit: Visit) -> Response:
         form=form,
         kinds=KINDS,
         plan=plan,
-        groups=group_places(plan) if plan else (),
+        groups=plan.groups() if plan else (),
+        link_to=link_to,
+        shown_chars=_SHOWN_CHARS,
         problem=problem,
         receipts=read_receipts(visit.site.config)[::-1][:_RECEIPTS],
     )
@@ -96,7 +82,7 @@ def forget(visit: Visit) -> Response:
     """Forget the places that are ticked. If any has changed since, nothing is forgotten and they are shown again."""
     form = ForgetForm.read(visit.form)
     plan = form.plan(visit.memory)
-    require_token(plan, visit.form.get("token", ""))
+    plan.require_token(visit.form.get("token", ""))
     numbers = [name.removeprefix("place-") for name in visit.form if name.startswith("place-")]
     if not numbers:
         raise UsageError("Nothing was forgotten: no place is chosen.", hint="Go back, and tick the places that go.")
@@ -113,22 +99,10 @@ def show_receipt(visit: Visit) -> Response:
     raise UsageError("There is no such receipt.", hint="The page Forget lists the receipts.")
 
 
-def group_places(plan: ForgetPlan) -> list[tuple[str, list[PlaceView]]]:
-    """Return the places by kind, each with a title, and then the candidates."""
-    views = [_view(number, place, plan) for number, place in enumerate(plan.options, 1)]
-    titles = [*(TITLES[place.kind] for place in plan.places), *["Perhaps also meant"] * len(plan.candidates)]
-    pairs = groupby(zip(titles, views, strict=True), key=lambda pair: pair[0])
-    return [(title, [view for _, view in group]) for title, group in pairs]
-
-
-def _view(number: int, place: Place, plan: ForgetPlan) -> PlaceView:
+def link_to(place: Place) -> str:
+    """Return the page that shows a place, if there is one."""
     is_page = place.kind in ("note", "conversation", "import", "session")
-    text = clip(one_line(place.text), _SHOWN_CHARS)
-    if place.whole and place.kind == "note":
-        text = f"the whole note: {text}"
-    if place.new:
-        text = f"{text} → {clip(one_line(place.new), _SHOWN_CHARS)}"
-    return number, place.citation, reference_url(place.citation) if is_page else "", text, number <= len(plan.places)
+    return reference_url(place.citation) if is_page else ""
 
 
 SCREEN = Screen(

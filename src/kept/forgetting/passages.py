@@ -1,29 +1,19 @@
-"""Notes: the passages that name something, and their removal. Each note is replaced atomically."""
+"""Passages of a note: which of them match, what is left of a list of names, and where lines are that were shown."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import ClassVar
 
-from kept.base.durable import erase_file, replace_erasing
 from kept.base.records import cite
 from kept.base.values import frozen
-from kept.errors import KeptError, NoteNotFound, PathRefused
-from kept.forgetting.name_lists import take_out
 from kept.forgetting.needles import Matcher, words_of
-from kept.forgetting.plan import ForgetOrder, LineCut, Place, ScrubResult, digest_of
+from kept.forgetting.plan import Place, digest_of
 from kept.index.chunking.properties import read_properties
-from kept.notes.line_edit import remove_lines
-from kept.notes.note_writer import LOCK_WAIT_S
-from kept.notes.opened import NoteText, OpenWorkspace
-from kept.notes.scan import scan_workspace
-from kept.notes.workspace import Workspace, is_persons_own, writing_to
 
-_LARGEST_NOTE = 1 << 28
 _ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _CITED_LINES = re.compile(r"(sessions/[^\s()\[\]#]+\.jsonl)(?:#L(\d{1,9})(?:-L?(\d{1,9}))?)?")
@@ -79,47 +69,7 @@ def _split_properties(lines: list[str]) -> list[NotePassage]:
     return [NotePassage(at + 1, "\n".join(lines[at:end]), True) for at, end in pairs]
 
 
-@frozen
-class NoteHunt:
-    """Notes of a workspace that a search for places looks at."""
-
-    workspace: Workspace
-    is_visible: Callable[[str], bool]
-    """False for notes of another project, which are neither shown nor changed."""
-    by_tool: bool = False
-
-    def iter_texts(self) -> Iterator[tuple[str, str, NoteText]]:
-        """Yield path, citation and text of each note, also of those in extra paths and of large ones."""
-        with OpenWorkspace(self.workspace) as opened:
-            for file in scan_workspace(self.workspace, max_bytes=_LARGEST_NOTE).files:
-                if self.is_visible(file.path):
-                    try:
-                        yield file.absolute, file.path, opened.read(file.absolute, max_bytes=_LARGEST_NOTE)
-                    except KeptError:
-                        continue  # the search through all bytes reports what it has
-
-    def is_writable(self, absolute: str, path: str) -> bool:
-        try:
-            self.workspace.require_own(absolute, path)
-        except PathRefused:
-            return False
-        return not (self.by_tool and is_persons_own(path))
-
-    def find(self, matcher: Matcher, *, is_person: bool = False) -> tuple[list[Place], list[str]]:
-        """Return the places in notes, and those that are not changed: extra paths, files of the person, and names of
-        folders."""
-        places: list[Place] = []
-        others: list[str] = []
-        for absolute, path, note in self.iter_texts():
-            matches = find_in_note(path, note.text, matcher, is_person=is_person)
-            folder = os.path.dirname(path)
-            if matcher.has_words(words_of(folder)) and (reason := f"{folder}: the name of this folder") not in others:
-                others.append(reason)
-            if matches and self.is_writable(absolute, path):
-                places += matches
-            else:
-                others += (place.citation for place in matches)
-        return places, others
+# places
 
 
 def find_in_note(path: str, text: str, matcher: Matcher, *, is_person: bool = False) -> list[Place]:
@@ -189,67 +139,10 @@ def find_made_of(text: str, path: str, forgotten: Callable[[str, int, int], bool
     return places
 
 
-# removing
+# finding lines again, to remove them
 
 
-@frozen
-class NoteStore:
-    """Scrubs the notes of a workspace."""
-
-    name: ClassVar[str] = "notes"
-    workspace: Workspace
-
-    def scrub(self, order: ForgetOrder) -> ScrubResult:
-        result = ScrubResult()
-        self.workspace.require()
-        with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
-            for path in order.notes:
-                result += _each(lambda path=path: self._remove_note(path))  # type: ignore[misc]
-            for path in dict.fromkeys(cut.path for cut in order.cuts if cut.path not in order.notes):
-                cuts = [cut for cut in order.cuts if cut.path == path]
-                result += _each(lambda path=path, cuts=cuts: self._cut(path, cuts))  # type: ignore[misc]
-        return result
-
-    def _remove_note(self, path: str) -> ScrubResult:
-        absolute = self.workspace.locate(path)
-        self.workspace.require_own(absolute, path)
-        with OpenWorkspace(self.workspace) as opened:
-            try:
-                opened.read(absolute, max_bytes=_LARGEST_NOTE)
-            except NoteNotFound:
-                return ScrubResult()
-            is_erased = erase_file(absolute, dir_fd=opened.folder_of(absolute))
-        return ScrubResult(removed=1, unreachable=() if is_erased else (keeps_link(path),))
-
-    def _cut(self, path: str, cuts: list[LineCut]) -> ScrubResult:
-        absolute = self.workspace.locate(path)
-        self.workspace.require_own(absolute, path)
-        with OpenWorkspace(self.workspace) as opened:
-            try:
-                note = opened.read(absolute, max_bytes=_LARGEST_NOTE)
-            except NoteNotFound:
-                return ScrubResult()
-            edits, missing = find_cuts(note.text, cuts)
-            if not edits:
-                return ScrubResult(changed=tuple(missing))
-            data = remove_lines(note.raw, edits, path)
-            is_erased = replace_erasing(absolute, data, dir_fd=opened.folder_of(absolute))
-        unreachable = () if is_erased else (keeps_link(path),)
-        return ScrubResult(len(edits), tuple(missing), unreachable)
-
-
-def _each(scrub: Callable[[], ScrubResult]) -> ScrubResult:
-    """Scrub a note. One that may not be changed, such as a link, is named; one that cannot be written now is tried
-    again by the next run."""
-    try:
-        return scrub()
-    except PathRefused as exc:
-        return ScrubResult(unreachable=(exc.message,))
-    except KeptError as exc:
-        return ScrubResult(unreachable=(exc.message,), is_complete=False)
-
-
-def find_cuts(text: str, cuts: Iterable[LineCut]) -> tuple[dict[tuple[int, int], str], list[str]]:
+def find_cuts(text: str, places: Iterable[Place]) -> tuple[dict[tuple[int, int], str], list[str]]:
     """Return the lines to cut, as first and last line, each with the text that takes their place, and citations of
     those whose text is no longer there.
 
@@ -259,30 +152,75 @@ def find_cuts(text: str, cuts: Iterable[LineCut]) -> tuple[dict[tuple[int, int],
     lines = text.split("\n")
     edits: dict[tuple[int, int], str] = {}
     missing: list[str] = []
-    for alike in _group_alike(cuts):
+    for alike in _group_alike(places):
         starts = [
             start
             for start in range(1, len(lines) - alike[0].lines + 2)
             if digest_of("\n".join(lines[start - 1 : start - 1 + alike[0].lines])) == alike[0].digest
         ]
         surplus = len(starts) - max(0, alike[0].copies - len(alike))
-        for cut in alike:
-            start = min(starts, key=lambda start, cut=cut: abs(start - cut.start_line), default=0)  # type: ignore[misc]
+        for place in alike:
+            start = min(starts, key=lambda start, place=place: abs(start - place.start_line), default=0)  # type: ignore[misc]
             if surplus > 0:
                 starts.remove(start)
-                edits[start, start + cut.lines - 1] = cut.new
+                edits[start, start + place.lines - 1] = place.new
                 surplus -= 1
             else:
-                missing.append(cite(cut.path, cut.start_line, cut.start_line + cut.lines - 1))
+                missing.append(place.citation)
     return edits, missing
 
 
-def _group_alike(cuts: Iterable[LineCut]) -> Iterable[list[LineCut]]:
-    groups: dict[tuple[str, int], list[LineCut]] = {}
-    for cut in cuts:
-        groups.setdefault((cut.digest, cut.lines), []).append(cut)
+def _group_alike(places: Iterable[Place]) -> Iterable[list[Place]]:
+    groups: dict[tuple[str, int], list[Place]] = {}
+    for place in places:
+        groups.setdefault((place.digest, place.lines), []).append(place)
     return groups.values()
 
 
-def keeps_link(path: str) -> str:
-    return f"{path}: the file has another name (a hard link), which keeps the old text"
+# lists of names: one name can be taken out, and the others stay
+
+_LEAD = re.compile(r"\s*(?:(?:[-*+>]|\d+[.)])\s+)?(?P<label>[*_]*[^\W\d_][^:,;|\[\]]{0,40}:[*_:]*\s*)?(?:\[(?!\[))?")
+_END = re.compile(r"\]?[\s.]*\Z")
+_BETWEEN = re.compile(r"(\s*(?:[,;·]\s*(?:and\s+)?|&\s*|\band\b\s*))")
+_LONGEST_NAME = 4
+"""Words of a name."""
+
+
+def take_out(text: str, matches: Callable[[str], bool], *, is_property: bool = False) -> str | None:
+    """Return a passage without the names that match in its lists, or None if it names them in other ways.
+
+    A property keeps its key, even if it has no other value.
+    """
+    lines = [_without(line, matches, is_property) if matches(line) else line for line in text.split("\n")]
+    rest = [line for line in lines if line is not None]
+    return "\n".join(rest) if len(rest) == len(lines) and not matches("\n".join(rest)) else None
+
+
+def _without(line: str, matches: Callable[[str], bool], is_property: bool) -> str | None:
+    lead = _LEAD.match(line)
+    start = lead.end() if lead else 0
+    body, end = line[start:], ""
+    if trailing := _END.search(body.replace("]]", "\0\0")):
+        body, end = body[: trailing.start()], body[trailing.start() :]
+    parts = _BETWEEN.split(body)
+    items = parts[::2]
+    has_label = lead is not None and lead["label"] is not None
+    others = [item for item in items if not matches(item)]
+    if is_property and has_label and len(items) == len(others) + 1 and (len(items) > 1 or _is_name(items[0])):
+        pass
+    elif not others or not all(map(_is_name, items)) or not (has_label or len(items) > 2):
+        return None
+    rest = ""
+    for number, item in enumerate(items):
+        if not matches(item):
+            rest += (parts[2 * number - 1] if rest else "") + item
+    return (line[:start] + rest + end).rstrip(" ")
+
+
+def _is_name(item: str) -> bool:
+    """Return whether an item of a list looks like a name or a link."""
+    plain = re.sub(r"\s*\([^()]*\)\Z", "", item.strip().strip("\"'*_@"))
+    if plain.startswith("[[") and plain.endswith("]]"):
+        return True
+    words = plain.split()
+    return 0 < len(words) <= _LONGEST_NAME and all(not word[0].isalpha() or word[0].isupper() for word in words)
