@@ -34,6 +34,7 @@ NAMES = [
     "notes/main/memory/.hidden.md",
     "notes/main/.kept/.hidden",
     "notes/main/.kept/index.sqlite",
+    "notes/main/.kept/storage/journal",
     "agents/main/index.sqlite",
     "agents/main/index.sqlite-wal",
     "agents/main/index.sqlite.lock",
@@ -174,7 +175,7 @@ def test_a_link_in_the_workspace_is_not_followed(tmp_path):
     os.symlink(outside, tmp_path / "home/workspace/memory")
     craft(tmp_path / "kept.tar", plain("notes/main/memory/a.md", b"text"), plain("notes/main/MEMORY.md", b"text"))
     report = restore_archive(str(tmp_path / "kept.tar"), home=str(tmp_path / "home"))
-    assert [problem.reason for problem in report.kept] == ["a symbolic link is in its place"]
+    assert [problem.reason for problem in report.kept] == ["something that is not a file is in its place"]
     assert tree_of(outside) == {}
     assert (tmp_path / "home/workspace/MEMORY.md").exists()
 

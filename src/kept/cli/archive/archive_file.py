@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import hashlib
+import io
 import json
 import os
 import re
@@ -31,13 +32,14 @@ from kept.errors import ArchiveDamaged, ArchiveRefused
 from kept.notes.workspace import MAX_NAME_BYTES, MAX_PATH_BYTES, show_path
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.importers.source import open_regular
+from kept.storage.contract import is_own
 
 MANIFEST = "manifest.json"
 SETTINGS = "config.yaml"
 NOTES, AGENTS = "notes", "agents"
 KEPT_FOLDER = ".kept"
 """Folder in a workspace with the history of its notes."""
-MAX_MEMBER_BYTES = 1 << 33
+MAX_MEMBER_BYTES = 1 << 30
 CHUNK_BYTES = 1 << 18
 _MAX_MEMBERS = 1_000_000
 _MAX_RATIO = 200
@@ -66,12 +68,8 @@ class MemberPath:
     """NOTES, AGENTS or SETTINGS."""
     agent: str
     """Name of the agent, or empty for the settings."""
-    parts: tuple[str, ...]
-
-    @property
-    def grows(self) -> bool:
-        """Return whether the file is only ever appended to: a record of an agent, or the lines of a history."""
-        return self.parts[-1].endswith(".jsonl") and (self.root != NOTES or self.parts[0] == KEPT_FOLDER)
+    path: str
+    """Path of the document, or name of the log."""
 
 
 def parse_member_name(name: str) -> MemberPath:
@@ -86,13 +84,13 @@ def parse_member_name(name: str) -> MemberPath:
     if len(name.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
         raise ValueError("is too long")
     if name == SETTINGS:
-        return MemberPath(SETTINGS, "", (name,))
+        return MemberPath(SETTINGS, "", name)
     root, agent, below = parts[0], parts[1] if len(parts) > 1 else "", tuple(parts[2:])
     if root not in (NOTES, AGENTS) or not is_agent_id(agent) or not below:
         raise ValueError("is not a name that 'kept export' gives")
     if not (is_note_member(below) if root == NOTES else is_agent_record(below)):
         raise ValueError("is not a file that 'kept export' packs")
-    return MemberPath(root, agent, below)
+    return MemberPath(root, agent, "/".join(below))
 
 
 def is_note_member(parts: tuple[str, ...]) -> bool:
@@ -101,7 +99,9 @@ def is_note_member(parts: tuple[str, ...]) -> bool:
     Hidden files are other programs' own, and some of them are run as code: only Kept's are packed.
     """
     if parts[0] == KEPT_FOLDER and len(parts) > 1:
-        return all(not part.startswith(".") and not _DERIVED.search(part) for part in parts[1:])
+        return not is_own("/".join(parts)) and all(
+            not part.startswith(".") and not _DERIVED.search(part) for part in parts[1:]
+        )
     if parts == _HIDDEN_FILES[:1]:
         return True
     *folders, name = parts
@@ -316,9 +316,8 @@ def _require_same(path: str, seen: dict[str, tuple[int, str]], files: dict[str, 
 # writing
 
 
-def add_member(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int, mtime_ns: int = 0) -> None:
-    """Write a member, a private regular file without an owner. ``content`` has exactly ``size`` bytes."""
+def add_member(tar: tarfile.TarFile, name: str, content: bytes, modified_ns: int = 0) -> None:
+    """Write a member, a private regular file without an owner."""
     info = tarfile.TarInfo(name)
-    info.size, info.mtime, info.mode = size, max(0, mtime_ns // 1_000_000_000), 0o600
-    content.seek(0)
-    tar.addfile(info, content)
+    info.size, info.mtime, info.mode = len(content), max(0, modified_ns // 1_000_000_000), 0o600
+    tar.addfile(info, io.BytesIO(content))

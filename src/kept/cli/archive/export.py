@@ -1,19 +1,15 @@
-"""Writes an archive of everything that is canonical, while other processes write.
+"""Writes an archive of the documents and logs of all agents, while other processes write.
 
-Records and the lines of a history only grow: a copy ends where the file ended when it was opened. A note that an editor
-changes while it is read is reported. The archive appears under its name only when it is complete.
+A log is packed up to its last whole line. A note that an editor changes while it is read is reported. The archive
+appears under its name only when it is complete.
 """
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
-import io
 import os
-import stat
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,7 +24,6 @@ from kept.base.redact import redact
 from kept.base.values import frozen
 from kept.cli.archive.archive_file import (
     AGENTS,
-    CHUNK_BYTES,
     KEPT_FOLDER,
     MANIFEST,
     MAX_MEMBER_BYTES,
@@ -47,16 +42,16 @@ from kept.config import Config, LoadedConfig
 from kept.config.layers import is_same_folder, settings_by_agent
 from kept.config.read import parse_settings, read_settings, secret_names, snake
 from kept.config.schema import Settings
-from kept.errors import UsageError
-from kept.notes.opened import FolderTrees
+from kept.errors import DocumentNotFound, NoteTooLarge, UsageError, WorkspaceError
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import PERSONS_OWN, Workspace
+from kept.storage.contract import Storage, is_log
+from kept.storage.open import open_agent, open_workspace
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz")
-_IN_MEMORY_BYTES = 8 << 20
-"""A larger file is copied to a temporary file first."""
 _ANY_SIZE = 1 << 62
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ATTEMPTS = 3
+"""How often a note is read that an editor is writing."""
 
 
 @frozen
@@ -76,11 +71,13 @@ class ExportReport:
 
 @frozen
 class _Source:
-    """A file to pack: its name in the archive, and where it is."""
+    """A document or a log to pack: its name in the archive, and where it is."""
 
     member: str
-    folder: str
-    parts: tuple[str, ...]
+    storage: Storage
+    path: str
+    shown: str
+    """Its path on this machine, for messages."""
 
 
 def export_archive(
@@ -110,16 +107,16 @@ def export_archive(
             out = cast("IO[bytes]", stack.enter_context(gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0)))
         tar = stack.enter_context(tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT))
         if settings is not None:
-            packer.add(tar, SETTINGS, io.BytesIO(settings.content), 0)
-        packer.pack(tar, sources)
+            packer.add(tar, SETTINGS, settings.content, 0)
+        for source in sources:
+            packer.pack(tar, source)
         manifest = Manifest(
             created=(clock or SystemClock()).now().replace(microsecond=0),
             agents=tuple(packer.agents),
             removed_settings=settings.removed if settings else (),
             files=packer.files,
         )
-        content = format_manifest(manifest)
-        add_member(tar, MANIFEST, io.BytesIO(content), len(content))
+        add_member(tar, MANIFEST, format_manifest(manifest))
     return ExportReport(
         path=target,
         agents=tuple(known.name for known in packer.agents),
@@ -133,7 +130,7 @@ def export_archive(
 
 
 class _Packer:
-    """Finds files, and writes one consistent copy of each into an archive."""
+    """Finds documents and logs, and writes one consistent copy of each into an archive."""
 
     def __init__(self) -> None:
         self.agents: list[ArchivedAgent] = []
@@ -158,10 +155,10 @@ class _Packer:
             if owner == name:
                 owners[name] = config.workspace
                 sources += self._find_notes(config, name)
-            sources += self._find_records(config.paths.conversations, name)
+            sources += self._find_records(config, name)
             self.agents.append(ArchivedAgent(name, owner, config.agent.workspace_layout))
             self.left_out.update(dict.fromkeys(map(utf8_safe, Workspace.of(config).extra_paths)))
-        return [source for source in sources if os.path.join(source.folder, *source.parts) != target]
+        return [source for source in sources if source.shown != target]
 
     def _find_notes(self, config: Config, name: str) -> Iterator[_Source]:
         """Yield the files of a workspace: notes, the files among them, and Kept's own."""
@@ -171,87 +168,87 @@ class _Packer:
         workspace = replace(Workspace.of(config), extra_paths=(), endings=("",))  # what every name ends in
         scan = scan_workspace(workspace, max_bytes=_ANY_SIZE)
         self.problems += scan.problems
-        paths = {file.path for file in scan.files}
-        own = [os.path.join(folder, ".keptignore") for folder in scan.folders]
-        own += [os.path.join(workspace.root, name) for name in PERSONS_OWN if workspace.layout == "kept"]
-        paths |= {workspace.cite(path) for path in own if _is_plain_file(path)}
-        paths |= {"/".join((KEPT_FOLDER, *parts)) for parts in self._walk(os.path.join(workspace.root, KEPT_FOLDER))}
+        storage = open_workspace(config)
+        own = [workspace.cite(os.path.join(folder, ".keptignore")) for folder in scan.folders]
+        own += PERSONS_OWN if workspace.layout == "kept" else ()
+        paths = {file.path for file in scan.files} | {path for path in own if _is_file(storage, path)}
+        paths |= set(self._list(storage, f"{KEPT_FOLDER}/", workspace.root))
         for path in sorted(paths):
-            if is_note_member(parts := tuple(path.split("/"))):
-                yield _Source(f"{NOTES}/{name}/{path}", workspace.root, parts)
+            if is_note_member(tuple(path.split("/"))):
+                yield _Source(f"{NOTES}/{name}/{path}", storage, path, os.path.join(workspace.root, path))
 
-    def _find_records(self, folder: str, name: str) -> Iterator[_Source]:
-        """Yield the conversations and records in the folder of an agent. Derived files are left out."""
-        for parts in sorted(self._walk(folder)):
-            if is_agent_record(parts):
-                yield _Source("/".join((AGENTS, name, *parts)), folder, parts)
+    def _find_records(self, config: Config, name: str) -> Iterator[_Source]:
+        """Yield the conversations and records of an agent. Derived files are left out."""
+        folder = os.path.relpath(config.paths.conversations, config.paths.folder)
+        prefix, storage = "" if folder == os.curdir else f"{folder}/", open_agent(config)
+        for path in sorted(self._list(storage, prefix, config.paths.folder)):
+            below = path.removeprefix(prefix)
+            if is_agent_record(tuple(below.split("/"))):
+                yield _Source(f"{AGENTS}/{name}/{below}", storage, path, os.path.join(config.paths.folder, path))
 
-    def _walk(self, folder: str) -> Iterator[tuple[str, ...]]:
-        """Yield the parts of the path of each regular file below a folder. Links are not followed."""
+    def _list(self, storage: Storage, prefix: str, root: str) -> Iterator[str]:
+        def refused(path: str, exc: WorkspaceError) -> None:
+            self.report(os.path.join(root, path), f"cannot be listed ({exc.message.rstrip('.')})")
 
-        def failed(exc: OSError) -> None:
-            if not isinstance(exc, FileNotFoundError):
-                self.report(exc.filename or folder, f"cannot be listed ({exc.strerror})")
-
-        for path, _, names in os.walk(folder, onerror=failed):
-            for name in names:
-                if _is_plain_file(file := os.path.join(path, name)):
-                    yield tuple(os.path.relpath(file, folder).split(os.sep))
+        yield from (info.path for info in storage.documents.list(prefix, on_refused=refused))
+        try:
+            yield from (info.name for info in storage.logs.list(prefix))
+        except WorkspaceError as exc:
+            refused(prefix, exc)
 
     # packing
 
-    def pack(self, tar: tarfile.TarFile, sources: list[_Source]) -> None:
-        with FolderTrees() as trees:
-            for source in sources:
-                self._pack_file(tar, source, trees)
-
-    def _pack_file(self, tar: tarfile.TarFile, source: _Source, trees: FolderTrees) -> None:
-        path = os.path.join(source.folder, *source.parts)
+    def pack(self, tar: tarfile.TarFile, source: _Source) -> None:
         try:
-            member = parse_member_name(source.member)
-            handle = os.open(source.parts[-1], _READ, dir_fd=trees.open(source.folder, source.parts[:-1]))
-            with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool, open(handle, "rb", 0) as file:
-                if not stat.S_ISREG(os.fstat(handle).st_mode):
-                    raise OSError(errno.EINVAL, "not a file")
-                if os.fstat(handle).st_size > MAX_MEMBER_BYTES:
-                    raise OSError(errno.EFBIG, "too large")
-                if not _copy(file, cast("IO[bytes]", spool), grows=member.grows):
-                    self.report(path, "changed while it was read; the archive has what was read")
-                self.add(tar, source.member, cast("IO[bytes]", spool), int64(os.fstat(handle).st_mtime_ns))
+            parse_member_name(source.member)
+            content, modified_ns, is_whole = _read_log(source) if is_log(source.path) else _read_document(source)
         except ValueError as exc:
-            self.report(path, f"its name {exc}, so it is not in the archive")
-        except FileNotFoundError:
+            self.report(source.shown, f"its name {exc}, so it is not in the archive")
+        except DocumentNotFound:
             pass  # deleted meanwhile
-        except OSError as exc:
-            self.report(path, f"cannot be read ({exc.strerror}), so it is not in the archive")
+        except WorkspaceError as exc:
+            self.report(source.shown, f"cannot be read, so it is not in the archive ({exc.message.rstrip('.')})")
+        else:
+            if not is_whole:
+                self.report(source.shown, "changed while it was read; the archive has what was read")
+            self.add(tar, source.member, content, modified_ns)
 
-    def add(self, tar: tarfile.TarFile, name: str, content: IO[bytes], mtime_ns: int) -> None:
-        content.seek(0)
-        digest, size = hashlib.sha256(), 0
-        while block := content.read(CHUNK_BYTES):
-            digest.update(block)
-            size += len(block)
-        add_member(tar, name, content, size, mtime_ns)
-        self.files[name] = FileRecord(size, digest.hexdigest(), mtime_ns)
-
-
-def _is_plain_file(path: str) -> bool:
-    return os.path.isfile(path) and not os.path.islink(path)
+    def add(self, tar: tarfile.TarFile, name: str, content: bytes, modified_ns: int) -> None:
+        add_member(tar, name, content, modified_ns)
+        self.files[name] = FileRecord(len(content), hashlib.sha256(content).hexdigest(), modified_ns)
 
 
-def _copy(file: IO[bytes], spool: IO[bytes], *, grows: bool) -> bool:
-    """Copy a file as long as it is now. Return whether the copy is of one moment.
+def _is_file(storage: Storage, path: str) -> bool:
+    try:
+        return storage.documents.find(path) is not None
+    except WorkspaceError:  # a link
+        return False
 
-    The last line of a file that grows is left out while it is being written.
-    """
-    before, end = os.fstat(file.fileno()), 0
-    while (rest := before.st_size - spool.tell()) and (block := file.read(min(CHUNK_BYTES, rest))):
-        end = spool.tell() + block.rindex(b"\n") + 1 if b"\n" in block else end
-        spool.write(block)
-    if grows:
-        spool.truncate(end)
-    after = os.fstat(file.fileno())
-    return grows or (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
+
+def _read_document(source: _Source) -> tuple[bytes, int, bool]:
+    """Return content and time of a document, and whether it is of one moment: an editor may write in place."""
+    documents = source.storage.documents
+    for _ in range(_ATTEMPTS):
+        before = documents.find(source.path)
+        document = documents.read(source.path, max_bytes=MAX_MEMBER_BYTES)
+        if before is not None and before.state == document.info.state:
+            break
+    else:
+        before = None
+    return document.data, int64(document.info.modified_ns), before is not None
+
+
+def _read_log(source: _Source) -> tuple[bytes, int, bool]:
+    """Return the whole lines that a log has now, and its time. A last line that is being written is left out."""
+    info = source.storage.logs.find(source.path)
+    if info is None:
+        raise DocumentNotFound(f"{source.path}: deleted meanwhile.")
+    if info.size > MAX_MEMBER_BYTES:
+        raise NoteTooLarge(f"{source.path}: {info.size:,} bytes.")
+    content = b"".join(line.data + b"\n" for line in source.storage.logs.read(source.path))
+    # Among notes it may be another program's file, whose last line need not end with a line break.
+    is_ours = source.member.startswith(f"{AGENTS}/") or source.path.startswith(f"{KEPT_FOLDER}/")
+    return content, int64(info.modified_ns), is_ours or len(content) >= info.size
 
 
 # settings without keys, tokens and passwords

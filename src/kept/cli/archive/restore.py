@@ -1,37 +1,32 @@
 """Restores an archive.
 
-The archive is checked to its end before anything is changed. Files are then written beside their places, synced to disk
-together, and renamed, so a restore that is killed leaves whole files, and the same command continues it. A file that is
-here stays, whatever its content. Settings come last.
+The archive is checked to its end before anything is changed. Then each document and each log is written with one
+commit, so a restore that is killed leaves whole files, and the same command continues it. A file that is here stays,
+whatever its content. Settings come last.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import errno
 import hashlib
 import json
 import os
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from kept.base.durable import create_file, make_private_folder, write_atomic
-from kept.base.file_lock import claimed
+from kept.base.durable import write_atomic
 from kept.base.limits import utf8_safe
 from kept.base.records import Problem
 from kept.base.values import frozen
 from kept.cli.archive.archive_file import (
     AGENTS,
-    CHUNK_BYTES,
     KEPT_FOLDER,
     NOTES,
     SETTINGS,
     ArchivedAgent,
-    ArchiveMember,
     FileRecord,
     Manifest,
     MemberPath,
@@ -52,14 +47,24 @@ from kept.config.layers import (
     user_layers,
 )
 from kept.config.read import MAX_BYTES, parse_settings, read_settings
-from kept.errors import ArchiveDamaged, ArchiveRefused, ConfigError, LockBusy, WriteFailed
-from kept.notes.opened import FolderTrees, decode
+from kept.errors import (
+    ArchiveDamaged,
+    ArchiveRefused,
+    ConfigError,
+    DocumentNotFound,
+    PathRefused,
+    StorageConflict,
+    WorkspaceError,
+)
+from kept.notes.opened import decode
 from kept.notes.workspace import find_arrival_fault
 from kept.sessions.deleted import DeletedSessions
 from kept.sessions.forgotten_text import ForgottenText, blank_tree
 from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
+from kept.storage.contract import ABSENT, START, Append, Change, Storage, Write, is_log
+from kept.storage.files.file_storage import FileStorage
 
-LOCK_FILE = "restore.lock"
+LEASE = "restore"
 Action = Literal["new", "same", "differs", "deleted", "forgotten"]
 """new      it is not here
 same     it is here; a record may have more at its end
@@ -67,7 +72,6 @@ differs  it is here with another content, something that is not a file is in its
          Kept would not give
 deleted  a conversation that was deleted here
 forgotten  it has something that was forgotten here"""
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @frozen
@@ -99,7 +103,7 @@ class _FileAction:
 
     @property
     def path(self) -> str:
-        return os.path.join(self.folder, *self.member.parts)
+        return os.path.join(self.folder, self.member.path)
 
 
 def restore_archive(
@@ -124,10 +128,7 @@ def restore_archive(
     }
     settings = SettingsPlan.of(hunt.settings if with_settings else None, places, user_file)
     if not check:
-        make_private_folder(home)
-        with claimed(os.path.join(home, LOCK_FILE)) as is_ours:
-            if not is_ours:
-                raise LockBusy("Another restore is running.", path=home)
+        with FileStorage(home).lease(LEASE, wait_s=0.0):
             _write_files(path, {name: item for name, item in actions.items() if item.action == "new"})
             settings.apply(user_file)
     counts = Counter(item.action for item in actions.values())
@@ -259,8 +260,9 @@ class _ForgottenHunt:
         """Return the files to leave out, each with the reason."""
         reasons: dict[str, str] = {}
         for agent, forgotten in self._texts.items():
-            own = f"{AGENTS}/{agent}/{os.path.basename(forgotten.path)}"
-            if own in manifest.files and _hash_file(forgotten.path) == manifest.files[own].sha256:
+            folder, name = os.path.split(forgotten.path)
+            own, content = f"{AGENTS}/{agent}/{name}", _read(FileStorage(folder), name) or b""
+            if own in manifest.files and hashlib.sha256(content).hexdigest() == manifest.files[own].sha256:
                 continue  # the archive was made after it
             reasons |= dict.fromkeys(self._found[agent], "it has something that you forgot here")
             for name in manifest.files:
@@ -295,55 +297,59 @@ def _has(forgotten: ForgottenText, name: str, content: bytes) -> bool:
 def _compare_files(manifest: Manifest, places: RestorePlaces) -> Iterator[tuple[str, _FileAction]]:
     """Yield what to do with each file of an archive, with its name there."""
     deleted = {agent.name: _deleted_here(places.home, agent.name) for agent in places.agents}
-    with FolderTrees() as trees:
-        for name, record in manifest.files.items():
-            member = parse_member_name(name)
-            folder = places.find(member)
-            if folder is None:
-                continue
-            action, reason = _compare(trees, folder, member, record)
-            if action == "new" and _session_id(member) in deleted.get(member.agent, ()):
-                action = "deleted"
-            yield name, _FileAction(record, folder, member, action, reason)
+    for name, record in manifest.files.items():
+        member = parse_member_name(name)
+        folder = places.find(member)
+        if folder is None:
+            continue
+        action, reason = _compare(FileStorage(folder), folder, member, record)
+        if action == "new" and _session_id(member) in deleted.get(member.agent, ()):
+            action = "deleted"
+        yield name, _FileAction(record, folder, member, action, reason)
 
 
-def _compare(trees: FolderTrees, folder: str, member: MemberPath, record: FileRecord) -> tuple[Action, str]:
+def _compare(storage: Storage, folder: str, member: MemberPath, record: FileRecord) -> tuple[Action, str]:
     try:
-        handle = os.open(member.parts[-1], _READ, dir_fd=trees.open(folder, member.parts[:-1]))
-    except FileNotFoundError:
-        name = "/".join(member.parts)
-        if member.root == NOTES and (fault := find_arrival_fault(os.path.join(folder, name), name)):
+        content = _read(storage, member.path)
+    except PathRefused:
+        return "differs", "something that is not a file is in its place"
+    except WorkspaceError as exc:
+        return "differs", f"cannot be read here ({exc.message.rstrip('.')})"
+    if content is None:
+        if _is_file_in_the_way(storage, member.path):
+            return "differs", "a file is in the place of its folder"
+        if member.root == NOTES and (fault := find_arrival_fault(os.path.join(folder, member.path), member.path)):
             return "differs", fault
         return "new", ""
-    except OSError as exc:
-        is_link = exc.errno == errno.ELOOP
-        return "differs", "a symbolic link is in its place" if is_link else f"cannot be read here ({exc.strerror})"
-    with open(handle, "rb") as file:
-        state = os.fstat(handle)
-        if not stat.S_ISREG(state.st_mode):
-            return "differs", "something that is not a file is in its place"
-        is_as_long = state.st_size == record.size or (state.st_size > record.size and member.grows)
-        if is_as_long and _hash(file, record.size) == record.sha256:
-            return "same", ""
-        return "differs", f"{state.st_size:,} bytes here, {record.size:,} in the archive"
+    # A log may have more lines here.
+    same = content[: record.size] if is_log(member.path) else content
+    if len(same) == record.size and hashlib.sha256(same).hexdigest() == record.sha256:
+        return "same", ""
+    return "differs", f"{len(content):,} bytes here, {record.size:,} in the archive"
 
 
-def _hash(file: Any, size: int) -> str:
-    digest = hashlib.sha256()
-    while size and (block := file.read(min(CHUNK_BYTES, size))):
-        digest.update(block)
-        size -= len(block)
-    return digest.hexdigest()
+def _read(storage: Storage, path: str) -> bytes | None:
+    if is_log(path):
+        is_here = storage.logs.find(path) is not None
+        return b"".join(line.data + b"\n" for line in storage.logs.read(path)) if is_here else None
+    try:
+        return storage.documents.read(path).data
+    except DocumentNotFound:
+        return None
 
 
-def _hash_file(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _is_file_in_the_way(storage: Storage, path: str) -> bool:
+    while path := path.rpartition("/")[0]:
+        with suppress(PathRefused):  # a folder, as it should be
+            if storage.documents.find(path) or storage.logs.find(path):
+                return True
+    return False
 
 
 def _session_id(member: MemberPath) -> str | None:
-    is_session = member.root == AGENTS and len(member.parts) in (2, 3) and member.parts[0] == "sessions"
-    return parse_transcript_name(member.parts[-1])[0] if is_session and is_transcript(member.parts[-1]) else None
+    folder, _, name = member.path.rpartition("/")
+    is_session = member.root == AGENTS and folder.split("/")[0] == "sessions" and folder.count("/") <= 1
+    return parse_transcript_name(name)[0] if is_session and is_transcript(name) else None
 
 
 def _deleted_here(home: str, agent: str) -> frozenset[str]:
@@ -355,64 +361,21 @@ def _deleted_here(home: str, agent: str) -> frozenset[str]:
 # writing
 
 
-def _write_files(path: str, writes: Mapping[str, _FileAction]) -> None:
-    """Write files beside their places and rename all at once: one sync takes as long as one for a single file."""
-    waiting: dict[str, _FileAction] = {}
-    with FolderTrees() as trees:
-        try:
-            for member in iter_members(path) if writes else ():
-                if item := writes.get(member.name):
-                    waiting[member.name] = item
-                    _write_beside(trees, item, member)
-            if len(waiting) < len(writes):
-                raise ArchiveDamaged(f"{path}: it changed while it was read.", hint="Run the same command again.")
-            os.sync()  # the contents before their names: a name must never lead to half a file
-            for name, item in writes.items():
-                with _translating(item):
-                    _put(trees, item)
-                del waiting[name]
-            os.sync()
-        finally:  # after an error, remove what is not in its place
-            for item in waiting.values():
-                with suppress(OSError):
-                    os.unlink(_temporary_name(item), dir_fd=trees.open(item.folder, item.member.parts[:-1]))
+def _write_files(path: str, writes: dict[str, _FileAction]) -> None:
+    """Write each file with a commit of its own, so that what a kill leaves is whole."""
+    for member in iter_members(path) if writes else ():
+        if (item := writes.pop(member.name, None)) is None:
+            continue
+        content = b"".join(member.blocks())
+        if hashlib.sha256(content).hexdigest() != item.record.sha256:
+            raise ArchiveDamaged(f"{member.name}: changed while the archive was read.", hint="Run it again.")
+        with suppress(StorageConflict):  # created meanwhile: it stays
+            FileStorage(item.folder).commit([_to_change(item, content)])
+    if writes:
+        raise ArchiveDamaged(f"{path}: it changed while it was read.", hint="Run the same command again.")
 
 
-def _temporary_name(item: _FileAction) -> str:
-    """Return a name that is the same in each attempt, so that a restore leaves no rest of one that was killed."""
-    return f".kept-restore-{hashlib.sha256(item.member.parts[-1].encode()).hexdigest()[:16]}.tmp"
-
-
-def _write_beside(trees: FolderTrees, item: _FileAction, member: ArchiveMember) -> None:
-    temporary, digest = _temporary_name(item), hashlib.sha256()
-    with _translating(item):
-        folder = trees.open(item.folder, item.member.parts[:-1], create=True)
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder)
-        with create_file(temporary, folder) as out:
-            for block in member.blocks():
-                digest.update(block)
-                out.write(block)
-            out.flush()
-            os.utime(out.fileno(), ns=(item.record.mtime_ns, item.record.mtime_ns))
-    if digest.hexdigest() != item.record.sha256:
-        raise ArchiveDamaged(f"{member.name}: changed while the archive was read.", hint="Run it again.")
-
-
-def _put(trees: FolderTrees, item: _FileAction) -> None:
-    folder = trees.open(item.folder, item.member.parts[:-1])
-    temporary, name = _temporary_name(item), item.member.parts[-1]
-    try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    else:  # created meanwhile: it stays
-        os.unlink(temporary, dir_fd=folder)
-
-
-@contextmanager
-def _translating(item: _FileAction) -> Iterator[None]:
-    try:
-        yield
-    except OSError as exc:
-        raise WriteFailed(f"{item.path}: could not be written ({exc.strerror}).") from exc
+def _to_change(item: _FileAction, content: bytes) -> Change:
+    if is_log(item.member.path):
+        return Append(item.member.path, content.removesuffix(b"\n").split(b"\n") if content else [], expected_end=START)
+    return Write(item.member.path, content, expected=ABSENT, modified_ns=item.record.mtime_ns)
