@@ -28,7 +28,7 @@ RAW = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\
 OURS = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|[0-9]*[AK])|\r(?=\x1b|$)|\^D\x08\x08")
 """Colours, and what a bar moves the cursor with. The hostile colour is none of ours."""
 THEIRS = "\x1b[38;5;201m"
-EXACT = (["get"], ["sessions", "export"])
+EXACT = (["get"],)
 """What copies a text: into a pipe it goes as it is."""
 
 
@@ -119,7 +119,6 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("review",): [[]],
         ("sessions", "list"): [[], ["--json"], ["--channel", HOSTILE]],
         ("sessions", "show"): [[session], [session, "--json"], [HOSTILE]],
-        ("sessions", "export"): [[session], [session, "--json"]],
         ("sessions", "reset"): [[f"telegram:{NAME}"], [hostile["other"]]],
         ("sessions", "delete"): [[hostile["other"]], [HOSTILE[:20]]],
         **{("import", kind): [[str(tmp / "imported")]] for kind in ("openclaw", "claude-code", "codex", "pi")},

@@ -126,7 +126,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("config path", ["config", "path"]),
         ("sessions list", ["sessions", "list"]),
         ("sessions show", ["sessions", "show", session]),
-        ("sessions export", ["sessions", "export", session]),
         ("sessions rename", ["sessions", "rename", session, "Lighthouses"]),
         ("sessions reset", ["sessions", "reset", session]),
         ("sessions delete", ["sessions", "delete", session]),

@@ -95,10 +95,6 @@ def test_what_a_client_puts_into_messages_is_not_shown_as_talk(kept, home):
     everything = kept("sessions", "show", record.id, "--tools").out
     assert "Today is Monday." in everything
     assert "Bye!" in everything
-    exported = kept("sessions", "export", record.id).out
-    assert "Today is Monday." not in exported
-    assert exported.count("## You") == 3
-    assert exported.count("## Agent") == 2, "with thinking, without the empty message"
 
 
 def test_a_title_of_ones_own_wins_and_is_found_everywhere(kept, session):
@@ -172,15 +168,7 @@ def test_a_purge_asks_on_a_terminal(environment, session):
     assert not os.path.exists(session.transcript_path)
 
 
-def test_export_as_markdown(kept, session):
-    text = kept("sessions", "export", session.id).out
-    assert text.startswith(f"# Where is the spare key?\n\nSession {session.id}")
-    assert re.search(r"^## Ada, \d{4}", text, re.MULTILINE)
-    assert "```json" in text
-    assert len(kept("sessions", "export", session.id, "--json").json["entries"]) == 6
-
-
-@pytest.mark.parametrize("command", ["show", "reset", "delete", "export"])
+@pytest.mark.parametrize("command", ["show", "reset", "delete"])
 def test_an_unknown_session_is_one_line_with_a_hint(kept, session, command):
     done = kept("sessions", command, "nowhere")
     assert (done.code, done.out) == (3, "")

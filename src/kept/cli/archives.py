@@ -28,7 +28,7 @@ def export_command(options: Globals, path: str, overwrite: bool) -> None:
     """Write notes, conversations, history and settings into one archive.
 
     ARCHIVE ends in .tar or .tar.gz. It has the notes and conversations of all agents, and the settings without keys
-    and tokens. To export one conversation: kept sessions export
+    and tokens.
     """
     from kept.cli.archive.export import export_archive
 

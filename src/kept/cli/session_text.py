@@ -1,4 +1,4 @@
-"""A conversation as text for people: on a terminal, and as Markdown.
+"""A conversation as text for people.
 
 Tools are folded: a call is one line, and its result is left out unless it failed. What clients put into messages
 (reminders, commands and their output), thinking and empty messages are left out too. ``everything`` shows them all.
@@ -44,10 +44,6 @@ def describe_session(record: SessionRecord) -> str:
     return f"Session {record.id}, {name}, {plural(record.messages, 'message')}"
 
 
-def is_message(line: TranscriptLine) -> bool:
-    return isinstance(line.content, Entry) and isinstance(line.content.body, Message)
-
-
 def is_talk(line: TranscriptLine) -> bool:
     """Return whether a line is a message of a person or the agent with words in it."""
     content = line.content
@@ -57,9 +53,6 @@ def is_talk(line: TranscriptLine) -> bool:
     return message.role in ("user", "assistant") and any(
         isinstance(block, Text | Attachment) for block in _talk_blocks(message)
     )
-
-
-# on a terminal
 
 
 def show_lines(lines: Iterable[TranscriptLine], *, everything: bool, with_context: bool = False) -> Iterator[str]:
@@ -178,41 +171,3 @@ def _shorten(text: str) -> str:
 
 def _speaker(message: Message) -> str:
     return one_line(message.sender or "") or SHOWN_SPEAKERS[message.role]
-
-
-# Markdown
-
-
-def markdown_text(entry: AnyEntry) -> str:
-    """Return an entry as Markdown, with the tool results. Empty for a message without content."""
-    match entry:
-        case Entry(body=Message() as message, timestamp=when):
-            text = "\n\n".join(filter(None, map(_markdown_block, iter_blocks(message))))
-            return f"## {_speaker(message)}, {local_time(when)}\n\n{text}" if text else ""
-        case Entry(body=CompactionEntry(summary=summary), timestamp=when):
-            quoted = "\n".join(f"> {line}".rstrip() for line in summary.splitlines())
-            return f"---\n\n*Compacted, {local_time(when)}:*\n\n{quoted}"
-        case Entry(body=body, timestamp=when):
-            return f"*{_event(body)}, {local_time(when)}*"
-        case UnknownEntry(type=kind):
-            return f"*({kind})*"
-
-
-def _markdown_block(block: Block) -> str:
-    match block:
-        case ToolResult(text=""):
-            return ""
-        case ToolCall(name=name, arguments=arguments):
-            return f"`{name}`\n\n{_fenced(json.dumps(arguments, ensure_ascii=False, indent=2), 'json')}"
-        case ToolResult(text=text):
-            return _fenced(text, "")
-        case _:
-            return _show_block(block)
-
-
-def _fenced(text: str, language: str) -> str:
-    """Return a text in a code fence longer than any in it."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}{language}\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""kept sessions list | show | rename | reset | delete | restore | export"""
+"""kept sessions list | show | rename | reset | delete | restore"""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from kept.base.redact import redact
 from kept.base.wording import plural
 from kept.cli.output import (
     echo,
-    echo_exactly,
     local_time,
     max_results_option,
     print_json,
@@ -25,7 +24,7 @@ from kept.cli.output import (
     warn,
 )
 from kept.cli.root import Globals
-from kept.cli.session_text import describe_session, is_talk, markdown_text, show_lines
+from kept.cli.session_text import describe_session, is_talk, show_lines
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, table_text
 from kept.errors import SessionNotFound, UsageError
 from kept.sessions.deleted import DeletedSession
@@ -41,7 +40,7 @@ _LONGEST_PLACE = 30
 
 @click.group("sessions")
 def command() -> None:
-    """List, read, rename, reset, delete, restore and export conversations.
+    """List, read, rename, reset, delete and restore conversations.
 
     ID is a session's id, the beginning of it, or the key of a conversation such as telegram:5054.
     """
@@ -200,28 +199,6 @@ def restore(options: Globals, reference: str) -> None:
     if record:
         text = f"Session {record.id} is restored, with {plural(record.messages, 'message')}."
     options.report({"restored": deleted.id, "session": record_json(record) if record else None}, text)
-
-
-@command.command("export")
-@click.argument("reference", metavar="ID")
-@click.pass_obj
-def export(options: Globals, reference: str) -> None:
-    """Print the whole session ID as Markdown. The transcript itself is JSONL."""
-    with options.sessions() as sessions:
-        record = sessions.get(reference)
-        lines = sessions.iter_lines(record.id)
-        _warn_of_problems(sessions)
-        if options.as_json:
-            print_json({"session": record_json(record), **_lines_json(lines)})
-            return
-        echo_exactly(f"# {record.title or describe_session(record)}\n")
-        if record.title:
-            echo_exactly(f"\n{describe_session(record)}\n")
-        for line in lines:
-            if isinstance(line.content, Damage):
-                warn(f"Line {line.number} cannot be read and is left out: {line.content.reason}.")
-            elif text := markdown_text(line.content):
-                echo_exactly(f"\n{text}\n")
 
 
 def _warn_of_problems(sessions: SessionStore) -> None:

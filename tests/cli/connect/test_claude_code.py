@@ -92,7 +92,7 @@ def test_the_plugin_brings_context_in_and_takes_what_was_said_along(claude, kept
     assert "Staging is on port 5433." in json.dumps(model.chats[0].body["messages"]), "from the hook, before any search"
     listed = kept("sessions", "list", "--json").json["sessions"]
     assert [session["sessionId"] for session in listed] == [first["session_id"]], "taken in without being asked"
-    assert "It is on 5433." in kept("sessions", "export", first["session_id"]).out
+    assert "It is on 5433." in kept("sessions", "show", first["session_id"]).out
     assert listed[0]["title"] == QUESTION
     assert os.path.getsize(listed[0]["transcriptPath"]) < 40_000, "without prompts, requests and lists of tools"
 

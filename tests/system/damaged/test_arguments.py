@@ -39,7 +39,6 @@ def commands(home, workspace) -> Commands:
         (("sessions", "show", "{}"), 3),
         (("sessions", "show", "telegram:{}"), 3),
         (("sessions", "reset", "{}"), 3),
-        (("sessions", "export", "{}"), 3),
         (("sessions", "delete", "{}"), 3),
         (("chat", "-m", "{}", "--session", "{}"), 0),
         (("get", "{}"), 4),
