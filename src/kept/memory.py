@@ -357,23 +357,8 @@ class Memory:
         notes and messages of later days. A time in the query ("in October") ranks facts the same way, but leaves
         nothing out. `Hit.validity` tells when a fact holds.
         """
-        request = SearchRequest(
-            query=query,
-            max_results=max_results,
-            min_score=min_score,
-            source=source,
-            path=path,
-            session=session,
-            session_key=session_key,
-            channel=channel,
-            since=since,
-            until=until,
-            as_of=as_of,
-            tags=tags,
-            project=project,
-            seen=seen,
-            progress=progress,
-        )
+        where = (source, path, session, session_key, channel, since, until, as_of, tags, project)
+        request = SearchRequest(query, max_results, min_score, *where, seen=seen, progress=progress)
         self.index_service.require_usable()
         with timed("search") as measured:
             result = self._searches().search(request)

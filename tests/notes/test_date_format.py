@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.index.note_rows import daily_date
-from kept.notes.daily import DailyNotes
+from kept.notes.daily import DEFAULT_DAILY_NOTES, DailyNotes
 from kept.notes.date_format import FormatRefused, date_pattern, format_date, parse_format, read_date
 
 DAY = dt.date(2026, 11, 3)
@@ -60,4 +59,4 @@ def test_a_name_that_is_no_day_is_not_a_daily_note(name):
     + [(name, False) for name in ("-0", "-1", "-02", "-1000", "-2-3", "-standup", "-2a")],
 )
 def test_a_note_that_is_only_named_like_a_part_is_none(name, is_daily):
-    assert daily_date(f"memory/2026-03-14{name}.md") == (dt.date(2026, 3, 14) if is_daily else None)
+    assert DEFAULT_DAILY_NOTES.find_day(f"memory/2026-03-14{name}.md") == (dt.date(2026, 3, 14) if is_daily else None)

@@ -82,7 +82,7 @@ class PreparedFile:
 def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> PreparedFile:
     from kept.index.chunking.properties import TOO_MANY
 
-    day = daily_date(file.path, recipe.daily)
+    day = recipe.daily.find_day(file.path)
     model = recipe.model or "none"
     chunks: list[NewChunk] = []
     embed_texts: dict[bytes, str] = {}
@@ -225,14 +225,9 @@ def _tagged_lines(path: str, chunks: Sequence[Chunk], line: int, day: dt.date | 
 # times
 
 
-def daily_date(path: str, daily: DailyNotes = DEFAULT_DAILY_NOTES) -> dt.date | None:
-    """Return the day of a daily note, or None. ``daily`` is where the workspace has them."""
-    return daily.find_day(path)
-
-
 def note_timestamp_ms(path: str, mtime_ns: int, daily: DailyNotes = DEFAULT_DAILY_NOTES) -> int:
     """Return when a note was written as far as its file tells: the day it is named after, else its last change."""
-    day = daily_date(path, daily)
+    day = daily.find_day(path)
     timestamp_ms = None if day is None else to_timestamp_ms(dt.datetime(day.year, day.month, day.day))
     return mtime_ns // 1_000_000 if timestamp_ms is None else timestamp_ms
 

@@ -107,7 +107,8 @@ class SyncRun:
             cached=max(0, tally.cached),
             pending=chunks - vectors,
             rebuilt=tally.rebuilt,
-            problems=(*tally.problems, *self._copies()),
+            # A search does not report conflict copies, so it need not look for them.
+            problems=(*tally.problems, *(() if self.in_search else find_copies(self.scan))),
             failures=tuple(tally.failures),
             took_ms=(time.perf_counter() - started) * 1000,
         )
@@ -164,10 +165,6 @@ class SyncRun:
             self.index.cache.evict(
                 self.planner.settings.cache.max_entries if self.planner.settings.cache.enabled else 0
             )
-
-    def _copies(self) -> list[Problem]:
-        """Return the conflict copies among the notes, for a report. A search does not report them."""
-        return [] if self.in_search else find_copies(self.scan)
 
     def _scan_again(self) -> None:
         self.scan = self.planner.scan()
@@ -275,7 +272,7 @@ class SyncRun:
         if self.history is not None:
             self.history.note_batch(batch)
         with self.index.writing():
-            changed += generation.remove_files(batch.removed)
+            changed += sum(generation.remove_file(source, path) for source, path in batch.removed)
             for row in batch.touched:
                 is_note = row.source == "memory"
                 daily = target.recipe.daily

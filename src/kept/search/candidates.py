@@ -307,9 +307,6 @@ class _Phrase:
     gain: float
     """Amount that counts towards the total of the query."""
 
-    def lookup(self) -> CountedPhrase:
-        return CountedPhrase(self.weighted.term.phrase, self.weighted.rows)
-
 
 @frozen
 class KeywordHit:
@@ -343,7 +340,8 @@ class KeywordSearch:
         self._phrases = [phrase for term in self.terms for phrase in _phrases_of(term, expansions)]
         self._gains = [(phrase.gain, phrase.expansion, phrase.source.term.text) for phrase in self._phrases]
         self._has_expansions = bool(expansions)
-        self._search = words.search([phrase.lookup() for phrase in self._phrases])
+        looked_up = [phrase.weighted for phrase in self._phrases]
+        self._search = words.search([CountedPhrase(term.term.phrase, term.rows) for term in looked_up])
 
     def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
         unknown = [term.term.text for term in self.terms if not term.rows and term.term.kind in ("word", "wildcard")]

@@ -314,20 +314,11 @@ def calibrate(ranked: Sequence[Scored], confidence: float, signals: Signals) -> 
         share = scored.score / best_score
         best = first if share >= AS_GOOD_FROM else first * min(1.0, JUST_LIKELY / max(confidence, JUST_LIKELY))
         factor = best * share**power / scored.score if scored.score > 0 else 0.0
-        scaled.append(_scaled(scored, factor, confidence, signals))
+        explain = partial(_scaled_parts, scored, factor, confidence, signals)
+        score, relevance = scored.score * factor, scored.relevance * factor
+        text, vector = scored.text, scored.vector
+        scaled.append(Scored(scored.candidate, score, relevance, text, vector, explain, unscaled=scored.relevance))
     return scaled
-
-
-def _scaled(scored: Scored, factor: float, confidence: float, signals: Signals) -> Scored:
-    return Scored(
-        scored.candidate,
-        scored.score * factor,
-        scored.relevance * factor,
-        scored.text,
-        scored.vector,
-        partial(_scaled_parts, scored, factor, confidence, signals),
-        unscaled=scored.relevance,
-    )
 
 
 def _scaled_parts(scored: Scored, factor: float, confidence: float, signals: Signals) -> tuple[ScorePart, ...]:

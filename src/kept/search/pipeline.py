@@ -329,12 +329,11 @@ def _make_result(selection: Selection, ranking: _Ranking, index_path: str, title
         *((scored.candidate.row, scored.score, "later than as_of") for scored in later),
         *((row, 0.0, "asks the same") for row in sorted(ranking.questions)),
     ]
-    dropped = tuple(Dropped(_cite(chunks[row]), score, reason) for row, score, reason in left_out)
-    return SearchResult(tuple(hits), ranking.degraded, dropped=dropped)
-
-
-def _cite(chunk: ChunkRow) -> str:
-    return cite(chunk.path, chunk.start_line, chunk.end_line)
+    dropped = []
+    for row, score, reason in left_out:
+        chunk = chunks[row]
+        dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), score, reason))
+    return SearchResult(tuple(hits), ranking.degraded, dropped=tuple(dropped))
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:

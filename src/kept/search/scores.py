@@ -133,8 +133,17 @@ def fuse_weighted(
 
 def _score_weighted(candidate: Candidate, weights: FusionWeights) -> Scored:
     text, vector, penalty = _sums(candidate)
-    relevance = max(0.0, weights.text * text + weights.vector * vector - penalty)
-    return _with_recency(candidate, relevance, text, vector, partial(_weighted_parts, candidate, weights))
+    relevance = min(1.0, max(0.0, weights.text * text + weights.vector * vector - penalty))
+    recency = 0.5 ** (max(0.0, candidate.age_days) / RECENCY_HALF_LIFE_DAYS)
+    boost = min(RECENCY_SHARE * recency, 1.0 - relevance)
+    return Scored(
+        candidate,
+        relevance + boost,
+        relevance,
+        text if candidate.matched or candidate.expansions else None,
+        vector if candidate.has_vector else None,
+        partial(_explain, candidate, weights, boost),
+    )
 
 
 def _sums(candidate: Candidate) -> tuple[float, float, float]:
@@ -179,7 +188,8 @@ def _addends(candidate: Candidate) -> tuple[list[Addend], list[Addend], list[Add
     return text, vector, penalties
 
 
-def _weighted_parts(candidate: Candidate, weights: FusionWeights) -> tuple[ScorePart, ...]:
+def _explain(candidate: Candidate, weights: FusionWeights, boost: float) -> tuple[ScorePart, ...]:
+    """Return the parts of a score. They are put into words only for the few candidates that are returned."""
     text, vector, penalties = _addends(candidate)
     shares = [(name, weights.text * weight, figure) for name, weight, figure in text if weight]
     shares += [(name, weights.vector * weight, figure) for name, weight, figure in vector if weight]
@@ -193,7 +203,9 @@ def _weighted_parts(candidate: Candidate, weights: FusionWeights) -> tuple[Score
     words = [*candidate.matched, *map(str, candidate.expansions)]
     if words:
         parts[0] = replace(parts[0], detail=f"{parts[0].detail} ({', '.join(words[:8])})")
-    return tuple(parts)
+    days = max(0, int(candidate.age_days))
+    age = "from today" if days == 0 else f"{days} day{'' if days == 1 else 's'} old"
+    return (*parts, ScorePart("recency", boost, age))
 
 
 _PENALTIES = {
@@ -201,37 +213,6 @@ _PENALTIES = {
     "speaker": "said by another than the one named",
     "machine": "not said by a person",
 }
-
-
-# recency
-
-
-def _with_recency(
-    candidate: Candidate,
-    relevance: float,
-    text: float | None,
-    vector: float | None,
-    explain: Callable[[], tuple[ScorePart, ...]],
-) -> Scored:
-    relevance = min(1.0, relevance)
-    recency = 0.5 ** (max(0.0, candidate.age_days) / RECENCY_HALF_LIFE_DAYS)
-    boost = min(RECENCY_SHARE * recency, 1.0 - relevance)
-    return Scored(
-        candidate,
-        relevance + boost,
-        relevance,
-        text if candidate.matched or candidate.expansions else None,
-        vector if candidate.has_vector else None,
-        partial(_parts_with_recency, explain, boost, candidate.age_days),
-    )
-
-
-def _parts_with_recency(
-    explain: Callable[[], tuple[ScorePart, ...]], boost: float, age_days: float
-) -> tuple[ScorePart, ...]:
-    days = max(0, int(age_days))
-    age = "from today" if days == 0 else f"{days} day{'' if days == 1 else 's'} old"
-    return (*explain(), ScorePart("recency", boost, age))
 
 
 # the project that the search is made in

@@ -22,7 +22,6 @@ from kept.index.index_handle import Freshness, IndexHandle, IndexLimits, drop_ou
 from kept.index.sync import META_SYNCED, SyncRun
 from kept.index.sync_planner import SyncPlanner
 from kept.index.vectorise import measure_spending
-from kept.models.ledger import open_embedding_ledger
 from kept.notes.scan import Scan
 from kept.notes.workspace import Workspace
 
@@ -382,8 +381,13 @@ class IndexService:
         """Record the usage since ``before``. ``texts`` is the number of embedded texts, for an embedder that does not
         count them."""
         embedder = self._handle.embedder
-        if embedder is None or (usage_of(embedder) == before and not cached and not texts):
+        # The built-in model costs nothing, so there is nothing to book, and a search need not write to the ledger.
+        if embedder is None or getattr(embedder, "is_cheap", False):
             return
+        if usage_of(embedder) == before and not cached and not texts:
+            return
+        from kept.models.ledger import open_embedding_ledger
+
         spending = measure_spending(embedder, before, self.settings, cached=cached, texts=texts)
         if problem := open_embedding_ledger(self.config, self.clock).record(spending):
             self._handle.notices.append(problem)

@@ -65,7 +65,8 @@ def _file_of(text: str) -> FileWrite:
 
 def remove(index: Index, rows: list[int]) -> None:
     """Remove the files of chunks."""
-    index.live.remove_files([("memory", chunk.path) for chunk in index.live.get_chunks(rows).values()])
+    for chunk in index.live.get_chunks(rows).values():
+        index.live.remove_file("memory", chunk.path)
 
 
 def recall(index: Index, rows: dict[int, list[float]], rng: random.Random, **options) -> float:

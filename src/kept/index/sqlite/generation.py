@@ -177,9 +177,6 @@ class Generation:
                 self.vectors.put([(row, code) for row, code in codes if code])
         return changed
 
-    def remove_files(self, files: Sequence[tuple[str, str]]) -> int:
-        return sum(self.remove_file(source, path) for source, path in files)
-
     def remove_file(self, source: str, path: str) -> int:
         query = f"SELECT row FROM {self.prefix}chunks WHERE source = ? AND path = ?"
         rows = [row for (row,) in self.db.execute(query, (source, path))]
