@@ -87,7 +87,8 @@ class HistorySync:
     def note_batch(self, batch: FileBatch) -> None:
         """Record what other programs did to the notes of a batch."""
         files = (*batch.touched, *(prepared.write.file for prepared in batch.prepared))
-        notes = {row.path: row.hash for row in files if row.source == "memory"}
+        written = self._unseen.written if self._unseen else {}
+        notes = {row.path: row.hash for row in files if row.source == "memory" and written.get(row.path) != row.hash}
         removed = [path for source, path in batch.removed if source == "memory"]
         if self._is_on and (notes or removed):
             self._record(notes, removed)

@@ -70,6 +70,8 @@ class UnseenChanges:
         self._last = LastChanges(history)
         self._loaded = False
         self._searched: dict[str, tuple[NoteChange | None, list[NoteChange]]] = {}
+        self.written: dict[str, str | None] = {}
+        """Notes that Kept wrote since the last sync, with their hashes: they need not be looked up in all lines."""
         self.compared_bytes = 0
         """Size of this machine's lines up to which every note in them was compared with the file."""
 
@@ -81,9 +83,10 @@ class UnseenChanges:
         start = start if start <= size else 0  # after the history was rewritten
         lines = log.folder.read(CHANGES, log.own_name, start=start)[: size - start].splitlines()
         changes = [change for line in lines if (change := parse_change(line)) is not None]
-        paths = dict.fromkeys(
-            name for change in changes for name in (change.path, change.was) if name and name not in but
-        )
+        for change in changes:
+            self.written |= {change.path: change.after} if change.was is None else {change.was: None}
+        names = (name for change in changes for name in (change.path, change.was))
+        paths = dict.fromkeys(name for name in names if name and name not in but)
         self.compared_bytes = size
         return self.record(dict.fromkeys(paths, ""), paths) if paths else 0
 
