@@ -209,11 +209,11 @@ async def _write_new_facts(
     lines = [_fact_line(path, fact, day if (day := days.get(fact.first_line)) != today else None) for fact in new]
     author = Author(memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
 
-    async def write() -> Written:
-        # They have been compared with the notes, without their sources.
-        return await run_to_end(memory.add, "\n".join(lines), again=True, by_tool=True, author=author)
-
-    written = await retry(write, services.retry_wait_s)
+    # ``again``: they have been compared with the notes already, without their sources.
+    written = await retry(
+        lambda: run_to_end(memory.add, "\n".join(lines), again=True, by_tool=True, author=author),
+        services.retry_wait_s,
+    )
     lasting = [_fact_line(path, fact, days.get(fact.first_line)) for fact in new if fact.is_lasting]
     return new, written, await asyncio.to_thread(_propose, memory, lasting, author) if lasting else 0
 

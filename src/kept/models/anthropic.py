@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kept.base.limits import MAX_TOKENS, count_or_zero, utf8_safe
@@ -36,6 +37,7 @@ _TAKES_EFFORT = re.compile(r"claude(?!-[23]\b)(?!-(?:opus|sonnet|haiku)-4(?:-[0-
 """Names of models that take an effort. Earlier ones, and others behind this API, take a budget."""
 _CACHED = {"type": "ephemeral"}
 _INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that the API refuses in ids of tool calls, which may come from another provider."""
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "end_turn": "end",
     "stop_sequence": "end",
@@ -47,20 +49,20 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
 }
 
 
+@dataclass
 class AnthropicStreamReader:
     """Assembles one answer from the events of the SDK."""
 
-    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
-        self._request = request
-        self._chat = chat
-        self._open_calls: dict[int, tuple[str, str, list[str]]] = {}
-        """Tool calls whose arguments are still arriving, by block: id, name and pieces of the arguments."""
-        self._open_thoughts: dict[int, tuple[list[str], list[str]]] = {}
-        """Thoughts that are still arriving, by block: pieces of the text and of the signature."""
-        self._calls = 0
-        self._texts: list[str] = []
-        self._usage: dict[str, int] = {}
-        self._reason: str | None = None
+    request: ChatRequest
+    chat: SdkChat
+    _open_calls: dict[int, tuple[str, str, list[str]]] = field(default_factory=dict)
+    """Tool calls whose arguments are still arriving, by block: id, name and pieces of the arguments."""
+    _open_thoughts: dict[int, tuple[list[str], list[str]]] = field(default_factory=dict)
+    """Thoughts that are still arriving, by block: pieces of the text and of the signature."""
+    _calls: int = 0
+    _texts: list[str] = field(default_factory=list)
+    _usage: dict[str, int] = field(default_factory=dict)
+    _reason: str | None = None
 
     def read(self, piece: Any) -> ModelEvent | None:
         return self._read_thought(piece) or self._read_answer(piece)
@@ -108,14 +110,14 @@ class AnthropicStreamReader:
 
     def finish(self) -> tuple[Finished]:
         if self._reason is None or self._open_calls:
-            raise self._chat.broke_off()
+            raise self.chat.broke_off()
         if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
-            raise ContextOverflow(f"{self._chat.label}: the request leaves no room for an answer.")
+            raise ContextOverflow(f"{self.chat.label}: the request leaves no room for an answer.")
         counts = self._usage
         cached = counts.get("cache_read_input_tokens", 0)
         total = counts.get("input_tokens", 0) + cached + counts.get("cache_creation_input_tokens", 0)
         usage = ModelUsage(total, counts.get("output_tokens", 0), cached)
-        usage = usage_or_estimate(usage, self._request, "".join(self._texts))
+        usage = usage_or_estimate(usage, self.request, "".join(self._texts))
         return (Finished(_REASONS.get(self._reason, "end"), usage),)
 
 
@@ -203,12 +205,16 @@ def _block(part: Part) -> dict[str, Any]:
                 return {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED)}
             return {"type": "thinking", "thinking": text, "signature": signature}
         case ToolUse():
-            return {"type": "tool_use", "id": _tool_id(part.id), "name": part.name, "input": dict(part.arguments)}
+            return {
+                "type": "tool_use",
+                "id": _INVALID_ID_CHARS.sub("_", part.id) or "_",
+                "name": part.name,
+                "input": dict(part.arguments),
+            }
         case ToolOutput():
-            block = {"type": "tool_result", "tool_use_id": _tool_id(part.call_id), "is_error": part.is_error}
+            block = {
+                "type": "tool_result",
+                "tool_use_id": _INVALID_ID_CHARS.sub("_", part.call_id) or "_",
+                "is_error": part.is_error,
+            }
             return {**block, "content": part.text} if part.text.strip() else block
-
-
-def _tool_id(call_id: str) -> str:
-    """Return an id that the API accepts. Ids from another provider may have characters that it refuses."""
-    return _INVALID_ID_CHARS.sub("_", call_id) or "_"

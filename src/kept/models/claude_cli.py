@@ -18,7 +18,7 @@ import signal
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kept.base.limits import MAX_TOKENS, as_dict, clip, count_or_zero, printable_line, utf8_safe
@@ -318,20 +318,20 @@ def _write(folder: str, name: str, text: str) -> str:
     return path
 
 
+@dataclass
 class ClaudeStreamReader:
     """Assembles one answer from the lines of ``--output-format stream-json``.
 
     An answer is streamed in pieces, or arrives only in the final result. Other lines are ignored.
     """
 
-    def __init__(self, request: ChatRequest) -> None:
-        self._request = request
-        self._usage = ModelUsage()
-        self._stop_reason: str | None = None
-        """Stop reason of the last message, in Anthropic's words; None until the result has arrived."""
-        self._error: ModelError | None = None
-        self._texts: list[str] = []
-        self._starts_paragraph = False
+    request: ChatRequest
+    _usage: ModelUsage = ModelUsage()
+    _stop_reason: str | None = None
+    """Stop reason of the last message, in Anthropic's words; None until the result has arrived."""
+    _error: ModelError | None = None
+    _texts: list[str] = field(default_factory=list)
+    _starts_paragraph: bool = False
 
     def read_line(self, line: bytes) -> Sequence[ModelEvent]:
         """Return what the line has of the answer: new text, calls of Kept's tools, or their results."""
@@ -359,7 +359,7 @@ class ClaudeStreamReader:
             raise self._error
         if self._stop_reason is None:
             raise explain(end.stderr.strip() or f"it exited with code {end.code} and without an answer")
-        usage = usage_or_estimate(self._usage, self._request, "".join(self._texts))
+        usage = usage_or_estimate(self._usage, self.request, "".join(self._texts))
         return Finished(_REASONS.get(self._stop_reason, "end"), usage)
 
     def _read_piece(self, piece: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Awaitable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
 
@@ -35,27 +36,27 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
 _EFFORTS: Mapping[ThinkingLevel, str] = {"off": "none", "low": "low", "medium": "medium", "high": "high"}
 
 
+@dataclass
 class _ToolCallDraft:
     """Tool call whose arguments are still arriving."""
 
-    def __init__(self, call_id: str) -> None:
-        self.id = call_id
-        self.name = ""
-        self.pieces: list[str] = []
+    id: str
+    name: str = ""
+    arguments: str = ""
 
 
+@dataclass
 class OpenAIStreamReader:
     """Assembles one answer from the chunks of the SDK. Servers differ in which fields they fill."""
 
-    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
-        self._request = request
-        self._chat = chat
-        self._calls: list[_ToolCallDraft] = []
-        self._by_index: dict[int | None, _ToolCallDraft] = {}
-        self._texts: list[str] = []
-        self._usage = ModelUsage()
-        self._reason: str | None = None
-        self._refused = False
+    request: ChatRequest
+    chat: SdkChat
+    _calls: list[_ToolCallDraft] = field(default_factory=list)
+    _by_index: dict[int | None, _ToolCallDraft] = field(default_factory=dict)
+    _texts: list[str] = field(default_factory=list)
+    _usage: ModelUsage = ModelUsage()
+    _reason: str | None = None
+    _refused: bool = False
 
     def read(self, piece: Any) -> TextDelta | None:
         if getattr(piece, "usage", None):
@@ -84,15 +85,15 @@ class OpenAIStreamReader:
             self._calls.append(call)
         call.id = call.id or call_id
         call.name = call.name or (function and function.name) or ""
-        call.pieces.append((function and function.arguments) or "")
+        call.arguments += (function and function.arguments) or ""
 
     def finish(self) -> Iterator[ToolUse | Finished]:
         """Yield the tool calls and the last event."""
         if self._reason is None:
-            raise self._chat.broke_off()
+            raise self.chat.broke_off()
         for number, call in enumerate(self._calls, 1):
-            yield ToolUse(call.id or f"call_{number}", call.name, parse_arguments("".join(call.pieces)))
-        yield Finished(self._finish_reason(), usage_or_estimate(self._usage, self._request, "".join(self._texts)))
+            yield ToolUse(call.id or f"call_{number}", call.name, parse_arguments(call.arguments))
+        yield Finished(self._finish_reason(), usage_or_estimate(self._usage, self.request, "".join(self._texts)))
 
     def _finish_reason(self) -> Literal["end", "tools", "length", "refused"]:
         if self._refused:

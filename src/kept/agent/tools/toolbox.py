@@ -64,12 +64,12 @@ class ToolOutcome:
     is_error: bool = False
 
 
+@frozen
 class Toolbox:
     """The tools of one agent. Safe to share between threads, as the memory and the sessions are."""
 
-    def __init__(self, memory: Memory, sessions: SessionStore) -> None:
-        self.memory = memory
-        self.sessions = sessions
+    memory: Memory
+    sessions: SessionStore
 
     def close(self) -> None:
         self.memory.close()

@@ -278,34 +278,22 @@ class ClientAddresses:
     def key_of(self, peer: str, headers: Mapping[bytes, str]) -> str:
         """Return the address, or its network for IPv6. Each proxy adds its client at the end of X-Forwarded-For, so
         the last entry that no trusted proxy made up is the client."""
-        hops = [peer, *reversed([hop.strip() for hop in headers.get(b"x-forwarded-for", "").split(",")])]
-        client = peer
-        for hop in hops:
-            if not _is_address(hop):
+        client = _parse_address(peer)
+        for hop in reversed(headers.get(b"x-forwarded-for", "").split(",")):
+            is_trusted = client is not None and any(client in network for network in self._trusted)
+            before = _parse_address(hop.strip()) if is_trusted else None
+            if before is None:
                 break
-            client = hop
-            if not self.trusts(hop):
-                break
-        return _network_of(client)
+            client = before
+        if isinstance(client, ipaddress.IPv6Address):
+            if client.ipv4_mapped:
+                return str(client.ipv4_mapped)
+            return str(ipaddress.ip_network((client, _IPV6_PREFIX), strict=False))
+        return str(client or peer)
 
-    def trusts(self, address: str) -> bool:
-        return _is_address(address) and any(ipaddress.ip_address(address) in network for network in self._trusted)
 
-
-def _is_address(text: str) -> bool:
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
-
-
-def _network_of(address: str) -> str:
-    if not _is_address(address):
-        return address
-    parsed = ipaddress.ip_address(address)
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped:
-            return str(parsed.ipv4_mapped)
-        return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))
-    return address
+        return None
