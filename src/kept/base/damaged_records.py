@@ -1,6 +1,6 @@
 """Records that cannot be read: they are kept beside their file, and the other records still work.
 
-    FILE.damaged    copies of whole lines that are malformed
+    FILE.damaged    a copy of the file
     FILE.torn       the start of a line that a crash cut short, moved there
 
 To move them, the caller holds the lock of the file, if it has one. Readers without a lock skip such records and change
@@ -9,22 +9,12 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from kept.base.durable import append_durably, cut_durably, read_or_empty
 
 DAMAGED_ENDING = ".damaged"
 TORN_ENDING = ".torn"
-
-
-def set_aside(path: str, records: Iterable[bytes]) -> str:
-    """Copy records into FILE.damaged, each once. Return the path of that file."""
-    beside = path + DAMAGED_ENDING
-    known = set(read_or_empty(beside).splitlines())
-    fresh = [raw for raw in dict.fromkeys(records) if raw not in known]
-    if fresh:
-        append_durably(beside, b"".join(raw + b"\n" for raw in fresh))
-    return beside
 
 
 def set_file_aside(path: str, content: bytes) -> str:

@@ -29,10 +29,11 @@ from kept.models.ledger import open_embedding_ledger, open_model_ledger
 from kept.notes.daily import get_daily_notes
 from kept.notes.history.rewrite import check_history
 from kept.notes.survey import survey_workspace
+from kept.server.tokens import token_book
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.schedules.schedule_book import open_schedules
 from kept.sessions.transcript import Damage, Transcript
-from kept.storage.open import open_agent
+from kept.storage.open import open_agent, open_home
 from kept.storage.record_store import DAMAGED_ENDING
 
 _TRANSCRIPTS_NAMED = 5
@@ -248,12 +249,11 @@ def _faults_of(transcript: Transcript) -> Check | None:
 
 def _records(memory: Memory) -> Iterator[Check]:
     """Read the inbox, the books and the ledgers. A record that cannot be read is skipped, and set aside by whoever
-    writes the file next."""
-    config, clock = memory.config, memory.clock
+    writes there next."""
+    config, clock, storage = memory.config, memory.clock, open_agent(memory.config)
     readers: tuple[Callable[[], Sequence[object]], ...] = (
-        lambda: Inbox(open_agent(config), clock=clock).faults,
-        open_batches(config).find_faults,
-        open_schedules(config).find_faults,
+        lambda: Inbox(storage, clock=clock).faults,
+        *(book.find_faults for book in (open_batches(config), open_schedules(config), token_book(open_home(config)))),
         open_embedding_ledger(config, clock).open_log().find_faults,
         open_model_ledger(config, clock).open_log().find_faults,
     )
@@ -268,7 +268,7 @@ def _records(memory: Memory) -> Iterator[Check]:
     if len(faults) > _RECORDS_NAMED:
         yield Check("records", True, f"{len(faults) - _RECORDS_NAMED} more records cannot be read.", warning=True)
     if not faults:
-        names = os.listdir(config.paths.folder) if os.path.isdir(config.paths.folder) else ()
+        names = [info.path for info in storage.documents.list()] + [info.name for info in storage.logs.list()]
         aside = ", ".join(sorted(name for name in names if name.endswith(DAMAGED_ENDING)))
         yield Check("records", True, "all readable" + (f"; set aside earlier: {aside}" if aside else ""))
 
