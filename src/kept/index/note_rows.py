@@ -101,6 +101,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     name = f"{day:{DATE_IN_WORDS}}" if day else note_name(file.path)
     titles = (name, properties.title, *properties.aliases)
     for chunk in () if _is_bare_marker(file.path, cut) else cut.chunks:
+        # Two hashes: renaming a heading changes what is embedded, not what is shown.
         digest = sha256(chunk.text)
         embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text

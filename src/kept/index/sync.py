@@ -80,6 +80,7 @@ class SyncRun:
         if self.batch_runner:
             self.batch_runner.prepare(force=self.force, in_search=self.in_search)
         is_unbuilt = bool(self.planner.why_rebuild(force=self.force)) or self.index.get_meta(META_RECIPE) is None
+        # Looked up before the lock is taken: most searches find nothing to do, and should not wait for a writer.
         has_work = (
             is_unbuilt
             or (self.history is not None and self.history.is_due())
@@ -126,7 +127,7 @@ class SyncRun:
         # Another process may have done the work while this one waited, so the plan is made under the lock.
         if self.force and self.vectors:
             self.vectors.forget_earlier()
-        self.index.drop_leftovers()
+        self.index.drop_leftovers()  # of a rebuild that was killed
         if self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():
                 self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
@@ -179,6 +180,7 @@ class SyncRun:
             self.vectors.learn_dims()
         building = self.index.begin_generation()
         recipe = self.planner.recipe()
+        # An old index with vectors is better than a new one without: then a failure of the embedder ends the rebuild.
         has_old_chunks = self.index.live.count_chunks() > 0
         target = SyncTarget(building, self.scan.files, (), {}, recipe, needs_vectors=has_old_chunks)
         try:
@@ -269,6 +271,7 @@ class SyncRun:
         """Write a batch in one transaction. Return how many chunks were added and removed."""
         generation = target.generation
         changed = 0
+        # Before the index has it: if the process is killed in between, the next sync finds the change recorded.
         if self.history is not None:
             self.history.note_batch(batch)
         with self.index.writing():

@@ -130,6 +130,7 @@ class Vectoriser:
                 self._store_misfit(exc.message)
             return Vectors(known, {}, {}, pending_reason=exc.message)
         gaps = {missing[gap.row]: gap for gap in matrix.gaps}
+        # Codes from here on: nothing compares the floats, and they take four times the space.
         fresh = {key: quantise(row) for key, row in zip(missing, matrix, strict=True) if key not in gaps}
         refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
         if refused:

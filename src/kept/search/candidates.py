@@ -241,6 +241,7 @@ def gather_pool(
         vectors, generation = index.live.vectors, index.generation_number()
         among = index.live.rows_matching(filters) if filters else None
         cosine.update(vectors.nearest(vector.code, limit, among=among, generation=generation))
+    # Both figures are worked out for every candidate, however it was found: a missing one would read as zero.
     text = {hit.row: hit for hit in keywords.score_rows(best, [*exact_rows, *cosine])}
     if vector:
         unmeasured = [row for row in text if row not in cosine]
@@ -332,6 +333,7 @@ class KeywordSearch:
         self.words = words
         self.chunk_count = words.chunk_count()
         weighted = (_weigh(words, term, self.chunk_count) for term in query.terms)
+        # A term of punctuation alone has no stem, so no chunk can have it.
         self.terms = _rarest_pairs([term for term in weighted if term is not None])
         expansions = self._weigh_expansions(query)
         if expansions:
@@ -447,6 +449,7 @@ def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | Non
     if not stems:
         return None
     if term.kind in ("prefix", "wildcard"):
+        # The vocabulary has no frequency of a beginning, and counting all chunks with it may take long.
         rows = words.phrase_frequency(term.phrase, cap=_MAX_COUNTED)
     else:
         rows = min(words.document_frequency(stem) for stem in stems)

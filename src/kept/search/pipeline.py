@@ -80,6 +80,7 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     if not any(code):
         return None, ()
     identity = embedder.identity.key
+    # Only the built-in model has two parts to blend, and knows which words it has never seen.
     if not isinstance(embedder, StaticEmbedder):
         return QueryVector(code, identity, calibration), ()
     blend = partial(_blend, embedder, matrix.data, identity)
@@ -112,6 +113,7 @@ def search_index(
         pool, arrangement = ranking.pool, ranking.arrangement
         scores = {scored.candidate.row: scored.score for scored in arrangement.ranked}
         within = filters
+        # The neighbours that are shown with a message must not be later than the day that was asked about.
         if filters.as_of_ms is not None:
             until_ms = filters.as_of_ms if filters.until_ms is None else min(filters.until_ms, filters.as_of_ms)
             within = replace(filters, until_ms=until_ms)
@@ -146,6 +148,7 @@ def _rank(
     index: Index, request: IndexQuery, vector: QueryVector | None, *, now_ms: int, reranker: Reranker | None
 ) -> _Ranking:
     query, settings, filters = request.query, request.settings, request.filters
+    # Looked up apart from the candidates: many chunks with the same words in another order must not crowd them out.
     exact = ExactMatch(query)
     exact_rows = exact.find_rows(index.words, filters)
     pool = gather_pool(index, request, vector, exact_rows=exact_rows)
@@ -153,6 +156,7 @@ def _rank(
     if len(marked) > _MANY_MARKED:  # many versions of a fact may have crowded out the one that holds
         pool = gather_pool(index, request, vector, exact_rows=exact_rows, limit=_VERSIONS)
     questions = find_repeated_questions(pool, query.text)
+    # Who asks wants an answer, and an earlier question is none. Who looks for words may look for the question.
     left_out = questions if is_question(query.text) else frozenset()
     candidates = pool.candidates(query.text, now_ms=now_ms)
     if left_out:
@@ -169,6 +173,7 @@ def _rank(
     exact_rows = [row for row in exact_rows if row not in no_answers]
     weak = [scored for scored in ranked if scored.candidate.row in no_answers]
     ranked = [scored for scored in ranked if scored.candidate.row not in no_answers]
+    # Judged apart, because the confidence follows from the best: a heading without text would lend it to the others.
     ranked, degraded = _judge(ranked, pool, request, vector, reranker)
     if weak:
         ranked = rank([*ranked, *_judge(weak, pool, request, vector, None, most=JUST_WEAK)[0]])
@@ -176,6 +181,7 @@ def _rank(
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
         ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
+    # Only among hits that are likely anyway: a weak one must not rise because it is newer, or from a note.
     certain = max(settings.min_score, LIKELY_FROM)
     if asking := questions - left_out:
         ranked = move_last(ranked, asking, min_score=certain)

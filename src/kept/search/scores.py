@@ -121,6 +121,7 @@ def fuse_weighted(
     ``utterances`` are the weights for utterances if they differ. A candidate that still waits for its vector is judged
     by its words alone.
     """
+    # Without a vector, the share of the meaning would be a penalty for being new.
     words_only, utterances = FusionWeights(0.0, 1.0), utterances or weights
     return rank(
         _score_weighted(
@@ -135,7 +136,7 @@ def _score_weighted(candidate: Candidate, weights: FusionWeights) -> Scored:
     text, vector, penalty = _sums(candidate)
     relevance = min(1.0, max(0.0, weights.text * text + weights.vector * vector - penalty))
     recency = 0.5 ** (max(0.0, candidate.age_days) / RECENCY_HALF_LIFE_DAYS)
-    boost = min(RECENCY_SHARE * recency, 1.0 - relevance)
+    boost = min(RECENCY_SHARE * recency, 1.0 - relevance)  # a score is at most 1
     return Scored(
         candidate,
         relevance + boost,

@@ -80,6 +80,7 @@ def select_hits(
             also_in.setdefault(notes[row], []).append(row)
         elif scored.relevance < min_score - _TOLERANCE:
             choice.dropped.append((scored, "below min_score"))
+        # What stands beside an echo of a note came up only because of the echo.
         elif also_in and row in bystanders:
             choice.dropped.append((scored, "shown with a better hit"))
         else:
@@ -142,6 +143,7 @@ class _Choice:
         if hit_row is not None:
             self._further.setdefault(hit_row, []).append(scored)
             return
+        # A note is one hit with further passages. In a conversation, each message is about something of its own.
         if chunk.source != "sessions":
             self._hit_of_note[chunk.path] = row
         self._hits.append((scored, window))

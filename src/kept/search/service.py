@@ -169,6 +169,7 @@ class IndexService:
         vector, problems = embed_query(embedder, request.query) if embedder else (None, ())
         with self._lock:
             self._record_usage(usage)
+            # The answer may be the first to tell that a server has another model now, with vectors of another size.
             if vector:
                 warnings += self._repairing(self._heal_vectors, progress)
             result, is_fresh = self._repairing(self._search_index, request, vector, is_fresh=is_fresh)
@@ -261,6 +262,7 @@ class IndexService:
     ) -> tuple[SearchResult, bool]:
         from kept.search.pipeline import search_index
 
+        # Another process may have replaced a damaged index while the query was embedded: the new one may be empty.
         while self._handle.index() is not self._synced:
             _, is_fresh = self._sync_for_search(None)
         index, now_ms = self._handle.index(), self.clock.time_ns() // 1_000_000
@@ -357,6 +359,7 @@ class IndexService:
         if retry and planner.vectors:
             planner.vectors.retry_now()
         self._synced = planner.index
+        # Only a search may look at the changed files alone: who asks for a sync wants every file compared.
         scan = self._freshness.scan(planner.scan, planner.look if in_search else None)
         self._folders = scan.folders
         usage = usage_of(self._handle.embedder)

@@ -75,6 +75,19 @@ def test_a_note_that_was_changed_back_before_the_next_sync_is_recorded(tmp_path)
         assert (edited.kind, edited.after) == ("by_hand", added.before)
 
 
+def test_a_note_that_was_changed_back_is_recorded_by_a_search_that_looks_at_it_alone(tmp_path):
+    note = write_note(tmp_path / "workspace", "memory/a.md", "One.\n")
+    with open_memory(tmp_path) as memory:
+        for _ in range(3):  # from the second search on, the folders are watched
+            memory.search("one")
+        memory.add("Two.", to="memory/a.md")
+        note.write_text("One.\n")
+        memory.search("one")
+        added, changed_back = changes_of(memory)
+        assert (changed_back.kind, changed_back.before) == ("by_hand", added.after)
+        assert memory.history.read_version(changed_back.after) == b"One.\n"
+
+
 def test_a_history_that_was_deleted_begins_again(tmp_path):
     note = write_note(tmp_path / "workspace", "memory/a.md", "Before.\n")
     with open_memory(tmp_path) as memory:

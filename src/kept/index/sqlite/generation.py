@@ -155,6 +155,7 @@ class Generation:
         lines = {chunk.start_line for key, chunk in new.items() if key not in old}
         added = [key for key, chunk in new.items() if chunk.start_line in lines]
         unchanged = new.keys() - added
+        # Rows that stay keep their vectors and their words, so an entry added to a long log costs one row.
         removed = [row for key, row in old.items() if key not in unchanged]
         self._delete_rows(removed)
         for key in added:

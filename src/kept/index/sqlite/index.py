@@ -90,7 +90,7 @@ class Index:
         try:
             with translated(self.path, noun=_NOUN), immediate(self.db):
                 yield
-        finally:  # also after a rollback, when it does no harm
+        finally:  # also after a rollback: then words are looked up once more, and found absent again
             self.words.take_in(self.live.new_texts)
             self.live.new_texts.clear()
 

@@ -101,7 +101,7 @@ class VectorTable:
         """
         if among is not None and len(among) <= _FEW_ROWS:
             return self.similarities(code, among, limit=limit)
-        block = self._load(len(code), generation)
+        block = self._load(len(code), generation)  # of this length only: a rebuild may have left others
         self._scans += 1
         if any(self._scans == scans and len(block.rows) >= rows for scans, rows in _WORTH_NUMPY):
             importlib.import_module("numpy")
