@@ -107,7 +107,7 @@ def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
-WITHOUT_MAP = {".", "cli", "server/web/screens", "sessions/importers"}
+WITHOUT_MAP = {".", "cli", "sessions/importers"}
 """Packages whose docstring lists no modules: these are named after commands, pages, programs and parts of a model."""
 
 

@@ -134,8 +134,8 @@ def test_static_files_are_confirmed_by_their_hash(pages):
     first = pages.get("/static/kept.css")
     assert first.headers["content-type"].startswith("text/css")
     assert pages.get("/static/kept.css", If_None_Match=first.headers["etag"]).status_code == 304
-    assert pages.get("/static/../site.py").status_code == 404
-    assert pages.get("/static/%2e%2e/site.py").status_code == 404
+    assert pages.get("/static/../visit.py").status_code == 404
+    assert pages.get("/static/%2e%2e/visit.py").status_code == 404
 
 
 @pytest.mark.parametrize("back", ["https://evil.example", "//evil.example", "/\\evil.example"])
