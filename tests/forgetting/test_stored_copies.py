@@ -6,6 +6,8 @@ import pytest
 
 from kept.base.durable import replacing
 from kept.errors import NoteConflict
+from kept.storage.contract import Append
+from kept.storage.open import open_agent
 from tests.support.files import write_file
 from tests.support.histories import versions_of
 from tests.support.planted_words import start_planting
@@ -42,6 +44,17 @@ def test_a_temporary_file_of_a_killed_process_goes_and_one_that_is_being_written
         assert receipt.is_finished
     assert not left.exists()
     assert (planted.home / "other.txt").read_bytes() == b"still at it"
+
+
+def test_bytes_that_a_crash_tore_or_that_lost_against_an_editor_go_too(planted):
+    planted.note("pets.md", "- hedgehog\n")
+    write_file(planted.folder / "x.jsonl", '{"text": "hedgehog')
+    open_agent(planted.memory.config).commit([Append("x.jsonl", [b"{}"])])
+    write_file(planted.workspace / ".kept/displaced/0123", "a note about the hedgehog\n")
+    plan = planted.memory.forgetting.plan("hedgehog")
+    assert [place.kind for place in plan.places] == ["note", "record", "record"]
+    assert planted.memory.forgetting.apply(plan).left == ()
+    assert planted.left("hedgehog") == []
 
 
 def test_a_short_line_stays_in_old_versions_of_other_notes(planted):

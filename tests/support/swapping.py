@@ -20,6 +20,7 @@ from kept.forgetting.removal import Removal
 from kept.notes.adopt import adopt_notes
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
+from kept.storage.open import open_agent, open_workspace
 
 EVENTS = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.truncate", "os.utime"}
 SECRET = "zanzibar"
@@ -125,7 +126,9 @@ def remove(place: Place, memory: Memory) -> str:
     cut = ForgetPlace("note", NOTE, f"{NOTE}#L2", "", digest_of("- keeper"), 2)
     order = ForgetOrder("1", "", memory.workspace.root, "citation", (cut,))
     outcome = Outcome()
-    Removal(memory.config, memory.workspace, memory.index_service, SystemClock(), order, None).change_workspace(outcome)
+    storages = open_workspace(memory.config), open_agent(memory.config)
+    removal = Removal(memory.config, memory.workspace, memory.index_service, SystemClock(), order, *storages)
+    removal.change_workspace(outcome)
     return str(vars(outcome))
 
 

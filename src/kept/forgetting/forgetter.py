@@ -171,7 +171,8 @@ class MemoryForgetting:
         words = () if order.is_partial else order.words
         hashes.add(words, map(normalise_line, order.lines), self.clock.now(), scope=order.scope or "")
         outcome = Outcome()
-        removal = Removal(self.config, self.workspace, self.service, self.clock, order, inbox)
+        notes = open_workspace(self.config)
+        removal = Removal(self.config, self.workspace, self.service, self.clock, order, notes, self._agent, inbox)
         for name, step in removal.steps().items():
             if name in order.done:
                 continue

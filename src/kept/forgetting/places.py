@@ -42,7 +42,7 @@ LARGEST_NOTE = 1 << 28
 FORGET_STATE = "forget"
 """State of a session with a proposal of /forget, which has the query. It goes with the places that it names."""
 SCHEDULES, RECEIPTS = "schedules.json", "forget-receipts.jsonl"
-PROPOSALS = ".kept/proposals/"
+PROPOSALS, DISPLACED = ".kept/proposals/", ".kept/displaced/"
 _TEXTS = {
     INBOX: frozenset({"text", "sender", "metadata", "parts", "details", "error", "reason"}),
     RECEIPTS: frozenset({"citation", "path", "unreachable", "changed", "kept"}),
@@ -255,6 +255,8 @@ def find_in_records(scope: ForgetScope, matcher: Matcher, found: Found) -> None:
     found.asked += [place for place in commands if scope.sees_key(place.path)]
     if not scope.view.is_bound:  # nothing tells whose a text in such a record is
         found.places += _find_in_set_aside(scope.agent, matcher)
+        found.places += _find_in_displaced(scope.agent, matcher)
+        found.places += _find_in_displaced(scope.notes, matcher)
 
 
 def _find_in_proposals(scope: ForgetScope, matcher: Matcher) -> list[Place]:
@@ -334,6 +336,16 @@ def _find_in_set_aside(agent: Storage, matcher: Matcher) -> list[Place]:
         lines = read_lines(agent, name)
         if any(scrub_record(line, matcher, name) != line for line in lines):
             places.append(Place("record", name, name, "some of its lines", digest_of(b"\n".join(lines))))
+    return places
+
+
+def _find_in_displaced(storage: Storage, matcher: Matcher) -> list[Place]:
+    """Return bytes that a crash tore, or that lost against another program's. They go as a whole."""
+    places: list[Place] = []
+    for info in storage.documents.list(DISPLACED):
+        data = read_document(storage, info.path)
+        if any(scrub_record(line, matcher, info.path) != line for line in data.splitlines()):
+            places.append(Place("record", info.path, info.path, "bytes that were put aside", digest_of(data)))
     return places
 
 

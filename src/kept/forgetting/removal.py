@@ -10,18 +10,20 @@ import glob
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from kept.base.clock import Clock
 from kept.base.durable import erase_file, is_abandoned, is_temporary
 from kept.base.sqlite import rewrite_database
+from kept.base.values import frozen
 from kept.config import Config
 from kept.errors import DocumentNotFound, KeptError, LockBusy, PathRefused, SessionNotFound, StorageConflict, StoreError
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.old_versions import HistoryScrub
 from kept.forgetting.passages import find_cuts
 from kept.forgetting.places import (
+    DISPLACED,
     LARGEST_NOTE,
     SCHEDULES,
     find_mentioned,
@@ -50,7 +52,7 @@ from kept.sessions.forgotten_text import Matches, blank_line, renew_receipts
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript_citation, parse_transcript_name
 from kept.storage.contract import Blank, Change, Erase, LogPosition, Storage, Write, is_log, version_of
-from kept.storage.open import INBOX, INBOX_LEASE, open_agent, open_workspace
+from kept.storage.open import INBOX, INBOX_LEASE
 
 _ATTEMPTS = 5
 _GRACE_NS = 10_000_000_000
@@ -61,23 +63,16 @@ BlankInbox = Callable[[Matches, frozenset[str]], int]
 """Takes texts that match out of the conversations with some keys, in the inbox of this process."""
 
 
+@frozen
 class Removal:
-    def __init__(
-        self,
-        config: Config,
-        workspace: Workspace,
-        service: IndexService,
-        clock: Clock,
-        order: ForgetOrder,
-        inbox: BlankInbox | None,
-    ) -> None:
-        self.config = config
-        self.workspace = workspace
-        self.service = service
-        self.clock = clock
-        self.order = order
-        self.inbox = inbox
-        self.notes, self.agent = open_workspace(config), open_agent(config)
+    config: Config
+    workspace: Workspace
+    service: IndexService
+    clock: Clock
+    order: ForgetOrder
+    notes: Storage
+    agent: Storage
+    inbox: BlankInbox | None = None
 
     def steps(self) -> dict[str, Callable[[Outcome], None]]:
         return {
@@ -123,11 +118,13 @@ class Removal:
                 outcome.miss(exc.message, again=False)
             except KeptError as exc:
                 outcome.miss(exc.message)
-        proposals = [path for path in sorted(self.order.paths("proposal")) if self.notes.documents.find(path)]
+        proposals = _present(self.notes, self.order.paths("proposal"))
         outcome.removed["proposals"] += len(proposals)
+        displaced = _present(self.notes, self.order.paths("record"))
+        outcome.removed["records"] += len(displaced)
         by = Author(agent=self.config.agent_id, tool="memory_forget" if self.order.by_tool else "kept forget")
         history = HistoryScrub(self.notes, self.order, notes, by=by, time=utc_text(self.clock.now()))
-        changes += [*map(Erase, proposals), *history.changes()]
+        changes += [*map(Erase, (*proposals, *displaced)), *history.changes()]
         outcome.removed["history"] += history.versions
         if history.is_left:
             outcome.miss("the history of the notes")
@@ -201,6 +198,8 @@ class Removal:
         if is_log(name):
             lines = ((line, scrub_record(line.data, matcher, name)) for line in self.agent.logs.read(name))
             return [Blank(name, line.start, new) for line, new in lines if new != line.data]
+        if name.startswith(DISPLACED):
+            return [*map(Erase, _present(self.agent, [name]))]
         data = read_document(self.agent, name)
         new = b"".join(scrub_record(line, matcher, name) + b"\n" for line in read_lines(self.agent, name))
         return [Write(name, new, version_of(data), erase=True)] if data and new != data else []
@@ -304,6 +303,11 @@ class Removal:
     def _erase_leftovers(self, outcome: Outcome) -> None:
         """Erase temporary files that no process will rename, whatever they contain."""
         outcome.removed["leftovers"] += erase_leftovers(self.config, self.workspace)
+
+
+def _present(storage: Storage, paths: Iterable[str]) -> list[str]:
+    """Return the documents that exist."""
+    return [path for path in sorted(paths) if not is_log(path) and storage.documents.find(path)]
 
 
 def _purge(store: SessionStore, place: Place) -> int:

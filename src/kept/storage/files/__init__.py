@@ -7,7 +7,7 @@
     ROOT/.kept/storage/receipts/DAY/    receipts of commits that have an id, for a month
     ROOT/.kept/storage/leases/          the number of the last holder of each lease
     ROOT/.kept/storage/generations/     how often lines of a log were blanked or rewritten
-    ROOT/.kept/storage/displaced/       bytes that lost against another program's, or that a crash tore
+    ROOT/.kept/displaced/               documents: bytes that lost against another program's, or that a crash tore
 
 `file_storage` has the storage; start there. `steps` makes the changes of a commit, and finishes them after a kill;
 `folders` opens files without following links; `watch` notices changes by others.

@@ -22,7 +22,8 @@ from kept.storage.contract import ABSENT, OWN_FOLDER, LogPosition, Receipt, vers
 from kept.storage.files.folders import opened_file, opened_folder, read_file
 
 JOURNAL = f"{OWN_FOLDER}/journal"
-DISPLACED = f"{OWN_FOLDER}/displaced"
+DISPLACED = ".kept/displaced"
+"""Folder of documents, so that what they have can be read, and forgotten."""
 REWRITTEN = b'{"rewritten": '
 """Beginning of the first line of a log that was rewritten: the position of its next line."""
 
