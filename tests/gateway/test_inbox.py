@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,44 +119,6 @@ def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty, mon
     assert list(state(again)) == ["open", "m597", "m598", "m599"]
     assert again.unfinished() == [unfinished]
     assert len(journal.read_bytes().splitlines()) == 2 + 2 + 3 * 3
-
-
-def test_a_damaged_line_is_put_aside_and_the_rest_counts(journal):
-    inbox = opened(journal)
-    fill(inbox)
-    lines = journal.read_bytes().splitlines(keepends=True)
-    at = next(at for at, line in enumerate(lines) if json.loads(line).get("id") == "m3")
-    lines[at] = b'{"type":"received","id":"m3"\xff\n'
-    journal.write_bytes(b"".join(lines))
-    again = opened(journal)
-    expected = state(inbox)
-    del expected["m3"]
-    assert state(again) == expected
-    aside = Path(f"{journal}.damaged").read_bytes()
-    assert aside.startswith(b'{"type":"received","id":"m3"\xff\n')
-    opened(journal)
-    assert Path(f"{journal}.damaged").read_bytes() == aside, "it is said once"
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"type": "received"},
-        {"type": "begun", "run": "t"},
-        {"type": "begun", "run": "t", "channel": "telegram", "key": "k", "ids": ["nobody"], "session": "s"},
-        {"type": "sent", "run": "unknown", "part": 0},
-        {"type": "strange"},
-        {"type": 5},
-        [],
-        "text",
-    ],
-)
-def test_a_line_that_makes_no_sense_stops_nothing(journal, record):
-    inbox = opened(journal)
-    fill(inbox)
-    with journal.open("ab") as file:
-        file.write(json.dumps(record).encode() + b"\n")
-    assert state(opened(journal)) == state(inbox)
 
 
 def test_a_journal_of_a_later_version_is_left_alone(journal):

@@ -1,6 +1,5 @@
 """Records that cannot be read: they are kept beside their file, and the other records still work.
 
-    FILE.damaged    a copy of the file
     FILE.torn       the start of a line that a crash cut short, moved there
 
 To move them, the caller holds the lock of the file, if it has one. Readers without a lock skip such records and change
@@ -13,17 +12,7 @@ from collections.abc import Callable
 
 from kept.base.durable import append_durably, cut_durably, read_or_empty
 
-DAMAGED_ENDING = ".damaged"
 TORN_ENDING = ".torn"
-
-
-def set_file_aside(path: str, content: bytes) -> str:
-    """Append the whole of a file to FILE.damaged. Return the path of that file."""
-    beside = path + DAMAGED_ENDING
-    known = read_or_empty(beside)
-    if not known or content not in known:
-        append_durably(beside, (b"\n" if known and not known.endswith(b"\n") else b"") + content)
-    return beside
 
 
 def move_torn_end(path: str, start: int, torn: bytes) -> str:

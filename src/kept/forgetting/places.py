@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from kept.base.damaged_records import DAMAGED_ENDING, TORN_ENDING
 from kept.base.limits import as_dict, strict_json
 from kept.base.records import Hit, cite
 from kept.base.values import frozen
@@ -37,6 +36,7 @@ from kept.sessions.transcript import RawLine, TranscriptLine, parse_line
 from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript_citation
 from kept.storage.contract import Storage, is_log
 from kept.storage.open import INBOX, open_agent, open_extra
+from kept.storage.record_store import DAMAGED_ENDING
 
 LARGEST_NOTE = 1 << 28
 FORGET_STATE = "forget"
@@ -352,7 +352,7 @@ def _find_in_displaced(storage: Storage, matcher: Matcher) -> list[Place]:
 def set_aside_names(agent: Storage) -> list[str]:
     """Return the receipts, and the documents and logs with records that were set aside, outside of conversations."""
     names = [*(info.name for info in agent.logs.list()), *(info.path for info in agent.documents.list())]
-    aside = (name for name in names if "/" not in name and name.endswith((DAMAGED_ENDING, TORN_ENDING)))
+    aside = (name for name in names if "/" not in name and name.endswith((DAMAGED_ENDING, ".torn")))
     return [RECEIPTS, *sorted(aside)]
 
 

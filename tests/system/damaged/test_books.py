@@ -112,13 +112,6 @@ def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
     assert Path(f"{path}.damaged").read_bytes() == before
 
 
-def test_a_batch_book_with_a_flipped_bit_never_fails_a_command(folder, workspace):
-    path = folder / "batches.json"
-    for wrong in flipped_bits(dump_book(BatchBook((job("good"),), BatchProblem("i", 1, "x"))), every=19):
-        path.write_bytes(wrong)
-        read_book(book_in(folder))
-
-
 def test_what_is_noted_of_one_file_does_not_hide_the_others():
     noted = {"/good": {"copy": None, "after": "00"}, "/victim": {"copy": "/copy", "after": "00"}}
     for wrong in wrong_fields(noted):

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from kept.base.clock import Clock, SystemClock
-from kept.base.damaged_records import set_file_aside
 from kept.base.durable import make_private_folder, sync_folder, write_atomic
 from kept.base.file_lock import locked
 from kept.base.values import frozen
@@ -204,7 +203,8 @@ class Connection:
         path = os.path.join(self.folder, JOURNAL)
         before = _read(path)
         if read_journal(before)[1]:
-            set_file_aside(path, before or b"")
+            aside = f"{path}.damaged"
+            write_atomic(aside, (_read(aside) or b"") + (before or b""))
         write_atomic(path, (json.dumps(journal, indent=2) + "\n").encode())
 
 
