@@ -6,19 +6,17 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.connect.clients import CLIENTS, SENT, ClientEnvironment, Sent, default_sent
-from kept.cli.output import echo, print_json, send_option, style, warn
+from kept.cli.connect.clients import CLIENTS, SENT, ClientEnvironment, Scope, Sent, default_sent
+from kept.cli.connect.connection import Change, Connection
+from kept.cli.output import echo, print_json, send_option, warn_all
 from kept.cli.root import Globals
-from kept.gateway.app import ServerCommand, client_command
+from kept.cli.terminal_layout import colour_diff
+from kept.gateway.app import client_command
 from kept.notes.projects import find_project
 from kept.notes.workspace import Workspace
-
-if TYPE_CHECKING:
-    from kept.cli.connect.connection import Change, Connection
 
 
 @click.command("connect")
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 def command(
     options: Globals,
     client: str,
-    scope: str,
+    scope: Scope,
     send: Sent | None,
     dry_run: bool,
     undo: bool,
@@ -51,27 +49,24 @@ def command(
     loaded = options.load()
     server = client_command(loaded)
     if client == "print":
-        _print_entry(server)
+        print_json({"mcpServers": {"kept": {"command": server.program, "args": server.args("mcp")}}})
         return
-    connection = _connection(client, scope, loaded.config.home)
+    environment = ClientEnvironment(os.path.expanduser("~"), os.getcwd(), sys.platform, os.environ)
+    connection = Connection(CLIENTS[client], scope, environment, kept_home=loaded.config.home)
     project = find_project(Workspace.of(loaded.config), os.curdir) if scope == "project" else None
     sent = send or default_sent(loaded.config.agent.workspace_layout)
     if connection.with_plugin and not any((send, undo, options.as_json)):
         sent = _ask_sent(connection.client.title, sent)
     changes = connection.plan_undo() if undo else connection.plan(server, project=project, sent=sent)
-    copy = None
-    if not dry_run and undo:
-        connection.apply_undo(changes)
-    elif not dry_run:
-        copy = connection.apply(changes)
+    copy = None if dry_run else connection.apply(changes, undo=undo)
     if options.as_json:
-        print_json({**_shape(connection, changes, copy, dry_run=dry_run, undo=undo), "project": project})
-    else:
-        _show_sent(connection, sent, undo=undo)
-        _show(connection, changes, copy, dry_run=dry_run, undo=undo)
-        if not undo:
-            for problem in _missing(loaded.config.workspace):
-                warn(problem)
+        shape = {"client": client, "scope": scope, "dryRun": dry_run, "undo": undo, "backup": copy, "project": project}
+        print_json({**shape, "changes": [{"path": change.path, "kind": change.kind} for change in changes]})
+        return
+    if connection.with_plugin and not undo:
+        echo(f"{connection.client.title} sends when a session begins: {SENT[sent]}.", err=True)
+    _show(connection, changes, copy, dry_run=dry_run, undo=undo)
+    warn_all(() if undo else _missing(loaded.config.workspace))
 
 
 def _ask_sent(title: str, default: Sent) -> Sent:
@@ -85,43 +80,12 @@ def _ask_sent(title: str, default: Sent) -> Sent:
     return chosen
 
 
-def _show_sent(connection: Connection, sent: Sent, *, undo: bool) -> None:
-    if connection.with_plugin and not undo:
-        echo(f"{connection.client.title} sends when a session begins: {SENT[sent]}.", err=True)
-
-
 def _missing(workspace: str) -> Iterator[str]:
     """Yield what the client needs and does not have yet."""
     if importlib.util.find_spec("mcp") is None:
         yield "'kept mcp' needs the package 'mcp'. Install it: pip install 'kept[mcp]'"
     if not os.path.isdir(workspace):
         yield f"There is no workspace at {workspace} yet. Create it with 'kept init'."
-
-
-def _connection(client: str, scope: Any, kept_home: str) -> Connection:
-    from kept.cli.connect.clients import CLIENTS
-    from kept.cli.connect.connection import Connection
-
-    home = os.path.expanduser("~")
-    environment = ClientEnvironment(home, os.getcwd(), sys.platform, os.environ)
-    return Connection(CLIENTS[client], scope, environment, kept_home=kept_home)
-
-
-def _print_entry(server: ServerCommand) -> None:
-    print_json({"mcpServers": {"kept": {"command": server.program, "args": server.args("mcp")}}})
-
-
-def _shape(
-    connection: Connection, changes: list[Change], copy: str | None, *, dry_run: bool, undo: bool
-) -> dict[str, Any]:
-    return {
-        "client": connection.client.name,
-        "scope": connection.scope,
-        "dryRun": dry_run,
-        "undo": undo,
-        "changes": [{"path": change.path, "kind": change.kind} for change in changes],
-        "backup": copy,
-    }
 
 
 def _show(connection: Connection, changes: list[Change], copy: str | None, *, dry_run: bool, undo: bool) -> None:
@@ -131,8 +95,8 @@ def _show(connection: Connection, changes: list[Change], copy: str | None, *, dr
         echo(f"{title} {state}; nothing to do.")
         return
     for change in changes:
-        for line in change.diff():
-            echo(_coloured(line))
+        if change.kind != "unchanged":
+            echo(colour_diff("\n".join(change.diff())))
     if dry_run:
         echo("Nothing was changed (--dry-run).", err=True)
     elif undo:
@@ -141,9 +105,3 @@ def _show(connection: Connection, changes: list[Change], copy: str | None, *, dr
         echo(f"{title} is connected. {connection.client.next_step}", err=True)
         if copy:
             echo(f"The old settings were saved to {copy}.", err=True)
-
-
-def _coloured(line: str) -> str:
-    if line.startswith(("+++", "---")):
-        return style(line, bold=True)
-    return style(line, fg="green") if line.startswith("+") else style(line, fg="red") if line.startswith("-") else line

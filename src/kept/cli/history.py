@@ -20,7 +20,7 @@ from kept.cli.output import (
     warn_all,
 )
 from kept.cli.root import Globals, command_author
-from kept.cli.terminal_layout import layout_rows
+from kept.cli.terminal_layout import colour_diff, layout_rows
 from kept.errors import UsageError
 from kept.memory import Memory
 from kept.notes.history.line_changes import diff_versions
@@ -93,21 +93,6 @@ def _written_line(diff: str) -> str:
     removed = [f"- {text}" for line in lines if line.startswith("-") and (text := line[1:].strip().removeprefix("- "))]
     telling = [line for line in added if _STRUCK not in line and line != ENTRY_RULE and not line.startswith("#")]
     return next(iter(telling or added or removed), "")
-
-
-def colour_diff(diff: str) -> str:
-    """Return a diff in colour, if standard output is a terminal."""
-    return "\n".join(map(_colour_line, diff.rstrip("\n").split("\n")))
-
-
-def _colour_line(line: str) -> str:
-    text = printable(line.removesuffix("\r"))
-    if line.startswith(("---", "+++")):
-        return style(text, bold=True)
-    if line.startswith("@@"):
-        return style(text, fg="cyan")
-    colour = {"+": "green", "-": "red"}.get(line[:1])
-    return style(text, fg=colour) if colour else text
 
 
 def _one_line(text: str) -> str:

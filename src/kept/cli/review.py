@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.base.wording import plural
-from kept.cli.history import SHORT_ID, colour_diff
+from kept.cli.history import SHORT_ID
 from kept.cli.output import echo, local_time, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
+from kept.cli.terminal_layout import colour_diff
 from kept.errors import KeptError, NoteConflict, NotFound, UsageError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Lines that fit a terminal: its width, wrapping, tables."""
+"""Lines that fit a terminal: its width, wrapping, tables, diffs."""
 
 from __future__ import annotations
 
@@ -148,3 +148,18 @@ def show_fields(rows: Sequence[tuple[str, str]]) -> None:
     for name, value in rows:
         first, *more = wrap(f"{name:<{width}}  {printable(one_line(value))}", indent=0, hang=width + 2)
         echo("\n".join([style(first[:width], bold=True) + first[width:], *more]))
+
+
+def colour_diff(diff: str) -> str:
+    """Return a diff in colour, if standard output is a terminal."""
+    return "\n".join(map(_colour_line, diff.rstrip("\n").split("\n")))
+
+
+def _colour_line(line: str) -> str:
+    text = printable(line.removesuffix("\r"))
+    if line.startswith(("---", "+++")):
+        return style(text, bold=True)
+    if line.startswith("@@"):
+        return style(text, fg="cyan")
+    colour = {"+": "green", "-": "red"}.get(line[:1])
+    return style(text, fg=colour) if colour else text

@@ -123,7 +123,10 @@ class Connection:
     def plan_undo(self) -> list[Change]:
         """Return the changes that remove the server from the client's settings again."""
         before = _read(self.settings_path)
-        files = self._plan_plugin_removal() if self.with_plugin else []
+        folder = plugin_folder(self.kept_home)
+        names = plugin_files(ServerCommand("kept", ()), "memory") if self.with_plugin else ()
+        paths = [os.path.join(folder, name) for name in names]
+        files = [Change(path, _read(path), None) for path in paths]
         if before is None:
             return [*files, Change(self.settings_path, None, None)]
         record = self._journal().get(self.settings_path)
@@ -132,11 +135,6 @@ class Connection:
         text = _decode(self.settings_path, before)
         edited = self._without_entry(text)
         return [*files, Change(self.settings_path, before, before if edited == text else edited.encode())]
-
-    def _plan_plugin_removal(self) -> list[Change]:
-        folder = plugin_folder(self.kept_home)
-        paths = [os.path.join(folder, name) for name in plugin_files(ServerCommand("kept", ()), "memory")]
-        return [Change(path, _read(path), None) for path in paths]
 
     def _without_entry(self, text: str) -> str:
         if self.client.format == "toml":
@@ -148,30 +146,24 @@ class Connection:
 
     # applying
 
-    def apply(self, changes: list[Change]) -> str | None:
-        """Write the changes, the client's own settings last. Return the path of the copy, if the settings existed."""
+    def apply(self, changes: list[Change], *, undo: bool = False) -> str | None:
+        """Write the changes, the client's own settings last, or first to undo them. Return the path of the copy, if
+        the settings existed."""
+        copy = None
         make_private_folder(self.folder)
         with locked(self.folder, wait_s=_LOCK_WAIT_S, purpose="connecting a program"):
-            copy = None
-            for change in changes:
+            for change in reversed(changes) if undo else changes:
                 if change.kind == "unchanged":
                     continue
-                _require_unchanged(change)
-                if change.path == self.settings_path and change.after is not None:
+                if _read(change.path) != change.before:
+                    raise LockBusy(f"{change.path} was changed in the meantime.", hint="Run the command again.")
+                if change.path == self.settings_path and not undo:
                     copy = self._record(change)
                 _write(change)
-            return copy
-
-    def apply_undo(self, changes: list[Change]) -> None:
-        make_private_folder(self.folder)
-        with locked(self.folder, wait_s=_LOCK_WAIT_S, purpose="connecting a program"):
-            for change in reversed(changes):
-                if change.kind != "unchanged":
-                    _require_unchanged(change)
-                    _write(change)
             journal = self._journal()
-            if journal.pop(self.settings_path, None) is not None:
+            if undo and journal.pop(self.settings_path, None) is not None:
                 self._write_journal(journal)
+        return copy
 
     # copies and journal
 
@@ -232,11 +224,6 @@ def _read_copy(record: dict[str, Any]) -> bytes | None:
     if copy is None:
         raise ConfigError(f"{record['copy']}: the copy of the old settings is gone.", hint="Remove the entry by hand.")
     return copy
-
-
-def _require_unchanged(change: Change) -> None:
-    if _read(change.path) != change.before:
-        raise LockBusy(f"{change.path} was changed in the meantime.", hint="Run the command again.")
 
 
 def _read(path: str) -> bytes | None:
