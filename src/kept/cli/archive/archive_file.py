@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -24,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Literal, cast
 
+from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import is_utf8
 from kept.base.values import frozen
@@ -40,7 +40,6 @@ NOTES, AGENTS = "notes", "agents"
 KEPT_FOLDER = ".kept"
 """Folder in a workspace with the history of its notes."""
 MAX_MEMBER_BYTES = 1 << 30
-CHUNK_BYTES = 1 << 18
 _MAX_MEMBERS = 1_000_000
 _MAX_RATIO = 200
 _SMALL_SIZE = 100_000_000
@@ -169,21 +168,6 @@ def _parse_manifest(path: str, raw: bytes) -> Manifest:
 # reading
 
 
-@frozen
-class ArchiveMember:
-    archive: str
-    """Path of the archive, for messages."""
-    name: str
-    size: int
-    content: IO[bytes]
-
-    def blocks(self) -> Iterator[bytes]:
-        """Yield the content once, in parts. Raise ArchiveDamaged."""
-        with _translating(self.archive):
-            while block := self.content.read(CHUNK_BYTES):
-                yield block
-
-
 @contextmanager
 def _translating(path: str) -> Iterator[None]:
     try:
@@ -211,8 +195,8 @@ class _LimitedStream:
         return data
 
 
-def iter_members(path: str) -> Iterator[ArchiveMember]:
-    """Yield the members of an archive, which are plain files. Raise ArchiveRefused or ArchiveDamaged."""
+def iter_members(path: str) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the members of an archive. Raise ArchiveRefused or ArchiveDamaged."""
     try:
         raw = open_regular(path)
     except OSError as exc:
@@ -233,7 +217,7 @@ def iter_members(path: str) -> Iterator[ArchiveMember]:
 
 def _iter_plain_files(
     tar: tarfile.TarFile, path: str, allow: Callable[[int], None], most: int
-) -> Iterator[ArchiveMember]:
+) -> Iterator[tuple[str, bytes]]:
     total = count = 0
     while (info := tar.next()) is not None:
         name, count, total = show_path(info.name), count + 1, total + info.size
@@ -245,43 +229,30 @@ def _iter_plain_files(
             _require_name(path, info.name)
         tarfile.data_filter(info, os.sep)
         allow(info.size)
-        member = ArchiveMember(path, info.name, info.size, cast("IO[bytes]", tar.extractfile(info)))
-        yield member
-        for _ in member.blocks():
-            pass  # what the caller has left
+        yield info.name, cast("IO[bytes]", tar.extractfile(info)).read()
         tar.members = []  # type: ignore[attr-defined]  # the library remembers every member
         allow(0)
 
 
 Inspect = Callable[[str, bytes], None]
 """Called with the name and the content of a file."""
-_LARGEST_TEXT = 1 << 28
 
 
 def check_archive(path: str, inspect: Inspect | None = None) -> Manifest:
-    """Read an archive to its end, and compare every file with the manifest. Raise an ArchiveError if it differs.
-
-    ``inspect`` is called for each file, except for those that are too large to be text.
-    """
+    """Read an archive to its end, and compare every file with the manifest. Raise an ArchiveError if it differs."""
     seen: dict[str, tuple[int, str]] = {}
     manifest: Manifest | None = None
-    for member in iter_members(path):
+    for name, content in iter_members(path):
         if manifest is not None:
             raise ArchiveRefused(f"{path}: something follows its manifest.")
-        if member.name == MANIFEST:
-            manifest = _parse_manifest(path, b"".join(member.blocks()))
-            continue
-        if member.name in seen:
-            raise ArchiveRefused(f"{path}: it has '{show_path(member.name)}' twice.")
-        digest, parts = hashlib.sha256(), list[bytes]()
-        is_inspected = inspect is not None and member.size <= _LARGEST_TEXT
-        for block in member.blocks():
-            digest.update(block)
-            if is_inspected:
-                parts.append(block)
-        seen[member.name] = member.size, digest.hexdigest()
-        if inspect is not None and is_inspected:
-            inspect(member.name, b"".join(parts))
+        if name == MANIFEST:
+            manifest = _parse_manifest(path, content)
+        elif name in seen:
+            raise ArchiveRefused(f"{path}: it has '{show_path(name)}' twice.")
+        else:
+            seen[name] = len(content), digest_bytes(content)
+            if inspect is not None:
+                inspect(name, content)
     if manifest is None:
         raise ArchiveDamaged(f"{path}: it is truncated: its manifest is missing.")
     _require_same(path, seen, manifest.files)

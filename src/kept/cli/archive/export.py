@@ -7,7 +7,6 @@ appears under its name only when it is complete.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import tarfile
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import IO, Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from kept.base.clock import Clock, SystemClock
+from kept.base.digest import digest_bytes
 from kept.base.durable import replacing
 from kept.base.limits import int64, utf8_safe
 from kept.base.records import Problem
@@ -215,7 +215,7 @@ class _Packer:
 
     def add(self, tar: tarfile.TarFile, name: str, content: bytes, modified_ns: int) -> None:
         add_member(tar, name, content, modified_ns)
-        self.files[name] = FileRecord(len(content), hashlib.sha256(content).hexdigest(), modified_ns)
+        self.files[name] = FileRecord(len(content), digest_bytes(content), modified_ns)
 
 
 def _is_file(storage: Storage, path: str) -> bool:

@@ -8,7 +8,6 @@ whatever its content. Settings come last.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import json
 import os
 from collections import Counter
@@ -17,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
+from kept.base.digest import digest_bytes
 from kept.base.durable import write_atomic
 from kept.base.limits import utf8_safe
 from kept.base.records import Problem
@@ -65,6 +65,7 @@ from kept.storage.contract import ABSENT, START, Append, Change, Storage, Write,
 from kept.storage.files.file_storage import FileStorage
 
 LEASE = "restore"
+_LARGEST_TEXT = 1 << 28
 Action = Literal["new", "same", "differs", "deleted", "forgotten"]
 """new      it is not here
 same     it is here; a record may have more at its end
@@ -253,7 +254,7 @@ class _ForgottenHunt:
         if name == SETTINGS and len(content) <= MAX_BYTES:
             self.settings = content
         for agent, forgotten in self._texts.items():
-            if _has(forgotten, name, content):
+            if len(content) <= _LARGEST_TEXT and _has(forgotten, name, content):
                 self._found[agent].add(name)
 
     def find_reasons(self, manifest: Manifest) -> dict[str, str]:
@@ -262,7 +263,7 @@ class _ForgottenHunt:
         for agent, forgotten in self._texts.items():
             folder, name = os.path.split(forgotten.path)
             own, content = f"{AGENTS}/{agent}/{name}", _read(FileStorage(folder), name) or b""
-            if own in manifest.files and hashlib.sha256(content).hexdigest() == manifest.files[own].sha256:
+            if own in manifest.files and digest_bytes(content) == manifest.files[own].sha256:
                 continue  # the archive was made after it
             reasons |= dict.fromkeys(self._found[agent], "it has something that you forgot here")
             for name in manifest.files:
@@ -323,7 +324,7 @@ def _compare(storage: Storage, folder: str, member: MemberPath, record: FileReco
         return "new", ""
     # A log may have more lines here.
     same = content[: record.size] if is_log(member.path) else content
-    if len(same) == record.size and hashlib.sha256(same).hexdigest() == record.sha256:
+    if len(same) == record.size and digest_bytes(same) == record.sha256:
         return "same", ""
     return "differs", f"{len(content):,} bytes here, {record.size:,} in the archive"
 
@@ -363,12 +364,11 @@ def _deleted_here(home: str, agent: str) -> frozenset[str]:
 
 def _write_files(path: str, writes: dict[str, _FileAction]) -> None:
     """Write each file with a commit of its own, so that what a kill leaves is whole."""
-    for member in iter_members(path) if writes else ():
-        if (item := writes.pop(member.name, None)) is None:
+    for name, content in iter_members(path) if writes else ():
+        if (item := writes.pop(name, None)) is None:
             continue
-        content = b"".join(member.blocks())
-        if hashlib.sha256(content).hexdigest() != item.record.sha256:
-            raise ArchiveDamaged(f"{member.name}: changed while the archive was read.", hint="Run it again.")
+        if digest_bytes(content) != item.record.sha256:
+            raise ArchiveDamaged(f"{name}: changed while the archive was read.", hint="Run it again.")
         with suppress(StorageConflict):  # created meanwhile: it stays
             FileStorage(item.folder).commit([_to_change(item, content)])
     if writes:
