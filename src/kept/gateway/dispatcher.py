@@ -249,7 +249,7 @@ class Commands:
             return "Nothing was forgotten."
         memory = self._memory_of(session_id)
         plan = forget.plan_in_chat(memory, proposal["query"])
-        if not forget.is_as_shown(plan, proposal):
+        if plan.token != proposal["token"]:
             return f"It has changed since then, and nothing was forgotten.\n\n{self._propose(session_id, plan)}"
         if answer == "all" and not plan.places:
             return f"Nothing was forgotten: name the numbers.\n\n{forget.describe_plan(plan)}"

@@ -1,6 +1,6 @@
 """/forget: show every place of something, and forget those that the person chooses, as `kept forget` does.
 
-The proposal is saved in the session as a state: the query, and the hash of each place. So it can be confirmed after a
+The proposal is saved in the session as a state: the query, and the token of the plan. So it can be confirmed after a
 restart, and is shown anew if a place has changed since. What is forgotten leaves that state too.
 """
 
@@ -35,11 +35,8 @@ def plan_in_chat(memory: Memory, query: str) -> ForgetPlan:
 
 
 def save_proposal(sessions: SessionStore, session_id: str, plan: ForgetPlan) -> None:
-    value = {
-        "asked": sessions.clock.now().isoformat(),
-        "query": plan.request.query,
-        "places": _places_of(plan),
-    }
+    asked = {"asked": sessions.clock.now().isoformat(), "query": plan.request.query}
+    value = {**asked, "token": plan.token, "count": len(plan.options)}
     sessions.append(session_id, StateEntry(FORGET_STATE, value))
 
 
@@ -49,7 +46,7 @@ def find_proposal(sessions: SessionStore, session_id: str) -> dict[str, Any] | N
     try:
         asked = dt.datetime.fromisoformat(value["asked"])
         is_valid = isinstance(value["query"], str) and sessions.clock.now() - asked <= _PROPOSAL_LIFETIME
-        return value if is_valid and value["places"] else None
+        return value if is_valid and value["token"] and int(value["count"]) else None
     except (TypeError, KeyError, ValueError, OverflowError):
         return None  # no proposal, or a damaged one
 
@@ -57,16 +54,7 @@ def find_proposal(sessions: SessionStore, session_id: str) -> dict[str, Any] | N
 def is_choice(answer: str, proposal: dict[str, Any]) -> bool:
     """Return whether a text is numbers of places that were shown."""
     numbers = answer.replace(",", " ").split()
-    return all(number.isdecimal() and 0 < int(number) <= len(proposal["places"]) for number in numbers)
-
-
-def is_as_shown(plan: ForgetPlan, proposal: dict[str, Any]) -> bool:
-    """Return whether the places of a plan are those of a proposal, and none has changed."""
-    return bool(_places_of(plan) == proposal["places"])
-
-
-def _places_of(plan: ForgetPlan) -> list[list[str]]:
-    return [[place.citation, place.digest] for place in plan.options]
+    return all(number.isdecimal() and 0 < int(number) <= int(proposal["count"]) for number in numbers)
 
 
 def drop_proposal(sessions: SessionStore, session_id: str) -> None:
