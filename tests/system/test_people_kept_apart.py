@@ -260,7 +260,7 @@ def test_what_bob_forgets_stays_for_everybody_else(tmp_path):
     assert [word in path.read_text() for path in (workspace / ".kept/proposals").glob("*.json")] == [True]
     assert word in private.read_text()
     assert word in talk.read_text()
-    inbox = Path(owner.config.paths.inbox).read_text()
+    inbox = Path(owner.config.paths.folder, "inbox.jsonl").read_text()
     assert f"I wonder about {word}." in inbox
     assert f"Learn {word}" not in inbox
     source = write_file(tmp_path / "claude/s.jsonl", lines(cc_user("a", None, f"More on {word}.")))

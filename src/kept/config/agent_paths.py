@@ -43,10 +43,6 @@ class AgentPaths:
         return os.path.join(self.conversations, "sessions.sqlite")
 
     @property
-    def inbox(self) -> str:
-        return os.path.join(self.folder, "inbox.jsonl")
-
-    @property
     def forgotten_hashes(self) -> str:
         """Salted hashes of what was forgotten, so that an import leaves it out."""
         return os.path.join(self.folder, "forgotten-hashes.jsonl")
@@ -55,10 +51,6 @@ class AgentPaths:
     def forgetting(self) -> str:
         """Journal of a forget that is under way. It exists only until the forget is complete."""
         return os.path.join(self.folder, "forgetting.json")
-
-    @property
-    def forget_receipts(self) -> str:
-        return os.path.join(self.folder, "forget-receipts.jsonl")
 
     @property
     def index(self) -> str:

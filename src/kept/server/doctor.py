@@ -18,6 +18,7 @@ from kept.config import LoadedConfig
 from kept.config.layers import agents_sharing_workspace
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.forgetting.places import find_mentioned
+from kept.forgetting.plan import JOURNAL
 from kept.forgetting.removal import erase_leftovers, iter_leftovers
 from kept.gateway.inbox import Inbox
 from kept.index.batch_book import open_batches
@@ -290,7 +291,7 @@ def _attachments(memory: Memory) -> Iterator[Check]:
 
 def _forgetting(memory: Memory) -> Iterator[Check]:
     """Report a forget that was interrupted. Its journal has the words in clear until it is finished."""
-    if os.path.exists(memory.config.paths.forgetting):
+    if open_agent(memory.config).documents.find(JOURNAL):
         yield Check("forgetting", False, "A forget was interrupted, or waits for a gateway to stop.", "finish it")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from kept.base.values import frozen
 from kept.config import Config, LoadedConfig
 from kept.config.layers import settings_by_agent
 from kept.errors import AgentNotFound, ConfigError, LockBusy
+from kept.forgetting.plan import JOURNAL
 from kept.gateway.app import open_dispatcher, open_memory
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.channels import http
@@ -54,7 +54,7 @@ SHUTDOWN_TIMEOUT_S = 30.0
 def finish_forgets(served: Sequence[LoadedConfig]) -> None:
     """Finish what was being forgotten, before the inbox is open: only then may it be changed."""
     for agent in served:
-        if os.path.exists(agent.config.paths.forgetting):
+        if open_agent(agent.config).documents.find(JOURNAL):
             with open_memory(agent) as memory:
                 memory.forgetting.finish()
 
