@@ -28,7 +28,7 @@ from kept.forgetting.places import (
 from kept.forgetting.plan import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.index.chunking.properties import read_properties
 from kept.notes.daily import get_daily_notes
-from kept.search.periods import to_ms
+from kept.search.date_words import to_ms
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
 from kept.sessions.forgotten_text import normalise_words
 from kept.sessions.people import People, find_account

@@ -162,10 +162,12 @@ class SyncRun:
 
     def _trim_cache(self) -> None:
         """Keep the cache within its limit. A sync that embedded nothing leaves the file alone."""
-        if self.tally.embedded or self.tally.cached:
-            self.index.cache.evict(
-                self.planner.settings.cache.max_entries if self.planner.settings.cache.enabled else 0
-            )
+        cache = self.planner.settings.cache
+        is_kept_out = (
+            cache.enabled and self.vectors is not None and self.vectors.is_cheap
+        )  # whose vectors are not in it
+        if (self.tally.embedded or self.tally.cached) and not is_kept_out:
+            self.index.cache.evict(cache.max_entries if cache.enabled else 0)
 
     def _scan_again(self) -> None:
         self.scan = self.planner.scan()

@@ -7,7 +7,7 @@ comparable, and so gives a hit its grade. In between, `query_dates` adds for a p
 `reordering` lifts exact matches and long notes, and asks a model. `selection` chooses the hits and the text that is
 shown.
 
-Times: `date_reader` reads expressions such as "last week" with the words in `date_words` and the calendar in `periods`;
+Times: `date_reader` reads expressions such as "last week" with the words and the calendar in `date_words`;
 `query_dates` also reads dates that limit a search. `expansion` adds other spellings of words. Order: `fact_validity`
 puts what holds before what was replaced, `repetitions` lowers echoes and conflict copies. For people: `hit_display`.
 

@@ -16,7 +16,7 @@ from functools import cache
 from kept.base.values import frozen
 from kept.base.words.segment import fold, normalise
 from kept.search import date_words
-from kept.search.periods import (
+from kept.search.date_words import (
     Period,
     TimeReading,
     day_of,

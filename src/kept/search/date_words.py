@@ -1,17 +1,25 @@
-"""Words for dates and periods in fourteen languages, read from `date_words.json`.
+"""What a time expression is made of: its words in fourteen languages, read from `date_words.json`, and the calendar.
 
 The words are as they are indexed: lower case, without accents. Each line there holds the words of one month, weekday,
 number or unit, English first. Chinese, Japanese and Korean have no spaces, so their words are looked up in a run of
 characters.
+
+Periods are of local time, with the calendar arithmetic that makes them, and dates in digits. Times are local and naive:
+a day has 23 or 25 hours where the clocks change, which only the local time zone knows.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, Literal
+
+from kept.base.values import frozen
 
 
 def _load() -> dict[str, Any]:
@@ -76,3 +84,195 @@ def english_words() -> frozenset[str]:
 def unspaced_relative() -> dict[str, tuple[str, int]]:
     """Return the phrases of scripts without spaces, as `RELATIVE` has those of others."""
     return {phrase: offset for phrases, offset in _offsets("unspaced_relative") for phrase in phrases.split()}
+
+
+EARLIER_YEARS, EARLIER_WEIGHT = 5, 0.5
+_MAX_DAYS = 36_500
+_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+
+TimeKind = Literal["day", "date", "recurring", "weekday", "week", "month", "year", "span"]
+"""``day`` is relative to today, ``date`` has a year, ``recurring`` has none."""
+
+
+@frozen
+class Period:
+    """Local time from ``start`` up to but not including ``end``."""
+
+    start: dt.datetime
+    end: dt.datetime
+    weight: float = 1.0
+
+
+@frozen
+class TimeReading:
+    """Meaning of a time expression."""
+
+    kind: TimeKind
+    periods: tuple[Period, ...]
+    """The most likely one first."""
+    exact: Period | None = None
+    """The very day or moment, where ``periods`` has the time around it."""
+
+
+def to_ms(local: dt.datetime) -> int:
+    """Return a local time as milliseconds since 1970."""
+    try:
+        return int(local.astimezone().timestamp() * 1000)
+    except (OverflowError, OSError, ValueError):  # the year 1 has no local time
+        return int(local.replace(tzinfo=dt.UTC).timestamp() * 1000)
+
+
+def days_from(day: dt.date, count: int) -> Period:
+    """Return the period of some whole days that begins with a day."""
+    return Period(_midnight(day), _midnight(day + dt.timedelta(days=count)))
+
+
+def day_of(day: dt.date) -> Period:
+    return days_from(day, 1)
+
+
+def week_of(day: dt.date) -> Period:
+    """Return the week that a day is in, from Monday on."""
+    return days_from(day - dt.timedelta(days=day.weekday()), 7)
+
+
+def month_of(year: int, month: int) -> Period:
+    return Period(dt.datetime(year, month, 1), _midnight(add_months(dt.date(year, month, 1), 1)))
+
+
+def year_of(year: int) -> Period:
+    return Period(dt.datetime(year, 1, 1), dt.datetime(year + 1, 1, 1))
+
+
+def add_months(day: dt.date, count: int) -> dt.date:
+    """Return the same day of another month, or its last day: 31 March less one month is 28 February."""
+    year, month = divmod(day.year * 12 + day.month - 1 + count, 12)
+    last_day = (dt.date(year + (month + 1) // 12, (month + 1) % 12 + 1, 1) - dt.timedelta(days=1)).day
+    return dt.date(year, month + 1, min(day.day, last_day))
+
+
+def last_occurrences(month: int, day: int | None, today: dt.date, *, before: bool = False) -> tuple[Period, ...]:
+    """Return the last such day or month, and at a lower weight those of earlier years that exist.
+
+    ``before`` leaves out the current month: "last March", said in March, is a year ago.
+    """
+    has_been = (month, day or 1) <= (today.month, today.day) and not (before and month == today.month)
+    year = today.year if has_been else today.year - 1
+    periods: list[Period] = []
+    for back in range(1 + EARLIER_YEARS):
+        try:
+            period = day_of(dt.date(year - back, month, day)) if day else month_of(year - back, month)
+        except (ValueError, OverflowError):
+            continue
+        periods.append(Period(period.start, period.end, EARLIER_WEIGHT if back else 1.0))
+    return tuple(periods)
+
+
+def read_ago(now: dt.datetime, unit: str, count: int) -> TimeReading:
+    """Return the time ``count`` units ago; a negative count is ahead.
+
+    People round: "two weeks ago" is somewhere in the week around that day.
+    """
+    now = now.replace(tzinfo=None)
+    if unit in ("minute", "hour"):
+        moment = now - dt.timedelta(**{f"{unit}s": max(-_MAX_DAYS, min(count, _MAX_DAYS))})
+        half = dt.timedelta(minutes=5 if unit == "minute" else 30)
+        return TimeReading("span", (Period(moment - half, moment + half),), exact=Period(moment, moment))
+    day = shift(now.date(), unit, -count)
+    half_days = _UNIT_DAYS[unit] // 2
+    around = days_from(day - dt.timedelta(days=half_days), 2 * half_days + 1)
+    return TimeReading("day" if unit == "day" else "span", (around,), exact=day_of(day))
+
+
+def shift(day: dt.date, unit: str, count: int) -> dt.date:
+    """Return the day ``count`` units later."""
+    if unit in ("month", "year"):
+        count = max(-1200, min(count, 1200))
+        return add_months(day, count * (12 if unit == "year" else 1))
+    days = max(-_MAX_DAYS, min(count * _UNIT_DAYS[unit], _MAX_DAYS))
+    return day + dt.timedelta(days=days)
+
+
+def _midnight(day: dt.date) -> dt.datetime:
+    return dt.datetime(day.year, day.month, day.day)
+
+
+# dates in digits
+
+_Reader = Callable[[re.Match[str], dt.datetime], TimeReading | None]
+
+
+def _iter_patterns(text: str) -> Iterator[tuple[str, _Reader]]:
+    """Yield the patterns that may occur in a text. Each is compiled by `re` on first use: few queries need one."""
+    if "-" in text or "/" in text or "." in text:
+        yield r"(?<![\d.,/-])(\d{1,4})([-/.]) ?(\d{1,2})(?:\2 ?(\d{1,4}))?(?![\d/-])", _separated
+    if not text.isascii():
+        yield r"(?<!\d)(\d{4}) ?[年년] ?(?:(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日号號일])?)?", _cjk_date
+        yield r"(?<!\d)(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日号號일])?(?![前間间後后])", _cjk_day
+        yield r"(?<!\d)(\d{1,3}) ?(天|日|周|週間|週|个月|個月|か月|ヶ月|カ月|年|일|주|개월|년) ?[前전]", _cjk_ago
+
+
+def find_numeric(text: str, now: dt.datetime) -> list[tuple[int, int, TimeReading]]:
+    """Return start, end and reading of each date in digits that exists, in order and without overlaps."""
+    dates: list[tuple[int, int, TimeReading]] = []
+    if not any(map(str.isdigit, text)):
+        return dates
+    covered: list[tuple[int, int]] = []
+    for pattern, reader in _iter_patterns(text):
+        for match in re.finditer(pattern, text):
+            start, end = match.span()
+            if any(start < other_end and other_start < end for other_start, other_end in covered):
+                continue
+            covered.append((start, end))  # also a date that does not exist: no part of it is one
+            try:
+                reading = reader(match, now)
+            except (ValueError, OverflowError):
+                continue
+            if reading:
+                dates.append((start, end, reading))
+    return sorted(dates, key=itemgetter(0))
+
+
+def _separated(match: re.Match[str], now: dt.datetime) -> TimeReading | None:
+    """Read numbers with a separator: 2024-01-15, 2024/1/5, 15.01.2024, 01/15/2024, 2024-03. Return None otherwise."""
+    first, separator, second, third = match.groups()
+    if len(first) == 4 and third is None:
+        is_month = separator == "-" and len(second) == 2
+        return TimeReading("month", (month_of(int(first), int(second)),)) if is_month else None
+    if len(first) == 4 and len(third) <= 2:
+        return TimeReading("date", (day_of(dt.date(int(first), int(second), int(third))),))
+    if len(first) > 2 or third is None or len(third) != 4:
+        return None
+    if separator == ".":
+        return TimeReading("date", (day_of(dt.date(int(third), int(second), int(first))),))
+    return _either_first(int(first), int(second), int(third))
+
+
+def _either_first(first: int, second: int, year: int) -> TimeReading | None:
+    """Read 01/15/2024 and 15/01/2024 by their values. 3/4/2024 may be in March or in April."""
+    if first <= 12 and second <= 12 and first != second:
+        return None
+    month, day = (first, second) if second > 12 else (second, first)
+    return TimeReading("date", (day_of(dt.date(year, month, day)),))
+
+
+def _cjk_date(match: re.Match[str], now: dt.datetime) -> TimeReading:
+    year = int(match[1])
+    if not match[2]:
+        return TimeReading("year", (year_of(year),))
+    if not match[3]:
+        return TimeReading("month", (month_of(year, int(match[2])),))
+    return TimeReading("date", (day_of(dt.date(year, int(match[2]), int(match[3]))),))
+
+
+def _cjk_day(match: re.Match[str], now: dt.datetime) -> TimeReading | None:
+    periods = last_occurrences(int(match[1]), int(match[2]) if match[2] else None, now.date())
+    return TimeReading("recurring", periods) if periods else None
+
+
+_CJK_UNITS = {**dict.fromkeys("天日일", "day"), **dict.fromkeys("周週주", "week"), **dict.fromkeys("年년", "year")}
+
+
+def _cjk_ago(match: re.Match[str], now: dt.datetime) -> TimeReading:
+    unit = _CJK_UNITS.get(match[2][0], "month")
+    return read_ago(now, unit, int(match[1]))

@@ -20,7 +20,7 @@ from kept.notes.fact_changes import is_about_same
 from kept.notes.facts import LineFact, read_fact
 from kept.notes.statements import Statement, read_statements
 from kept.notes.validity import ValidityState, may_be_marked
-from kept.search.periods import Period
+from kept.search.date_words import Period
 from kept.search.scores import Scored
 from kept.search.selection import MAX_CHARS, make_snippet
 

@@ -25,12 +25,12 @@ from kept.base.words.segment import is_unspaced
 from kept.base.words.stopwords import ENGLISH, all_stopwords, is_stopword_run, stopwords_for
 from kept.errors import UsageError
 from kept.search import date_words
+from kept.search.date_words import Period, day_of, to_ms
 from kept.search.scores import Scored, rank
 from kept.search.weights import PERIOD_SHARE
 
 if TYPE_CHECKING:
     from kept.search.date_reader import TimeMention, TimeText
-    from kept.search.periods import Period
 
 _MAX_CHARS = 120
 _QUOTES = '"“„«»「『'
@@ -91,8 +91,6 @@ def read_time_query(query: str, now: dt.datetime) -> TimeQuery | None:
 
 def narrow_filter(filters: Filter, time_query: TimeQuery) -> Filter:
     """Return a filter that also leaves out everything from other times."""
-    from kept.search.periods import to_ms
-
     since = (filters.since_ms, to_ms(time_query.since) if time_query.since else None)
     until = (filters.until_ms, to_ms(time_query.until) if time_query.until else None)
     return replace(
@@ -226,8 +224,6 @@ def find_periods(query: str, now: dt.datetime) -> list[Period]:
 
 def boost_periods(ranked: Sequence[Scored], periods: Sequence[Period], *, now_ms: int) -> list[Scored]:
     """Add to the score of chunks from these periods or close to them, and rank again."""
-    from kept.search.periods import to_ms
-
     bounds = [(to_ms(period.start), to_ms(period.end), period.weight) for period in periods]
     boosted: list[Scored] = []
     for scored in ranked:
@@ -259,8 +255,6 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
 
     A day or a longer time means its beginning, or with ``end`` the beginning of what follows it.
     """
-    from kept.search.periods import day_of, to_ms
-
     try:
         if isinstance(when, dt.timedelta):
             return to_ms(now - when)
