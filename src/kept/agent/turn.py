@@ -317,11 +317,14 @@ class AgentTurn:
 
         The reply has been given, so a failure is logged; the next turn tries again.
         """
+        budget, sent = self.services.budget, self._sent
+        if sent and sent.tokens + estimate_tokens(self._answer.text) < budget.flush_at * 0.9:
+            return  # the next request, which repeats no memories of this one, is not much longer
         try:
             context = await asyncio.to_thread(self._build_context)
             if self._is_too_long(context.tokens):
                 await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
-            elif context.tokens >= self.services.budget.flush_at and self.services.flushes:
+            elif context.tokens >= budget.flush_at and self.services.flushes:
                 view = await asyncio.to_thread(self.log.view)
                 if view.flush is None:  # one attempt is made, whatever its outcome
                     await flush_and_record(self.services.writer, self.log, view, view.messages)
