@@ -44,10 +44,11 @@ def main(count: int) -> None:
                 cpu_ms(lambda: store.append(session.id, Message.of("user", "x" * 150)), times=500), 3
             )
             line = format_entry(entry)
-            with open(session.transcript_path, "ab") as file:
+            transcript = os.path.join(store.config.paths.folder, session.log)
+            with open(transcript, "ab") as file:
                 for _ in range(count // 1000):
                     file.write(line * 1000)
-            figures["bytes"] = os.path.getsize(session.transcript_path)
+            figures["bytes"] = os.path.getsize(transcript)
             figures["catalogue rebuilt, cpuMs"] = round(cpu_ms(store.recent))
             figures["append, long, cpuMs"] = round(
                 cpu_ms(lambda: store.append(session.id, Message.of("user", "x" * 150)), times=500), 3

@@ -10,6 +10,7 @@ from kept.models.base import ToolUse
 from kept.sessions.entries import StateEntry
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent
+from tests.support.session_strategies import path_of
 
 CALL = [ToolUse("1", "send_mail", {"to": "bob"})]
 
@@ -142,7 +143,7 @@ def test_a_turn_that_is_stopped_while_it_asks_leaves_a_clear_result(tmp_path):
 def test_a_call_that_was_asked_about_when_the_program_was_killed_is_denied_after_the_restart(tmp_path):
     mail = Mail()
     with open_agent(tmp_path, ScriptedChat([CALL]), tools=[mail.tool]) as at:
-        path = at.sessions.get(at.session().id).transcript_path
+        path = path_of(at.sessions, at.session())
         asyncio.run(respond(at, stop=True))
         with open(path, "rb") as file:
             lines = file.readlines()

@@ -22,6 +22,7 @@ from kept.server.doctor import examine
 from kept.sessions.entries import CompactionEntry
 from kept.testing import ScriptedChat
 from tests.support.agents import AgentHarness, open_agent, reply, shown
+from tests.support.session_strategies import path_of
 from tests.support.workspaces import write_note
 
 pytestmark = pytest.mark.slow
@@ -77,7 +78,8 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
         assert len(at.compactions()) >= 5
         assert all(compaction.receipt["searchable"] for compaction in at.compactions())
         assert all(
-            verify_receipt(at.memory, at.sessions.folder, compaction.receipt) is None for compaction in at.compactions()
+            verify_receipt(at.memory, at.sessions.transcripts, compaction.receipt) is None
+            for compaction in at.compactions()
         )
         assert max(map(tokens_of, useless.requests)) < SMALL
 
@@ -131,14 +133,14 @@ def test_the_receipt_names_the_lines_that_left_and_their_hash(tmp_path):
         receipt = at.compactions()[0].receipt
         assert receipt["path"].startswith("sessions/")
         assert receipt["searchable"] is True
-        lines = Path(at.session().transcript_path).read_text().splitlines()
+        lines = path_of(at.sessions, at.session()).read_text().splitlines()
         (first, last), *more = receipt["lines"]
         assert not more
         assert json.loads(lines[first - 1])["message"]["content"].startswith("Message 0.")
         assert json.loads(lines[last - 1])["message"]["role"] == "assistant"
-        assert verify_receipt(at.memory, at.sessions.folder, receipt) is None
+        assert verify_receipt(at.memory, at.sessions.transcripts, receipt) is None
         changed = {**receipt, "lines": [[first, last - 1]]}
-        assert verify_receipt(at.memory, at.sessions.folder, changed) == "the lines have changed"
+        assert verify_receipt(at.memory, at.sessions.transcripts, changed) == "the lines have changed"
 
 
 def test_the_doctor_verifies_receipts(tmp_path):
@@ -150,7 +152,7 @@ def test_the_doctor_verifies_receipts(tmp_path):
         talk(at, 20)
         at.sessions.append(at.session("other").id, CompactionEntry("By hand.", receipt={"path": "x", "lines": "odd"}))
         assert [check.ok for check in receipt_checks()] == [True]
-        transcript = Path(at.session().transcript_path)
+        transcript = path_of(at.sessions, at.session())
         transcript.write_bytes(transcript.read_bytes().replace(b"Message 1.", b"Massage 1.", 1))
         (check,) = receipt_checks()
         assert not check.ok
@@ -303,7 +305,7 @@ def test_before_the_compaction_what_matters_is_written_into_today_s_note_with_it
     ) as at:
         talk(at, 20)
         note = at.today()
-        path = "sessions/" + Path(at.session().transcript_path).name
+        path = at.session().citation
         assert f"- Ann moved to Oslo on 3 March 2026. (from {path}#L4)" in note
         assert re.search(rf"- Bob is allergic to nuts\. \(from {re.escape(path)}#L2-L\d+\)", note)
         first = at.flushes()[0]
@@ -508,14 +510,6 @@ def test_of_two_processes_that_compact_one_session_one_does(tmp_path):
         assert len(at.compactions()) == sum(done)
         ids = [compaction.first_kept_id for compaction in at.compactions()]
         assert len(set(ids)) == len(ids)
-        assert not list(Path(at.sessions.folder).glob("*.compacting"))
-
-
-def test_a_claim_that_a_crash_left_behind_does_not_stop_the_next(tmp_path):
-    with open_agent(tmp_path, chat(context_window=200_000)) as at:
-        talk(at, 6)
-        Path(at.session().transcript_path + ".compacting").touch()
-        assert at.compact().done
 
 
 def test_messages_that_come_during_a_compaction_stay_in_the_context(tmp_path):

@@ -9,6 +9,7 @@ from kept.models.base import ToolUse
 from kept.sessions.entries import Message, Text
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, reply
+from tests.support.session_strategies import path_of
 from tests.support.workspaces import write_note
 
 PORT = "The staging database listens on port 5433."
@@ -85,7 +86,7 @@ def test_forgetting_a_word_takes_it_out_of_the_record(tmp_path):
         assert "walrus-launch" in json.dumps(at.messages()[-1].metadata)
         plan = at.memory.forgetting.plan("walrus-launch")
         at.memory.forgetting.apply(plan)
-        path = at.sessions.get(at.session().id).transcript_path
+        path = path_of(at.sessions, at.session())
         with open(path, encoding="utf-8") as file:
             assert "walrus-launch" not in file.read()
         context = read_context(at.messages()[-1])

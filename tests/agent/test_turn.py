@@ -22,6 +22,7 @@ from kept.models.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
 from kept.sessions.entries import Message, Text, Thinking, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
 from tests.support.agents import open_agent, reply, shown
+from tests.support.session_strategies import path_of
 from tests.support.workspaces import open_memory, write_note
 
 SEARCH = ToolUse("t1", "memory_search", {"query": "staging port"})
@@ -234,11 +235,11 @@ def test_cut_off_at_every_line_the_turn_comes_to_the_same_end(tmp_path):
     script = lambda: ScriptedChat([["Looking.", SEARCH], "Found."])  # noqa: E731
     with open_agent(tmp_path / "whole", script()) as at:
         at.say("Port?", as_id="a")
-        lines = Path(at.session().transcript_path).read_bytes().splitlines(keepends=True)
+        lines = path_of(at.sessions, at.session()).read_bytes().splitlines(keepends=True)
     for kept in range(1, len(lines) + 1):
         with open_agent(tmp_path / str(kept), ScriptedChat(lambda request: "Found.")) as at:
             session = at.session()
-            with open(session.transcript_path, "ab") as file:
+            with open(path_of(at.sessions, session), "ab") as file:
                 file.write(b"".join(lines[1:kept]))
             texts = "Looking.\n\nFound." if kept > 2 else "Found."  # what was written before the crash counts
             assert reply(at.say("Port?", as_id="a")).text == texts
@@ -352,7 +353,7 @@ def test_a_transcript_that_another_process_holds_stops_no_other_conversation(tmp
             if isinstance(event, ToolEnded):
                 break
         # The result of the tool is written next, and has to wait for the lock.
-        with locked(ada.transcript_path, wait_s=0, purpose="writing to this session"):
+        with locked(path_of(at.sessions, ada), wait_s=0, purpose="writing to this session"):
             rest = asyncio.create_task(collect_rest(events))
             assert reply(await at.collect(bob.id, [Inbound("2", "quick")])).text == "Quick."
             assert not rest.done()

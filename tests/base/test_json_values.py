@@ -21,7 +21,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 
 @given(st.lists(TEXTS, max_size=5).map(tuple), st.booleans(), TEXTS, st.integers(0, 1 << 60))
 def test_a_checkpoint_is_read_back_as_it_was_stored(calls, answers, title, offset):
-    read, echoes = ReadEnd(1, offset, 3), EchoState(calls, answers)
+    read, echoes = ReadEnd(1, offset, "3f"), EchoState(calls, answers)
     checkpoint = TranscriptCheckpoint(read, 4, Position(offset, 2), "aa", "key", echoes, titles=TitleParts(title))
     assert TranscriptCheckpoint.from_json(checkpoint.to_json()) == checkpoint
     assert json.loads(checkpoint.to_json())["title"] == title

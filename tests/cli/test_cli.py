@@ -16,6 +16,7 @@ from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
+from tests.support.session_strategies import path_of
 from tests.support.terminals import run_on_terminal
 
 ANSI = re.compile(r"\x1b")
@@ -195,7 +196,7 @@ def test_doctor_names_a_damaged_transcript_and_notes_a_torn_one(kept, notes, hom
         ids = [sessions.get_or_create("telegram", user).id for user in ("1", "2")]
         for session_id in ids:
             sessions.append(session_id, Message.of("user", "Where is the spare key?"))
-        damaged, torn = (Path(sessions.get(session_id).transcript_path) for session_id in ids)
+        damaged, torn = (path_of(sessions, sessions.get(session_id)) for session_id in ids)
     kept("index")
     damaged.write_bytes(damaged.read_bytes() + b"no entry at all\n")
     torn.write_bytes(torn.read_bytes() + b'{"type": "mess')

@@ -19,6 +19,7 @@ from kept.sessions.entries import StateEntry, Text, ToolCall, ToolResult
 from tests.support.chat_server import ModelServer, Says
 from tests.support.files import write_file
 from tests.support.repository import ROOT
+from tests.support.session_strategies import path_of
 
 CODES = "\x1b]52;c;AAAA\x07\x1b[38;5;201m\x1b[2J\x08\x0e\x7f\x9b31m\x9dx\u202eevil\u2066iso\u2028para\u2029"
 MARKUP = "[/nope][red]:smile:"
@@ -74,7 +75,7 @@ def hostile(tmp_path: Path, environment: dict[str, str]) -> Iterator[dict[str, A
         store.append(session.id, StateEntry(HOSTILE, HOSTILE))
         other = store.get_or_create("http", "5054")
         store.append(other.id, Message.of("user", "zebra"))
-        path = Path(session.transcript_path)
+        path = path_of(store, session)
     stamp = "2026-03-14T15:09:26+00:00"
     lines: list[dict[str, Any]] = [
         {"type": HOSTILE, "id": "u1", "parentId": None, "timestamp": stamp},

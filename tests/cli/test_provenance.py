@@ -9,7 +9,6 @@ from kept.errors import NoteNotFound, UsageError
 from kept.notes.change_recorder import Author
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript_paths import cite_transcript
 from tests.support.workspaces import open_memory, write_note
 
 
@@ -22,7 +21,7 @@ def opened(tmp_path):
 def talk(sessions: SessionStore) -> tuple[str, str]:
     record = sessions.get_or_create("telegram", "5054")
     sessions.append(record.id, Message.of("user", "The staging database moved to port 5433."))
-    return record.id, cite_transcript(record.transcript_path)
+    return record.id, record.citation
 
 
 def test_a_fact_of_a_flush_leads_to_its_lines(opened):

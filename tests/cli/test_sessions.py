@@ -19,6 +19,7 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.store import SessionStore
+from tests.support.session_strategies import path_of
 from tests.support.terminals import run_on_terminal
 
 
@@ -121,8 +122,8 @@ def test_a_channel_that_no_session_is_on_is_answered_with_those_there_are(kept, 
     assert "There are: telegram." in ended.err
 
 
-def test_damage_is_shown_where_it_is(kept, session):
-    with open(session.transcript_path, "ab") as file:
+def test_damage_is_shown_where_it_is(kept, session, home):
+    with open(path_of(home, session), "ab") as file:
         file.write(b'rubbish\n{"type":"holiday"}\n')
     shown = kept("sessions", "show", session.id, "--tail", "1")
     assert "(line 7 cannot be read: it is not JSON)" in shown.out
@@ -159,13 +160,13 @@ def test_a_deleted_session_is_listed_restored_and_purged(kept, session, home):
     assert "purged" in kept("sessions", "restore", session.id).out
 
 
-def test_a_purge_asks_on_a_terminal(environment, session):
+def test_a_purge_asks_on_a_terminal(environment, session, home):
     command = ["sessions", "delete", session.id, "--purge"]
     shown = run_on_terminal(command, environment, typed=b"n\n")
     assert "for good? It cannot be restored." in shown
-    assert os.path.exists(session.transcript_path)
+    assert os.path.exists(path_of(home, session))
     run_on_terminal([*command, "--yes"], environment)
-    assert not os.path.exists(session.transcript_path)
+    assert not os.path.exists(path_of(home, session))
 
 
 @pytest.mark.parametrize("command", ["show", "reset", "delete"])

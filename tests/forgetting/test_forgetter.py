@@ -18,13 +18,14 @@ from kept.notes.line_edit import remove_lines
 from kept.sessions.entries import CompactionEntry, Message
 from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Transcript, hash_lines
+from kept.sessions.transcript import hash_lines
 from kept.storage.open import INBOX_LEASE, open_agent
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
 from tests.support.histories import assert_sound, versions_of
 from tests.support.planted_words import PLANTS, PlantedHome, start_planting
+from tests.support.session_strategies import path_of
 from tests.support.workspaces import open_memory, write_note
 
 
@@ -69,9 +70,9 @@ def test_a_line_of_a_transcript_keeps_its_id_its_place_and_its_length(planted):
     planted.say("My code is xylograph-7.")
     planted.say("Noted.", role="assistant")
     (record,) = planted.sessions.recent()
-    before = Path(record.transcript_path).read_bytes()
+    before = path_of(planted.sessions, record).read_bytes()
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("xylograph-7"))
-    after = Path(record.transcript_path).read_bytes()
+    after = path_of(planted.sessions, record).read_bytes()
     assert len(after) == len(before)
     old, new = ([json.loads(line) for line in data.splitlines()] for data in (before, after))
     assert [line["id"] for line in old] == [line["id"] for line in new]
@@ -85,14 +86,14 @@ def test_a_line_of_a_transcript_keeps_its_id_its_place_and_its_length(planted):
 def test_the_receipt_of_a_compaction_is_still_right_for_the_lines_that_it_covers(planted):
     planted.say("My code is xylograph-7.")
     (record,) = planted.sessions.recent()
-    lines_before = list(Transcript(record.transcript_path).iter_raw())
+    lines_before = list(planted.sessions.transcript(record).iter_raw())
     digest = hash_lines(lines_before, [(2, 4)])
     receipt = {"path": record.citation, "lines": [[2, 4]], "sha256": digest, "searchable": True}
     planted.sessions.append(planted.session_id, CompactionEntry("They talked.", receipt=receipt))
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("xylograph-7"))
     entry = planted.sessions.load(planted.session_id).entries[-1]
     renewed = entry.body.receipt["sha256"]
-    assert renewed == hash_lines(Transcript(record.transcript_path).iter_raw(), [(2, 4)]) != digest
+    assert renewed == hash_lines(planted.sessions.transcript(record).iter_raw(), [(2, 4)]) != digest
 
 
 def test_words_are_whole_words_in_any_case_over_line_breaks(planted):

@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -30,12 +29,13 @@ from kept.sessions.entries import (
     Thinking,
     ToolCall,
     ToolResult,
+    format_entry,
 )
 from kept.sessions.session_key import SessionKey
-from kept.sessions.transcript import Transcript
 from kept.testing import FakeEmbedder, FrozenClock
 from tests.support.index_dump import dump_index
 from tests.support.read_counter import ReadCounter
+from tests.support.session_strategies import path_of
 from tests.support.workspaces import index_path, open_memory, write_note
 
 KEY = "sk-proj-abcDEF1234567890abcdefGHIJ"
@@ -55,7 +55,7 @@ def talk(store: SessionStore, *texts: str, channel: str = "telegram", user: str 
 
 
 def cited(record) -> str:
-    return "sessions/" + os.path.basename(record.transcript_path)
+    return record.citation
 
 
 def texts_of(memory) -> list[tuple[int, int, str]]:
@@ -232,7 +232,7 @@ def test_secrets_are_not_in_the_index_and_the_transcript_is_untouched(tmp_path):
         store.append(record.id, Message("assistant", (Text("I log in."), call)))
         store.append(record.id, Message("tool", (ToolResult("1", "x" * 150 + f" {secrets[3]} " + "y" * 500),)))
         store.append(record.id, CompactionEntry(f"They have a key, {KEY}, and a database."))
-    before = Path(record.transcript_path).read_bytes()
+    before = path_of(tmp_path / "home", record).read_bytes()
     embedder = FakeEmbedder()
     with open_memory(tmp_path, embedder=embedder) as memory:
         assert "[redacted]" in memory.search("key database").hits[0].snippet
@@ -244,7 +244,7 @@ def test_secrets_are_not_in_the_index_and_the_transcript_is_untouched(tmp_path):
         assert secret.lower().encode() not in stored
         assert secret not in "\n".join(embedder.texts)
         assert secret not in shown
-    assert Path(record.transcript_path).read_bytes() == before
+    assert path_of(tmp_path / "home", record).read_bytes() == before
     assert KEY.encode() in before
 
 
@@ -330,7 +330,7 @@ def test_a_summary_is_a_chunk_of_its_own_and_a_reset_parts_what_it_stands_betwee
 def test_a_damaged_line_is_reported_once_and_the_rest_is_found(tmp_path):
     with open_sessions(tmp_path) as store:
         record = talk(store, "The parrot is green.")
-        with open(record.transcript_path, "ab") as file:
+        with open(path_of(tmp_path / "home", record), "ab") as file:
             file.write(b'{"type": "message", "id"\n')
         talk(store, "The zeppelin is silver.")
     with open_memory(tmp_path) as memory:
@@ -360,7 +360,7 @@ def test_any_text_there_is_can_be_indexed(tmp_path):
     bodies += [Message.of("user", text, sender=text) for text in odd]
     folder = tmp_path / "home/agents/main/sessions"
     folder.mkdir(parents=True)
-    Transcript.create(str(folder / "odd.jsonl"), [Entry("e", None, NOW, body) for body in bodies])
+    (folder / "odd.jsonl").write_bytes(b"".join(format_entry(Entry("e", None, NOW, body)) for body in bodies))
     with open_memory(tmp_path) as memory:
         assert memory.sync().problems == ()
         assert len(memory.search("大学")) == 1
@@ -376,7 +376,7 @@ def count_cut_chunks(memory) -> int:
         (file,) = scan_transcripts(planner.sessions_folder).files
         with index.reading():
             row = index.live.file_rows()[file.source, file.path]
-        pieces = list(read_chunks(file, row, planner.recipe(), checked_ns=0, step_bytes=10**9))
+        pieces = list(read_chunks(file, row, planner.recipe(), memory.config, checked_ns=0, step_bytes=10**9))
     return sum(len(piece.write.chunks) for piece in pieces if isinstance(piece, PreparedFile))
 
 
@@ -387,7 +387,7 @@ def test_adding_a_turn_to_a_long_conversation_reads_cuts_and_embeds_only_its_end
         assert memory.sync().chunks == 5000
         memory.sync()
         embedder.texts.clear()
-        line_bytes = os.path.getsize(record.transcript_path) // 5001
+        line_bytes = os.path.getsize(path_of(tmp_path / "home", record)) // 5001
         counter = ReadCounter(monkeypatch)
         talk(store, "And the parrot?", "It is green.")
         assert 2 <= count_cut_chunks(memory) < 10
@@ -456,14 +456,14 @@ def test_a_transcript_that_was_not_only_added_to_is_read_from_its_beginning(tmp_
 def test_a_torn_end_is_not_indexed_and_is_once_it_is_whole(tmp_path):
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
         record = talk(store, "The parrot is green.", "Yes.")
-        raw = Path(record.transcript_path).read_bytes()
+        raw = path_of(tmp_path / "home", record).read_bytes()
         last = raw.splitlines(keepends=True)[-1].replace(b"Yes.", b"A zeppelin.")
         for torn in (last[:30], last[:-1]):
-            with open(record.transcript_path, "wb") as file:
+            with open(path_of(tmp_path / "home", record), "wb") as file:
                 file.write(raw + torn)
             assert memory.search("zeppelin").hits == ()
             assert len(memory.search("parrot")) == 1
-        with open(record.transcript_path, "ab") as file:
+        with open(path_of(tmp_path / "home", record), "ab") as file:
             file.write(b"\n")
         assert len(memory.search("zeppelin")) == 1
         assert equals_a_fresh_index(tmp_path, memory)
@@ -478,11 +478,11 @@ def test_status_and_doctor_see_a_transcript_that_changed(tmp_path):
         talk(store, "More.")
         assert memory.status().changed_files == 1
         memory.sync()
-        state = os.stat(record.transcript_path)
-        raw = Path(record.transcript_path).read_bytes()
-        with open(record.transcript_path, "r+b") as file:
+        state = os.stat(path_of(tmp_path / "home", record))
+        raw = path_of(tmp_path / "home", record).read_bytes()
+        with open(path_of(tmp_path / "home", record), "r+b") as file:
             file.write(raw.replace(b"Turn 3.", b"Turn X."))
-        os.utime(record.transcript_path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        os.utime(path_of(tmp_path / "home", record), ns=(state.st_atime_ns, state.st_mtime_ns))
         with memory.index_service.inspecting() as (_, planner):
             assert planner.count_changed(planner.scan(), read_all=True) == 1
 
@@ -544,7 +544,7 @@ def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
         memory.sync()
         assert not _growth_reached(memory, delta_bytes=0, delta_messages=0)
         record = talk(store, "Three.")
-        added = len(Path(record.transcript_path).read_bytes().splitlines(keepends=True)[-1])
+        added = len(path_of(tmp_path / "home", record).read_bytes().splitlines(keepends=True)[-1])
         assert not _growth_reached(memory)
         assert _growth_reached(memory, delta_messages=1)
         assert not _growth_reached(memory, delta_messages=2)
@@ -559,7 +559,7 @@ def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
 def test_lines_that_no_search_can_find_yet_are_named(tmp_path):
     with open_memory(tmp_path) as memory, SessionStore(memory.config) as sessions:
         session = sessions.get_or_create("telegram", "5054")
-        path = "sessions/" + Path(session.transcript_path).name
+        path = session.citation
         for number in range(3):
             sessions.append(session.id, Message.of("user", f"Question {number} about the garden?"))
             sessions.append(session.id, Message.of("assistant", f"Answer {number}."))

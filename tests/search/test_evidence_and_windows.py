@@ -134,5 +134,5 @@ def test_what_is_shown_is_exactly_the_lines_that_are_cited(tmp_path):
             lines = set(range(hit.start_line, hit.end_line + 1))
             assert not lines & seen
             seen |= lines
-        assert os.path.basename(session.transcript_path) in best.path
+        assert os.path.basename(session.log) in best.path
         assert {dropped.reason for dropped in result.dropped} & {"shown with a better hit", "beyond max_results"}

@@ -89,7 +89,7 @@ def test_a_turn_that_repeats_a_note_is_shown_below_it(tmp_path):
     assert hit.path == "memory/staging.md"
     (other,) = hit.also_in
     assert (other.path, other.start_line, other.source) == (
-        f"sessions/{os.path.basename(session.transcript_path)}",
+        f"sessions/{os.path.basename(session.log)}",
         2,
         "sessions",
     )

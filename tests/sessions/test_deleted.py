@@ -17,6 +17,7 @@ from kept.sessions.entries import Message, SessionStart
 from kept.sessions.store import SessionStore
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import bring_in, lines, pi_header, pi_user
+from tests.support.session_strategies import path_of
 
 SECRET_TEXT = "The heron nests behind the mill"
 
@@ -52,7 +53,7 @@ def test_an_import_leaves_out_what_was_deleted_until_it_is_restored(tmp_path, ho
         assert store.deleted() == []
 
 
-def test_adopting_checks_under_the_lock(tmp_path, home, source):
+def test_adopting_checks_whether_it_was_deleted(tmp_path, home, source):
     outcomes(home, source)
     with SessionStore.open(home=home) as store:
         record = store.get("walk-1")
@@ -71,7 +72,7 @@ def test_adopting_checks_under_the_lock(tmp_path, home, source):
 def test_a_transcript_that_a_person_renamed_back_is_a_session_again(tmp_path, home, source):
     outcomes(home, source)
     with SessionStore.open(home=home) as store:
-        deleted_path = store.delete("walk-1")
+        deleted_path = str(home / "agents/main" / store.delete("walk-1"))
         os.rename(deleted_path, deleted_path.partition(".deleted-")[0])
         assert store.get("walk-1").messages == 1
         assert store.deleted() == []
@@ -81,15 +82,15 @@ def test_a_transcript_that_a_person_renamed_back_is_a_session_again(tmp_path, ho
             store.append("walk", Message.of("user", "x"))
         store.delete("walk-1")
         again = store.get_or_create("telegram", "1")
-        os.rename(again.transcript_path, f"{again.transcript_path}.deleted-20260101T000000")
+        os.rename(path_of(home, again), f"{path_of(home, again)}.deleted-20260101T000000")
         assert {session.id for session in store.deleted()} == {"walk-1", again.id}
 
 
 def test_nothing_is_restored_over_a_session_that_is_there(tmp_path, home, source):
     outcomes(home, source)
     with SessionStore.open(home=home) as store:
-        path = store.get("walk-1").transcript_path
-        deleted_path = store.delete("walk-1")
+        path = path_of(home, store.get("walk-1"))
+        deleted_path = home / "agents/main" / store.delete("walk-1")
         with open(deleted_path) as file:
             write_file(Path(path), file.read())
         with pytest.raises(SessionExists):
@@ -99,14 +100,13 @@ def test_nothing_is_restored_over_a_session_that_is_there(tmp_path, home, source
 
 KILLED_AT = """
 import os, signal, sys
-from kept.sessions import deleted
 from kept.sessions.store import SessionStore
+from kept.storage.files.steps import Steps
 
-def die(*args):
+def die(*args, **options):
     os.kill(os.getpid(), signal.SIGKILL)
 
-target, name = sys.argv[2].split(":")
-setattr({"deleted": deleted, "session": deleted.DeletedSessions}[target], name, die)
+setattr(Steps, sys.argv[2], die)
 with SessionStore.open(home=sys.argv[1]) as sessions:
     if sys.argv[3] == "restore":
         sessions.restore("walk-1")
@@ -124,12 +124,10 @@ def run_killed(tmp_path, home, at, action):
 @pytest.mark.parametrize(
     ("at", "action", "is_deleted"),
     [
-        ("deleted:_rename", "delete", False),
-        ("session:purge", "purge", True),
-        ("deleted:erase_file", "purge", True),
-        ("deleted:replace_erasing", "purge", True),
-        ("deleted:_rename", "restore", True),
-        ("deleted:sync_folder", "restore", False),
+        ("_move", "delete", False),
+        ("_do", "purge", True),
+        ("_remove", "purge", True),
+        ("_move", "restore", True),
     ],
 )
 def test_killed_between_two_steps_a_session_is_either_there_or_deleted(tmp_path, home, source, at, action, is_deleted):
@@ -144,7 +142,7 @@ def test_killed_between_two_steps_a_session_is_either_there_or_deleted(tmp_path,
     assert outcomes(home, source) == (["deleted"] if is_deleted else ["unchanged"])
     with SessionStore.open(home=home) as store:
         store.delete("walk-1", purge=True)
-        assert [os.path.getsize(entry.path) for entry in os.scandir(store.folder)] == [0]
+        assert [os.path.getsize(entry.path) for entry in os.scandir(store.config.paths.sessions)] == [0]
     assert outcomes(home, source) == ["deleted"]
 
 

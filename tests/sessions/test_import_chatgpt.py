@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from kept.sessions import catalogue
 from kept.sessions.entries import Attachment, Message, Text, Thinking, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
+from kept.sessions.transcript import Transcripts
 from tests.support.chat_exports import gpt_conversation, gpt_node, gpt_talk, gpt_zip, write_zip
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import bring_in, messages_of, record_of
@@ -173,8 +173,8 @@ def test_a_loop_and_a_missing_parent_lose_no_message(home, tmp_path):
 
 def test_many_conversations_do_not_compare_every_transcript_each_time(home, tmp_path, monkeypatch):
     scans = []
-    scan = catalogue.iter_transcripts
-    monkeypatch.setattr(catalogue, "iter_transcripts", lambda folder: scans.append(folder) or scan(folder))
+    scan = Transcripts.list
+    monkeypatch.setattr(Transcripts, "list", lambda self: scans.append(self) or scan(self))
     path = gpt_zip(tmp_path / "export.zip", *[gpt_talk(f"gpt-{number}") for number in range(40)])
     assert bring_in(home, "chatgpt", path).count("imported") == 40
     assert len(scans) < 5

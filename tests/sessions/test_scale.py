@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +11,7 @@ from click.testing import CliRunner
 from kept.cli.root import cli
 from kept.sessions.entries import Entry, Message, format_entry
 from tests.support.read_counter import ReadCounter
-from tests.support.session_strategies import NOW, open_sessions
+from tests.support.session_strategies import NOW, open_sessions, path_of
 
 pytestmark = pytest.mark.slow
 
@@ -30,8 +29,8 @@ def fill(path: str, count: int) -> None:
 def test_a_million_messages_are_listed_tailed_and_added_to_without_reading_them(tmp_path, monkeypatch):
     with open_sessions(tmp_path) as store:
         session = store.get_or_create("telegram", "1")
-        fill(session.transcript_path, MESSAGES)
-        assert os.path.getsize(session.transcript_path) > 100_000_000
+        fill(path_of(tmp_path / "home", session), MESSAGES)
+        assert os.path.getsize(path_of(tmp_path / "home", session)) > 100_000_000
         assert store.recent()[0].messages == MESSAGES
     counter = ReadCounter(monkeypatch)
 
@@ -59,4 +58,4 @@ def test_a_million_messages_are_listed_tailed_and_added_to_without_reading_them(
     listed = CliRunner().invoke(cli, ["--home", str(tmp_path / "home"), "sessions", "list", "--json"])
     assert json.loads(listed.stdout)["sessions"][0]["messageCount"] == MESSAGES + 10
     assert counter.take() == 0
-    Path(session.transcript_path).unlink()
+    path_of(tmp_path / "home", session).unlink()

@@ -37,7 +37,7 @@ from kept.sessions.entries import (
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
 from tests.support.read_counter import ReadCounter
-from tests.support.session_strategies import NOW, open_sessions, said, say
+from tests.support.session_strategies import NOW, open_sessions, path_of, said, say
 
 
 def catalogue_path(tmp_path: Path) -> Path:
@@ -123,7 +123,7 @@ def test_a_whole_conversation_is_adopted_with_its_ids_and_times_and_only_once(tm
             store.adopt(start, entries, session_id="from-elsewhere", created=when)
         with pytest.raises(UsageError):
             store.adopt(start, entries, session_id="../up", created=when)
-        assert len(os.listdir(store.folder)) == 1
+        assert len(os.listdir(store.config.paths.sessions)) == 1
 
 
 def test_threads_share_a_store(tmp_path):
@@ -195,21 +195,21 @@ def test_a_catalogue_that_is_behind_reads_only_what_is_new(talked, monkeypatch):
         say(store, before[0].id, *(f"message {number}" for number in range(100)))
         record = store.get(before[0].id)
     entry = Entry("x1", None, NOW, Message.of("user", "from elsewhere"))
-    with open(record.transcript_path, "ab") as file:
+    with open(path_of(tmp_path / "home", record), "ab") as file:
         file.write(format_entry(entry))
     counter = ReadCounter(monkeypatch)
     with open_sessions(tmp_path) as store:
         (now,) = [one for one in store.recent() if one.id == record.id]
         assert now.messages == record.messages + 1
-        # The line itself, and 512 bytes before each end to compare them, with what follows.
-        assert counter.take() <= 2 * 512 + 3 * len(format_entry(entry)) < record.end.offset / 5
+        # The line itself, and the one before it, to compare it.
+        assert counter.take() <= 3 * len(format_entry(entry)) < record.end.offset / 5
         store.recent()
         assert counter.take() == 0
 
 
 def test_a_transcript_put_there_by_hand_is_listed_and_one_removed_is_not(talked):
     tmp_path, before = talked
-    path = Path(before[0].transcript_path)
+    path = path_of(tmp_path / "home", before[0])
     text = path.read_text().replace(before[0].id, "byhand")
     with open_sessions(tmp_path) as store:
         store.recent()
@@ -232,7 +232,7 @@ def test_a_session_that_another_process_begins_during_a_refresh_stays_in_the_cat
     begun: list[str] = []
     with open_sessions(tmp_path) as store:
         store.get_or_create("http", "bo")
-    slow = SlowCatalogue(str(catalogue_path(tmp_path)), store.folder)
+    slow = SlowCatalogue(str(catalogue_path(tmp_path)), store.transcripts)
     slow.refresh()
     assert slow.find(begun[0]) is not None
     slow.close()
@@ -241,7 +241,7 @@ def test_a_session_that_another_process_begins_during_a_refresh_stays_in_the_cat
 def test_a_transcript_without_its_first_line_is_known_by_its_name(talked):
     tmp_path, before = talked
     record = next(one for one in before if one.messages)
-    path = Path(record.transcript_path)
+    path = path_of(tmp_path / "home", record)
     path.write_bytes(b"rubbish\n" + path.read_bytes().partition(b"\n")[2])
     delete_catalogue(tmp_path)
     with open_sessions(tmp_path) as store:
@@ -254,7 +254,7 @@ def test_a_transcript_without_its_first_line_is_known_by_its_name(talked):
 
 def test_what_is_no_transcript_is_left_alone(talked):
     tmp_path, before = talked
-    folder = Path(before[0].transcript_path).parent
+    folder = path_of(tmp_path / "home", before[0]).parent
     (folder / "notes.txt").write_text("x")
     (folder / "folder.jsonl").mkdir()
     (folder / "link.jsonl").symlink_to("/etc/hostname")
@@ -303,10 +303,10 @@ def test_a_session_deleted_twice_keeps_both_copies(tmp_path):
         session = store.get_or_create("telegram", "1")
         first = store.delete(session.id)
         assert first is not None
-        shutil.copy(first, session.transcript_path)
+        shutil.copy(tmp_path / "home/agents/main" / first, path_of(store, session))
         second = store.delete(session.id)
         assert second not in (None, first)
-        assert len(os.listdir(store.folder)) == 2
+        assert len(os.listdir(store.config.paths.sessions)) == 2
 
 
 OPERATIONS = st.lists(
@@ -344,7 +344,7 @@ def test_after_anything_the_catalogue_is_what_a_fresh_one_would_be(operations):
             for operation, user, amount in operations:
                 clock.move(minutes=amount)
                 record = store.get_or_create("telegram", str(user))
-                operate(operation, store, other, record.id, Path(record.transcript_path), amount)
+                operate(operation, store, other, record.id, path_of(tmp_path / "home", record), amount)
             listed, elsewhere = store.recent(), other.recent()
         delete_catalogue(tmp_path)
         with open_sessions(tmp_path) as fresh:
@@ -372,7 +372,7 @@ def operate(operation: str, store: SessionStore, other: SessionStore, session_id
 def test_a_transcript_cut_back_and_grown_again_is_not_taken_for_one_that_only_grew(talked):
     tmp_path, before = talked
     record = next(one for one in before if one.messages)
-    path = Path(record.transcript_path)
+    path = path_of(tmp_path / "home", record)
     whole = path.read_bytes()
     entry = Entry("x1", None, NOW, Message.of("user", ""))
     short = len(format_entry(entry))

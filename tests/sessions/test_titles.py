@@ -20,6 +20,7 @@ from tests.support.foreign_transcripts import (
     record_of,
     say,
 )
+from tests.support.session_strategies import path_of
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,6 @@ def test_messages_that_were_sent_while_the_agent_worked_are_kept_and_the_rest_is
         ("system", "Job 1 is done"),
         ("assistant", "In the shed."),
     ]
-    with open(record.transcript_path) as file:
+    with open(path_of(home, record)) as file:
         text = file.read()
     assert len(text) < 3_000

@@ -11,10 +11,20 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SessionNotFound, TranscriptTooNew
-from kept.sessions.entries import Entry, Message, StateEntry, Text, TokenUsage, ToolCall, UnknownEntry, parse_entry
+from kept.sessions.entries import (
+    Entry,
+    Message,
+    StateEntry,
+    Text,
+    TokenUsage,
+    ToolCall,
+    UnknownEntry,
+    format_entry,
+    parse_entry,
+)
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Position, Transcript
-from tests.support.session_strategies import open_sessions, said, say
+from kept.sessions.transcript import Position
+from tests.support.session_strategies import open_sessions, path_of, said, say
 
 WRITER = """
     import os
@@ -57,68 +67,27 @@ def conversation(tmp_path: Path) -> tuple[Path, list[bytes]]:
         store.append(session.id, Message("assistant", (Text("I look."), ToolCall("c1", "search", {"q": "key"}))))
         store.append(session.id, Message.of("assistant", "Found.", usage=TokenUsage(10, 5, 15)))
         store.append(session.id, StateEntry("model", "opus"))
-    path = Path(session.transcript_path)
+    path = path_of(tmp_path / "home", session)
     return path, path.read_bytes().splitlines(keepends=True)
-
-
-def test_truncated_at_every_byte_a_transcript_opens_with_every_whole_entry(tmp_path):
-    path, lines = conversation(tmp_path)
-    whole = b"".join(lines)
-    torn = Path(str(path) + ".torn")
-    for size in range(len(whole) + 1):
-        path.write_bytes(whole[:size])
-        torn.unlink(missing_ok=True)
-        complete, at = [], 0
-        for line in lines:
-            if at + len(line) - 1 <= size:  # all but its line break is enough
-                complete.append(line)
-            at += len(line)
-        rest = whole[sum(map(len, complete)) : size]
-        Transcript(str(path)).repair()
-        assert path.read_bytes() == b"".join(complete)
-        assert (torn.read_bytes() if torn.exists() else b"") == (rest + b"\n" if rest else b"")
-        entries = [line.content for line in Transcript(str(path)).iter_lines()]
-        assert entries == [parse_entry(line[:-1]) for line in complete]
 
 
 def test_a_session_truncated_anywhere_is_still_found_read_and_continued(tmp_path):
     path, lines = conversation(tmp_path)
     whole = b"".join(lines)
     session_id = path.stem.partition("_")[2]
-    for size in range(0, len(whole) + 1, 13):
+    ends = [sum(map(len, lines[:count])) for count in range(len(lines) + 1)]
+    for size in sorted({*range(0, len(whole) + 1, 13), *ends, *(end - 1 for end in ends[1:])}):
         path.write_bytes(whole[:size])
+        complete = sum(end - 1 <= size for end in ends[1:])  # all but its line break is enough
         with open_sessions(tmp_path) as store:
-            before = len(store.load(session_id))
+            assert len(store.load(session_id)) == sum(end <= size for end in ends[1:])
             entry = store.append(session_id, Message.of("user", "Go on."))
             loaded = store.load(session_id)
-            assert len(loaded) == before + 1
+            assert [format_entry(one) for one in loaded][:-1] == lines[:complete]
             assert loaded.entries[-1] == entry
-            assert entry.parent_id == (loaded.entries[-2].id if before else None)
+            assert entry.parent_id == (loaded.entries[-2].id if complete else None)
             assert not loaded.damage
             assert store.get(session_id).messages == len(loaded.messages)
-
-
-def test_a_torn_end_is_reported_once_and_its_bytes_are_kept(tmp_path):
-    path, lines = conversation(tmp_path)
-    path.write_bytes(b"".join(lines)[:-10])
-    with open_sessions(tmp_path) as store:
-        store.recent()
-        (problem,) = store.take_problems()
-        assert "torn" in problem.reason
-        assert path.name + ".torn" in problem.reason
-        store.recent()
-        assert store.take_problems() == ()
-    assert Path(str(path) + ".torn").read_bytes() == lines[-1][:-10] + b"\n"
-
-
-def test_a_torn_end_that_cannot_be_repaired_does_not_hide_the_rest(tmp_path):
-    path, lines = conversation(tmp_path)
-    path.write_bytes(b"".join(lines)[:-10])
-    path.with_name(path.name + ".torn").mkdir()  # so its bytes cannot be kept, and are not cut off
-    with open_sessions(tmp_path) as store:
-        session = store.recent()[0]
-        assert len(store.load(session.id)) == len(lines) - 1
-        assert "could not be repaired" in store.take_problems()[0].reason
 
 
 def test_a_damaged_line_in_the_middle_is_reported_with_its_number_and_the_rest_loads(tmp_path):
@@ -261,8 +230,9 @@ def test_adding_to_a_transcript_that_is_gone_does_not_make_it_anew(tmp_path):
 
 
 def test_the_tail_is_the_end_of_the_whole_whatever_is_known(tmp_path):
-    path, _ = conversation(tmp_path)
-    transcript = Transcript(str(path))
+    conversation(tmp_path)
+    with open_sessions(tmp_path) as store:
+        transcript = store.transcript(store.recent()[0])
     everything = list(transcript.iter_lines())
     places = [Position(line.start, line.number - 1) for line in everything] + [
         Position(everything[-1].end, everything[-1].number)
@@ -271,15 +241,3 @@ def test_the_tail_is_the_end_of_the_whole_whatever_is_known(tmp_path):
         # Line 1 is the session, 2 to 5 are messages, 6 is a state.
         for wanted, first in ((0, 7), (1, 5), (2, 4), (3, 3), (4, 2), (5, 1), (6, 1)):
             assert transcript.tail(wanted, place) == everything[first - 1 :]
-
-
-@pytest.mark.parametrize("block_bytes", [2, 16, 100])
-def test_lines_longer_than_a_block_are_read_from_the_back(tmp_path, monkeypatch, block_bytes):
-    path, lines = conversation(tmp_path)
-    transcript = Transcript(str(path))
-    everything, last_id = list(transcript.iter_lines()), transcript.find_last_id()
-    end = Position(everything[-1].end, everything[-1].number)
-    monkeypatch.setattr("kept.sessions.transcript.BLOCK_BYTES", block_bytes)
-    assert transcript.tail(3, end) == everything[2:]
-    assert transcript.find_last_id() == last_id
-    assert max(map(len, lines)) > block_bytes

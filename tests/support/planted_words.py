@@ -23,6 +23,7 @@ from kept.sessions.entries import (
     format_entry,
 )
 from tests.support.files import write_file
+from tests.support.session_strategies import path_of
 
 
 def places_of(word: str, *folders: Path) -> list[str]:
@@ -112,7 +113,7 @@ def _append(home: PlantedHome, name: str, line: str) -> None:
 def _raw_entry(home: PlantedHome, word: str) -> None:
     escaped = json.dumps({"type": "future", "id": mark_of(word), "note": f"a {word} b"})
     (record,) = [record for record in home.sessions.recent() if record.id == home.session_id]
-    append_durably(record.transcript_path, format_entry(UnknownEntry(escaped.encode(), "future")))
+    append_durably(path_of(home.sessions, record), format_entry(UnknownEntry(escaped.encode(), "future")))
 
 
 PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {

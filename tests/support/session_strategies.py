@@ -24,6 +24,7 @@ from kept.sessions.entries import (
     ToolResult,
     whole_ms,
 )
+from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
 
@@ -97,6 +98,12 @@ def open_sessions(tmp_path: Path, *, clock: FrozenClock | None = None, **setting
         clock=clock or FrozenClock(NOW),
         settings={f"session.reset.{name}": value for name, value in settings.items()},
     )
+
+
+def path_of(place: SessionStore | Path, record: SessionRecord) -> Path:
+    """Return the file of a transcript, in a home or in that of a store."""
+    folder = place.config.paths.folder if isinstance(place, SessionStore) else place / "agents/main"
+    return Path(folder) / record.log
 
 
 def said(store: SessionStore, session_id: str, *, limit: int | None = None) -> list[str]:

@@ -81,6 +81,6 @@ def test_killed_at_any_write_it_loses_nothing_and_answers_everything_once(tmp_pa
         results = [block.call_id for message in said for block in message.content if isinstance(block, ToolResult)]
         assert len(calls) == len(results) >= 5
         assert at.compactions()
-        assert all(verify_receipt(at.memory, at.sessions.folder, one.receipt) is None for one in at.compactions())
+        assert all(verify_receipt(at.memory, at.sessions.transcripts, one.receipt) is None for one in at.compactions())
         assert at.today().count("Ann moved to Oslo.") == 1
         assert at.sessions.load(at.session().id).damage == ()

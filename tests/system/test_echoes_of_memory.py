@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kept import Message, SessionStore
@@ -64,7 +62,7 @@ def test_a_turn_that_repeats_a_note_is_one_more_line_below_it(kept, workspace):
         session = sessions.get_or_create("telegram", "5054")
         sessions.append(session.id, Message.of("user", "The staging database moved to port 5433."))
     shown = kept("search", "staging database port").out
-    citation = f"sessions/{Path(session.transcript_path).name}#L2"
+    citation = f"{session.citation}#L2"
     assert f"      also in {citation}\n" in shown
     assert shown.count("5433") == 1
     (hit,) = kept("search", "staging database port", "--json").json["results"]
@@ -83,8 +81,5 @@ def test_a_model_is_told_where_else_it_is_said_and_what_is_older(tmp_path):
         session = sessions.get_or_create("telegram", "5054")
         sessions.append(session.id, Message.of("user", "The staging database moved to port 6000."))
         outcome = Toolbox(memory, sessions).run("memory_search", {"query": "staging database port"})
-    assert (
-        f"\nNewer than memory/2026-03-10.md#L1-L5.\nAlso in sessions/{Path(session.transcript_path).name}#L2."
-        in outcome.text
-    )
+    assert f"\nNewer than memory/2026-03-10.md#L1-L5.\nAlso in {session.citation}#L2." in outcome.text
     assert outcome.result.hits[0].also_in[0].source == "sessions"

@@ -160,7 +160,7 @@ def test_a_sound_catalogue_of_sessions_is_kept_too(tmp_path):
     with SessionStore.open(home=tmp_path / "home") as sessions:
         sessions.get_or_create("telegram", "5054")
         before = file_number(path)
-        catalogue = Catalogue(path, sessions.folder)
+        catalogue = Catalogue(path, sessions.transcripts)
         assert catalogue.run(fail_once) == 1
         assert file_number(path) == before
         assert catalogue.take_problems() == ()

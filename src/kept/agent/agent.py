@@ -24,7 +24,6 @@ from kept.base.clock import Clock
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.models.base import NO_REPLY, ChatModel
-from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import Message, Text
 from kept.sessions.people import People
 from kept.sessions.store import SessionStore
@@ -73,7 +72,6 @@ class Agent:
             clock=clock or memory.clock,
             limits=ModelLimits(model),
             people=People(memory.config),
-            attachments=AttachmentFolder(memory.config.paths.attachments),
             extra=ExtraTools(
                 tools,
                 memory.config.agent.mcp_servers,

@@ -31,7 +31,6 @@ from kept.agent.services import (
     usage_fields,
 )
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.base.file_lock import claimed
 from kept.base.limits import estimate_tokens, shorten
 from kept.base.remote_errors import ModelError, ModelFailed
 from kept.base.values import frozen
@@ -39,12 +38,10 @@ from kept.errors import KeptError
 from kept.memory import Memory
 from kept.models.base import ChatRequest, ModelUsage, Turn, get_prompt
 from kept.sessions.entries import CompactionEntry, Entry, Message, Text, ToolCall, ToolResult
-from kept.sessions.transcript import Transcript, hash_lines, is_receipt, ranges_of
-from kept.sessions.transcript_paths import cite_transcript, find_cited_path
+from kept.sessions.transcript import Transcript, Transcripts, hash_lines, is_receipt, ranges_of
 
 _MOST_PIECES = 2
 """Pieces of a conversation that a compaction lets the model read while somebody waits."""
-CLAIM_ENDING = ".compacting"
 _MIN_GAIN_DIVISOR = 10
 """A compaction that saves less than a tenth is not worth a summary: it would soon be due again."""
 _MAX_EXCESS = 2
@@ -66,7 +63,7 @@ class CompactionRequest:
 
 
 async def compact(services: AgentServices, log: SessionLog, request: CompactionRequest) -> CompactionResult:
-    with claimed(log.absolute + CLAIM_ENDING) as is_ours:
+    with log.claimed("compaction") as is_ours:
         if not is_ours:
             return CompactionResult(False, "another process is compacting this session")
         view = await asyncio.to_thread(log.view)
@@ -333,7 +330,7 @@ def make_receipt(memory: Memory, log: SessionLog, removed: Sequence[LoggedMessag
     receipt: dict[str, Any] = {
         "path": log.path,
         "lines": [list(line_range) for line_range in ranges],
-        "sha256": hash_lines(Transcript(log.absolute).iter_raw(), ranges),
+        "sha256": hash_lines(log.transcript.iter_raw(), ranges),
         "messages": len(removed),
     }
     try:
@@ -357,18 +354,17 @@ def _why_not_searchable(
 
 def iter_receipts(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
     """Yield the receipts in a transcript. Those of imported sessions, which name other files, are left out."""
-    path = cite_transcript(transcript.path)
+    path = transcript.citation
     for line in transcript.iter_lines():
         body = line.content.body if isinstance(line.content, Entry) else None
         if isinstance(body, CompactionEntry) and is_receipt(body.receipt) and body.receipt["path"] == path:
             yield body.receipt
 
 
-def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, Any]) -> str | None:
+def verify_receipt(memory: Memory, transcripts: Transcripts, receipt: Mapping[str, Any]) -> str | None:
     """Return how a receipt differs from the transcript and the index, or None if it is still true."""
     ranges = ranges_of(receipt)
-    transcript = Transcript(find_cited_path(sessions_folder, receipt["path"]))
-    if hash_lines(transcript.iter_raw(), ranges) != receipt["sha256"]:
+    if hash_lines(transcripts.get(receipt["path"]).iter_raw(), ranges) != receipt["sha256"]:
         return "the lines have changed"
     reason = _why_not_searchable(memory, receipt["path"], ranges) if receipt["searchable"] and ranges else None
     return None if reason == _EXCLUDED else reason

@@ -49,6 +49,7 @@ from kept.search.memory_view import MemoryView
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import parse_transcript_name
+from kept.storage.open import open_agent
 
 MAX_STEPS = 12
 """Steps for a model that writes one fact at a time."""
@@ -240,7 +241,7 @@ def _propose(memory: Memory, lines: Iterable[str], author: Author) -> int:
 
 def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
     """Return the facts that neither a note nor an earlier fact states and that the user has not forgotten."""
-    forgotten = ForgottenText(memory.config.paths.forgotten_hashes)
+    forgotten = ForgottenText(open_agent(memory.config))
     view = MemoryView(memory.config, memory.workspace, memory.project, memory.viewer)
     new: dict[str, Fact] = {}
     for fact in facts:

@@ -12,6 +12,7 @@ import datetime as dt
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, zip_longest
 
 from kept.agent.context import (
@@ -41,6 +42,7 @@ from kept.notes.opened import OpenWorkspace
 from kept.notes.workspace import INFORMING, INSTRUCTING
 from kept.search.memory_search import MOST_RESULTS
 from kept.search.memory_view import show_problems
+from kept.sessions.attachments import load_attachment
 from kept.sessions.session_key import DEFAULT_CHAT_TYPE
 from kept.sessions.title import is_greeting
 
@@ -243,7 +245,7 @@ def build_turn_context(
             view=view,
             path=log.path,
             media=media_of(services.model),
-            load_file=services.attachments.load,
+            load_file=partial(load_attachment, services.sessions.transcripts.storage),
             agent=services.config.agent_id,
             now=services.clock.now(),
             files=material.files,

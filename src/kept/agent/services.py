@@ -32,7 +32,6 @@ from kept.config.schema import ThinkingLevel
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.models.base import DEFAULT_CHOICE, ChatModel, ChatRequest, ModelFamily, ModelUsage, ToolSpec
-from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import MODEL, Attachment, StateEntry, Text, TokenUsage, ToolCall, ToolResult
 from kept.sessions.people import People
 from kept.sessions.record import SessionRecord
@@ -92,7 +91,6 @@ class AgentServices:
     clock: Clock
     limits: ModelLimits
     people: People
-    attachments: AttachmentFolder
     extra: ExtraTools | None
     """Tools besides those of the memory. None if neither the program nor the settings add one."""
     approvals: ApprovalDesk

@@ -1,22 +1,21 @@
 """One session as an agent reads and writes it. Lines are read once and kept.
 
-All methods block on disk and on the transcript's lock, for up to half a minute while another process writes. Call them
+All methods block on disk, for up to half a minute while another process writes. Call them
 in a thread: reads with `asyncio.to_thread`, writes with `run_to_end`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from kept.agent.conversation import ANSWERS, GROUP, INBOUND, NO_RESULT, ConversationView, build_view
 from kept.agent.events import UNDECIDED, GroupLine, Inbound
-from kept.base.file_lock import claimed
+from kept.base.digest import digest_bytes
+from kept.errors import LockBusy
 from kept.memory import Memory
 from kept.sessions.attachments import ATTACHMENTS, read_attachments
 from kept.sessions.entries import (
@@ -33,8 +32,8 @@ from kept.sessions.entries import (
     format_time,
 )
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Transcript, TranscriptLine
-from kept.storage.open import open_agent
+from kept.sessions.transcript import TranscriptLine
+from kept.storage.contract import LogInfo
 
 _RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
 """Names with a meaning in transcripts. A channel cannot set them."""
@@ -68,7 +67,7 @@ class SessionLog:
         self.session_id = self.record.id
         self.key = self.record.key
         self.chat_type = self.record.chat_type
-        self.absolute = self.record.transcript_path
+        self.transcript = sessions.transcript(self.record)
         self.path = self.record.citation
         """Path by which a search cites it."""
         self.futile_tokens = 0
@@ -79,29 +78,22 @@ class SessionLog:
         self._lock = threading.Lock()
         self._lines: list[TranscriptLine] = []
         self._view = build_view(())
-        self._generation = 0
+        self._info: LogInfo | None = None
 
     def view(self) -> ConversationView:
         """Return the state of the conversation, with what other processes have added."""
         with self._lock:
-            state = os.stat(self.absolute)
-            generation = self._find_generation()
-            if self._lines and (state.st_size < self._view.end.offset or generation != self._generation):
-                self._lines, self._view = [], build_view(())  # lines may have lost their text
-            self._generation = generation
-            if state.st_size == self._view.end.offset:
+            before, info = self._info, self.transcript.find()
+            if before is not None and before.state == info.state:
                 return self._view
-            new = list(Transcript(self.absolute).iter_lines(self._view.end))
+            if before is not None and (before.generation != info.generation or info.size <= before.size):
+                self._lines, self._view = [], build_view(())  # lines may have lost their text
+            self._info = info
+            new = list(self.transcript.iter_lines(self._view.end))
             if new:
                 self._lines += new
                 self._view = build_view(self._lines)
             return self._view
-
-    def _find_generation(self) -> int:
-        """Return how often lines of the transcript lost their text."""
-        paths = self.sessions.config.paths
-        info = open_agent(self.sessions.config).logs.find(os.path.relpath(self.absolute, paths.folder))
-        return 0 if info is None else info.generation
 
     def is_new_notice(self, text: str) -> bool:
         """Return whether a notice has not been given in this session yet, and remember it."""
@@ -114,16 +106,18 @@ class SessionLog:
     def add(self, *bodies: Body) -> tuple[Entry, ...]:
         return self.sessions.append_all(self.session_id, bodies)
 
-    def call_claim(self, call_id: str) -> str:
-        """Return the name that the process which carries out a tool call claims."""
-        call = f"{self.session_id}:{call_id}".encode("utf-8", "replace")
-        # Not among the transcripts: each change of their folder has all of them compared with the catalogue.
-        return os.path.join(os.path.dirname(self.sessions.folder), f"call-{hashlib.sha256(call).hexdigest()[:32]}")
-
-    def _is_being_called(self, call: ToolCall) -> bool:
-        """Return whether another process is carrying out a call."""
-        with claimed(self.call_claim(call.id)) as is_free:
-            return not is_free
+    @contextmanager
+    def claimed(self, purpose: Literal["calls", "compaction"]) -> Iterator[bool]:
+        """Claim the session for tool calls or for a compaction. Yield whether no other process has. Never waits."""
+        with ExitStack() as stack:
+            try:
+                # By a digest: a lease leaves a file, and an id may have any characters.
+                name = f"{purpose}-{digest_bytes(self.session_id.encode('utf-8', 'replace'))[:32]}"
+                stack.enter_context(self.transcript.storage.lease(name, wait_s=0))
+            except LockBusy:
+                yield False
+            else:
+                yield True
 
     def receive(self, inbound: Sequence[Inbound], group: Sequence[GroupLine] = ()) -> None:
         """Add messages of a channel, except those whose channel id is in the transcript.
@@ -132,7 +126,10 @@ class SessionLog:
         are stored with the first message.
         """
         view = self.view()
-        open_calls = [call for call in find_open_calls(view) if not self._is_being_called(call)]
+        open_calls = find_open_calls(view)
+        if open_calls:
+            with self.claimed("calls") as is_free:
+                open_calls = open_calls if is_free else []
         if open_calls:
             reasons = dict.fromkeys(view.undecided, UNDECIDED)
             results = (
@@ -161,22 +158,17 @@ class SessionLog:
             view = self.view()
             known = {logged.inbound_id for logged in view.inbound}
             missing = [message for message in messages if message.metadata[INBOUND] not in known]
-            is_unchanged = partial(lambda end, transcript: next(transcript.iter_lines(end), None) is None, view.end)
-            if not missing or self.sessions.append_all(self.session_id, missing, only_if=is_unchanged):
+            if not missing or self.sessions.append_all(self.session_id, missing, end=view.end):
                 return
 
     def add_compaction(self, compaction: CompactionEntry, *, after: str | None) -> Entry | None:
         """Add a compaction, and return its entry. Return None if another compaction came after ``after``."""
-        view = self.view()
-        if (view.compaction.id if view.compaction else None) != after:
-            return None
-
-        def is_next(transcript: Transcript) -> bool:
-            newer = (line.content for line in transcript.iter_lines(view.end))
-            return not any(isinstance(entry, Entry) and isinstance(entry.body, CompactionEntry) for entry in newer)
-
-        entries = self.sessions.append_all(self.session_id, [compaction], only_if=is_next)
-        return entries[0] if entries else None
+        while True:
+            view = self.view()
+            if (view.compaction.id if view.compaction else None) != after:
+                return None
+            if entries := self.sessions.append_all(self.session_id, [compaction], end=view.end):
+                return entries[0]
 
 
 def find_open_calls(view: ConversationView) -> list[ToolCall]:

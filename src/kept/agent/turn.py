@@ -38,7 +38,6 @@ from kept.agent.services import ATTEMPTS, MAX_RETRY_WAIT_S, AgentServices, Sessi
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
 from kept.base.clock import Backoff
-from kept.base.file_lock import claimed
 from kept.base.limits import estimate_tokens
 from kept.base.records import SeenTail
 from kept.base.remote_errors import ContextOverflow, ModelError
@@ -377,8 +376,7 @@ class ToolStep:
 
     def claim(self) -> None:
         """Show other processes that these calls are being carried out. The claims end with this process."""
-        for use in self.uses:
-            self.claims.enter_context(claimed(self.log.call_claim(use.id)))
+        self.claims.enter_context(self.log.claimed("calls"))
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
         extra, approvals = self.services.extra, self.services.approvals

@@ -22,7 +22,6 @@ from kept.notes.history.note_history import NoteHistory
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import (
     CITED_FOLDER,
-    cite_transcript,
     is_transcript_citation,
     parse_transcript_name,
 )
@@ -242,7 +241,7 @@ def _session_origin(sessions: SessionStore, session_id: str, citation: str = "")
         return OriginSession(session_id, None, citation, "", None, is_missing=True)
     imported: Any = record.metadata.get("imported")
     source = imported.get("path") if isinstance(imported, dict) else None
-    citation = citation or cite_transcript(record.transcript_path)
+    citation = citation or record.citation
     return OriginSession(record.id, record.title, citation, "", source if isinstance(source, str) else None)
 
 

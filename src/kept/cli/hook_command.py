@@ -141,7 +141,7 @@ def recent_context(memory: Memory, sessions: SessionStore, *, cwd: str | None, c
     """Return the context, at most MAX_CHARS and a tag long. Empty if there are no notes and no earlier conversation."""
     is_recent = sent == "recent"
     parts = [] if sent == "nothing" else [*_notes(memory, is_recent=is_recent)]
-    if is_recent and os.path.isdir(sessions.folder):
+    if is_recent and sessions.has_any:
         parts += _last_conversation(memory, sessions, cwd, current)
     if not parts:
         return ""

@@ -142,6 +142,7 @@ def _import(
     from kept.notes.adopt import adopt_notes, is_workspace
     from kept.notes.workspace import Workspace
     from kept.sessions.forgotten_text import ForgottenText
+    from kept.storage.open import open_agent
 
     config = loaded.config
     theirs = [folder for path in folders for folder in _workspaces(path, config.agent_id) if is_workspace(folder)]
@@ -149,7 +150,7 @@ def _import(
         return report, None
     recorder = command_recorder(config, "import", why=f"from {theirs[0]}")
     max_bytes, own = config.memory_search.max_file_bytes, Workspace.of(config)
-    forgotten = ForgottenText(config.paths.forgotten_hashes).matches
+    forgotten = ForgottenText(open_agent(config)).matches
     options: dict[str, Any] = {"max_bytes": max_bytes, "recorder": recorder, "is_forgotten": forgotten}
     return report, adopt_notes(own, theirs[0], instructions=instructions, **options)
 

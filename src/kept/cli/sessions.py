@@ -57,7 +57,7 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
         raise UsageError("A deleted session has no channel.", hint="Leave out --channel.")
     with options.sessions() as sessions:
         if deleted:
-            _list_deleted(options, sessions.deleted()[:max_results])
+            _list_deleted(options, sessions, sessions.deleted()[:max_results])
             return
         records = sessions.recent()
         _warn_of_problems(sessions)
@@ -70,16 +70,16 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
     rows = [(record.id[:id_chars], *_cells(record)) for record in shown]
     table = table_text(("Session", "Last used", "Messages", "Conversation", "Title"), rows)
     if options.as_json or table or channel in channels or channel is None:
-        options.report({"sessions": [record_json(record) for record in shown]}, table or "No sessions yet.")
+        options.report({"sessions": [record_json(sessions, record) for record in shown]}, table or "No sessions yet.")
 
 
-def _list_deleted(options: Globals, sessions: Sequence[DeletedSession]) -> None:
+def _list_deleted(options: Globals, sessions: SessionStore, deleted: Sequence[DeletedSession]) -> None:
     lines = []
-    for session in sessions:
+    for session in deleted:
         when = local_time(session.deleted) if session.deleted else "at an unknown time"
         purged = "  purged: only an import can bring it back" if session.is_purged else ""
         lines.append(f"{session.id}  deleted {when}{style(purged, dim=True)}")
-    shapes = [_deleted_json(session) for session in sessions]
+    shapes = [_deleted_json(sessions, session) for session in deleted]
     options.report({"sessions": [], "deleted": shapes}, "\n".join(lines) or "No session is deleted.")
 
 
@@ -97,7 +97,7 @@ def show(options: Globals, reference: str, tail: int | None, tools: bool, contex
         _warn_of_problems(sessions)
         if options.as_json:
             sent = {"contexts": list(_contexts_json(lines))} if context else {}
-            print_json({"session": record_json(record), **_lines_json(lines), **sent})
+            print_json({"session": record_json(sessions, record), **_lines_json(lines), **sent})
             return
         if record.title:
             echo(style(record.title, bold=True))
@@ -135,7 +135,7 @@ def rename(options: Globals, reference: str, title: str) -> None:
         record = sessions.rename(reference, title)
         _warn_of_problems(sessions)
     text = f"Session {record.id} is now called {record.title!r}." if record.title else "It has no title."
-    options.report({"session": record_json(record)}, text)
+    options.report({"session": record_json(sessions, record)}, text)
 
 
 @command.command("reset")
@@ -147,7 +147,7 @@ def reset(options: Globals, reference: str) -> None:
         record = sessions.reset(reference)
         _warn_of_problems(sessions)
     text = f"Started session {record.id} after {record.predecessor}, which is kept."
-    options.report({"session": record_json(record)}, text)
+    options.report({"session": record_json(sessions, record)}, text)
 
 
 @command.command("delete")
@@ -166,7 +166,8 @@ def delete(options: Globals, reference: str, purge: bool, yes: bool) -> None:
             name = f"{session_id} ({printable(title)})" if title else session_id
             question = f"Remove the transcript of {name} for good? It cannot be restored."
             require_consent(question)
-        kept_in = sessions.delete(session_id, purge=purge)
+        log = sessions.delete(session_id, purge=purge)
+        kept_in = log and _find_path(sessions, log)
         _warn_of_problems(sessions)
     text = f"Session {session_id} is deleted for good."
     if kept_in:
@@ -198,7 +199,7 @@ def restore(options: Globals, reference: str) -> None:
     text = f"The transcript of session {deleted.id} was purged. The next import or capture may bring it back."
     if record:
         text = f"Session {record.id} is restored, with {plural(record.messages, 'message')}."
-    options.report({"restored": deleted.id, "session": record_json(record) if record else None}, text)
+    options.report({"restored": deleted.id, "session": record_json(sessions, record) if record else None}, text)
 
 
 def _warn_of_problems(sessions: SessionStore) -> None:
@@ -209,7 +210,7 @@ def _warn_of_problems(sessions: SessionStore) -> None:
 # JSON
 
 
-def record_json(record: SessionRecord) -> dict[str, Any]:
+def record_json(sessions: SessionStore, record: SessionRecord) -> dict[str, Any]:
     return {
         "sessionId": record.id,
         "sessionKey": redact(record.key) or None,
@@ -235,17 +236,21 @@ def record_json(record: SessionRecord) -> dict[str, Any]:
         "endedAt": format_time(record.ended) if record.ended else None,
         "endReason": record.end_reason,
         "damagedLines": record.damaged_lines,
-        "transcriptPath": record.transcript_path,
+        "transcriptPath": _find_path(sessions, record.log),
         "metadata": record.metadata,
     }
 
 
-def _deleted_json(session: DeletedSession) -> dict[str, Any]:
+def _deleted_json(sessions: SessionStore, session: DeletedSession) -> dict[str, Any]:
     return {
         "sessionId": session.id,
         "deletedAt": format_time(session.deleted) if session.deleted else None,
-        "keptIn": None if session.is_purged else session.path,
+        "keptIn": None if session.is_purged else _find_path(sessions, session.log),
     }
+
+
+def _find_path(sessions: SessionStore, log: str) -> str:
+    return os.path.join(sessions.config.paths.folder, log)
 
 
 def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, Any]:

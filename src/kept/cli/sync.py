@@ -40,6 +40,7 @@ from kept.notes.opened import OpenWorkspace
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, find_arrival_fault, is_visible
 from kept.sessions.forgotten_text import ForgottenText
+from kept.storage.open import open_agent
 
 _ATTEMPTS, _LONGEST_PAUSE_S, _LOCK_WAIT_S = 20, 0.5, 60.0
 _ANY_SIZE, _MANY_REMOVED = 1 << 40, 20
@@ -83,7 +84,7 @@ class GitSync:
         self.git = Git(self.workspace.root)
         self.report = GitSyncReport()
         self._max_bytes = config.memory_search.max_file_bytes
-        self._forgotten = ForgottenText(config.paths.forgotten_hashes)
+        self._forgotten = ForgottenText(open_agent(config))
 
     def connect(self, url: str) -> None:
         """Add a remote, and create the repository if there is none."""

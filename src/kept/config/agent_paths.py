@@ -29,6 +29,11 @@ class AgentPaths:
         return os.path.join(self.conversations, "sessions")
 
     @property
+    def transcripts(self) -> str:
+        """Beginning of the names of transcripts in the storage of the agent."""
+        return os.path.relpath(self.sessions, self.folder).replace(os.sep, "/") + "/"
+
+    @property
     def claim(self) -> str:
         """Names the workspace that the conversations belong to, in a home that has no workspace of its own."""
         return os.path.join(self.folder, "workspace")

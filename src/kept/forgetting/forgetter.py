@@ -167,7 +167,7 @@ class MemoryForgetting:
 
     def _run(self, order: ForgetOrder, inbox: BlankInbox | None, on_step: OnStep) -> ForgetReceipt:
         on_step("hashes")
-        hashes = ForgottenText(self.config.paths.forgotten_hashes)
+        hashes = ForgottenText(open_agent(self.config))
         words = () if order.is_partial else order.words
         hashes.add(words, map(normalise_line, order.lines), self.clock.now(), scope=order.scope or "")
         outcome = Outcome()

@@ -166,7 +166,7 @@ def transcript_logs(config: Config, agent: Storage) -> list[str]:
 
 def sessions_prefix(config: Config) -> str:
     """Return the beginning of the names of transcripts in the storage of the agent."""
-    return os.path.relpath(config.paths.sessions, config.paths.folder).replace(os.sep, "/") + "/"
+    return config.paths.transcripts
 
 
 def find_log(scope: ForgetScope, citation: str) -> str:
@@ -179,7 +179,7 @@ def find_log(scope: ForgetScope, citation: str) -> str:
 
 def iter_raw(agent: Storage, log: str) -> Iterator[RawLine]:
     for number, line in enumerate(agent.logs.read(log), 1):
-        yield RawLine(number, line.start.offset, line.end.offset, line.data + b"\n")
+        yield RawLine(number, line.start.offset, line.end.offset, line.data)
 
 
 def _find_in_transcript(scope: ForgetScope, log: str, matcher: Matcher, wants: Wants | None, found: Found) -> None:

@@ -241,7 +241,7 @@ def _find_session(scope: ForgetScope, reference: str) -> Place:
         deleted = scope.sessions.find_deleted(reference) if scope.view.viewer is None else None
         if deleted is None or deleted.is_purged:
             raise
-        path = cite_transcript(deleted.original_path)
+        path = cite_transcript(deleted.original)
         return Place("session", path, path, f"deleted session {deleted.id}", digest_of(deleted.id), whole=True)
     if not scope.view.sees(record.citation):
         raise SessionNotFound(f"There is no session '{reference}'.")
@@ -343,7 +343,7 @@ def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> 
         return to_ms(entry.timestamp) < before_ms
 
     places: list[Place] = []
-    for record in scope.sessions.recent() if os.path.isdir(scope.sessions.folder) else ():
+    for record in scope.sessions.recent() if scope.sessions.has_any else ():
         if not scope.view.sees(record.citation):
             continue
         if to_ms(record.updated) < before_ms:

@@ -50,6 +50,7 @@ from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.forgotten_text import Matches, blank_line, renew_receipts
 from kept.sessions.store import SessionStore
+from kept.sessions.transcript import Transcripts
 from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript_citation, parse_transcript_name
 from kept.storage.contract import Blank, Change, Erase, LogPosition, Storage, Write, is_log, version_of
 from kept.storage.open import INBOX, INBOX_LEASE
@@ -179,7 +180,7 @@ class Removal:
                 after[at] = replace(line, raw=blank_line(line.raw, matcher.matches, whole=whole))
         after = renew_receipts(before, after, cite_transcript(log))
         pairs = zip(before, after, strict=True)
-        return [Blank(log, LogPosition(old.start), new.raw[:-1]) for old, new in pairs if old.raw != new.raw]
+        return [Blank(log, LogPosition(old.start), new.raw) for old, new in pairs if old.raw != new.raw]
 
     def _plan_schedules(self, outcome: Outcome) -> list[Change]:
         """Remove schedules: one without its text would ask nothing, again and again."""
@@ -255,11 +256,11 @@ class Removal:
         path = self.config.paths.catalogue
         if not os.path.exists(path):
             return
-        catalogue = Catalogue(path, self.config.paths.sessions)
+        catalogue = Catalogue(path, Transcripts(self.agent, sessions_prefix(self.config)))
         try:
             for source, name in self._changed_files():
                 if source == "sessions":
-                    catalogue.forget(os.path.basename(name))
+                    catalogue.forget(sessions_prefix(self.config) + name.removeprefix(CITED_FOLDER))
             catalogue.refresh()
             catalogue.run(lambda db: rewrite_database(db, path, noun="session catalogue"))
         finally:

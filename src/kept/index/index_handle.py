@@ -264,6 +264,7 @@ class IndexHandle:
             self._vectors = Vectoriser(index, embedder, self.settings.cache, self.clock, rest_s=rest_s)
         reader = SourceReader(
             self.workspace,
+            self.config,
             self.clock,
             max_file_bytes=self.settings.max_file_bytes,
             batch_files=self.limits.batch_files,
@@ -398,9 +399,9 @@ def _is_current(hit: Hit, workspace: Workspace, config: Config) -> bool:
     try:
         if hit.source == "sessions":
             from kept.sessions.spoken import still_says
+            from kept.sessions.transcript import open_transcripts
 
-            folder = config.paths.sessions
-            return still_says(folder, hit.path, start=hit.start_line, end=hit.end_line, text=text)
+            return still_says(open_transcripts(config), hit.path, start=hit.start_line, end=hit.end_line, text=text)
         lines, max_bytes = hit.end_line - hit.start_line + 1, config.memory_search.max_file_bytes
         passage = read_passage(workspace, hit.path, start=hit.start_line, lines=lines, max_bytes=max_bytes)
     except KeptError:

@@ -15,7 +15,7 @@ from kept.base.clock import Clock
 from kept.base.limits import int64, utf8_safe
 from kept.base.records import Problem, Source, SourceFile
 from kept.base.values import frozen
-from kept.config import MemorySearchSettings
+from kept.config import Config, MemorySearchSettings
 from kept.errors import KeptError, NoteNotFound, SessionNotFound
 from kept.index.note_rows import PreparedFile, Recipe, file_row, prepare_file
 from kept.index.sqlite.rows import FileRow
@@ -187,6 +187,7 @@ class SourceReader:
     """Reads and chunks files. A file that cannot be read is reported in its batch and skipped."""
 
     workspace: Workspace
+    config: Config
     clock: Clock
     max_file_bytes: int
     batch_files: int = BATCH_FILES
@@ -222,7 +223,9 @@ class SourceReader:
             if file.source == "sessions":
                 from kept.index.transcripts import read_chunks
 
-                yield from read_chunks(file, known, target.recipe, checked_ns=checked_ns, step_bytes=self.step_bytes)
+                yield from read_chunks(
+                    file, known, target.recipe, self.config, checked_ns=checked_ns, step_bytes=self.step_bytes
+                )
             else:
                 yield from self._read_note(opened, file, known, target.recipe, checked_ns)
         except (NoteNotFound, SessionNotFound):

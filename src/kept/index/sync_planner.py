@@ -155,7 +155,7 @@ class SyncPlanner:
             if file.source == "sessions":
                 from kept.index.transcripts import hash_transcript
 
-                return hash_transcript(file, row)
+                return hash_transcript(file, row, self.reader.config)
             note = opened.read_found(file.absolute, max_bytes=self.settings.max_file_bytes)
         except KeptError:
             return None
@@ -178,7 +178,7 @@ class SyncPlanner:
         for file in scan_transcripts(self.sessions_folder).files:
             row = known.get((file.source, file.path))
             if row is None or not is_unchanged(file, row):
-                size, messages = measure_growth(file, row)
+                size, messages = measure_growth(file, row, self.reader.config)
                 if size >= max(1, thresholds.delta_bytes) or messages >= max(1, thresholds.delta_messages):
                     return True
         return False

@@ -7,17 +7,16 @@ beginning, and so is one that got another title, because the words of the title 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from kept.base.limits import int64
 from kept.base.records import Problem, SourceFile
 from kept.base.redact import redact
 from kept.base.words.segment import segment, segment_context
-from kept.errors import SessionError, SessionKeyInvalid
+from kept.config import Config
+from kept.errors import SessionError, SessionKeyInvalid, WorkspaceError
 from kept.index.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.index.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, chunk_id, sha256
 from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
@@ -27,63 +26,60 @@ from kept.sessions.session_key import SessionKey
 from kept.sessions.spoken import Utterance, UtteranceReader, storable_text
 from kept.sessions.transcript import (
     Damage,
-    FileState,
     Position,
     RawLine,
     ReadEnd,
     Transcript,
     TranscriptCheckpoint,
+    digest_line,
     extend_hash,
-    has_only_grown,
+    open_transcripts,
     parse_line,
 )
-from kept.sessions.transcript_paths import find_cited_path
 
 if TYPE_CHECKING:
     from kept.index.sqlite.generation import Generation
 
-_BEGINNING = TranscriptCheckpoint(ReadEnd(0, 0, 0), final_line=0, resume_at=Position(), running_hash="", key="")
+_BEGINNING = TranscriptCheckpoint(ReadEnd(0, 0, ""), final_line=0, resume_at=Position(), running_hash="", key="")
 
 # resuming
 
 
-def _find_checkpoint(transcript: Transcript, row: FileRow | None, state: os.stat_result) -> TranscriptCheckpoint:
+def _find_checkpoint(transcript: Transcript, row: FileRow | None, file: SourceFile) -> TranscriptCheckpoint:
     """Return the checkpoint to resume from: the beginning if the transcript is new or has not only grown."""
     checkpoint = TranscriptCheckpoint.from_json(row.mark) if row and row.mark else None
     if row is None or checkpoint is None:
         return _BEGINNING
-    times = int64(state.st_mtime_ns), int64(state.st_ctime_ns)
-    if state.st_size == row.size and times != (row.mtime_ns, row.ctime_ns):
+    if file.size == row.size and (file.mtime_ns, file.ctime_ns) != (row.mtime_ns, row.ctime_ns):
         return _BEGINNING  # written to without growing: changed in place, perhaps far from its end
-    return checkpoint if has_only_grown(transcript, checkpoint.read, FileState.from_stat(state)) else _BEGINNING
+    return checkpoint if transcript.has_only_grown(checkpoint.read, transcript.find()) else _BEGINNING
 
 
-def hash_transcript(file: SourceFile, row: FileRow | None) -> str:
+def hash_transcript(file: SourceFile, row: FileRow | None, config: Config) -> str:
     """Return the running hash of all lines. With a row, lines before its checkpoint are not read again."""
-    transcript = Transcript(file.absolute)
-    state = transcript.stat()
-    return _hash_from(transcript, _find_checkpoint(transcript, row, state), state)
+    transcript = open_transcripts(config).get(file.path)
+    return _hash_from(transcript, _find_checkpoint(transcript, row, file))
 
 
-def _hash_from(transcript: Transcript, checkpoint: TranscriptCheckpoint, state: os.stat_result) -> str:
+def _hash_from(transcript: Transcript, checkpoint: TranscriptCheckpoint) -> str:
     running_hash = checkpoint.running_hash
-    for line in transcript.iter_raw(checkpoint.resume_at, stop=state.st_size):
+    for line in transcript.iter_raw(checkpoint.resume_at):
         running_hash = extend_hash(running_hash, line.raw)
     return running_hash
 
 
-def measure_growth(file: SourceFile, row: FileRow | None) -> tuple[int, int]:
+def measure_growth(file: SourceFile, row: FileRow | None, config: Config) -> tuple[int, int]:
     """Return how many bytes and messages were added since the last sync: all, if the transcript is new or has not only
     grown."""
     try:
-        transcript = Transcript(file.absolute)
-        checkpoint = _find_checkpoint(transcript, row, transcript.stat())
+        transcript = open_transcripts(config).get(file.path)
+        checkpoint = _find_checkpoint(transcript, row, file)
         size = messages = 0
         for line in transcript.iter_raw(checkpoint.resume_at):
             if line.start >= checkpoint.read.offset:
-                size += len(line.raw)
+                size += line.end - line.start
                 messages += is_message(parse_line(line).content)
-    except SessionError:
+    except (SessionError, WorkspaceError):
         return 0, 0
     return size, messages
 
@@ -92,24 +88,30 @@ def measure_growth(file: SourceFile, row: FileRow | None) -> tuple[int, int]:
 
 
 def read_chunks(
-    file: SourceFile, row: FileRow | None, recipe: Recipe, *, checked_ns: int, step_bytes: int
+    file: SourceFile,
+    row: FileRow | None,
+    recipe: Recipe,
+    config: Config,
+    *,
+    checked_ns: int,
+    step_bytes: int,
 ) -> Iterator[PreparedFile | Problem | FileRow]:
     """Yield what there is to store, in order: chunks after each ``step_bytes`` read, so that an interrupted sync of a
     long transcript resumes in the middle. Yield a row alone if nothing but the file's state has changed."""
-    transcript = Transcript(file.absolute)
-    state = transcript.stat()
-    start = _find_checkpoint(transcript, row, state)
+    transcript = open_transcripts(config).get(file.path)
+    generation = transcript.find().generation
+    start = _find_checkpoint(transcript, row, file)
     stored = TranscriptCheckpoint.from_json(row.mark) if row and row.mark else None
-    if row is not None and stored is not None and _hash_from(transcript, start, state) == row.hash:
-        moved = replace(stored, read=replace(stored.read, inode=FileState.from_stat(state).inode))
-        yield _make_row(file, state, checked_ns, row.hash, moved, row.warning)
+    if row is not None and stored is not None and _hash_from(transcript, start) == row.hash:
+        moved = replace(stored, read=replace(stored.read, generation=generation))
+        yield _make_row(file, checked_ns, row.hash, moved, row.warning)
         return
     warning = row.warning if row is not None and start is not _BEGINNING else None
-    reader = _ChunkReader(file, transcript, recipe, state, checked_ns, start, warning)
+    reader = _ChunkReader(file, transcript, recipe, generation, checked_ns, start, warning)
     yield from reader.iter_steps(step_bytes)
     if reader.is_renamed:
-        again = _ChunkReader(file, transcript, recipe, state, checked_ns, _BEGINNING, reader.warning)
-        again.known_end, again.problems, again.final_title = state.st_size, reader.problems, reader.title.given
+        again = _ChunkReader(file, transcript, recipe, generation, checked_ns, _BEGINNING, reader.warning)
+        again.known_end, again.problems, again.final_title = reader.read_end, reader.problems, reader.title.given
         yield from again.iter_steps(step_bytes)
         reader = again
     yield from reader.iter_step(is_last=True)
@@ -122,7 +124,8 @@ class _ChunkReader:
     file: SourceFile
     transcript: Transcript
     recipe: Recipe
-    state: os.stat_result
+    generation: int
+    """Generation of the log before it was read."""
     checked_ns: int
     start: InitVar[TranscriptCheckpoint]
     warning: str | None
@@ -142,7 +145,7 @@ class _ChunkReader:
         self.resume_at = start.resume_at
         self.resume_hash = self.running_hash = start.running_hash
         """Running hash of the lines before ``resume_at``, and of all that were read."""
-        self.read_end = start.resume_at.offset
+        self.read_end, self.last_line = start.resume_at.offset, b""
         self.known_end = start.read.offset
         """End of what an earlier sync has read. Damaged lines before it were reported then."""
         self.reader = UtteranceReader(start.echoes)
@@ -155,17 +158,17 @@ class _ChunkReader:
 
     def iter_steps(self, step_bytes: int) -> Iterator[PreparedFile | Problem]:
         """Read to the end. Yield what there is to store on the way, without the last step."""
-        step_start = self.read_end
-        for raw in self.transcript.iter_raw(self.resume_at, stop=self.state.st_size):
+        step_start, end = self.read_end, self.transcript.storage.logs.end(self.transcript.log).offset
+        for raw in self.transcript.iter_raw(self.resume_at):
             self.add_line(raw)
-            if self.read_end - step_start >= step_bytes and self.read_end < self.state.st_size:
+            if self.read_end - step_start >= step_bytes and self.read_end < end:
                 step_start = self.read_end
                 yield from self.iter_step(is_last=False)
 
     def add_line(self, raw: RawLine) -> None:
         line = parse_line(raw)
         hash_before, self.running_hash = self.running_hash, extend_hash(self.running_hash, raw.raw)
-        self.read_end = raw.end
+        self.read_end, self.last_line = raw.end, raw.raw
         match line.content:
             case Damage() as damage if raw.start >= self.known_end:
                 self.problems.append(str(damage))
@@ -211,7 +214,7 @@ class _ChunkReader:
         yield from (Problem(self.file.path, reason) for reason in self.problems)
         self.problems = []
         checkpoint = TranscriptCheckpoint(
-            ReadEnd(FileState.from_stat(self.state).inode, self.read_end, self.transcript.tail_hash(self.read_end)),
+            ReadEnd(self.generation, self.read_end, digest_line(self.last_line)),
             final_line=self.final_line,
             resume_at=self.resume_at,
             running_hash=self.resume_hash,
@@ -220,7 +223,7 @@ class _ChunkReader:
             heading=self.heading,
             titles=self.title,
         )
-        row = _make_row(self.file, self.state, self.checked_ns, self.running_hash, checkpoint, self.warning)
+        row = _make_row(self.file, self.checked_ns, self.running_hash, checkpoint, self.warning)
         if not is_last:  # a size that differs from the file's makes the next sync read on, if this one ends here
             row = replace(row, size=self.read_end)
         titles = chain([] if after_line else [self.first_title], repeat(""))
@@ -250,7 +253,6 @@ class _ChunkReader:
 
 def _make_row(
     file: SourceFile,
-    state: os.stat_result,
     checked_ns: int,
     digest: str,
     checkpoint: TranscriptCheckpoint,
@@ -260,9 +262,9 @@ def _make_row(
         source=file.source,
         path=file.path,
         hash=digest,
-        size=state.st_size,
-        mtime_ns=int64(state.st_mtime_ns),
-        ctime_ns=int64(state.st_ctime_ns),
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        ctime_ns=file.ctime_ns,
         checked_ns=checked_ns,
         warning=warning,
         mark=checkpoint.to_json(),
@@ -280,13 +282,13 @@ def _parse_key(text: str) -> SessionKey | None:
 
 
 def find_unindexed(
-    generation: Generation, folder: str, citation: str, *, first_line: int, last_line: int
+    generation: Generation, config: Config, citation: str, *, first_line: int, last_line: int
 ) -> tuple[int, ...]:
     """Return the lines of a transcript that say something and are in no chunk."""
     spans = generation.spans("sessions", citation, first_line, last_line)
     covered = {line for start, end in spans for line in range(max(start, first_line), min(end, last_line) + 1)}
     missing, reader = [], UtteranceReader()
-    for raw in Transcript(find_cited_path(folder, citation)).iter_raw():
+    for raw in open_transcripts(config).get(citation).iter_raw():
         if raw.number > last_line:
             break
         utterance = reader.read(parse_line(raw))

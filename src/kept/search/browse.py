@@ -199,10 +199,11 @@ def read_reference(
     start = start or 1
     if is_transcript_citation(path):
         from kept.sessions.spoken import read_transcript
+        from kept.sessions.transcript import open_transcripts
 
         if view:
             view.require_visible(path)
-        return read_transcript(config.paths.sessions, path, start=start, lines=lines)
+        return read_transcript(open_transcripts(config), path, start=start, lines=lines)
     from kept.notes.note_writer import read_passage
 
     max_bytes = config.memory_search.max_file_bytes

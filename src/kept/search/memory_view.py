@@ -27,6 +27,7 @@ from kept.notes.projects import choose_project, get_project, list_projects
 from kept.notes.replacement import FactReference
 from kept.notes.workspace import Workspace, show_path
 from kept.sessions.spoken import read_key
+from kept.sessions.transcript import open_transcripts
 from kept.sessions.transcript_paths import cite_transcript, is_transcript_citation
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class MemoryView:
     def _hides_transcript(self, citation: str) -> bool:
         if self.viewer is not None:
             try:
-                key = read_key(self.config.paths.sessions, citation)
+                key = read_key(open_transcripts(self.config), citation)
             except SessionNotFound:
                 key = None
             if not self.viewer.sees_key(key):

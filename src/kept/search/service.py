@@ -445,8 +445,7 @@ class IndexService:
         with self._lock:
             index = self._handle.index()
             with index.reading():
-                folder = self.config.paths.sessions
-                return find_unindexed(index.live, folder, path, first_line=first_line, last_line=last_line)
+                return find_unindexed(index.live, self.config, path, first_line=first_line, last_line=last_line)
 
     # repair
 

@@ -16,13 +16,13 @@ from kept.base.values import frozen
 from kept.base.wording import plural
 from kept.config import LoadedConfig
 from kept.config.layers import agents_sharing_workspace
-from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
+from kept.errors import KeptError, SessionNotFound, StoreDamaged, StoreError
 from kept.forgetting.places import find_mentioned
 from kept.forgetting.plan import JOURNAL
 from kept.forgetting.removal import erase_leftovers, iter_leftovers
 from kept.gateway.inbox import Inbox
 from kept.index.batch_book import open_batches
-from kept.index.sources import find_copies, scan_transcripts
+from kept.index.sources import find_copies
 from kept.index.sqlite.embedding_cache import find_cache_path
 from kept.index.sqlite.integrity import describe_checks, find_damage
 from kept.memory import Memory
@@ -31,9 +31,9 @@ from kept.notes.daily import get_daily_notes
 from kept.notes.history.rewrite import check_history
 from kept.notes.survey import survey_workspace
 from kept.server.tokens import token_book
-from kept.sessions.attachments import AttachmentFolder
+from kept.sessions.attachments import ATTACHMENTS, list_attachments
 from kept.sessions.schedules.schedule_book import open_schedules
-from kept.sessions.transcript import Damage, Transcript
+from kept.sessions.transcript import Damage, Transcript, open_transcripts
 from kept.storage.open import open_agent, open_home
 from kept.storage.record_store import DAMAGED_ENDING
 
@@ -217,7 +217,8 @@ def _has_hidden_changes(memory: Memory) -> bool:
 
 
 def _transcripts(memory: Memory) -> list[Transcript]:
-    return [Transcript(file.absolute) for file in scan_transcripts(memory.config.paths.sessions).files]
+    transcripts = open_transcripts(memory.config)
+    return [Transcript(transcripts.storage, info.name) for info in transcripts.list()]
 
 
 def _sessions(memory: Memory) -> Iterator[Check]:
@@ -232,20 +233,18 @@ def _sessions(memory: Memory) -> Iterator[Check]:
 
 
 def _faults_of(transcript: Transcript) -> Check | None:
-    name = os.path.basename(transcript.path)
+    name = os.path.basename(transcript.log)
     try:
         faults = [str(line.content) for line in transcript.iter_lines() if isinstance(line.content, Damage)]
-        torn = transcript.is_torn()
     except SessionNotFound:  # deleted meanwhile
         return None
-    except SessionError as exc:
+    except KeptError as exc:
         return Check("sessions", False, exc.message)
-    if faults:
-        more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-        detail = f"{name}, {faults[0]}{more}. Correct the line by hand, or restore the file from a backup."
-        return Check("sessions", False, detail)
-    detail = f"{name}: its last line is incomplete. The next message moves it to a file beside it."
-    return Check("sessions", True, detail, warning=True) if torn else None
+    if not faults:
+        return None
+    more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+    detail = f"{name}, {faults[0]}{more}. Correct the line by hand, or restore the file from a backup."
+    return Check("sessions", False, detail)
 
 
 def _records(memory: Memory) -> Iterator[Check]:
@@ -276,13 +275,13 @@ def _records(memory: Memory) -> Iterator[Check]:
 
 def _attachments(memory: Memory) -> Iterator[Check]:
     """Compare the files that came with messages with their hashes, and with what transcripts mention."""
-    folder = AttachmentFolder(memory.config.paths.attachments)
-    names = {name[:64]: name for name in folder.names()}
-    changed = [name for digest, name in names.items() if not folder.is_intact(name, digest)]
+    storage, folder = open_agent(memory.config), memory.config.paths.folder
+    names = {name[:64]: f"{ATTACHMENTS}/{name}" for name in list_attachments(storage)}
+    changed = [name for digest, name in names.items() if storage.documents.read(name).version != digest]
     mentioned = {digest.decode() for digest in find_mentioned(memory.config)}
     missing = len(mentioned - set(names))
     for name in changed:
-        yield Check("attachments", False, f"{os.path.join(folder.path, name)} was changed: a model is not handed it.")
+        yield Check("attachments", False, f"{os.path.join(folder, name)} was changed: a model is not handed it.")
     if missing:
         yield Check("attachments", False, f"{missing} files that messages mention are missing.")
     if names and not changed and not missing:
@@ -322,16 +321,15 @@ def _receipts(memory: Memory) -> Iterator[Check]:
     count, wrong = 0, 0
     for transcript in _transcripts(memory):
         try:
-            problems = [
-                verify_receipt(memory, memory.config.paths.sessions, receipt) for receipt in iter_receipts(transcript)
-            ]
-        except SessionError:
+            transcripts = open_transcripts(memory.config)
+            problems = [verify_receipt(memory, transcripts, receipt) for receipt in iter_receipts(transcript)]
+        except KeptError:
             continue  # the check of the sessions reports it
         count += len(problems)
         for problem in filter(None, problems):
             wrong += 1
             if wrong <= _TRANSCRIPTS_NAMED:
-                detail = f"{os.path.basename(transcript.path)}: the receipt of a compaction is not valid: {problem}."
+                detail = f"{os.path.basename(transcript.log)}: the receipt of a compaction is not valid: {problem}."
                 yield Check("receipts", False, detail)
     if count and not wrong:
         yield Check("receipts", True, f"{count} compactions, all compacted messages are unchanged")

@@ -1,4 +1,4 @@
-"""Files that came with messages, stored beside the transcripts. The name of each is the hash of what it has."""
+"""Files that came with messages: documents in the storage of the agent. The name of each is the hash of what it has."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from kept.base.durable import make_private_folder, write_atomic
-from kept.base.values import frozen
+from kept.errors import WorkspaceError
 from kept.sessions.entries import Attachment
+from kept.storage.contract import Storage, Write
 
 ATTACHMENTS = "attachments"
 """Metadata of a message of a channel: the files that came with it. Also the name of their folder."""
@@ -26,46 +26,32 @@ STORED_TYPES = frozenset(_ENDINGS)
 """Types of files that models take. Others are only named."""
 
 
-@frozen
-class AttachmentFolder:
-    """Folder of the files of an agent: HOME/agents/NAME/attachments."""
+def save_attachment(storage: Storage, data: bytes, media_type: str, name: str | None) -> dict[str, Any]:
+    """Store a file, and return what a message says about it. It is on disk when this returns."""
+    digest = hashlib.sha256(data).hexdigest()
+    path = f"{ATTACHMENTS}/{digest}.{_ENDINGS[media_type]}"
+    storage.commit([Write(path, data)])
+    return {"path": path, "sha256": digest, "mediaType": media_type, "name": name, "size": len(data)}
 
-    path: str
 
-    def save(self, data: bytes, media_type: str, name: str | None) -> dict[str, Any]:
-        """Store a file, and return what a message says about it. It is on disk when this returns."""
-        digest = hashlib.sha256(data).hexdigest()
-        file = f"{digest}.{_ENDINGS[media_type]}"
-        make_private_folder(self.path)
-        write_atomic(os.path.join(self.path, file), data)
-        path = f"{ATTACHMENTS}/{file}"
-        return {"path": path, "sha256": digest, "mediaType": media_type, "name": name, "size": len(data)}
+def load_attachment(storage: Storage, attachment: Attachment) -> bytes | None:
+    """Return the content of a file, or None if it is gone or was changed."""
+    name = os.path.basename(attachment.path or "")
+    if not STORED_NAME.fullmatch(name) or attachment.sha256 != name[:64]:
+        return None
+    try:
+        document = storage.documents.read(f"{ATTACHMENTS}/{name}")
+    except WorkspaceError:
+        return None
+    return document.data if document.version == attachment.sha256 else None
 
-    def load(self, attachment: Attachment) -> bytes | None:
-        """Return the content of a file, or None if it is gone or was changed."""
-        name = os.path.basename(attachment.path or "")
-        if not STORED_NAME.fullmatch(name):
-            return None
-        try:
-            with open(os.path.join(self.path, name), "rb") as file:
-                data = file.read()
-        except OSError:
-            return None
-        return data if hashlib.sha256(data).hexdigest() == attachment.sha256 == name[:64] else None
 
-    def is_intact(self, name: str, digest: str) -> bool:
-        """Return whether a file still has what its name says."""
-        try:
-            with open(os.path.join(self.path, name), "rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest() == digest
-        except OSError:
-            return False
-
-    def names(self) -> Iterator[str]:
-        try:
-            yield from sorted(name for name in os.listdir(self.path) if STORED_NAME.fullmatch(name))
-        except FileNotFoundError:
-            return
+def list_attachments(storage: Storage) -> Iterator[str]:
+    """Yield the names of the files, without their folder."""
+    for info in storage.documents.list(f"{ATTACHMENTS}/"):
+        name = info.path.removeprefix(f"{ATTACHMENTS}/")
+        if STORED_NAME.fullmatch(name):
+            yield name
 
 
 def read_attachments(described: Any) -> Iterator[Attachment]:

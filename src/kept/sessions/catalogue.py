@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -31,28 +30,19 @@ from kept.base.sqlite import (
     translated,
 )
 from kept.errors import (
-    KeptError,
     SessionError,
     StoreDamaged,
+    StoreError,
     StoreFull,
     StoreUnavailable,
-    TranscriptUnreadable,
-    TranscriptUnwritable,
     UsageError,
     WorkspaceError,
 )
 from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
-from kept.sessions.transcript import (
-    Damage,
-    FileState,
-    ReadEnd,
-    Transcript,
-    has_only_grown,
-)
-from kept.sessions.transcript_paths import iter_transcripts
+from kept.sessions.transcript import Transcript, Transcripts
 
-log = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())  # a command reports it itself; without a handler Python would print it too
+logger = logging.getLogger(__name__)
+logger.addHandler(logging.NullHandler())  # a command reports it itself; without a handler Python would print it too
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _NOUN = "session catalogue"
@@ -60,8 +50,6 @@ _REPAIR_WAIT_S = 30.0
 """Longest wait for another process that rebuilds the catalogue."""
 _MAX_PROBLEMS = 100
 _MAX_DAMAGED_NAMED = 10
-_TICK_NS = 50_000_000
-"""Longer than a tick of the clock that file systems stamp changes with."""
 
 T = TypeVar("T")
 
@@ -69,21 +57,21 @@ T = TypeVar("T")
 class Catalogue:
     """The catalogue of one agent. Safe between threads and processes."""
 
-    def __init__(self, path: str, folder: str) -> None:
+    def __init__(self, path: str, transcripts: Transcripts) -> None:
         self.path = path
-        self.folder = folder
+        self.transcripts = transcripts
         self._lock = ProcessLock(self._drop_parent)
         self._is_closed = False
         self._db: FileConnection | None = None
-        self._folder_state: FileState | None = None
-        """State of the folder when every transcript in it was last compared with its row."""
+        self._is_complete = False
+        """Whether every transcript was compared with its row since the file was opened."""
         self._problems: list[Problem] = []
 
     def _drop_parent(self) -> None:
         """In a forked child, drop the connection: it is the parent's."""
         if self._db is not None:
             forget_connection(self._db)
-        self._db, self._folder_state = None, None
+        self._db, self._is_complete = None, False
 
     def close(self) -> None:
         """Close the file. Every later use raises UsageError."""
@@ -94,7 +82,7 @@ class Catalogue:
         with self._lock:
             if self._db is not None:
                 self._db.close()
-            self._db, self._folder_state = None, None
+            self._db, self._is_complete = None, False
 
     # queries
 
@@ -102,7 +90,7 @@ class Catalogue:
         """Return the sessions, most recently used first."""
         where, values = ("WHERE channel = ?", [channel]) if channel else ("", [])
         return self._select(
-            f"{where} ORDER BY updated_ms DESC, file DESC LIMIT ?", [*values, -1 if limit is None else limit]
+            f"{where} ORDER BY updated_ms DESC, log DESC LIMIT ?", [*values, -1 if limit is None else limit]
         )
 
     def find(self, session_id: str) -> SessionRecord | None:
@@ -130,105 +118,78 @@ class Catalogue:
         return self.run(lambda db: [channel for (channel,) in db.execute(query)])
 
     def _select(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
-        return self.run(lambda db: load_rows(db, self.folder, rest, values))
+        return self.run(lambda db: load_rows(db, rest, values))
 
     # bringing it up to date
 
     def refresh(self) -> None:
-        """Compare every transcript with its row, by name, size and time, and read what is new."""
-        folder_state = FileState.of(self.folder)
+        """Compare every transcript with its row, and read what is new."""
         # The rows first: the transcript that another process creates meanwhile must not look deleted.
-        rows = self.run(lambda db: list(db.execute("SELECT file, inode, size, mtime_ns FROM sessions")))
-        on_disk = self._scan()
-        known = {file: FileState(inode, size, mtime_ns) for file, inode, size, mtime_ns in rows}
-        for file, state in on_disk.items():
-            if known.get(file) != state:
-                self.catch_up(file)
-        deleted = [file for file in known if file not in on_disk]
-        if deleted:
+        known = dict(self.run(lambda db: list(db.execute("SELECT log, log_state FROM sessions"))))
+        states = self._scan()
+        for log, state in states.items():
+            if known.get(log) != state:
+                self.catch_up(log)
+        if deleted := [log for log in known if log not in states]:
             self.run(lambda db: delete_rows(db, deleted))
-        # A transcript that is created within the same tick would not change the folder's time. So a folder that
-        # changed a moment ago is compared again next time.
-        latest_ns = time.time_ns() - _TICK_NS
-        is_older = folder_state is not None and folder_state.mtime_ns < latest_ns
-        self._folder_state = folder_state if is_older else None
+        self._is_complete = True
 
-    def refresh_names(self) -> None:
-        """Refresh if transcripts were created or deleted since the last refresh, as the folder's own time tells."""
-        if not self._is_current() or not self._is_folder_unchanged():  # a new catalogue has no rows yet
+    def complete(self) -> None:
+        """Refresh, unless this was done since the file was opened."""
+        if not self._is_complete or not self._is_current():  # a new catalogue has no rows yet
             self.refresh()
 
-    def _is_folder_unchanged(self) -> bool:
-        return self._folder_state is not None and self._folder_state == FileState.of(self.folder)
-
-    def refresh_one(self, path: str) -> SessionRecord | None:
-        """Return the record of a transcript as that is now, or None if it is gone."""
-        file = os.path.basename(path)
-        self._read(file)
-        return next(iter(self._select("WHERE file = ?", [file])), None)
-
-    def catch_up(self, file: str) -> None:
+    def catch_up(self, log: str) -> None:
         """Read what is new in a transcript. One that cannot be read is reported, and the others are still listed."""
         try:
-            self._read(file)
-        except (SessionError, OSError) as exc:
-            self.report(file, exc.message if isinstance(exc, KeptError) else str(exc.strerror))
+            self.read(log)
+        except (SessionError, WorkspaceError) as exc:
+            self.report(_name_of(log), exc.message)
 
-    def _read(self, file: str) -> None:
-        path = os.path.join(self.folder, file)
-        transcript = Transcript(path)
-        state = FileState.of(path)
-        if state is None:
-            self.forget(file)
-            return
-        row = next(iter(self._select("WHERE file = ?", [file])), None)
-        if row is not None and FileState(row.inode, row.size, row.mtime_ns) == state:
-            return
-        self._repair(transcript)
-        state = FileState.of(path) or state
-        # A change that did not make the transcript longer was not an append.
-        can_resume = (
-            row is not None
-            and state.size > row.size > 0
-            and has_only_grown(transcript, ReadEnd(row.inode, row.size, row.tail_hash), state)
-        )
-        builder = RecordBuilder(row) if row is not None and can_resume else RecordBuilder.begin(self.folder, file)
-        damaged: list[str] = []
-        for line in transcript.iter_lines(builder.finish().end, stop=state.size):
-            builder.add(line)
-            if isinstance(line.content, Damage):
-                damaged.append(f"{line.content}; the rest is read")
+    def read(
+        self, log: str, row: SessionRecord | None = None, *, has_only_grown: bool | None = None
+    ) -> SessionRecord | None:
+        """Return the record of a transcript as that is now, or None if it is gone.
+
+        The caller may know its row, and that it has only grown since.
+        """
+        transcript = Transcript(self.transcripts.storage, log)
+        info = self.transcripts.storage.logs.find(log)
+        if info is None:
+            self.forget(log)
+            return None
+        row = row or next(iter(self._select("WHERE log = ?", [log])), None)
+        if row is not None and row.log_state == info.state:
+            return row
+        builder = RecordBuilder.begin(log)
+        if row is not None:
+            if has_only_grown is None:  # a change that did not make it longer was not an append
+                has_only_grown = info.size > row.size and transcript.has_only_grown(row.read_end, info)
+            builder = RecordBuilder(row) if has_only_grown else builder
+        damaged = []
+        for line in transcript.iter_known(builder.end):
+            if damage := builder.add(line):
+                damaged.append(f"{damage}; the rest is read")
         for reason in damaged[:_MAX_DAMAGED_NAMED]:
-            self.report(file, reason)
-        builder.row.inode, builder.row.mtime_ns = state.inode, state.mtime_ns
-        builder.row.tail_hash = transcript.tail_hash(builder.row.size)
-        self.run(lambda db: save_row(db, builder.finish()))
-
-    def _repair(self, transcript: Transcript) -> None:
-        """Repair a torn end. If that fails, as on a read-only disk, the whole lines are still read."""
-        file = os.path.basename(transcript.path)
+            self.report(_name_of(log), reason)
+        record = builder.finish(info)
         try:
-            if torn := transcript.repair():
-                self.report(file, torn)
-        except (TranscriptUnwritable, WorkspaceError) as exc:
-            self.report(file, f"its last line is torn and could not be repaired: {exc.message}")
+            self.run(lambda db: save_row(db, record))
+        except StoreError as exc:  # the record is right, and the next reader makes it again
+            logger.warning("session %s: the catalogue could not be brought up to date (%s)", record.id, exc.code)
+        return record
 
-    def forget(self, file: str) -> None:
-        self.run(lambda db: delete_rows(db, [file]))
+    def forget(self, log: str) -> None:
+        self.run(lambda db: delete_rows(db, [log]))
 
-    def _scan(self) -> dict[str, FileState]:
-        """Return the transcripts by name. One whose name is not UTF-8 cannot have a row and is reported."""
+    def _scan(self) -> dict[str, str]:
+        """Return the states of the transcripts. One whose name is not UTF-8 cannot have a row and is reported."""
         states = {}
-        try:
-            for entry in iter_transcripts(self.folder):
-                if is_utf8(entry.name):
-                    states[entry.name] = FileState.from_stat(entry.stat(follow_symlinks=False))
-                else:
-                    self.report(utf8_safe(entry.name), "its name is not valid UTF-8")
-        except FileNotFoundError:
-            pass
-        except OSError as exc:
-            raise TranscriptUnreadable(f"{self.folder}: cannot be read ({exc.strerror}).") from exc
+        for info in self.transcripts.list():
+            if is_utf8(info.name):
+                states[info.name] = info.state
+            else:
+                self.report(utf8_safe(_name_of(info.name)), "its name is not valid UTF-8")
         return states
 
     # problems
@@ -284,15 +245,19 @@ class Catalogue:
         """Delete the damaged file, and read every transcript into a new one."""
         wait_s, purpose = _REPAIR_WAIT_S, "rebuilding the session catalogue"
         if discard_if_damaged(self.path, self._db, lambda: self._run(_check), wait_s=wait_s, purpose=purpose):
-            log.warning("%s It has been rebuilt from the transcripts.", damage.message)
+            logger.warning("%s It has been rebuilt from the transcripts.", damage.message)
             self.report(os.path.basename(self.path), "was damaged and has been rebuilt from the transcripts")
         self._disconnect()
-        for file in self._scan():  # the new file is empty, and the action that is repeated needs the rows
-            self.catch_up(file)
+        for log in self._scan():  # the new file is empty, and the action that is repeated needs the rows
+            self.catch_up(log)
+
+
+def _name_of(log: str) -> str:
+    return log.rpartition("/")[2]
 
 
 def _check(db: apsw.Connection) -> None:
-    load_rows(db, "", "", ())
+    load_rows(db, "", ())
 
 
 _SELECT = f"SELECT {', '.join(FIELDS)} FROM sessions"
@@ -300,12 +265,12 @@ _SAVE = f"REPLACE INTO sessions ({', '.join(FIELDS)}) VALUES ({', '.join('?' * l
 _JSON_FIELDS = ("state", "metadata")
 
 
-def load_rows(db: apsw.Connection, folder: str, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
+def load_rows(db: apsw.Connection, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
     """Return the records that the rest of a query selects."""
     records = []
     for row in db.execute(f"{_SELECT} {rest}", [storable(value) for value in values]):
         fields: dict[str, Any] = dict(zip(FIELDS, row, strict=True))
-        records.append(SessionRecord(folder, **{**fields, **{name: json.loads(fields[name]) for name in _JSON_FIELDS}}))
+        records.append(SessionRecord(**{**fields, **{name: json.loads(fields[name]) for name in _JSON_FIELDS}}))
     return records
 
 
@@ -315,9 +280,9 @@ def save_row(db: apsw.Connection, record: SessionRecord) -> None:
         db.execute(_SAVE, [storable(getattr(record, name)) for name in FIELDS])
 
 
-def delete_rows(db: apsw.Connection, files: Sequence[str]) -> None:
+def delete_rows(db: apsw.Connection, logs: Sequence[str]) -> None:
     with immediate(db):
-        db.executemany("DELETE FROM sessions WHERE file = ?", [(file,) for file in files])
+        db.executemany("DELETE FROM sessions WHERE log = ?", [(log,) for log in logs])
 
 
 def storable(value: Any) -> Any:

@@ -26,10 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kept.base.damaged_records import repair_end
-from kept.base.durable import append_durably
 from kept.base.limits import strict_json
-from kept.errors import TranscriptUnreadable
 from kept.sessions.echoes import RECALLED
 from kept.sessions.entries import (
     FORWARDED,
@@ -53,6 +50,7 @@ from kept.sessions.entries import (
     to_json,
 )
 from kept.sessions.transcript import RawLine, hash_lines, is_receipt, ranges_of
+from kept.storage.contract import START, Append, Storage
 
 Matches = Callable[[str], bool]
 """Returns whether a text has to go."""
@@ -194,24 +192,20 @@ def has_match(tree: Any, matches: Matches) -> bool:
 def blank_line(raw: bytes, matches: Matches, *, whole: bool = False) -> bytes:
     """Return a line without the text that matches, or ``whole`` without all that it says, and of the same length."""
     try:
-        entry = parse_entry(raw.rstrip(b"\n"))
+        entry = parse_entry(raw)
     except DamagedEntry:
         is_match = whole or matches(raw.decode("utf-8", "replace"))
-        return _fit(to_json(_NO_ENTRY), len(raw)) if is_match else raw
+        return to_json(_NO_ENTRY).ljust(len(raw)) if is_match else raw
     blanked = blank_entry(entry, matches)
     if whole:
         blanked = empty_entry(blanked)
     if blanked == entry:
         return raw
     if isinstance(blanked, Entry):
-        marked = format_entry(replace(blanked, extra={**blanked.extra, MARK: True}))
+        marked = format_entry(replace(blanked, extra={**blanked.extra, MARK: True}))[:-1]
         if len(marked) <= len(raw):
-            return _fit(marked[:-1], len(raw))
-    return _fit(format_entry(blanked)[:-1], len(raw))
-
-
-def _fit(line: bytes, size: int) -> bytes:
-    return line.ljust(size - 1) + b"\n"
+            return marked.ljust(len(raw))
+    return format_entry(blanked)[:-1].ljust(len(raw))
 
 
 def renew_receipts(before: Sequence[RawLine], after: Sequence[RawLine], path: str) -> list[RawLine]:
@@ -224,7 +218,7 @@ def renew_receipts(before: Sequence[RawLine], after: Sequence[RawLine], path: st
         if b'"receipt"' not in line.raw:
             continue
         try:
-            entry = parse_entry(line.raw.rstrip(b"\n"))
+            entry = parse_entry(line.raw)
         except DamagedEntry:
             continue
         if not isinstance(entry, Entry) or not isinstance(entry.body, CompactionEntry):
@@ -235,13 +229,14 @@ def renew_receipts(before: Sequence[RawLine], after: Sequence[RawLine], path: st
         digest = hash_lines(after, ranges_of(receipt))
         if digest != receipt["sha256"] and hash_lines(before, ranges_of(receipt)) == receipt["sha256"]:
             body = replace(entry.body, receipt={**receipt, "sha256": digest})
-            raw = _fit(format_entry(replace(entry, body=body))[:-1], len(line.raw))
+            raw = format_entry(replace(entry, body=body))[:-1].ljust(len(line.raw))
             renewed[number] = replace(line, raw=raw)
     return renewed
 
 
 # hashes of what was forgotten
 
+FORGOTTEN_HASHES = "forgotten-hashes.jsonl"
 MIN_LINE_CHARS = 16
 """Shorter lines are too common to identify."""
 _HASH_BYTES = 16
@@ -271,28 +266,30 @@ class ForgottenText:
     Hold the forgetting lock while calling ``add``.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self._salt = b""
         self._words: dict[tuple[str, int], set[str]] = {}
         """Hashes of phrases, by scope and word count."""
         self._lines: dict[str, set[str]] = {}
         """Hashes of lines, by scope."""
-        self._size = -1
+        self._read_to = START
         self.refresh()
 
     def __bool__(self) -> bool:
         return bool(self._words or self._lines)
 
     def refresh(self) -> None:
-        """Read what another process has added."""
-        try:
-            size = os.path.getsize(self.path)
-        except OSError:
-            size = 0
-        if size != self._size:
-            self._read()
-            self._size = size
+        """Read what another process has added. A log that cannot be read raises: going on would bring back what was
+        forgotten."""
+        for line in self._storage.logs.read(FORGOTTEN_HASHES, self._read_to):
+            self._read_to = line.end
+            try:
+                record = strict_json.decode(line.data.decode())
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(record, dict):
+                self._take(record)
 
     def matches(self, text: str, path: str = "") -> bool:
         """Return whether a text has words or a line that were forgotten: for everybody, or where its note belongs."""
@@ -337,9 +334,10 @@ class ForgottenText:
 
     def add(self, phrases: Iterable[str], lines: Iterable[str], now: dt.datetime, *, scope: str = "") -> None:
         """Add words and normalised lines, for everybody or for notes in a folder. What is known is not added again."""
+        salt = []
         if not self._salt:
             self._salt = os.urandom(16)
-            append_durably(self.path, json.dumps({"salt": self._salt.hex()}).encode() + b"\n")
+            salt = [{"salt": self._salt.hex()}]
         words = [(len(parts), self._hash(" ".join(parts))) for parts in map(normalise_words, phrases) if parts]
         words = [(count, digest) for count, digest in words if digest not in self._words.get((scope, count), ())]
         known = self._lines.get(scope, ())
@@ -347,30 +345,13 @@ class ForgottenText:
         if words or hashes:
             record = {"at": now.isoformat(timespec="seconds"), "words": words, "lines": hashes}
             record |= {"scope": scope} if scope else {}
-            repair_end(self.path, lambda raw: raw.endswith(b"}"))
-            append_durably(self.path, json.dumps(record, separators=(",", ":")).encode() + b"\n")
-            self._take(record)
-            self._size = -1
+            added = [json.dumps(tree, separators=(",", ":")).encode() for tree in (*salt, record)]
+            self._storage.commit([Append(FORGOTTEN_HASHES, added)])
+            self.refresh()
 
     def _hash(self, text: str) -> str:
         data = text.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(data, key=self._salt, digest_size=_HASH_BYTES).hexdigest()
-
-    def _read(self) -> None:
-        try:
-            with open(self.path, "rb") as file:
-                lines = file.read().splitlines()
-        except FileNotFoundError:
-            return
-        except OSError as exc:  # going on would bring back what was forgotten
-            raise TranscriptUnreadable(f"{self.path}: cannot be read ({exc.strerror}).") from exc
-        for raw in lines:
-            try:
-                record = strict_json.decode(raw.decode())
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(record, dict):
-                self._take(record)
 
     def _take(self, record: dict[str, Any]) -> None:
         match record:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from types import SimpleNamespace
@@ -36,18 +35,18 @@ from kept.sessions.entries import (
 )
 from kept.sessions.session_key import SessionKey
 from kept.sessions.title import clean_title, next_opening
-from kept.sessions.transcript import Damage, Position, TranscriptLine
+from kept.sessions.transcript import Damage, Position, RawLine, ReadEnd, digest_line, parse_line
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
+from kept.storage.contract import LogInfo
 
 
 @frozen
 class SessionRecord:
-    """One session, as far as it is known without reading its transcript. All fields but the first are columns of the
-    table `sessions`."""
+    """One session, as far as it is known without reading its transcript. The fields are columns of the table
+    `sessions`."""
 
-    transcripts: str
-    """Folder of the transcript."""
-    file: str
+    log: str
+    """Name of the transcript in the storage of the agent."""
     id: str = ""
     version: int = VERSION
     key: str = ""
@@ -80,16 +79,17 @@ class SessionRecord:
     opening: str = ""
     """The first words asked (`next_opening`)."""
     damaged_lines: int = 0
+    last_id: str | None = None
+    """Id of the last entry that has one: the parent of the next entry."""
     lines: int = 0
+    offset: int = 0
+    """Position up to which the transcript was read for this record."""
+    last_line: str = ""
+    """Digest of the line before it."""
     size: int = 0
-    inode: int = 0
-    mtime_ns: int = 0
-    tail_hash: int = 0
-    """Hash of the last bytes that were read (`Transcript.tail_hash`)."""
-
-    @property
-    def transcript_path(self) -> str:
-        return os.path.join(self.transcripts, self.file)
+    generation: int = 0
+    log_state: str = ""
+    """What the log was like then (`LogInfo`)."""
 
     @property
     def created(self) -> dt.datetime:
@@ -113,8 +113,11 @@ class SessionRecord:
 
     @property
     def end(self) -> Position:
-        """Position up to which the transcript was read for this record."""
-        return Position(self.size, self.lines)
+        return Position(self.offset, self.lines)
+
+    @property
+    def read_end(self) -> ReadEnd:
+        return ReadEnd(self.generation, self.offset, self.last_line)
 
     @property
     def title(self) -> str:
@@ -131,7 +134,7 @@ class SessionRecord:
     @property
     def citation(self) -> str:
         """Name of the transcript as a search cites it."""
-        return cite_transcript(self.transcript_path)
+        return cite_transcript(self.log)
 
     @property
     def tokens_total(self) -> int:
@@ -148,36 +151,50 @@ class SessionRecord:
         return self.messages == 0
 
 
-FIELDS = tuple(spec.name for spec in dataclasses.fields(SessionRecord))[1:]
+FIELDS = tuple(spec.name for spec in dataclasses.fields(SessionRecord))
 
 
 class RecordBuilder:
     """Builds a record line by line, from that of the lines before."""
 
     def __init__(self, record: SessionRecord) -> None:
-        self._transcripts = record.transcripts
         self.row: Any = SimpleNamespace(**{name: getattr(record, name) for name in FIELDS})
         """The fields of the record."""
         self.row.state = dict(record.state)
+        self._last: bytes | None = None
 
     @classmethod
-    def begin(cls, transcripts: str, file: str) -> RecordBuilder:
-        """Start a record from the name of the file, which is all there is if the first line is lost."""
-        session_id, created = parse_transcript_name(file)
+    def begin(cls, log: str) -> RecordBuilder:
+        """Start a record from the name of the log, which is all there is if the first line is lost."""
+        session_id, created = parse_transcript_name(log.rpartition("/")[2])
         created_ms = to_ms(created) if created else 0
-        record = SessionRecord(transcripts, file, session_id, created_ms=created_ms)
+        record = SessionRecord(log, session_id, created_ms=created_ms)
         return cls(dataclasses.replace(record, updated_ms=created_ms, active_ms=created_ms))
 
-    def finish(self) -> SessionRecord:
-        return SessionRecord(self._transcripts, **vars(self.row))
+    @property
+    def end(self) -> Position:
+        return Position(self.row.offset, self.row.lines)
 
-    def add(self, line: TranscriptLine) -> None:
-        row = self.row
-        row.lines, row.size = line.number, line.end
-        entry = line.content
+    def finish(self, info: LogInfo) -> SessionRecord:
+        """Return the record, of a log that was like this before it was read."""
+        self.row.size, self.row.generation, self.row.log_state = info.size, info.generation, info.state
+        if self._last is not None:
+            self.row.last_line = digest_line(self._last)
+        return SessionRecord(**vars(self.row))
+
+    def add(self, raw: RawLine) -> Damage | None:
+        """Add a line. Return what is wrong with it, if anything is."""
+        row, entry = self.row, parse_line(raw).content
+        row.lines, row.offset, self._last = raw.number, raw.end, raw.raw
         if isinstance(entry, Damage):
             row.damaged_lines += 1
-            return
+            return entry
+        row.last_id = entry.id or row.last_id
+        self._add(entry)
+        return None
+
+    def _add(self, entry: AnyEntry) -> None:
+        row = self.row
         at = (to_ms(entry.timestamp) if entry.timestamp else 0) or row.updated_ms  # 0 if its time is unknown
         row.updated_ms = max(row.updated_ms, at)
         if isinstance(entry, UnknownEntry):

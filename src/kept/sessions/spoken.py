@@ -10,16 +10,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal
 
-from kept.base.limits import clip, is_utf8, one_line, utf8_safe
+from kept.base.limits import clip, one_line, utf8_safe
 from kept.base.records import Passage
 from kept.base.redact import redact
 from kept.base.values import frozen
-from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
+from kept.errors import SessionKeyInvalid
 from kept.sessions.echoes import NO_ECHOES, EchoFilter, EchoState, strip_markup
 from kept.sessions.entries import (
     Attachment,
@@ -34,8 +33,7 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.session_key import SessionKey
-from kept.sessions.transcript import Damage, Transcript, TranscriptLine, parse_line
-from kept.sessions.transcript_paths import CITED_FOLDER, find_cited_path, is_transcript
+from kept.sessions.transcript import Damage, Transcript, TranscriptLine, Transcripts, parse_line
 
 Kind = Literal["user", "assistant", "tool", "system", "summary"]
 
@@ -58,7 +56,6 @@ _LATEST_MS = 253_370_000_000_000
 """Close to the end of the year 9999, the last that can be shown as a date."""
 _DEFAULT_LINES = 200
 _MAX_PASSAGE_CHARS = 60_000
-_MAX_NAME_CHARS = 255
 
 
 @frozen
@@ -227,12 +224,12 @@ def storable_text(text: str) -> str:
 # reading a citation back
 
 
-def read_transcript(folder: str, citation: str, *, start: int = 1, lines: int | None = None) -> Passage:
+def read_transcript(transcripts: Transcripts, citation: str, *, start: int = 1, lines: int | None = None) -> Passage:
     """Return lines of a transcript, fewer if they are long. Lines that say nothing count and are not shown."""
     first, limit = max(1, start), _DEFAULT_LINES if lines is None else max(1, lines)
     texts: list[str] = []
     last, chars, is_truncated = first - 1, 0, False
-    for line in _iter_from(locate_transcript(folder, citation), first):
+    for line in _iter_from(transcripts.get(citation), first):
         text = _line_text(line)
         if line.number >= first + limit or (texts and chars + len(text) > _MAX_PASSAGE_CHARS):
             is_truncated = True
@@ -250,9 +247,9 @@ def read_transcript(folder: str, citation: str, *, start: int = 1, lines: int | 
     )
 
 
-def read_key(folder: str, citation: str) -> str | None:
+def read_key(transcripts: Transcripts, citation: str) -> str | None:
     """Return the key of the conversation that a cited transcript is from, or None if its first line is lost."""
-    first = next(_iter_from(locate_transcript(folder, citation), 1), None)
+    first = next(_iter_from(transcripts.get(citation), 1), None)
     if first is None or first.number != 1:
         return None
     match first.content:
@@ -265,30 +262,13 @@ def read_key(folder: str, citation: str) -> str | None:
             return None
 
 
-def still_says(folder: str, citation: str, *, start: int, end: int, text: str) -> bool:
+def still_says(transcripts: Transcripts, citation: str, *, start: int, end: int, text: str) -> bool:
     """Return whether these lines of a transcript still contain a text as it was indexed: line by line, because echoes
     are left out, and without its labels, because every piece of a long message has one."""
-    lines = takewhile(lambda line: line.number <= end, _iter_from(locate_transcript(folder, citation), start))
+    lines = takewhile(lambda line: line.number <= end, _iter_from(transcripts.get(citation), start))
     utterances = (find_utterance(line) for line in lines)
     whole = show_utterances([utterance for utterance in utterances if utterance is not None])
     return all(re.sub(LABEL, "", line).strip("… ") in whole for line in text.split("\n"))
-
-
-def locate_transcript(folder: str, citation: str) -> Transcript:
-    """Return the cited transcript. Raise PathRefused for anything but a regular file directly in the folder.
-
-    A citation may come from a model or a web page, so it must not lead to any other file.
-    """
-    name = citation.removeprefix(CITED_FOLDER)
-    is_named = not any(char in name for char in "/\\\0") and len(name) <= _MAX_NAME_CHARS and is_transcript(name)
-    if not is_named:
-        raise PathRefused(f"{citation}: not a transcript.", hint="Name one as a search cites it: sessions/….jsonl.")
-    if not is_utf8(name):
-        raise SessionNotFound(f"{citation}: there is no such transcript.")
-    transcript = Transcript(find_cited_path(folder, citation))
-    if not stat.S_ISREG(transcript.stat().st_mode):
-        raise PathRefused(f"{citation}: symbolic links are not followed.", hint="Name a transcript that is a file.")
-    return transcript
 
 
 def _iter_from(transcript: Transcript, first_line: int) -> Iterator[TranscriptLine]:

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import datetime as dt
-import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import Any, cast
 
 from kept.base.clock import Clock, SystemClock, new_id
-from kept.base.durable import make_private_folder, write_atomic
-from kept.base.file_lock import locked
 from kept.base.records import Problem
 from kept.base.visibility import Viewer
 from kept.config import Config, load_config
 from kept.errors import (
+    DocumentNotFound,
     SessionDeleted,
     SessionExists,
     SessionKeyInvalid,
     SessionNotFound,
-    StoreError,
+    StorageConflict,
     TranscriptTooNew,
     TranscriptUnwritable,
     UsageError,
+    WriteFailed,
 )
 from kept.sessions.catalogue import Catalogue
-from kept.sessions.deleted import DeletedSession, DeletedSessions
+from kept.sessions.deleted import (
+    DELETED_MARK,
+    DeletedSession,
+    deleted_names,
+    get_deleted,
+    iter_deleted,
+    list_deleted,
+)
 from kept.sessions.entries import (
     MODEL,
     USER_TITLE,
@@ -38,6 +44,7 @@ from kept.sessions.entries import (
     ResetEntry,
     SessionStart,
     StateEntry,
+    format_entry,
     require_body,
     whole_ms,
 )
@@ -49,13 +56,19 @@ from kept.sessions.record import (
     staleness,
 )
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
-from kept.sessions.transcript import LOCK_WAIT_S, Damage, Position, Transcript, TranscriptLine
+from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine, open_transcripts
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name, transcript_name
+from kept.storage.contract import ABSENT, START, Append, Change, Erase, LogPosition, Move, Write
 
 _SHOWN_CANDIDATES = 4
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-
-log = logging.getLogger(__name__)
+_LEASE = "sessions"
+"""Held while a session is started that has no predecessor, so that two processes do not both start one."""
+_WAIT_S = 30.0
+_MOST_ATTEMPTS = 500
+"""How often to append again after another process was faster. One of the two always succeeds."""
+_CLAIM = "workspace"
+"""Document that names the workspace whose conversations these are, in a home that has no workspace of its own."""
 
 
 class SessionStore:
@@ -76,9 +89,8 @@ class SessionStore:
         self.config = config
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
-        self.folder = config.paths.sessions
-        self._catalogue = Catalogue(config.paths.catalogue, self.folder)
-        self._deleted = DeletedSessions(self.folder)
+        self.transcripts = open_transcripts(config)
+        self._catalogue = Catalogue(config.paths.catalogue, self.transcripts)
 
     @classmethod
     def open(
@@ -117,6 +129,11 @@ class SessionStore:
 
     # finding
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there are sessions. The catalogue is not opened."""
+        return next(self.transcripts.list(), None) is not None
+
     def key(
         self, channel: str, user_id: str, *, account_id: str = DEFAULT_ACCOUNT, chat_type: str = DEFAULT_CHAT_TYPE
     ) -> SessionKey:
@@ -137,14 +154,26 @@ class SessionStore:
         cited = (
             parse_transcript_name(os.path.basename(reference))[0] if is_transcript_citation(reference) else reference
         )
-        self._catalogue.refresh_names()
-        fitting = [record for record in self._fitting(cited) if viewer is None or viewer.sees_key(record.key)]
+        found = self._current(lambda: self._fitting(cited))
+        fitting = [record for record in found if viewer is None or viewer.sees_key(record.key)]
         if not fitting:
             raise SessionNotFound(f"There is no session '{reference}'.")
         if len(fitting) > 1:
             ids = ", ".join(record.id for record in fitting[:_SHOWN_CANDIDATES])
             raise UsageError(f"'{reference}' fits more than one session: {ids}.", hint="Give more of the id.")
-        return self._catalogue.refresh_one(fitting[0].transcript_path) or fitting[0]
+        return fitting[0]
+
+    def _current(self, look: Callable[[], list[SessionRecord]]) -> list[SessionRecord]:
+        """Return what a look into the catalogue finds, as the transcripts are now.
+
+        Transcripts are only listed if nothing is found: whoever starts a session also writes its row.
+        """
+        self._catalogue.complete()
+        found = [record for old in look() if (record := self._catalogue.read(old.log, old))]
+        if not found:
+            self._catalogue.refresh()
+            found = look()
+        return found
 
     def _fitting(self, reference: str) -> list[SessionRecord]:
         exact = self._catalogue.find(reference)
@@ -159,20 +188,21 @@ class SessionStore:
     def find_by_id(self, session_id: str, *, refresh: bool = True) -> SessionRecord | None:
         """Return the session with exactly this id, or None.
 
-        Without ``refresh``, transcripts that others than Kept have put into the folder are not looked for: an import
+        Without ``refresh``, transcripts that others than Kept have put beside the others are not looked for: an import
         asks for each of thousands of conversations.
         """
-        if not os.path.isdir(self.folder):
-            return None
         if refresh:
-            self.refresh()
+            return self._find_one(lambda: self._catalogue.find(session_id)) if self.has_any else None
         record = self._catalogue.find(session_id)
-        return record and self._catalogue.refresh_one(record.transcript_path)
+        return record and self._catalogue.read(record.log, record)
+
+    def _find_one(self, look: Callable[[], SessionRecord | None]) -> SessionRecord | None:
+        return next(iter(self._current(lambda: [record] if (record := look()) else [])), None)
 
     def refresh(self) -> None:
-        """Look for transcripts that others have put into the folder, or taken out of it."""
-        if os.path.isdir(self.folder):
-            self._catalogue.refresh_names()
+        """Look for transcripts that others have put beside the others, or taken away."""
+        if self.has_any:
+            self._catalogue.refresh()
 
     def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
@@ -181,13 +211,15 @@ class SessionStore:
 
     def channels(self) -> list[str]:
         """Return the channels that sessions are on."""
-        self._catalogue.refresh_names()
+        self._catalogue.refresh()
         return self._catalogue.channels()
 
     def _find_newest(self, key: SessionKey) -> SessionRecord | None:
-        self._catalogue.refresh_names()
-        newest = self._catalogue.find_newest(str(key))
-        return newest and (self._catalogue.refresh_one(newest.transcript_path) or newest)
+        newest = self._find_one(lambda: self._catalogue.find_newest(str(key)))
+        if newest is not None and newest.ended:  # its successor may have been put there by others
+            self._catalogue.refresh()
+            newest = self._catalogue.find_newest(str(key))
+        return newest
 
     # starting
 
@@ -205,7 +237,7 @@ class SessionStore:
         newest = self._find_newest(key)
         if newest is not None and self._find_end(newest) is None:
             return newest
-        with self._locked():
+        with self._starting():
             newest = self._find_newest(key)  # another process may have been faster
             if newest is None:
                 return self._create(SessionStart(str(key), metadata=dict(metadata or {})), new_id())
@@ -224,7 +256,7 @@ class SessionStore:
     ) -> SessionRecord:
         """End a session and start its successor. The old transcript is kept. If the session has ended already, return
         the session that followed."""
-        with self._locked():
+        with self._starting():
             record = self.get(session_id)
             if not record.key:
                 raise SessionKeyInvalid(
@@ -237,15 +269,10 @@ class SessionStore:
             return self._succeed(newest, reason, metadata)
 
     def _succeed(self, old: SessionRecord, reason: str, metadata: Mapping[str, Any] | None) -> SessionRecord:
-        """End a session, if it has not ended, and create its successor. The caller holds the folder's lock.
-
-        After a crash between the two steps, the next call creates the successor that the reset has named.
-        """
+        """End a session, if it has not ended, and create its successor. The caller holds the lease."""
         successor = new_id()
-        if not old.ended:
-            self.append(old.id, ResetEntry(reason, successor))
-        elif old.successor and _ID.fullmatch(old.successor) and not self._was_created(old.successor):
-            successor = old.successor
+        if old.ended and old.successor and _ID.fullmatch(old.successor) and not self._was_created(old.successor):
+            successor = old.successor  # of a reset by a version that wrote the two one after the other
         carried = {MODEL: old.state[MODEL]} if MODEL in old.state else {}
         start = SessionStart(
             old.key,
@@ -254,21 +281,34 @@ class SessionStore:
             state=carried,
             metadata=dict(metadata or old.metadata),
         )
-        return self._create(start, successor)
+        if old.ended:
+            return self._create(start, successor)
+        for _ in range(_MOST_ATTEMPTS):
+            end = self._make_append(old, [ResetEntry(reason, successor)], None)[1]
+            try:
+                return self._create(start, successor, and_also=[end])
+            except StorageConflict:
+                old = self._locate(old.id)
+        raise _too_busy(old)
 
     def _was_created(self, session_id: str) -> bool:
         """Return whether there is or was such a session. A deleted one is not replaced: it could not be restored."""
-        return self._catalogue.find(session_id) is not None or self._deleted.find(session_id) is not None
+        return self._catalogue.find(session_id) is not None or self.find_deleted(session_id) is not None
 
-    def _locked(self) -> AbstractContextManager[int]:
-        """Hold the lock of the folder, so that no other process starts or ends a session."""
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Hold the lease to start sessions."""
         try:
-            make_private_folder(self.folder)
-            if self.config.conversations == "claimed" and not os.path.exists(self.config.paths.claim):
-                write_atomic(self.config.paths.claim, os.fsencode(os.path.realpath(self.config.workspace)))
-        except OSError as exc:
-            raise TranscriptUnwritable(f"{self.folder}: could not be created ({exc.strerror}).") from exc
-        return locked(self.folder, wait_s=LOCK_WAIT_S, purpose="starting or ending a session")
+            with self.transcripts.storage.lease(_LEASE, wait_s=_WAIT_S):
+                yield
+        except WriteFailed as exc:
+            raise TranscriptUnwritable(exc.message) from exc
+
+    def _commit(self, changes: Sequence[Change]) -> None:
+        try:
+            self.transcripts.storage.commit(changes)
+        except WriteFailed as exc:
+            raise TranscriptUnwritable(exc.message) from exc
 
     def _create(
         self,
@@ -277,20 +317,31 @@ class SessionStore:
         *,
         created: dt.datetime | None = None,
         entries: Iterable[AnyEntry] = (),
+        and_also: Sequence[Change] = (),
     ) -> SessionRecord:
-        """Create the transcript of a session. The caller holds the folder's lock."""
+        """Create the transcript of a session. The caller holds the lease."""
         if not _ID.fullmatch(session_id):
             raise UsageError(
                 f"'{session_id}' cannot be the id of a session.",
                 hint="Use up to 128 letters, digits, '-', '_' and '.', starting with a letter or digit.",
             )
         created = whole_ms(created or self.clock.now())
-        path = os.path.join(self.folder, transcript_name(session_id, created))
-        Transcript.create(path, [Entry(session_id, None, created, start), *entries])
-        record = self._catalogue.refresh_one(path)
+        log = self.transcripts.prefix + transcript_name(session_id, created)
+        if self.transcripts.storage.logs.find(log) is not None:
+            raise SessionExists(f"{log}: there is such a transcript already.")
+        lines = _format([Entry(session_id, None, created, start), *entries])
+        self._commit([*and_also, *self._claim(), Append(log, lines, START)])
+        record = self._catalogue.read(log)
         if record is None:
-            raise SessionNotFound(f"{path}: was deleted.")
+            raise SessionNotFound(f"{log}: was deleted.")
         return record
+
+    def _claim(self) -> list[Change]:
+        """Return the change that claims the conversations for the workspace, if nobody has."""
+        is_unclaimed = self.config.conversations == "claimed"
+        if not is_unclaimed or self.transcripts.storage.documents.find(_CLAIM) is not None:
+            return []
+        return [Write(_CLAIM, os.fsencode(os.path.realpath(self.config.workspace)), ABSENT)]
 
     def adopt(
         self,
@@ -304,12 +355,14 @@ class SessionStore:
 
         Raise SessionDeleted if the user deleted it, and SessionExists if its id belongs to another session.
         """
-        with self._locked():
+        with self._starting():
             known = self._catalogue.find(session_id)
             # Another program may have deleted the transcript since the catalogue was refreshed.
-            if known is not None and self._catalogue.refresh_one(known.transcript_path) is not None:
+            if known is not None and self._catalogue.read(known.log, known) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
-            if self._deleted.find(session_id) is not None:
+            # By its name: to list all transcripts for each of thousands of conversations would take long.
+            name = self.transcripts.prefix + transcript_name(session_id, whole_ms(created))
+            if next(self.transcripts.storage.logs.list(name + DELETED_MARK), None) is not None:
                 raise SessionDeleted(f"Session {session_id} was deleted.")
             return self._create(start, session_id, created=created, entries=entries)
 
@@ -318,25 +371,25 @@ class SessionStore:
 
         ``after`` is the id of the last entry here. Raise SessionExists if that has changed; then nothing is appended.
         """
-        path = self._locate(session_id)
-        with Transcript(path).appending() as append:
-            if append.transcript.find_last_id() != after:
-                raise SessionExists(f"Session {session_id} has continued here in the meantime.")
-            append.add(entries)
-        return self._catalogue.refresh_one(path) or self.get(session_id)
+        record = self._locate(session_id)
+        try:
+            if record.last_id != after:
+                raise StorageConflict(record.log)
+            self._commit([Append(record.log, _format(entries), LogPosition(record.offset))])
+        except StorageConflict as exc:
+            self._locate(session_id)  # raises SessionNotFound if it was deleted
+            raise SessionExists(f"Session {session_id} has continued here in the meantime.") from exc
+        return self._catalogue.read(record.log) or self.get(session_id)
 
-    def _locate(self, session_id: str) -> str:
-        """Return the path of a session's transcript, to append to it."""
-        record = self._catalogue.find(session_id)
-        if record is None:
-            self._catalogue.refresh_names()
-            record = self._catalogue.find(session_id)
+    def _locate(self, session_id: str) -> SessionRecord:
+        """Return a session as it is now, to append to it."""
+        record = self.find_by_id(session_id, refresh=False) or self.find_by_id(session_id)
         if record is None:
             raise SessionNotFound(f"There is no session '{session_id}'.")
         if record.version > VERSION:
             reason = f"Session {session_id} has version {record.version}; this Kept knows versions up to {VERSION}."
             raise TranscriptTooNew(reason)
-        return record.transcript_path
+        return record
 
     # appending
 
@@ -350,36 +403,39 @@ class SessionStore:
         bodies: Sequence[Body],
         *,
         timestamp: dt.datetime | None = None,
-        only_if: Callable[[Transcript], bool] | None = None,
+        end: Position | None = None,
     ) -> tuple[Entry, ...]:
         """Append several entries. No other writer comes between them, and all are on disk when this returns.
 
-        ``only_if`` is called under the transcript's lock. If it returns False, nothing is appended.
+        With ``end``, nothing is appended and none are returned if the transcript does not end there.
         """
-        if not bodies:
-            return ()
         for body in bodies:
             require_body(body)
-        path = self._locate(session_id)
-        file = os.path.basename(path)
-        with Transcript(path).appending() as append:
-            if append.torn:
-                self._catalogue.report(file, append.torn)
-            if only_if is not None and not only_if(append.transcript):
+        for _ in range(_MOST_ATTEMPTS if bodies else 0):
+            record = self._locate(session_id)
+            if end is not None and record.offset != end.offset:
                 return ()
-            when = whole_ms(timestamp or self.clock.now())
-            parent = append.transcript.find_last_id()
-            entries: list[Entry] = []
-            for body in bodies:
-                entries.append(Entry(new_id(), parent, when, body))
-                parent = entries[-1].id
-            append.add(entries)
+            entries, append = self._make_append(record, bodies, timestamp)
             try:
-                self._catalogue.catch_up(file)
-            except StoreError as exc:
-                # The entries are on disk. The catalogue catches up when it is next used.
-                log.warning("session %s: the catalogue could not be brought up to date (%s)", session_id, exc.code)
-        return tuple(entries)
+                self._commit([append])
+            except StorageConflict:
+                continue
+            self._catalogue.read(record.log, record, has_only_grown=True)
+            return entries
+        if not bodies:
+            return ()
+        raise _too_busy(record)
+
+    def _make_append(
+        self, record: SessionRecord, bodies: Sequence[Body], timestamp: dt.datetime | None
+    ) -> tuple[tuple[Entry, ...], Append]:
+        """Return entries that follow the last one, and the change that appends them."""
+        when = whole_ms(timestamp or self.clock.now())
+        parent, entries = record.last_id, []
+        for body in bodies:
+            entries.append(Entry(new_id(), parent, when, body))
+            parent = entries[-1].id
+        return tuple(entries), Append(record.log, _format(entries), LogPosition(record.offset))
 
     def rename(self, session_id: str, title: str) -> SessionRecord:
         """Give a session a title. An empty one removes it, so that the session has its former title again."""
@@ -401,38 +457,52 @@ class SessionStore:
         )
 
     def tail(self, session_id: str, messages: int) -> list[TranscriptLine]:
-        """Return the lines from the Nth-last message on. The file is read from its end."""
+        """Return the lines from the Nth-last message on. The transcript is read from its end."""
         record = self.get(session_id)
-        return Transcript(record.transcript_path).tail(messages, record.end)
+        return self.transcript(record).tail(messages, record.end)
 
     def iter_lines(self, session_id: str, start: Position | None = None) -> Iterator[TranscriptLine]:
         """Yield the lines of a session, from its beginning or from a position on."""
-        record = self.get(session_id)
-        return Transcript(record.transcript_path).iter_lines(start)
+        return self.transcript(self.get(session_id)).iter_lines(start)
+
+    def transcript(self, record: SessionRecord) -> Transcript:
+        return Transcript(self.transcripts.storage, record.log)
 
     # deleting
 
     def delete(self, session_id: str, *, purge: bool = False) -> str | None:
-        """Delete a session. Its transcript is renamed, and the new path returned; with ``purge`` it is removed.
+        """Delete a session. Its transcript is renamed, and the new name returned; with ``purge`` it is erased.
 
         It stays deleted: an import of the same conversation leaves it out until it is restored. ``purge`` also
-        removes the transcript of a session that was deleted before.
+        erases the transcript of a session that was deleted before.
         """
-        with self._locked():
-            try:
-                record = self.get(session_id)
-            except SessionNotFound:
-                if not purge or self._deleted.find(session_id) is None:
-                    raise
-                self._deleted.purge(session_id)
-                return None
-            path = record.transcript_path
-            with Transcript(path).appending():
-                new_path = self._deleted.add(path, self.clock.now())
-                if purge:
-                    self._deleted.purge(record.id)
-            self._catalogue.forget(os.path.basename(path))
-            return None if purge else new_path
+        try:
+            record = self.get(session_id)
+        except SessionNotFound:
+            if not purge or self.find_deleted(session_id) is None:
+                raise
+            self._commit(self._purge(session_id))
+            return None
+        name = self._free_name(record.log)
+        try:
+            self._commit([*self._purge(record.id, record.log)] if purge else [Move(record.log, name)])
+        except DocumentNotFound as exc:
+            raise SessionNotFound(f"There is no session '{session_id}'.") from exc
+        self._catalogue.forget(record.log)
+        return None if purge else name
+
+    def _purge(self, session_id: str, *logs: str) -> list[Change]:
+        """Return the changes that erase the transcripts of a session, and leave an empty one: it was deleted."""
+        deleted = [session.log for session in iter_deleted(self.transcripts) if session.id == session_id]
+        whole = dict.fromkeys(log.partition(DELETED_MARK)[0] for log in (*logs, *deleted))
+        torn = (f"{log}.torn" for log in whole)  # ends that older versions cut off
+        marker = Append(self._free_name(next(iter(whole))), ())
+        return [*map(Erase, (*logs, *deleted, *torn)), marker]
+
+    def _free_name(self, log: str) -> str:
+        """Return a name that is not a transcript's."""
+        candidates = deleted_names(log, self.clock.now())
+        return next(candidate for candidate in candidates if self.transcripts.storage.logs.find(candidate) is None)
 
     def restore(self, reference: str) -> tuple[DeletedSession, SessionRecord | None]:
         """Bring back a deleted session, by its id or the beginning of it. Return what it was and what it is now.
@@ -440,22 +510,33 @@ class SessionStore:
         The record is None if its transcript was purged. Then the next import brings it back, if the other program
         still has the conversation.
         """
-        with self._locked():
-            deleted = self._deleted.get(reference)
-            self._catalogue.refresh_names()
-            if self._catalogue.find(deleted.id) is not None or os.path.lexists(deleted.original_path):
-                hint = "Nothing was changed. Delete that one first."
-                raise SessionExists(f"There is a session {deleted.id} already.", hint=hint)
-            self._deleted.restore(deleted)
-            return deleted, None if deleted.is_purged else self._catalogue.refresh_one(deleted.original_path)
+        deleted = get_deleted(self.transcripts, reference)
+        traces = [other.log for other in iter_deleted(self.transcripts) if other.id == deleted.id and other.is_purged]
+        self._catalogue.refresh()
+        try:
+            if self._catalogue.find(deleted.id) is not None:
+                raise StorageConflict(deleted.log)
+            self._commit([*map(Erase, traces)] if deleted.is_purged else [Move(deleted.log, deleted.original)])
+        except StorageConflict as exc:
+            hint = "Nothing was changed. Delete that one first."
+            raise SessionExists(f"There is a session {deleted.id} already.", hint=hint) from exc
+        return deleted, None if deleted.is_purged else self._catalogue.read(deleted.original)
 
     def deleted(self) -> list[DeletedSession]:
         """Return the deleted sessions, the last one first."""
-        if not os.path.isdir(self.folder):
-            return []
-        self._catalogue.refresh_names()
-        return [session for session in self._deleted.all() if self._catalogue.find(session.id) is None]
+        deleted = list_deleted(self.transcripts)
+        if deleted:
+            self._catalogue.refresh()
+        return [session for session in deleted if self._catalogue.find(session.id) is None]
 
     def find_deleted(self, session_id: str) -> DeletedSession | None:
-        """Return a session that was deleted and not restored, by its id."""
-        return self._deleted.find(session_id)
+        """Return a session that was deleted, by its id. Does not check whether it exists again."""
+        return next((session for session in list_deleted(self.transcripts) if session.id == session_id), None)
+
+
+def _format(entries: Iterable[AnyEntry]) -> list[bytes]:
+    return [format_entry(entry)[:-1] for entry in entries]
+
+
+def _too_busy(record: SessionRecord) -> TranscriptUnwritable:
+    return TranscriptUnwritable(f"{record.citation}: other processes keep writing to it.")

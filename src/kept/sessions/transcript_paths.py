@@ -34,8 +34,8 @@ def parse_transcript_name(name: str) -> tuple[str, dt.datetime | None]:
 
 
 def is_transcript(name: str) -> bool:
-    """Return whether a file of this name is a transcript. A deleted one has another ending, a hidden file is none."""
-    return name.endswith(TRANSCRIPT_ENDING) and not name.startswith(".")
+    """Return whether a log of this name is a transcript. A deleted one has another ending, a hidden file is none."""
+    return name.endswith(TRANSCRIPT_ENDING) and not name.startswith(".") and "/" not in name
 
 
 def iter_transcripts(folder: str) -> Iterator[os.DirEntry[str]]:
@@ -54,8 +54,3 @@ def cite_transcript(path: str) -> str:
 def is_transcript_citation(cited: str) -> bool:
     """Return whether a citation names a transcript. Notes are Markdown, so the ending is enough to tell."""
     return cited.startswith(CITED_FOLDER) and cited.endswith(TRANSCRIPT_ENDING)
-
-
-def find_cited_path(folder: str, citation: str) -> str:
-    """Return the path of a cited transcript. Does not check that it stays in the folder: `locate_transcript` does."""
-    return os.path.join(folder, citation.removeprefix(CITED_FOLDER))

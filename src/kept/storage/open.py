@@ -26,6 +26,11 @@ def open_agent(config: Config) -> Storage:
     return FileStorage(config.paths.folder)
 
 
+def open_agent_named(home: str, name: str) -> Storage:
+    """Return the storage of any agent of a home."""
+    return FileStorage(os.path.join(home, "agents", name))
+
+
 def open_home(config: Config) -> Storage:
     """Return the storage that all agents share: tokens, and the name of this machine."""
     return FileStorage(config.home)

@@ -10,7 +10,7 @@ from kept import Memory
 from kept.base.clock import SystemClock
 from kept.errors import SyncFailed, SyncRefused
 from kept.notes.conflict_copies import find_original
-from kept.sessions.forgotten_text import ForgottenText, normalise_line
+from kept.sessions.forgotten_text import normalise_line
 from tests.support.sync_machines import Machine, connect_machines, git, make_remote, settle
 
 
@@ -20,9 +20,7 @@ def pair(tmp_path):
 
 
 def forget_on(machine: Machine, *lines: str) -> None:
-    paths = machine.run_of._forgotten.path
-    os.makedirs(os.path.dirname(paths), exist_ok=True)
-    ForgottenText(paths).add([], map(normalise_line, lines), SystemClock().now())
+    machine.run_of._forgotten.add([], map(normalise_line, lines), SystemClock().now())
 
 
 # merging

@@ -9,6 +9,7 @@ import pytest
 from kept import Message
 from kept.sessions.entries import Attachment, StateEntry, Text, Thinking, ToolCall, ToolResult
 from tests.support.sample_memory import write_sample
+from tests.support.session_strategies import path_of
 from tests.support.web_site import texts, visiting
 
 
@@ -125,7 +126,7 @@ def test_markup_of_a_speaker_is_text(pages, talk):
 
 def test_damaged_and_unknown_lines_are_named(pages, talk):
     session = talk(Message.of("user", "Hello"))
-    path = pages.site.sessions.get(session).transcript_path
+    path = path_of(pages.site.sessions, pages.site.sessions.get(session))
     stamp = "2026-03-14T15:09:26+00:00"
     unknown = {"type": "dream", "id": "u1", "parentId": None, "timestamp": stamp}
     receipt = {"path": "x", "lines": "all", "sha256": 5, "searchable": 1}

@@ -183,7 +183,7 @@ def test_a_first_line_that_is_wrong_takes_no_other_session_down(place):
     for number, start in enumerate(starts):
         place.write([start, good_line(number)], f"20260314T140926Z_bad{number}.jsonl")
     with place.sessions() as sessions:
-        found = {Path(record.transcript_path).name: record for record in sessions.recent()}
+        found = {Path(record.log).name: record for record in sessions.recent()}
         assert len(found) == len(starts) + 1
         for record in found.values():
             assert sessions.tail(record.id, 1), "its messages can be read"

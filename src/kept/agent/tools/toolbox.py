@@ -6,7 +6,6 @@ memory_forget is the only tool that removes something. It is offered by the MCP 
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -168,7 +167,7 @@ class Toolbox:
 
     def _status(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
         status = visible_status(self.memory.status(), self.memory.visible, self.memory.index_service)
-        count = len(self._visible_sessions()) if os.path.isdir(self.sessions.folder) else 0
+        count = len(self._visible_sessions()) if self.sessions.has_any else 0
         project = self.memory.project
         about_project = f"Project: {project}\n" if project else ""
         return ToolOutcome(about_project + status_text(status, count, self._most_used_tags()), status)
@@ -205,7 +204,7 @@ class Toolbox:
         return ToolOutcome(sessions_text(groups, result.degraded), groups)
 
     def _recent_sessions(self, arguments: dict[str, Any], limit: int) -> list[SessionRecord]:
-        if not os.path.isdir(self.sessions.folder):
+        if not self.sessions.has_any:
             if "session" in arguments:
                 raise SessionNotFound(f"There is no session '{arguments['session']}'.")
             return []

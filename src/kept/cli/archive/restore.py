@@ -58,11 +58,13 @@ from kept.errors import (
 )
 from kept.notes.opened import decode
 from kept.notes.workspace import find_arrival_fault
-from kept.sessions.deleted import DeletedSessions
+from kept.sessions.deleted import list_deleted
 from kept.sessions.forgotten_text import ForgottenText, blank_tree
+from kept.sessions.transcript import Transcripts
 from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
 from kept.storage.contract import ABSENT, START, Append, Change, Storage, Write, is_log
 from kept.storage.files.file_storage import FileStorage
+from kept.storage.open import open_agent_named
 
 LEASE = "restore"
 _LARGEST_TEXT = 1 << 28
@@ -244,8 +246,9 @@ class _ForgottenHunt:
 
     def __init__(self, home: str) -> None:
         agents = os.path.join(home, AGENTS)
-        paths = {name: AgentPaths(os.path.join(agents, name)).forgotten_hashes for name in _list(agents)}
-        self._texts = {name: ForgottenText(path) for name, path in paths.items() if os.path.exists(path)}
+        storages = {name: open_agent_named(home, name) for name in _list(agents)}
+        self._storages = {name: agent for name, agent in storages.items() if agent.logs.find(FORGOTTEN_HASHES)}
+        self._texts = {name: ForgottenText(agent) for name, agent in self._storages.items()}
         self._found: dict[str, set[str]] = {name: set() for name in self._texts}
         """Files with something that an agent forgot, by the agent."""
         self.settings: bytes | None = None
@@ -260,9 +263,8 @@ class _ForgottenHunt:
     def find_reasons(self, manifest: Manifest) -> dict[str, str]:
         """Return the files to leave out, each with the reason."""
         reasons: dict[str, str] = {}
-        for agent, forgotten in self._texts.items():
-            folder, name = os.path.split(forgotten.path)
-            own, content = f"{AGENTS}/{agent}/{name}", _read(FileStorage(folder), name) or b""
+        for agent, storage in self._storages.items():
+            own, content = f"{AGENTS}/{agent}/{FORGOTTEN_HASHES}", _read(storage, FORGOTTEN_HASHES) or b""
             if own in manifest.files and digest_bytes(content) == manifest.files[own].sha256:
                 continue  # the archive was made after it
             reasons |= dict.fromkeys(self._found[agent], "it has something that you forgot here")
@@ -355,8 +357,9 @@ def _session_id(member: MemberPath) -> str | None:
 
 def _deleted_here(home: str, agent: str) -> frozenset[str]:
     """Return the ids of conversations that were deleted here."""
-    sessions = AgentPaths(os.path.join(home, AGENTS, agent)).sessions
-    return frozenset(session.id for session in DeletedSessions(sessions).all())
+    paths = AgentPaths(os.path.join(home, AGENTS, agent))
+    transcripts = Transcripts(open_agent_named(home, agent), paths.transcripts)
+    return frozenset(session.id for session in list_deleted(transcripts))
 
 
 # writing

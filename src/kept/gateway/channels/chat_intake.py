@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -15,13 +14,13 @@ from kept.base.limits import one_line
 from kept.base.remote_errors import MessageConflict, QueueFull
 from kept.base.values import frozen
 from kept.config import Config
-from kept.config.agent_paths import AgentPaths
 from kept.config.gateway_settings import DiscordSettings, TelegramSettings
 from kept.errors import ConfigError
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.channels.switchboard import Switchboard
-from kept.sessions.attachments import ATTACHMENTS, STORED_TYPES, AttachmentFolder
+from kept.sessions.attachments import ATTACHMENTS, STORED_TYPES, save_attachment
 from kept.sessions.session_key import SessionKey
+from kept.storage.open import open_agent_named
 
 _FETCH_TIMEOUT_S = 60.0
 
@@ -143,7 +142,7 @@ class BotChannel(Channel):
                 f"gateway.{self.name}.allow_users is empty: the bot would answer no one.",
                 hint="List the numeric ids of the people that it answers.",
             )
-        self._agents = os.path.join(config.home, "agents")
+        self._home = config.home
         self._timing = timing or ResponderTiming()
         self._me = Person(0, "")
 
@@ -190,7 +189,7 @@ class BotChannel(Channel):
 
     async def _store_files(self, addressed: AddressedMessage) -> list[dict[str, Any]]:
         """Fetch and store the files of a message, and return what the transcript says about them."""
-        folder = AttachmentFolder(AgentPaths(os.path.join(self._agents, addressed.key.agent_id)).attachments)
+        storage = open_agent_named(self._home, addressed.key.agent_id)
         files = []
         for item in addressed.media:
             if (
@@ -206,5 +205,5 @@ class BotChannel(Channel):
                 log.warning("%s: a file could not be fetched (%s)", self.name, type(exc).__name__)
                 continue
             if 0 < len(data) <= MAX_ATTACHMENT_BYTES:
-                files.append(await asyncio.to_thread(folder.save, data, item.media_type, item.name))
+                files.append(await asyncio.to_thread(save_attachment, storage, data, item.media_type, item.name))
         return files

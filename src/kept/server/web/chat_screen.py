@@ -49,7 +49,7 @@ def find_session(sessions: SessionStore, name: str) -> SessionRecord | None:
 def load_talk(visit: Visit, name: str) -> tuple[SessionRecord | None, list[TalkView]]:
     """Return the session of a conversation, if it has begun, and its last lines."""
     record = find_session(visit.site.sessions, name)
-    return record, view_lines(read_window(record, None).lines)[-_SHOWN_LINES:] if record else []
+    return record, view_lines(read_window(visit.site.sessions, record, None).lines)[-_SHOWN_LINES:] if record else []
 
 
 async def send_message(visit: Visit) -> Response:

@@ -40,7 +40,7 @@ from kept.sessions.entries import (
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import SHOWN_SPEAKERS
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Damage, Transcript, TranscriptLine, is_receipt, parse_line
+from kept.sessions.transcript import Damage, TranscriptLine, is_receipt, parse_line
 
 PER_PAGE = 50
 LINES_PER_PAGE = 300
@@ -89,7 +89,7 @@ def show_conversation(visit: Visit) -> Response:
     record = sessions.get(visit.path["id"])
     cited = visit.number("line", 0, most=1_000_000_000)
     start = visit.number("from", 0, most=1_000_000_000)
-    window = read_window(record, start or max(1, cited - _ABOVE) if start or cited else None)
+    window = read_window(sessions, record, start or max(1, cited - _ABOVE) if start or cited else None)
     return visit.render(
         "conversation.html",
         record=record,
@@ -101,9 +101,9 @@ def show_conversation(visit: Visit) -> Response:
     )
 
 
-def read_window(record: SessionRecord, first: int | None) -> LineWindow:
+def read_window(sessions: SessionStore, record: SessionRecord, first: int | None) -> LineWindow:
     """Return a page of lines from ``first`` on, or the last page."""
-    transcript = Transcript(record.transcript_path)
+    transcript = sessions.transcript(record)
     total = sum(1 for _ in transcript.iter_raw())
     first = max(1, total - LINES_PER_PAGE + 1) if first is None else min(first, max(1, total))
     raw = islice(transcript.iter_raw(), first - 1, first - 1 + LINES_PER_PAGE)

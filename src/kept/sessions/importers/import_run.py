@@ -282,12 +282,15 @@ class DraftWriter:
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store
-        self._forgotten = ForgottenText(store.config.paths.forgotten_hashes)
+        self._forgotten = ForgottenText(store.transcripts.storage)
+        self._deleted = {session.id for session in store.deleted()}
         store.refresh()
 
     def write(self, draft: Draft) -> SessionOutcome:
         """Write a session, or what is new of it. A failure is an outcome too, so that the others are still written."""
         self._forgotten.refresh()  # an import may take long, and something may be forgotten meanwhile
+        if draft.id in self._deleted:
+            return outcome_of(draft, "deleted")
         try:
             for candidate in (draft,) if draft.has_global_ids else (draft, _with_own_id(draft)):
                 outcome = self._write(candidate)

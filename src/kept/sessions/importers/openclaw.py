@@ -31,7 +31,6 @@ from kept.sessions.importers.draft import (
 )
 from kept.sessions.importers.source import Record, Source, load_json, open_regular
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
-from kept.sessions.transcript import FileState
 
 # pi: a header, then a tree of entries by id and parentId. All branches are kept, in the order of the file, with their
 # parents. An entry without an id follows the previous one.
@@ -163,6 +162,8 @@ LIST_NAME = "sessions.json"
 _LARGEST_LIST = 256_000_000
 _CHAT_TYPES = {"dm": "direct", "direct": "direct", "group": "group", "channel": "channel"}
 
+_State = tuple[int, int, int]
+"""Inode, size and time of a file."""
 Listed = Mapping[str, tuple[str, dict[str, Any]]]
 """Key of a session and OpenClaw's record of it, by the session's id."""
 
@@ -185,11 +186,11 @@ def read_database(database: OpenClawDatabase, agent_id: str) -> Iterator[tuple[S
 
 def read_list(path: str) -> tuple[Listed, str | None]:
     """Return the content of `sessions.json`, and what is wrong with it. A missing file is not a problem."""
-    return _read_list(path, FileState.of(path))
+    return _read_list(path, _find_state(path))
 
 
 @lru_cache(maxsize=1)
-def _read_list(path: str, state: FileState | None) -> tuple[Listed, str | None]:
+def _read_list(path: str, state: _State | None) -> tuple[Listed, str | None]:
     """Read the list once for all transcripts beside it, until its state changes."""
     try:
         with open_regular(path) as file:
@@ -361,6 +362,14 @@ class _DatabaseRows(Source):
             self.report(f"session {self.session_id} cannot be read to its end ({exc})")
 
 
-def _states(path: str) -> list[tuple[str, FileState | None]]:
-    states = [(ending, FileState.of(f"{path}{ending}")) for ending in ("", "-wal")]
+def _states(path: str) -> list[tuple[str, _State]]:
+    states = ((ending, _find_state(f"{path}{ending}")) for ending in ("", "-wal"))
     return [(ending, state) for ending, state in states if state is not None]
+
+
+def _find_state(path: str) -> _State | None:
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return state.st_ino, state.st_size, state.st_mtime_ns

@@ -392,7 +392,11 @@ class FileLogs:
             yield Step("write", path, b"%d" % (generation + 1), before)
 
     def _read_generation(self, name: str) -> int:
-        digits = read_file(self._storage.root, _generation_path(name)) or b""
+        try:
+            with open(os.path.join(self._storage.root, _generation_path(name)), "rb") as file:
+                digits = file.read()
+        except OSError:
+            return 0
         return int(digits) if digits.isdigit() else 0
 
     def _repair_end(self, name: str, expected: LogPosition | None) -> tuple[int, int]:

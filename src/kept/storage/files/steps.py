@@ -139,7 +139,7 @@ class Steps:
 
     def finish(self) -> None:
         """Do what a process that was killed did not do any more."""
-        raw = read_file(self.root, JOURNAL)
+        raw = read_file(self.root, JOURNAL) if os.path.lexists(os.path.join(self.root, JOURNAL)) else None
         if raw is None:
             return
         for step in decode_journal(raw):
@@ -150,7 +150,8 @@ class Steps:
     def _is_done(self, step: Step) -> bool:
         """Return whether a step was done before the crash."""
         if step.kind == "append":
-            return self._read_at(step.path, step.offset, len(step.data)) == step.data
+            # An append of no lines creates a log, and does no harm if it is done twice.
+            return bool(step.data) and self._read_at(step.path, step.offset, len(step.data)) == step.data
         if step.kind == "rewrite":
             return read_file(self.root, step.path) == step.data
         return step.kind == "move" and read_file(self.root, step.path) is None
