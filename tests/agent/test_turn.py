@@ -14,7 +14,6 @@ from kept.agent.material import KnownText, recall
 from kept.agent.session_log import SessionLog
 from kept.agent.tools.toolbox import Toolbox
 from kept.agent.turn import GAVE_UP, LAST_STEP
-from kept.base.file_lock import locked
 from kept.base.records import SeenTail
 from kept.base.remote_errors import BudgetExhausted, ModelFailed
 from kept.errors import TranscriptUnwritable
@@ -343,33 +342,6 @@ def test_turns_of_one_session_follow_each_other_and_those_of_two_do_not_wait(tmp
 
     with open_agent(tmp_path) as at:
         assert asyncio.run(both(at)) == ["slow", "Done.", "behind it", "Done."]
-
-
-def test_a_transcript_that_another_process_holds_stops_no_other_conversation(tmp_path):
-    async def both(at):
-        ada, bob = at.session("ada"), at.session("bob")
-        events = at.agent.respond(ada.id, [Inbound("1", "slow")])
-        async for event in events:
-            if isinstance(event, ToolEnded):
-                break
-        # The result of the tool is written next, and has to wait for the lock.
-        with locked(path_of(at.sessions, ada), wait_s=0, purpose="writing to this session"):
-            rest = asyncio.create_task(collect_rest(events))
-            assert reply(await at.collect(bob.id, [Inbound("2", "quick")])).text == "Quick."
-            assert not rest.done()
-        assert reply(await rest).text == "Done."
-        return [message.role for message in at.messages(ada.id)]
-
-    async def collect_rest(events):
-        return [event async for event in events]
-
-    def answer(request):
-        if "slow" not in shown(request):
-            return "Quick."
-        return "Done." if outputs(request) else SEARCH
-
-    with open_agent(tmp_path, ScriptedChat(answer)) as at:
-        assert asyncio.run(both(at)) == ["user", "assistant", "tool", "assistant"]
 
 
 def test_what_a_channel_says_by_our_names_and_what_a_transcript_from_elsewhere_holds_does_no_harm(tmp_path):

@@ -104,7 +104,8 @@ def canonical(home: Path) -> dict[str, bytes | None]:
     return {
         path: content
         for path, content in tree_of(home).items()
-        if content is not None
+        if "/.kept/storage/" not in path
+        and content is not None
         and not Path(path).name.startswith(leaves)
         and not path.endswith(".lock")
         and "/.git/" not in path

@@ -59,7 +59,7 @@ from kept.errors import (
 from kept.notes.opened import decode
 from kept.notes.workspace import find_arrival_fault
 from kept.sessions.deleted import list_deleted
-from kept.sessions.forgotten_text import ForgottenText, blank_tree
+from kept.sessions.forgotten_text import FORGOTTEN_HASHES, ForgottenText, blank_tree
 from kept.sessions.transcript import Transcripts
 from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
 from kept.storage.contract import ABSENT, START, Append, Change, Storage, Write, is_log
