@@ -133,7 +133,7 @@ def test_a_server_finishes_what_it_has_begun_when_it_is_told_to_stop(home, tmp_p
     with killing(running), ThreadPoolExecutor() as pool, running.client(token) as client:
         message = {"user": "ada", "text": "What is the code word?"}
         answer = pool.submit(client.post, "/v1/messages", json=message)
-        wait_until(lambda: inbox.exists() and inbox.stat().st_size, "the message is accepted")
+        wait_until(lambda: inbox.exists() and b"code word" in inbox.read_bytes(), "the message is accepted")
         assert running.stop() == 0
         assert answer.result().json()["status"] == "answered"
     with pytest.raises(httpx.TransportError), running.client() as client:
