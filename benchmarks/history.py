@@ -13,15 +13,16 @@ import datetime as dt
 import os
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 from benchmarks.measure import median_cost
 from kept.base.digest import digest_bytes
-from kept.notes.change_recorder import Author
-from kept.notes.history.history_folder import HistoryFolder, VersionStore
-from kept.notes.history.note_change import NoteChange, format_change, utc_text
-from kept.notes.history.note_history import MACHINE_FILE
-from kept.notes.workspace import Workspace
+from kept.notes.history.note_change import Author, NoteChange, format_change, utc_text
+from kept.notes.history.note_history import version_path
+from kept.storage.contract import Write
+from kept.storage.files.file_storage import FileStorage
+from kept.storage.machine import MACHINE_ID
 
 KEPT = str(Path(sys.executable).with_name("kept"))
 DAYS = 365
@@ -57,7 +58,8 @@ def make_history(workspace: Path, changes: int) -> None:
             content = after
             versions.append(content)
             file.write(format_change(base))
-    VersionStore(HistoryFolder(Workspace(str(workspace)))).put(versions)
+    packed = {version_path(digest_bytes(version)): zlib.compress(version, 1) for version in versions}
+    FileStorage(str(workspace)).commit([Write(path, data) for path, data in packed.items()])
     (workspace / path).parent.mkdir(exist_ok=True)
     (workspace / path).write_bytes(content)
 
@@ -72,7 +74,7 @@ def main() -> None:
         environment = {**os.environ, "KEPT_HOME": str(home)}
         median_cost([KEPT, "init"], env=environment, runs=1)
         make_history(home / "workspace", chosen.changes)
-        (home / MACHINE_FILE).write_text(f"{MACHINE}\n")
+        (home / MACHINE_ID).write_text(f"{MACHINE}\n")
         size = sum(path.stat().st_size for path in (home / "workspace/.kept").rglob("*") if path.is_file())
         print(f"{chosen.changes:,} changes, {size:,} bytes")
         for command in COMMANDS:

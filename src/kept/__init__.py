@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from kept.forgetting.receipt import ForgetReceipt
     from kept.gateway.app import open_model
     from kept.memory import Memory
-    from kept.notes.change_recorder import Author
-    from kept.notes.history.note_change import NoteChange
+    from kept.notes.history.note_change import Author, NoteChange
     from kept.notes.history.undo import UndoResult
     from kept.server.live import LiveIndex, LiveState
     from kept.sessions.entries import Message, StateEntry
@@ -147,7 +146,7 @@ _HOMES = {
     "ToolOutcome": "kept.agent.tools.toolbox",
     "Toolbox": "kept.agent.tools.toolbox",
     "definitions": "kept.agent.tools.tool_definitions",
-    "Author": "kept.notes.change_recorder",
+    "Author": "kept.notes.history.note_change",
 }
 
 

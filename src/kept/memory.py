@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kept.forgetting.forgetter import MemoryForgetting
     from kept.index.index_handle import IndexLimits
     from kept.memory_history import MemoryHistory
-    from kept.notes.addition import Addition
-    from kept.notes.change_recorder import Author
-    from kept.notes.review.review_queue import ReviewQueue
+    from kept.notes.history.note_change import Author
+    from kept.notes.note_writer import Addition
+    from kept.notes.review_queue import ReviewQueue
     from kept.search.memory_notes import MemoryNotes
     from kept.search.memory_view import MemoryView
     from kept.search.qmd import QmdBackend
@@ -202,8 +202,7 @@ class Memory:
         A single line that the note or long-term memory has already is not written, unless ``again`` is set;
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
-        from kept.notes.addition import write_addition
-        from kept.notes.history.note_history import open_recorder, python_author
+        from kept.notes.note_commit import open_recorder, python_author
         from kept.notes.note_writer import NoteWriter
 
         self._require_open()
@@ -213,24 +212,24 @@ class Memory:
         near = () if again or replaces is not None else self._find_near(text, addition.project)
         by = author or python_author(self.config)
         if only_propose:
-            from kept.notes.review.review_queue import propose
+            from kept.notes.review_queue import propose
 
             written = propose(self._review_queue(), addition, near=near, by=by, why=why)
         elif by_tool:
-            from kept.notes.review.review_queue import write_for_agent
+            from kept.notes.review_queue import write_for_agent
 
             written = write_for_agent(self._review_queue(), addition, near=near, by=by, why=why)
         else:
             recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why)
             writer = NoteWriter(self.workspace, self.clock, self.settings.max_file_bytes, recorder=recorder)
-            written = write_addition(writer, addition, near)
+            written = writer.write(addition, near)
         return written
 
     def _make_addition(
         self, text: str, to: str | os.PathLike[str] | None, replaces: str | None, again: bool, project: str | None
     ) -> Addition:
         """Return what to write and where, for the project and the person of this memory."""
-        from kept.notes.addition import Addition
+        from kept.notes.note_writer import Addition
 
         require_text(replaces=replaces)
         target = os.fspath(to) if to is not None else "daily"
@@ -295,7 +294,7 @@ class Memory:
         return self._review_queue()
 
     def _review_queue(self) -> ReviewQueue:
-        from kept.notes.review.review_queue import ReviewQueue
+        from kept.notes.review_queue import ReviewQueue
 
         return ReviewQueue(self.config, self.workspace, self.clock)
 

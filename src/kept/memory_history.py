@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from kept.base.clock import Clock
 from kept.config import Config
-from kept.notes.change_recorder import Author
-from kept.notes.history.note_history import HistoryRecorder, NoteHistory, open_recorder, python_author
+from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import NoteHistory
+from kept.notes.note_commit import HistoryRecorder, open_recorder, python_author
 from kept.notes.workspace import Workspace
 from kept.search.memory_search import require_number
+from kept.storage.open import open_home
 
 if TYPE_CHECKING:
     from kept.notes.history.note_change import NoteChange
@@ -24,7 +26,7 @@ class MemoryHistory(NoteHistory):
     """History of the notes: who changed what, when and why, and what was there before."""
 
     def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
-        super().__init__(workspace, config.home, clock)
+        super().__init__(workspace, open_home(config), clock)
         self._config = config
 
     def changes(
@@ -38,7 +40,7 @@ class MemoryHistory(NoteHistory):
     ) -> tuple[NoteChange, ...]:
         """Return the changes of all notes, or of one, newest first. ``by`` is an agent, tool, person or client."""
         require_number("max_results", max_results, 1, None, whole=True)
-        path = None if note is None else self.workspace.cite(self.workspace.locate(os.fspath(note)))
+        path = None if note is None else self.workspace.locate(os.fspath(note))
         changes = self.iter_changes(since=self._utc_text(since), path=path, by=by, session=session)
         return tuple(islice(changes, max_results))
 

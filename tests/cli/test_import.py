@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kept.notes.templates import full_templates
+from kept.notes.adopt import full_templates
 from tests.support.chat_exports import claude_talk, claude_zip, gpt_talk, gpt_zip
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import (

@@ -50,8 +50,7 @@ from pathlib import Path
 from kept.base.digest import digest_bytes
 from kept.forgetting.old_versions import HistoryScrub, version_path
 from kept.forgetting.plan import ForgetOrder, Place
-from kept.notes.change_recorder import Author
-from kept.notes.history.note_change import NoteChange, format_change
+from kept.notes.history.note_change import Author, NoteChange, format_change
 from kept.storage.files.file_storage import FileStorage
 root, count = Path(sys.argv[1]), int(sys.argv[2])
 last, lines = {}, []

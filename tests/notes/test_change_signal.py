@@ -29,7 +29,7 @@ def scan_slowly(freshness: Freshness, folder: str, monkeypatch, *, takes_s: floa
     def scan():
         nonlocal now
         now += takes_s
-        return scan_workspace(Workspace(folder), max_bytes=1_000)
+        return scan_workspace(Workspace.at(folder), max_bytes=1_000)
 
     monkeypatch.setattr(index_handle.time, "thread_time", lambda: now)
     for _ in range(2):

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.notes.daily import DEFAULT_DAILY_NOTES, DailyNotes
-from kept.notes.date_format import FormatRefused, date_pattern, format_date, parse_format, read_date
+from kept.notes.daily import (
+    DEFAULT_DAILY_NOTES,
+    DailyNotes,
+    FormatRefused,
+    date_pattern,
+    format_date,
+    parse_format,
+    read_date,
+)
 
 DAY = dt.date(2026, 11, 3)
 FORMATS = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kept.base.digest import digest_bytes
 from kept.errors import NoteConflict, NoteTooLarge, PathRefused
 from kept.notes.line_edit import read_whole, replace_text, save_text
-from kept.notes.opened import decode
+from kept.notes.note_text import decode
 from kept.notes.workspace import Workspace
 from tests.support.files import write_file
 

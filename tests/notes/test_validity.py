@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.notes.statements import read_statements
-from kept.notes.validity import Validity, may_be_marked, read_line, strike_line
+from kept.notes.validity import Validity, may_be_marked, read_line, read_statements, strike_line
 
 DAY = dt.date(2026, 11, 3)
 

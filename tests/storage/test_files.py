@@ -313,6 +313,11 @@ def test_the_storage_of_a_folder_of_others_writes_nothing(root):
 def test_two_names_of_one_file_are_told(root, storage):
     storage.commit([Write("a.md", b"1"), Write("b.md", b"2")])
     os.link(root / "a.md", root / "c.md")
+    os.symlink("b.md", root / "d.md")
+    assert storage.documents.is_same("a.md", "c.md")
+    assert storage.documents.is_same("b.md", "d.md")
+    assert not storage.documents.is_same("a.md", "b.md")
+    assert not storage.documents.is_same("a.md", "never.md")
     ids = {info.path: info.link_id for info in storage.documents.list()}
     assert ids["a.md"] == ids["c.md"] != "" == ids["b.md"]
     storage.commit([Extend("a.md", b"more")])

@@ -27,11 +27,11 @@ from kept.cli.archive.restore import restore_archive
 from kept.config import load_config
 from kept.errors import CitationMismatch, KeptError, NoteConflict, NoteNotFound
 from kept.gateway.app import open_sessions
-from kept.notes.history.note_history import NoteHistory
-from kept.notes.history.rewrite import check_history
+from kept.notes.history.note_history import NoteHistory, check_history
 from kept.notes.workspace import Workspace
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
+from kept.storage.files.file_storage import FileStorage
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
@@ -426,7 +426,9 @@ class Correction(RuleBasedStateMachine):
             with tarfile.open(path) as tar:
                 tar.extractall(folder, filter="data")
             unpacked = Path(folder)
-            history = NoteHistory(Workspace(str(unpacked / "notes" / "main")), folder, self.memory.clock)
+            history = NoteHistory(
+                Workspace.at(str(unpacked / "notes" / "main")), FileStorage(str(folder)), self.memory.clock
+            )
             versions = b"\0".join(self.versions(history).values()).decode()
             names = "\n".join(map(str, unpacked.rglob("*")))
             for word in self.forgotten:

@@ -42,9 +42,8 @@ from kept.errors import KeptError
 from kept.index.near_facts import find_notes
 from kept.memory import Memory
 from kept.models.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn, get_prompt
-from kept.notes.change_recorder import Author
 from kept.notes.daily import DailyNotes, find_daily
-from kept.notes.opened import OpenWorkspace
+from kept.notes.history.note_change import Author
 from kept.search.memory_view import MemoryView
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
@@ -263,11 +262,10 @@ def _iter_similar(memory: Memory, view: MemoryView, fact: Fact) -> Iterator[str]
     with suppress(KeptError):  # better to write a fact twice than to lose it
         paths += find_notes(memory.config.paths, workspace.root, words, filters, limit=_COMPARED_NOTES)
     is_shared = memory.viewer is None or memory.viewer.writes_shared
-    with OpenWorkspace(workspace) as opened:
-        for path in dict.fromkeys(filter(None, paths)):
-            if not is_shared or private_folder_of(path) is None:
-                with suppress(KeptError):
-                    yield opened.read(workspace.locate(path), max_bytes=memory.settings.max_file_bytes).text
+    for path in dict.fromkeys(filter(None, paths)):
+        if not is_shared or private_folder_of(path) is None:
+            with suppress(KeptError):
+                yield workspace.read(workspace.locate(path), max_bytes=memory.settings.max_file_bytes).text
 
 
 def normalise_fact(text: str) -> str:

@@ -34,11 +34,10 @@ from kept.base.limits import CHARS_PER_TOKEN, clip, weigh
 from kept.base.records import Hit, SeenTail, parse_citation
 from kept.base.values import frozen
 from kept.base.words.stopwords import content_words
-from kept.errors import EmptyQuery, KeptError
+from kept.errors import EmptyQuery, KeptError, NoteNotFound
 from kept.memory import Memory
 from kept.models.base import media_of
 from kept.notes.daily import DailyNotes, find_daily
-from kept.notes.opened import OpenWorkspace
 from kept.notes.workspace import INFORMING, INSTRUCTING
 from kept.search.memory_search import MOST_RESULTS
 from kept.search.memory_view import show_problems
@@ -127,20 +126,19 @@ def read_files(memory: Memory) -> TurnMaterial:
     """Read the workspace files that are part of every prompt. One that cannot be read is reported and left out."""
     files: list[WorkspaceFile] = []
     problems: list[str] = []
-    with OpenWorkspace(memory.workspace) as opened:
-        own = [f"{folder}/MEMORY.md" for folder in memory.visible.own_folders] if memory.viewer else []
-        for name in (*INSTRUCTING, *INFORMING, *own):
-            if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
-                continue
-            if name == "HEARTBEAT.md" and not memory.config.agent.heartbeat.every:
-                continue
-            try:
-                absolute = memory.workspace.locate(name)
-                if opened.find_state(absolute) is not None:
-                    note = opened.read_found(absolute, max_bytes=memory.settings.max_file_bytes)
-                    files.append(WorkspaceFile(name, note.text))
-            except KeptError as exc:
-                problems.append(f"{name} is left out: {exc.message}")
+    own = [f"{folder}/MEMORY.md" for folder in memory.visible.own_folders] if memory.viewer else []
+    for name in (*INSTRUCTING, *INFORMING, *own):
+        if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
+            continue
+        if name == "HEARTBEAT.md" and not memory.config.agent.heartbeat.every:
+            continue
+        try:
+            note = memory.workspace.read(memory.workspace.locate(name), max_bytes=memory.settings.max_file_bytes)
+            files.append(WorkspaceFile(name, note.text))
+        except NoteNotFound:
+            continue
+        except KeptError as exc:
+            problems.append(f"{name} is left out: {exc.message}")
     instructing = [file.name for file in files if file.name in INSTRUCTING]
     if instructing and not memory.config.trusts_workspace:
         problems.append(UNTRUSTED.format(names=" and ".join(instructing), workspace=memory.workspace.root))
@@ -299,8 +297,8 @@ def _read_note(memory: Memory, path: str) -> list[str]:
     if memory.viewer is not None and not memory.viewer.sees_note(path):
         return []
     try:
-        with OpenWorkspace(memory.workspace) as opened:
-            text = opened.read(memory.workspace.locate(path), max_bytes=memory.settings.max_file_bytes).text
+        name = memory.workspace.locate(path)
+        text = memory.workspace.read(name, max_bytes=memory.settings.max_file_bytes).text
     except KeptError:
         return []
     return text.rstrip("\n").split("\n") if text.strip() else []

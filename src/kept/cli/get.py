@@ -204,7 +204,7 @@ def _find_changes(memory: Memory, path: str, texts: dict[int, str]) -> tuple[lis
 def _iter_versions(memory: Memory, path: str) -> Iterator[tuple[NoteChange, frozenset[str], frozenset[str]]]:
     """Yield the changes of a note, newest first, with its lines before and after. A renamed note is followed."""
     count = 0
-    history = NoteHistory(memory.workspace, memory.config.home, memory.clock)
+    history = memory.history
     for change in history.iter_changes():
         if change.path != path:
             continue

@@ -18,11 +18,12 @@ from kept.cli.root import Globals, command_recorder
 from kept.config import Config, LoadedConfig
 from kept.config.layers import MAIN_AGENT, has_agent, is_same_folder, resolve_workspace, user_layers
 from kept.errors import KeptError, UsageError
+from kept.notes.adopt import TEMPLATES, full_templates
 from kept.notes.note_writer import create_note
 from kept.notes.survey import find_layout, survey_workspace
-from kept.notes.templates import TEMPLATES, full_templates
 from kept.notes.vault import find_program
 from kept.notes.workspace import Workspace
+from kept.storage.open import open_workspace
 
 if TYPE_CHECKING:
     from kept.base.reports import SyncReport
@@ -222,7 +223,7 @@ def _index(loaded: LoadedConfig) -> SyncReport | None:
 
 def _show(outcome: InitOutcome) -> None:
     config, is_vault = outcome.loaded.config, outcome.layout == "vault"
-    kind = f" ({find_program(config.workspace) or 'all Markdown in it'})" if is_vault else ""
+    kind = f" ({find_program(open_workspace(config)) or 'all Markdown in it'})" if is_vault else ""
     echo(f"Workspace: {style(config.workspace, fg='cyan')}{kind}")
     echo(f"Settings:  {style(outcome.loaded.user_file.path, fg='cyan')}")
     if is_vault:

@@ -17,9 +17,8 @@ from kept.errors import KeptError, NoteConflict, NotFound, UsageError
 
 if TYPE_CHECKING:
     from kept.memory import Memory
-    from kept.notes.change_recorder import Author
-    from kept.notes.review.review_item import ReviewItem
-    from kept.notes.review.review_queue import ReviewQueue, ReviewResult
+    from kept.notes.history.note_change import Author
+    from kept.notes.review_queue import ReviewItem, ReviewQueue, ReviewResult
 
 _STATES = {"proposed": "proposed, not written yet", "written": "written"}
 _QUESTION = "[a]ccept, [e]dit, [r]eject, [s]kip, accept [A]ll from this session, [q]uit?"

@@ -33,8 +33,8 @@ from kept.errors import KeptError, UsageError
 if TYPE_CHECKING:
     from kept.config import Config, LoadedConfig
     from kept.memory import Memory
-    from kept.notes.change_recorder import Author
-    from kept.notes.history.note_history import HistoryRecorder
+    from kept.notes.history.note_change import Author
+    from kept.notes.note_commit import HistoryRecorder
     from kept.sessions.store import SessionStore
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class Globals:
 
 def command_author(agent_id: str, command: str) -> Author:
     """Return the author that the history records for a command: the tool is the command, who is logged in ran it."""
-    from kept.notes.change_recorder import Author
+    from kept.notes.history.note_change import Author
 
     person = os.environ.get("USER") or os.environ.get("LOGNAME")
     return Author(agent_id, tool=f"kept {command}", person=person)
@@ -157,7 +157,7 @@ def command_author(agent_id: str, command: str) -> Author:
 def command_recorder(config: Config, command: str, *, why: str = "") -> HistoryRecorder | None:
     """Return the recorder for changes that a command makes without a memory, or None if the history is off."""
     from kept.base.clock import SystemClock
-    from kept.notes.history.note_history import open_recorder
+    from kept.notes.note_commit import open_recorder
     from kept.notes.workspace import Workspace
 
     author = command_author(config.agent_id, command)

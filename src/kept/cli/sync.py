@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 import click
 
 from kept.agent.tools.record_json import to_json
-from kept.base.durable import erase_file, write_atomic
 from kept.base.file_lock import locked
 from kept.base.limits import printable_line
 from kept.base.records import Problem
@@ -33,13 +32,13 @@ from kept.base.wording import plural
 from kept.cli.output import warn_all
 from kept.cli.root import Globals
 from kept.config import Config
-from kept.errors import NoteNotFound, SyncFailed, SyncRefused
+from kept.errors import DocumentNotFound, StorageConflict, SyncFailed, SyncRefused
 from kept.notes.conflict_copies import name_copy
 from kept.notes.daily import get_daily_notes
-from kept.notes.opened import OpenWorkspace
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, find_arrival_fault, is_visible
 from kept.sessions.forgotten_text import ForgottenText
+from kept.storage.contract import ABSENT, Erase, Write, version_of
 from kept.storage.open import open_agent
 
 _ATTEMPTS, _LONGEST_PAUSE_S, _LOCK_WAIT_S = 20, 0.5, 60.0
@@ -164,7 +163,7 @@ class GitSync:
 
     def _find_refusal(self, path: str, entry: TreeEntry | None = None) -> str:
         """Return why a file is neither sent nor taken, or nothing. Other files of a vault are taken, and never sent."""
-        if fault := find_arrival_fault(f"{self.git.root}/{path}", path):
+        if fault := find_arrival_fault(path):
             return f"has a name that is not allowed: {fault}"
         if _never_travels(path) or not all(map(is_visible, path.split("/"))):
             return "is hidden or private"
@@ -173,7 +172,7 @@ class GitSync:
         return "" if self.workspace.layout == "vault" or self._is_note(path) else "is no note"
 
     def _is_note(self, path: str) -> bool:
-        return self.workspace.is_own_note(f"{self.git.root}/{path}")
+        return self.workspace.is_own_note(path)
 
     def _report(self, path: str, reason: str) -> None:
         self.report.problems.append(Problem(printable_line(path), reason))
@@ -264,23 +263,24 @@ class GitSync:
 
     def _put(self, path: str, expected: bytes | None, new: bytes | None) -> bool:
         """Write or remove a file. Return False if it is no longer as in our commit."""
-        absolute, current = f"{self.git.root}/{path}", None
-        with OpenWorkspace(self.workspace) as opened:
-            with suppress(NoteNotFound):
-                current = opened.read(absolute, max_bytes=_ANY_SIZE).raw
-            if current == new:
-                return True
-            if current != expected and self._is_note(path):
-                return False
-            if current != expected:
-                self._report(path, "is no note and has changes that are not committed; not written here")
-                return True
-            if new is None:
-                erase_file(absolute, dir_fd=opened.folder_of(absolute))
-                with suppress(OSError):  # some are not empty
-                    os.removedirs(os.path.dirname(absolute))
-            else:
-                write_atomic(absolute, new, dir_fd=opened.folder_to_write(absolute))
+        documents, current = self.workspace.storage.documents, None
+        with suppress(DocumentNotFound):
+            current = documents.read(path).data
+        if current == new:
+            return True
+        if current != expected and self._is_note(path):
+            return False
+        if current != expected:
+            self._report(path, "is no note and has changes that are not committed; not written here")
+            return True
+        version = ABSENT if current is None else version_of(current)
+        try:
+            self.workspace.storage.commit([Erase(path, version) if new is None else Write(path, new, version)])
+        except StorageConflict:
+            return False
+        if new is None:
+            with suppress(OSError):  # some are not empty
+                os.removedirs(os.path.dirname(f"{self.git.root}/{path}"))
         self.report.received.append(path)
         return True
 

@@ -21,11 +21,10 @@ from kept.errors import DocumentNotFound, KeptError
 from kept.forgetting.needles import Matcher
 from kept.forgetting.passages import find_cuts, matching_passages, name_words
 from kept.forgetting.plan import ForgetOrder, Place, digest_of
-from kept.notes.change_recorder import Author
-from kept.notes.common_ends import count_common_ends
-from kept.notes.history.note_change import Forgotten, NoteChange, format_change, parse_change
+from kept.notes.history.line_changes import count_common_ends
+from kept.notes.history.note_change import Author, Forgotten, NoteChange, format_change, parse_change
 from kept.notes.line_edit import remove_lines
-from kept.notes.opened import decode
+from kept.notes.note_text import decode
 from kept.storage.contract import Append, Change, Erase, LogPosition, Rewrite, Storage, Write
 
 CHANGES, OBJECTS = ".kept/history/changes/", ".kept/history/objects/"

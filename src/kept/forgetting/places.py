@@ -24,7 +24,7 @@ from kept.forgetting.needles import Matcher, words_of
 from kept.forgetting.old_versions import find_in_history
 from kept.forgetting.passages import find_in_note, name_words
 from kept.forgetting.plan import Kind, Place, digest_of
-from kept.notes.opened import decode
+from kept.notes.note_text import decode
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, is_persons_own
 from kept.search.memory_view import MemoryView

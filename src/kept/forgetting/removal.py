@@ -39,12 +39,10 @@ from kept.forgetting.places import (
 from kept.forgetting.plan import ForgetOrder, Outcome, Place, digest_of
 from kept.forgetting.receipt import iter_all_files
 from kept.index.sqlite.integrity import read_owner, scrub_index
-from kept.notes.change_recorder import Author
-from kept.notes.history.note_change import utc_text
+from kept.notes.history.note_change import Author, utc_text
 from kept.notes.line_edit import remove_lines
-from kept.notes.note_writer import LOCK_WAIT_S
-from kept.notes.opened import decode
-from kept.notes.workspace import Workspace, writing_to
+from kept.notes.note_text import decode
+from kept.notes.workspace import Workspace
 from kept.search.service import IndexService
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.catalogue import Catalogue
@@ -104,8 +102,7 @@ class Removal:
 
     def change_workspace(self, outcome: Outcome) -> None:
         self.workspace.require()
-        with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
-            self._commit(self.notes, outcome, self._plan_workspace)
+        self._commit(self.notes, outcome, self._plan_workspace)
 
     def _plan_workspace(self, outcome: Outcome) -> list[Change]:
         notes: dict[str, bytes | None] = {}
@@ -334,8 +331,7 @@ def iter_leftovers(config: Config, workspace: Workspace) -> Iterator[str]:
 
 def erase_leftovers(config: Config, workspace: Workspace) -> int:
     count = 0
-    with writing_to(workspace, wait_s=LOCK_WAIT_S):
-        for path in iter_leftovers(config, workspace):
-            erase_file(path)
-            count += 1
+    for path in iter_leftovers(config, workspace):
+        erase_file(path)
+        count += 1
     return count

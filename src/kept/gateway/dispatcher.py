@@ -26,7 +26,7 @@ from kept.forgetting.removal import BlankInbox
 from kept.gateway import forget_dialogue as forget
 from kept.gateway.inbox import Inbox
 from kept.memory import Memory
-from kept.notes.change_recorder import Author
+from kept.notes.history.note_change import Author
 from kept.search.memory_view import visible_status
 from kept.sessions.entries import CHANNEL, FORWARDED
 from kept.sessions.people import NO_OWNER

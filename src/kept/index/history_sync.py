@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from kept.base.records import Problem
 from kept.config import Config
 from kept.errors import KeptError
-from kept.notes.workspace import Workspace
+from kept.notes.workspace import Workspace, list_names
+from kept.storage.contract import LogPosition
 
 if TYPE_CHECKING:
     from kept.base.clock import Clock
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from kept.notes.scan import Scan
 
 META_HISTORY = "history"
-"""Name of this machine and the size of its lines that were compared with the notes, once every note that the index has
-is in the history. After a failure, _INCOMPLETE or, if there was no name, _NEVER: then all notes are compared with the
-history by the next sync that has anything to do."""
+"""Name of this machine and the place in its log up to which lines were compared with the notes, once every note that
+the index has is in the history. After a failure, _INCOMPLETE or, if there was no name, _NEVER: then all notes are
+compared with the history by the next sync that has anything to do."""
+_CHANGES = ".kept/history/changes/"  # not imported: a search does not need `kept.notes.history`
 _INCOMPLETE = ""
 _NEVER = False
 
@@ -54,18 +56,15 @@ class HistorySync:
         if not self._is_on:
             return False
         state = self.index.get_meta(META_HISTORY)
-        return state is None or (bool(state) and self._log_size(state[0]) != state[1])
-
-    def _log_size(self, machine: str) -> int:
-        try:
-            return os.stat(os.path.join(_history_folder(self.workspace), "changes", f"{machine}.jsonl")).st_size
-        except OSError:
-            return 0
+        if not state:
+            return state is None
+        machine, compared = state
+        return bool(self.workspace.storage.logs.end(f"{_CHANGES}{machine}.jsonl").offset != compared)
 
     def compares_all(self) -> bool:
         """Return whether all notes have to be compared: that was never done, or the history was deleted since."""
         state = self.index.get_meta(META_HISTORY)
-        return not state or (state[1] > 0 and not os.path.lexists(_history_folder(self.workspace)))
+        return not state or (state[1] > 0 and not _has_history(self.workspace))
 
     def begin(self, scan: Scan) -> None:
         """Compare notes with the history: those that Kept wrote since the last sync, or all if that was never done."""
@@ -75,7 +74,7 @@ class HistorySync:
         if not self.compares_all():
             # The files that were looked at differ from the index, so each of them is in a batch.
             looked_at = {path for source, path in scan.only or () if source == "memory"}
-            self._attempt(lambda unseen: unseen.record_written(state[1], but=looked_at))
+            self._attempt(lambda unseen: unseen.record_written(LogPosition(state[1]), but=looked_at))
             return
         self._is_first = state != _INCOMPLETE
         with self.index.reading():
@@ -101,7 +100,8 @@ class HistorySync:
         elif self._is_on:
             try:
                 unseen = self._get_unseen()
-                value = [unseen.history.require_machine(), unseen.compared_bytes]
+                unseen.history.own_log()
+                value = [unseen.history.find_machine(), unseen.compared.offset]
             except KeptError:
                 value = None
         if self.index.get_meta(META_HISTORY) != value:
@@ -132,8 +132,8 @@ class HistorySync:
 def _may_write(config: Config, workspace: Workspace) -> bool:
     """Return whether a sync may begin a history. It may not in a folder that was named for one run only: a search in a
     repository must not leave files there."""
-    return config.trusts_workspace or os.path.isdir(_history_folder(workspace))
+    return config.trusts_workspace or _has_history(workspace)
 
 
-def _history_folder(workspace: Workspace) -> str:
-    return os.path.join(workspace.root, ".kept", "history")  # not imported: a search does not need `kept.notes.history`
+def _has_history(workspace: Workspace) -> bool:
+    return "history" in list_names(workspace.storage, ".kept")

@@ -21,7 +21,6 @@ from kept.errors import KeptError
 from kept.index.sqlite.filter_sql import filter_sql
 from kept.notes.daily import get_daily_notes
 from kept.notes.fact_match import find_near_facts, may_be_fact, sort_near
-from kept.notes.opened import OpenWorkspace
 from kept.notes.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -51,14 +50,13 @@ def match_notes(workspace: Workspace, text: str, paths: Iterable[str], *, max_by
     """Return the lines of some notes that a fact repeats or seems to change, as they read now."""
     daily = get_daily_notes(workspace)
     near: list[NearFact] = []
-    with OpenWorkspace(workspace) as opened:
-        for path in dict.fromkeys(paths):
-            try:
-                note = opened.read(workspace.locate(path), max_bytes=max_bytes).text
-            except KeptError:
-                continue
-            is_log = daily.find_day(path) is not None
-            near += find_near_facts(text, note, path, is_log=is_log, is_own=is_fact_list(path))
+    for path in dict.fromkeys(paths):
+        try:
+            note = workspace.read(workspace.locate(path), max_bytes=max_bytes).text
+        except KeptError:
+            continue
+        is_log = daily.find_day(path) is not None
+        near += find_near_facts(text, note, path, is_log=is_log, is_own=is_fact_list(path))
     return sort_near(near)
 
 

@@ -36,7 +36,7 @@ from kept.index.sqlite.rows import (
     TagRow,
 )
 from kept.notes.daily import DEFAULT_DAILY_NOTES, DailyNotes
-from kept.notes.opened import NoteText
+from kept.notes.note_text import NoteText
 from kept.notes.workspace import CANVAS
 
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"

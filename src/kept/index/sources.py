@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from kept.base.clock import Clock
 from kept.base.limits import int64, utf8_safe
-from kept.base.records import Problem, Source, SourceFile
+from kept.base.records import Problem, SourceFile
 from kept.base.values import frozen
 from kept.config import Config, MemorySearchSettings
 from kept.errors import KeptError, NoteNotFound, SessionNotFound
 from kept.index.note_rows import PreparedFile, Recipe, file_row, prepare_file
 from kept.index.sqlite.rows import FileRow
-from kept.notes.opened import OpenWorkspace
-from kept.notes.scan import Scan, scan_workspace
+from kept.notes.scan import Scan, note_file, scan_workspace
 from kept.notes.workspace import Workspace
 from kept.sessions.transcript_paths import (
     CITED_FOLDER,
@@ -62,31 +61,33 @@ def look_at(
     """Return a scan of these files alone, or None if only a scan of all can tell what they are."""
     files: list[SourceFile] = []
     only: set[tuple[str, str]] = set()
-    with OpenWorkspace(workspace) as opened:
-        for absolute in paths:
-            cited = cite_source(absolute, workspace, sessions_folder)
-            if cited is None:
-                continue
-            source: Source = "sessions" if is_transcript_citation(cited) else "memory"
-            try:
-                state = opened.find_state(absolute) if source == "memory" else find_transcript_state(absolute)
-            except (KeptError, OSError):
-                return None
-            # Another name of the same file may be indexed already, and a large file is a problem to report.
-            if state and (state.st_nlink > 1 or (source == "memory" and state.st_size > settings.max_file_bytes)):
-                return None
-            only.add((source, cited))
-            if state:
-                times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
-                files.append(SourceFile(cited, absolute, source, state.st_size, *times))
+    for absolute in paths:
+        cited = cite_source(absolute, workspace, sessions_folder)
+        if cited is None:
+            continue
+        try:
+            if is_transcript_citation(cited):
+                file = find_transcript(absolute, cited)
+            else:
+                info = workspace.find(cited)
+                # Another name of the same file may be indexed already, and a large file is a problem to report.
+                if info and (info.link_id or info.size > settings.max_file_bytes):
+                    return None
+                file = info and note_file(cited, absolute, info)
+        except (KeptError, OSError):
+            return None
+        only.add(("sessions" if is_transcript_citation(cited) else "memory", cited))
+        files += [file] if file else []
     return replace(last, files=tuple(files), only=frozenset(only))
 
 
-def find_transcript_state(absolute: str) -> os.stat_result | None:
+def find_transcript(absolute: str, cited: str) -> SourceFile | None:
     try:
-        return os.stat(absolute, follow_symlinks=False)
+        state = os.stat(absolute, follow_symlinks=False)
     except FileNotFoundError:
         return None
+    times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
+    return SourceFile(cited, absolute, "sessions", state.st_size, *times)
 
 
 def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> str | None:
@@ -94,7 +95,8 @@ def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> st
     folder, name = os.path.split(absolute)
     if folder == sessions_folder and is_transcript(name):
         return cite_transcript(absolute)
-    return workspace.cite(absolute) if workspace.is_note_file(absolute) and workspace.is_indexed(absolute) else None
+    cited = workspace.cite(absolute)
+    return cited if workspace.is_note_file(cited) and workspace.is_indexed(cited) else None
 
 
 def find_copies(scan: Scan) -> list[Problem]:
@@ -196,26 +198,24 @@ class SourceReader:
 
     def iter_batches(self, target: SyncTarget) -> Iterator[FileBatch]:
         batch = FileBatch(removed=list(target.removed))
-        with OpenWorkspace(self.workspace) as opened:
-            for file in target.files:
-                is_new = False
-                for piece in self._iter_pieces(opened, file, target):
-                    if piece is None:  # the file is read
-                        batch.files += 1
-                        batch.indexed += is_new
-                        batch.completed += 1
-                        batch.label = file.path
-                    else:
-                        batch.add(piece)
-                        is_new = is_new or isinstance(piece, PreparedFile)
-                    if batch.files >= self.batch_files or batch.chars > self.batch_chars:
-                        yield batch
-                        opened.close()  # embedding takes a while, in which folders may be replaced
-                        batch = FileBatch(completed=batch.completed, label=file.path)
+        for file in target.files:
+            is_new = False
+            for piece in self._iter_pieces(file, target):
+                if piece is None:  # the file is read
+                    batch.files += 1
+                    batch.indexed += is_new
+                    batch.completed += 1
+                    batch.label = file.path
+                else:
+                    batch.add(piece)
+                    is_new = is_new or isinstance(piece, PreparedFile)
+                if batch.files >= self.batch_files or batch.chars > self.batch_chars:
+                    yield batch
+                    batch = FileBatch(completed=batch.completed, label=file.path)
         if batch.files or batch.removed:
             yield batch
 
-    def _iter_pieces(self, opened: OpenWorkspace, file: SourceFile, target: SyncTarget) -> Iterator[_Piece | None]:
+    def _iter_pieces(self, file: SourceFile, target: SyncTarget) -> Iterator[_Piece | None]:
         """Yield the pieces of a file, and None after the last."""
         known = target.known.get((file.source, file.path))
         checked_ns = self.clock.time_ns()
@@ -227,17 +227,15 @@ class SourceReader:
                     file, known, target.recipe, self.config, checked_ns=checked_ns, step_bytes=self.step_bytes
                 )
             else:
-                yield from self._read_note(opened, file, known, target.recipe, checked_ns)
+                yield from self._read_note(file, known, target.recipe, checked_ns)
         except (NoteNotFound, SessionNotFound):
             yield file.source, file.path
         except KeptError as exc:
             yield Problem(file.path, exc.message)
         yield None
 
-    def _read_note(
-        self, opened: OpenWorkspace, file: SourceFile, known: FileRow | None, recipe: Recipe, checked_ns: int
-    ) -> Iterator[_Piece]:
-        note = opened.read_found(file.absolute, max_bytes=self.max_file_bytes)
+    def _read_note(self, file: SourceFile, known: FileRow | None, recipe: Recipe, checked_ns: int) -> Iterator[_Piece]:
+        note = self.workspace.read(file.path, max_bytes=self.max_file_bytes)
         row = file_row(file, note, checked_ns=checked_ns)
         if known is not None and known.hash == row.hash:
             row = replace(row, warning=known.warning)

@@ -17,7 +17,6 @@ from kept.index.sources import SourceReader, SyncTarget, look_at, scan_sources, 
 from kept.index.sqlite.rows import META_RECIPE, FileRow
 from kept.index.vectorise import Vectoriser
 from kept.notes.daily import get_daily_notes
-from kept.notes.opened import OpenWorkspace
 from kept.notes.scan import Scan
 from kept.notes.workspace import Workspace
 
@@ -144,19 +143,18 @@ class SyncPlanner:
             known = self.index.live.file_rows()
         to_read, to_remove = plan_sync(scan.files, known, read_all=read_all)
         changed = len(to_remove)
-        with OpenWorkspace(self.workspace) as opened:
-            for file in to_read:
-                row = known.get((file.source, file.path))
-                changed += row is None or row.hash != self._hash_on_disk(opened, file, None if read_all else row)
+        for file in to_read:
+            row = known.get((file.source, file.path))
+            changed += row is None or row.hash != self._hash_on_disk(file, None if read_all else row)
         return changed
 
-    def _hash_on_disk(self, opened: OpenWorkspace, file: SourceFile, row: FileRow | None) -> str | None:
+    def _hash_on_disk(self, file: SourceFile, row: FileRow | None) -> str | None:
         try:
             if file.source == "sessions":
                 from kept.index.transcripts import hash_transcript
 
                 return hash_transcript(file, row, self.reader.config)
-            note = opened.read_found(file.absolute, max_bytes=self.settings.max_file_bytes)
+            note = self.workspace.read(file.path, max_bytes=self.settings.max_file_bytes)
         except KeptError:
             return None
         return file_row(file, note, checked_ns=0).hash

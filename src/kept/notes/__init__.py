@@ -1,20 +1,21 @@
-"""The notes: finding, reading and changing them, who changed what, and what waits for a person. It touches the folder
-of a workspace or vault, and no other. Start at `workspace` (which files are notes) and `note_writer`.
+"""The notes: finding, reading and changing them, who changed what, and what waits for a person. It touches the storage
+of a workspace, and no file. Start at `workspace` (which documents are notes) and `note_writer`.
 
-`opened` opens and reads files without following links, `scan` finds them and notices changes, `line_edit` changes and
-removes lines, `adopt` copies the notes of another workspace and `templates` are those of a new one. `daily` says where
-daily notes are. `vault` reads that from the settings of Obsidian and Logseq, in the formats of `date_format`. `ignored`
-applies .gitignore and .keptignore, and `survey` reports what is left out.
-
-history                    who changed what, and undo
-review                     writes of agents that a person accepts or rejects
-addition                   a text to add, as a value
+note_writer                adds a text to a note, and plans it first: a preview is a plan that is not committed
+note_commit                writes notes with their history, in one commit
+note_text                  the text of a note, whatever its encoding
+line_edit                  changes and removes lines
 replacement                replaces a fact: the old line is struck through, the new one says what it was
-validity, statements       when a line holds; the statements of a note
-facts, fact_measures, fact_words, fact_changes, fact_match
-                           what a line says, and whether it repeats or changes another
-common_ends                what two texts share at both ends
-change_recorder            how a writer reports its changes to the history
+review_queue               writes of agents that a person accepts or rejects
+history                    who changed what, and undo
+scan                       finds the notes there are, and notices changes
+daily                      where daily notes are, and the dates in their names
+vault                      what Obsidian and Logseq say about a vault, and what .gitignore and .keptignore leave out
+survey                     what is not indexed, and why
+adopt                      copies the notes of another workspace; the notes of a new one
 projects                   folders of notes, each for one repository
 conflict_copies            copies that other machines leave in a folder, and the marks that git leaves in a note
+validity                   when a line holds; the statements of a note
+facts, fact_changes, fact_match
+                           what a line says, and whether it repeats or changes another
 """

@@ -2,23 +2,25 @@
 an empty template of Kept gives way.
 
 Files that become part of a system prompt are copied only on request: notes are data, these are instructions.
+
+`TEMPLATES` are the notes that `kept init` creates in an empty workspace, `full_templates` those of `kept init --full`:
+the files of `new_notes`, which do not have their names there, so that no agent that works in this folder takes them for
+its own.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from kept.base.durable import write_atomic
 from kept.base.limits import utf8_path
 from kept.base.records import Problem
 from kept.base.values import frozen
-from kept.errors import KeptError, PathRefused
-from kept.notes.change_recorder import ChangeRecorder, recording
-from kept.notes.note_writer import LOCK_WAIT_S
-from kept.notes.opened import OpenWorkspace
-from kept.notes.templates import is_untouched_template
+from kept.errors import KeptError, PathRefused, WorkspaceError
+from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
 from kept.notes.workspace import (
+    LONG_TERM,
     MEMORY_FOLDER,
     ROOT_NOTES,
     Workspace,
@@ -26,10 +28,9 @@ from kept.notes.workspace import (
     is_indexed_name,
     is_markdown,
     is_persons_own,
-    writing_to,
+    list_names,
 )
-
-_LONG_TERM_NAMES = ("MEMORY.md", "memory.md")
+from kept.storage.open import open_folder
 
 
 @frozen
@@ -47,8 +48,7 @@ class NotesAdopted:
 
 
 def is_workspace(folder: str) -> bool:
-    names = (*ROOT_NOTES, MEMORY_FOLDER)
-    return os.path.isdir(folder) and any(os.path.exists(os.path.join(folder, name)) for name in names)
+    return not {*ROOT_NOTES, MEMORY_FOLDER}.isdisjoint(list_names(open_folder(folder)))
 
 
 def adopt_notes(
@@ -57,7 +57,7 @@ def adopt_notes(
     *,
     max_bytes: int,
     instructions: bool = False,
-    recorder: ChangeRecorder | None = None,
+    recorder: HistoryRecorder | None = None,
     is_forgotten: Callable[[str, str], bool] = lambda text, name: False,
 ) -> NotesAdopted:
     """Copy the notes of a folder, byte for byte and with their times. Create the workspace if it is missing.
@@ -67,86 +67,99 @@ def adopt_notes(
     """
     outcomes: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "left_out": [], "held_back": []}
     problems: list[Problem] = []
-    workspace.make()
-    root = os.path.abspath(folder)
-    with OpenWorkspace(Workspace.at(root)) as source, OpenWorkspace(workspace) as target:
-        copying = _Copying(source, root, target, workspace, max_bytes, instructions, recorder, is_forgotten)
-        for name in sorted(_iter_markdown(source, root, problems)):
-            if not is_indexed_name(name):
-                outcomes["left_out"].append(utf8_path(name))
-                continue
-            if fault := find_arrival_fault(workspace.locate(name), name):
-                problems.append(Problem(utf8_path(os.path.join(folder, name)), fault))
-                continue
-            try:
-                outcomes[copying.adopt(name)].append(utf8_path(name))
-            except KeptError as exc:
-                problems.append(Problem(utf8_path(os.path.join(folder, name)), exc.message))
+    workspace.storage.make()
+    source = Workspace.at(folder)
+    copying = _Copying(source, workspace, max_bytes, instructions, recorder, is_forgotten)
+
+    def report(path: str, reason: str) -> None:
+        problems.append(Problem(utf8_path(os.path.join(folder, path)), reason))
+
+    for name in _list_markdown(source, report):
+        if not is_indexed_name(name):
+            outcomes["left_out"].append(utf8_path(name))
+            continue
+        if fault := find_arrival_fault(name):
+            report(name, fault)
+            continue
+        try:
+            outcomes[repeat_on_conflict(partial(copying.adopt, name))].append(utf8_path(name))
+        except KeptError as exc:
+            report(name, exc.message)
     return NotesAdopted(**{kind: tuple(names) for kind, names in outcomes.items()}, problems=tuple(problems))
 
 
 @frozen
 class _Copying:
-    """Copies notes from one open workspace to another."""
+    """Copies notes from one workspace to another."""
 
-    source: OpenWorkspace
-    folder: str
-    target: OpenWorkspace
+    source: Workspace
     workspace: Workspace
     max_bytes: int
     instructions: bool
-    recorder: ChangeRecorder | None
+    recorder: HistoryRecorder | None
     is_forgotten: Callable[[str, str], bool]
 
     def adopt(self, name: str) -> str:
         """Copy a note. Return the field of `NotesAdopted` that it belongs to."""
-        note = self.source.read(os.path.join(self.folder, *name.split("/")), max_bytes=self.max_bytes)
+        note = self.source.read(name, max_bytes=self.max_bytes)
         if self.is_forgotten(note.text, name):
             raise PathRefused("it has something that you forgot here")
-        absolute = self._target_path(name)
-        if is_persons_own(name) and not self.instructions:
-            return self._compare(absolute, note.raw) or "held_back"
-        with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
-            outcome = self._compare(absolute, note.raw)
-            if outcome is None:
-                present = self.target.find_state(absolute)
-                before = self.target.read(absolute, max_bytes=self.max_bytes).raw if present else None
-                with recording(self.recorder, self.workspace.cite(absolute), before, note.raw, kind="import"):
-                    folder = self.target.folder_to_write(absolute)
-                    write_atomic(absolute, note.raw, dir_fd=folder, mtime_ns=note.mtime_ns)
-            return outcome or "copied"
-
-    def _target_path(self, name: str) -> str:
-        """Return the path to copy to. Long-term memory has two names; a workspace that has one of them keeps it."""
-        names = _LONG_TERM_NAMES if name in _LONG_TERM_NAMES else (name,)
-        paths = [self.workspace.locate(candidate) for candidate in names]
-        return next((path for path in paths if self.target.find_state(path)), self.workspace.locate(name))
-
-    def _compare(self, absolute: str, raw: bytes) -> str | None:
-        if self.target.find_state(absolute) is None:
-            return None
-        present = self.target.read(absolute, max_bytes=self.max_bytes).raw
-        if present == raw:
+        target = self._target_name(name)
+        present = self.workspace.read(target, max_bytes=self.max_bytes).raw if self.workspace.find(target) else None
+        if present == note.raw:
             return "same"
         # An empty template of ours is not a note that anybody wrote.
-        return None if is_untouched_template(os.path.basename(absolute), present) else "conflicts"
+        if present is not None and not is_untouched_template(target, present):
+            return "conflicts"
+        if is_persons_own(name) and not self.instructions:
+            return "held_back"
+        edit = NoteEdit(target, present, note.raw, "import", modified_ns=note.mtime_ns)
+        commit_notes(self.workspace, [edit], self.recorder)
+        return "copied"
+
+    def _target_name(self, name: str) -> str:
+        """Return the name to copy to. Long-term memory has two names; a workspace that has one of them keeps it."""
+        names = LONG_TERM if name in LONG_TERM else (name,)
+        return next((name for name in map(self.workspace.locate, names) if self.workspace.find(name)), name)
 
 
-def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) -> Iterator[str]:
-    """Yield the Markdown files at the top and below memory/. Report links, and do not follow them."""
-    waiting = [root]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            entries = source.list_folder(folder)
-        except OSError as exc:
-            problems.append(Problem(utf8_path(folder), f"cannot be read ({exc.strerror})"))
-            continue
-        for name, is_folder, is_link in entries:
-            path = os.path.join(folder, name)
-            if is_folder:
-                waiting += [path] if folder != root or name == MEMORY_FOLDER else []
-            elif is_markdown(name) and is_link:
-                problems.append(Problem(utf8_path(path), "is a symbolic link, which is not followed"))
-            elif is_markdown(name):
-                yield os.path.relpath(path, root).replace(os.sep, "/")
+def _list_markdown(source: Workspace, report: Callable[[str, str], None]) -> list[str]:
+    """Return the Markdown files at the top and below memory/. Report links, and do not follow them."""
+    named: list[str] = []
+
+    def choose(folder: str, names: Mapping[str, bool]) -> list[str]:
+        lead = f"{folder}/" if folder else ""
+        files = [name for name, is_folder in names.items() if not is_folder and is_markdown(name)]
+        named.extend(lead + name for name in files)
+        folders = (name for name, is_folder in names.items() if is_folder)
+        return [*files, *(name for name in folders if folder or name == MEMORY_FOLDER)]
+
+    def refuse(path: str, error: WorkspaceError) -> None:
+        report(path, error.message)
+
+    found = [info.path for info in source.storage.documents.list(choose=choose, on_refused=refuse)]
+    for name in sorted({*named}.difference(found)):
+        report(name, "is a symbolic link, which is not followed")
+    return found
+
+
+# templates
+
+TEMPLATES = {"MEMORY.md": "# Memory\n", "USER.md": "# User\n"}
+_FOLDER = os.path.join(os.path.dirname(__file__), "new_notes")
+
+
+def full_templates() -> dict[str, str]:
+    """Return the name and the text of each note of `kept init --full`."""
+    texts = {}
+    for name in sorted(os.listdir(_FOLDER)):
+        with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
+            texts[f"{name.removesuffix('.txt')}.md"] = file.read()
+    return texts
+
+
+def is_untouched_template(name: str, raw: bytes) -> bool:
+    """Return whether a note holds nothing but a template of its name, or nothing at all."""
+    name = "MEMORY.md" if name == "memory.md" else name
+    texts = [templates[name].strip().encode() for templates in (TEMPLATES, full_templates()) if name in templates]
+    return bool(texts) and raw.strip() in (b"", *texts)

@@ -19,9 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kept.base.records import FactRelation
-from kept.notes.fact_measures import MOMENTS
-from kept.notes.fact_words import has_digit, opposites, stems_of
-from kept.notes.facts import LineFact
+from kept.notes.facts import MOMENTS, LineFact, has_digit, opposites, stems_of
 
 _SAME_MEASURES_SHARE, _SAME_WORDS_SHARE, _SAME_SUBJECT_SHARE = 0.5, 0.75, 0.34
 """Share of common words from which lines say the same, with equal measures or without any, or are about the same."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kept.base.records import NearFact
 
 if TYPE_CHECKING:
-    from kept.notes.statements import Statement
+    from kept.notes.validity import Statement
 
 MAX_FACT_CHARS = 400
 """A longer text is not one fact."""
@@ -41,8 +41,7 @@ def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bo
     if not numbers:
         return []
     from kept.notes.fact_changes import compare_facts
-    from kept.notes.fact_words import stem
-    from kept.notes.facts import read_fact
+    from kept.notes.facts import read_fact, stem
     from kept.notes.line_edit import digest_of_lines
     from kept.notes.validity import read_line
 
@@ -62,8 +61,7 @@ def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bo
 
 
 def _statements(note: str, lines: Sequence[str], numbers: Sequence[int]) -> list[Statement]:
-    from kept.notes.statements import read_statements, read_statements_at
-    from kept.notes.validity import may_be_marked
+    from kept.notes.validity import may_be_marked, read_statements, read_statements_at
 
     if not any(line.startswith("#") and may_be_marked(line) for line in lines):
         return read_statements_at(lines, numbers)

@@ -1,7 +1,7 @@
 """Reads what a line says, by rules: of what, which value, when, and whether it is denied or tells a change. Pure.
 
 - Numbers before the verb are part of the subject: invoice 4711 is not invoice 4712.
-- Numbers, days and times in the value are measures, which `fact_measures` reads.
+- Numbers, days and times in the value are measures, each of a kind: "39 € a month" and "44 €" are of one.
 - What happened is an event, not a state: it stays true.
 
 Much is not understood; `fact_changes`, which compares two facts, then finds nothing.
@@ -9,30 +9,252 @@ Much is not understood; `fact_changes`, which compares two facts, then finds not
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 from kept.base.values import frozen
+from kept.base.words.equivalents import EQUIVALENTS, IRREGULAR_FORMS
 from kept.base.words.segment import fold
-from kept.base.words.stopwords import stopwords_for
-from kept.notes.fact_measures import MOMENTS, Measure, Span, find_measures
-from kept.notes.fact_words import (
-    ARTICLES,
-    PLACES,
-    PREPOSITIONS,
-    SPEAKER,
-    base_form,
-    first_words,
-    has_digit,
-    is_empty,
-    is_past,
-    names_of,
-    phrases,
-    stem,
-    words_of,
+from kept.base.words.stopwords import ENGLISH, stopwords_for
+
+# words: their stems, and the lists of `fact_words.txt`
+
+PLACES = frozenset(
+    "in on next under at behind near beside above below inside to into auf unter bei hinter nach zu im am dans sous sur"
+    " chez en bij op".split()
 )
+PREPOSITIONS = PLACES | frozenset(
+    "by from with for of as until about within per after before because mit von fur um avec de du pour con voor di"
+    " da".split()
+)
+SPEAKER = frozenset(
+    "i we my our me us mine ours ich wir mein meine unser unsere je nous mon ma notre yo mi nuestro".split()
+)
+ARTICLES = frozenset(
+    "the a an my our his her their der die das dem den ein eine le la les un une el los una il".split()
+)
+_EMPTY = PREPOSITIONS | ARTICLES | SPEAKER | ENGLISH | {"may", "must"}
+_SIGNALS = frozenset(("end", "instead", "turn", "now", "added", "passing", "hedged", "same", "not"))
+
+
+def is_empty(word: str) -> bool:
+    """Return whether a word tells nothing about what a text is about."""
+    return word in _EMPTY or word in words_of("be") or word in words_of("have") or stem(word) in stems_of("light")
+
+
+def has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
+
+
+def is_past(word: str) -> bool:
+    is_regular = word.endswith("ed") and len(word) > 4 and not word.startswith("un")
+    return is_regular or (word in IRREGULAR_FORMS and _first_forms()[word] != word)
+
+
+@lru_cache(maxsize=20_000)
+def base_form(word: str) -> str:
+    """Return a word without the endings of English plurals and verbs. An irregular form has its first form."""
+    if not word.isalpha():
+        return word
+    word = _first_forms().get(word, word)
+    if word.endswith("ies") and len(word) > 4:
+        word = f"{word[:-3]}y"
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3:
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)]
+            word = word[:-1] if word[-1] == word[-2] and word[-1] not in "ls" else word
+    return word.removesuffix("e") if len(word) > 2 else word
+
+
+@lru_cache(maxsize=20_000)
+def stem(word: str) -> str:
+    """Return a word without its endings, those by which one word is made from another included."""
+    word = base_form(word if has_digit(word) else word.replace("-", ""))
+    return re.sub(r"(?:ation|anc|enc|ion|al|er|or|ly|ity)$", "", word) if len(word) > 6 else word
+
+
+@cache
+def _first_forms() -> dict[str, str]:
+    """Return the first word of its group for each irregular form and each equivalent."""
+    first: dict[str, str] = {}
+    for groups in (EQUIVALENTS, IRREGULAR_FORMS):
+        for word, others in groups.items():
+            for other in (word, *others):
+                first.setdefault(other, first.get(word, word))
+    return first
+
+
+@cache
+def _word_lists() -> dict[str, str]:
+    with open(os.path.join(os.path.dirname(__file__), "fact_words.txt"), encoding="utf-8") as file:
+        return dict(part.split("]\n", 1) for part in file.read().split("\n[")[1:])
+
+
+@cache
+def words_of(name: str) -> frozenset[str]:
+    return frozenset(_word_lists()[name].split())
+
+
+@cache
+def stems_of(name: str) -> frozenset[str]:
+    return frozenset(map(stem, words_of(name)))
+
+
+@cache
+def phrases() -> dict[tuple[str, ...], frozenset[str]]:
+    """Return what each phrase signals. Verbs are in their base form, which no other phrase has."""
+    by_words: dict[tuple[str, ...], frozenset[str]] = {}
+    for name, text in _word_lists().items():
+        kind, _, form = name.partition(" ")
+        for phrase in re.split(r"[;\n]", text) if kind in _SIGNALS else ():
+            words = tuple(map(base_form, phrase.split())) if form else tuple(phrase.split())
+            by_words[words] = by_words.get(words, frozenset()) | {kind}
+    by_words.pop((), None)
+    return by_words
+
+
+@cache
+def first_words() -> frozenset[str]:
+    return frozenset(words[0] for words in phrases())
+
+
+@cache
+def names_of(name: str) -> dict[str, int]:
+    """Return the names of days, months or numbers, and the English ones in short, each with its number."""
+    groups = [group.split() for group in _word_lists()[name].split(";")]
+    names = {word: at for at, group in enumerate(groups, 1) for word in group}
+    return names if name == "number" else names | {group[0][:3]: at for at, group in enumerate(groups, 1)}
+
+
+@cache
+def units_of() -> dict[str, tuple[str, float]]:
+    """Return the kind of each unit, and its size."""
+    units = {}
+    for line in _word_lists()["unit"].splitlines():
+        kind, *words = line.split()
+        size = 1.0
+        for word in words:
+            if has_digit(word):
+                size = float(word)
+            else:
+                units[fold(word)] = units[stem(fold(word))] = (kind, size)
+    return units
+
+
+@cache
+def opposites() -> frozenset[tuple[str, ...]]:
+    pairs = [tuple(map(stem, pair.split())) for pair in _word_lists()["opposites"].split(";")]
+    return frozenset(pairs) | {pair[::-1] for pair in pairs}
+
+
+# measures: numbers, days and times
+
+Measure = tuple[str, str]
+"""A kind of value, such as a unit, and the value."""
+Span = tuple[int, int]
+
+MOMENTS = frozenset(("weekday", "date", "month", "clock", "year"))
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    def alternatives(words: Iterable[str]) -> str:
+        return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+    months, numbers, units = (alternatives(words) for words in (names_of("month"), names_of("number"), units_of()))
+    periods = alternatives(unit for unit, (kind, size) in units_of().items() if kind == "duration" and size >= 60)
+    ordinal = "(?:st|nd|rd|th)"
+    return re.compile(
+        rf"(?P<address>\b[\w.+-]{{1,64}}@[\w.-]{{1,99}}\.\w+|https?://\S+|\b\d+\.\d+\.\d+\.\d+\b)"
+        rf"|(?P<iso>\b(?:19|20)\d\d-\d\d-\d\d)\b"
+        rf"|(?P<phone>(?:\+|\b0)\d[\d ()/-]{{5,}}\d)"
+        rf"|\b(?P<day>\d{{1,2}})(?:{ordinal}|\.)?(?: (?:of |de )?(?P<month>{months})|(?<=\w\w))\b(?<!\d)"
+        rf"|\b(?P<month2>{months})\.? (?P<day2>\d{{1,2}}){ordinal}?\b(?!:)"
+        rf"|\b(?P<hour>\d{{1,2}})(?:(?::|\s?h\s?|\.(?=\d\d\s?(?:uhr|h)\b))(?P<minute>\d\d)\b"
+        rf"|\s?(?:[ap]\.?m|uhr|o'clock)\b)"
+        rf"|\bhalf past (?P<half>{numbers})\b"
+        rf"|\b(?:at|um|a las|a) (?P<at>\d{{1,2}}|{numbers})(?![.,]\d)(?=\s*(?:$|[.,;)]|h\b|in |on |with |from ))"
+        rf"|(?:(?P<sign>[€$£]|\beur )\s?)?"
+        rf"(?:(?<![\w.-])(?P<number>\d{{1,3}}(?: \d{{3}})+(?!\d)|\d[\d.,]*\d|\d)(?P<power>e-?\d+)?(?P<kilo>k\b)?"
+        rf"|\b(?P<word>{numbers})\b)(?:\s?(?P<unit>{units})(?!\w)|(?![\w-])(?=(?:\s(?P<noun>[^\W\d]+))?))"
+        rf"|(?:\b(?:per|an?|each|every|pro|par|por|al|im|je) |/)(?P<per>{periods})\b"
+        rf"|(?P<name>\b[^\W\d]{{3,11}}\b)"
+    )
+
+
+def find_measures(lower: str, whole: str) -> list[tuple[Span, Measure]]:
+    """Return the numbers, days and times of a text, each with its place. Names of months need a capital."""
+    measures = []
+    for match in _pattern().finditer(lower):
+        start, end = match.span()
+        if match.lastgroup == "name":
+            measure = _read_name(match[0], is_capital=whole[start].isupper())
+        else:
+            measure = _read(match, lower[:start])
+            end = match.end("noun") if match["noun"] and stem(match["noun"]) in units_of() else end
+        if measure:
+            measures.append(((start, end), measure))
+    return measures
+
+
+def _read_name(name: str, *, is_capital: bool) -> Measure | None:
+    if name in ("noon", "midi", "mittag"):
+        return "clock", "0:00"
+    for kind in ("weekday", "month") if is_capital else ("weekday",):
+        if number := names_of(kind).get(name) or names_of(kind).get(name.removesuffix("s")):
+            return kind, str(number)
+    unit = units_of().get(name)
+    return ("often", f"{unit[1]:.2g}") if unit and unit[0] == "often" else None
+
+
+def _read(match: re.Match[str], before: str) -> Measure:
+    group = {name: value for name, value in match.groupdict().items() if value}
+    for kind in ("address", "phone"):
+        if kind in group:
+            return kind, re.sub(r"[ ()/-]", "", group[kind])
+    if "iso" in group:
+        return "date", group["iso"][5:]
+    if day := group.get("day", group.get("day2")):
+        month = group.get("month", group.get("month2"))
+        return "date", f"{names_of('month')[month]:02}-{int(day):02}" if month else f"{int(day):02}"
+    if hour := group.get("hour", group.get("at", group.get("half"))):
+        return "clock", f"{int(_number(hour)) % 12}:{30 if 'half' in group else group.get('minute', '00')}"
+    if per := group.get("per"):
+        return "often", f"{units_of()[per][1] / 86400:.2g}"
+    return _read_number(group, before)
+
+
+def _read_number(group: dict[str, str], before: str) -> Measure:
+    """Return a number. Its kind is the unit, the noun after it, the word before it, or unknown."""
+    digits = group.get("number") or _number(group["word"])
+    value = _amount(digits + group.get("power", "")) * (1000 if "kilo" in group else 1)
+    noun = group.get("noun", "")
+    if known := units_of().get(group.get("sign", group.get("unit", "")).strip()) or units_of().get(stem(noun)):
+        return known[0], f"{value * known[1]:.4g}"
+    if re.fullmatch(r"(?:19|20)\d\d", digits):
+        return "year", digits
+    last = before.split()[-1:] if before.endswith(" ") else []
+    nouns = (stem(word) for word in (noun, *last) if word.isalpha() and not is_empty(word))
+    return next(nouns, ""), f"{value:g}"
+
+
+def _amount(digits: str) -> float:
+    try:
+        return float(re.sub(r"(?<!\b0)[., ](?=\d{3}(?:\D|$))", "", digits).replace(",", "."))
+    except ValueError:
+        return 0.0
+
+
+def _number(word: str) -> str:
+    return word if word.isdecimal() else str(names_of("number")[word])
+
+
+# lines
 
 _TOKEN = r"#?[^\W_]+(?:[.,:'_-]?[^\W_]+)*"
 _KEY = r"\s*([^:=→]{1,60}?)\s*(?::(?=\s)|\s=\s|→|\s[–—]\s)"

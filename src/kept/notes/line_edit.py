@@ -6,14 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kept.base.digest import digest_bytes
-from kept.base.durable import write_atomic
 from kept.base.records import cite
 from kept.base.values import frozen
 from kept.errors import CitationMismatch, NoteConflict, NoteTooLarge, PathRefused
-from kept.notes.change_recorder import ChangeRecorder, recording
-from kept.notes.note_writer import LOCK_WAIT_S
-from kept.notes.opened import NoteText, OpenWorkspace, decode, encoding_of
-from kept.notes.workspace import Workspace, require_tool_may_write, writing_to
+from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
+from kept.notes.note_text import NoteText, decode, encoding_of
+from kept.notes.workspace import Workspace, require_tool_may_write
 
 DIGEST_CHARS = 8
 
@@ -39,42 +37,36 @@ def digest_of_lines(text: str) -> str:
     return digest_bytes(text.encode("utf-8", "surrogatepass"))[:DIGEST_CHARS]
 
 
-def apply_locked(
-    workspace: Workspace,
-    edits: Sequence[LineEdit],
-    *,
-    max_bytes: int,
-    by_tool: bool = False,
-    recorder: ChangeRecorder | None = None,
-) -> None:
-    """Make all edits, each note in one atomic write. The caller holds the lock of the workspace.
+def plan_line_edits(
+    workspace: Workspace, edits: Sequence[LineEdit], *, max_bytes: int, by_tool: bool = False
+) -> list[NoteEdit]:
+    """Return the notes with all edits. Raise CitationMismatch if lines differ."""
+    planned = []
+    for path in dict.fromkeys(edit.path for edit in edits):
+        name = require_editable(workspace, path, by_tool=by_tool)
+        note = workspace.read(name, max_bytes=max_bytes)
+        data = edit_lines(note, path, [edit for edit in edits if edit.path == path])
+        planned.append(NoteEdit(name, note.raw, _checked(path, data, max_bytes), "edit"))
+    return planned
 
-    Raise CitationMismatch, and change nothing, if lines differ.
-    """
-    with OpenWorkspace(workspace) as opened:
-        changed = []
-        for path in dict.fromkeys(edit.path for edit in edits):
-            absolute = require_editable(workspace, path, by_tool=by_tool)
-            note = opened.read(absolute, max_bytes=max_bytes)
-            data = _edited(note, path, [edit for edit in edits if edit.path == path])
-            if len(data) > max_bytes:
-                raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
-            changed.append((absolute, note.raw, data))
-        for absolute, before, data in changed:
-            with recording(recorder, workspace.cite(absolute), before, data, kind="edit"):
-                write_atomic(absolute, data, dir_fd=opened.folder_of(absolute))
+
+def _checked(path: str, data: bytes, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
+    return data
 
 
 def require_editable(workspace: Workspace, path: str, *, by_tool: bool) -> str:
-    """Return the absolute path of a note. Raise PathRefused if it may not be written."""
-    absolute = workspace.locate(path)
-    workspace.require_own(absolute, path)
+    """Return the name of a note. Raise PathRefused if it may not be written."""
+    name = workspace.locate(path)
+    workspace.require_own(name, path)
     if by_tool:
-        require_tool_may_write(workspace, absolute, path)
-    return absolute
+        require_tool_may_write(workspace, name, path)
+    return name
 
 
-def _edited(note: NoteText, path: str, edits: Sequence[LineEdit]) -> bytes:
+def edit_lines(note: NoteText, path: str, edits: Sequence[LineEdit]) -> bytes:
+    """Return the bytes of a note with all edits."""
     lines = note.text.removesuffix("\n").split("\n")
     ordered = sorted(edits, key=lambda edit: edit.start_line)
     for before, edit in zip([None, *ordered], ordered, strict=False):
@@ -132,10 +124,9 @@ class EditableNote:
 
 
 def read_whole(workspace: Workspace, path: str, *, max_bytes: int) -> EditableNote:
-    absolute = workspace.locate(path)
-    with OpenWorkspace(workspace) as opened:
-        note = opened.read(absolute, max_bytes=max_bytes)
-    return EditableNote(workspace.cite(absolute), note, digest_bytes(note.raw))
+    name = workspace.locate(path)
+    note = workspace.read(name, max_bytes=max_bytes)
+    return EditableNote(name, note, note.version)
 
 
 def save_text(
@@ -145,26 +136,25 @@ def save_text(
     *,
     digest: str,
     max_bytes: int,
-    recorder: ChangeRecorder | None = None,
+    recorder: HistoryRecorder | None = None,
 ) -> bool:
-    """Write the text of a note in one atomic write. Return False if it is the same already.
+    """Write the text of a note. Return False if it is the same already.
 
     Raise NoteConflict, and change nothing, if the note no longer has that digest.
     """
     workspace.require()
-    with writing_to(workspace, wait_s=LOCK_WAIT_S), OpenWorkspace(workspace) as opened:
-        absolute = require_editable(workspace, path, by_tool=False)
-        before = opened.read(absolute, max_bytes=max_bytes).raw
-        if digest_bytes(before) != digest:
+
+    def save() -> bool:
+        name = require_editable(workspace, path, by_tool=False)
+        note = workspace.read(name, max_bytes=max_bytes)
+        if note.version != digest:
             raise NoteConflict(f"{path} has changed since you opened it, so nothing was written.")
-        data = replace_text(before, text, path)
-        if len(data) > max_bytes:
-            raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
-        if data == before:
-            return False
-        with recording(recorder, workspace.cite(absolute), before, data, kind="edit"):
-            write_atomic(absolute, data, dir_fd=opened.folder_of(absolute))
-    return True
+        data = _checked(path, replace_text(note.raw, text, path), max_bytes)
+        if data != note.raw:
+            commit_notes(workspace, [NoteEdit(name, note.raw, data, "edit")], recorder)
+        return data != note.raw
+
+    return repeat_on_conflict(save)
 
 
 def replace_text(raw: bytes, text: str, path: str) -> bytes:

@@ -1,22 +1,25 @@
-"""Appends to notes and reads them: the daily log, long-term memory, and any other note."""
+"""Adds texts to notes and reads them: the daily log, long-term memory, and any other note."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kept.base.clock import Clock
-from kept.base.durable import append_durably, write_atomic
 from kept.base.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
 from kept.base.values import frozen
-from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError
-from kept.notes.change_recorder import ChangeRecorder, recording
+from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
+from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, StorageConflict, WorkspaceError
 from kept.notes.daily import DailyNotes, find_daily, get_daily_notes
 from kept.notes.fact_match import find_near_facts, may_be_fact, sort_near
-from kept.notes.opened import OpenWorkspace, decode, encoding_of
+from kept.notes.note_commit import Committed, HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
+from kept.notes.note_text import decode, encoding_of
 from kept.notes.workspace import (
+    LONG_TERM,
     Workspace,
     find_arrival_fault,
     find_name_fault,
@@ -25,40 +28,88 @@ from kept.notes.workspace import (
     refusal,
     require_tool_may_write,
     show_path,
-    writing_to,
 )
+from kept.storage.contract import ABSENT, Change, Write
 
-LOCK_WAIT_S = 10.0
+if TYPE_CHECKING:
+    from kept.notes.history.note_change import NoteChange
+
 DEFAULT_LINES = 200
 MAX_PASSAGE_CHARS = 60_000
-Comparison = Callable[[OpenWorkspace, str, str, int], list[NearFact]]
+Comparison = Callable[[str, str, int], list[NearFact]]
 """Function that compares a text with a note, by its path and text, and with MEMORY.md."""
+Also = Callable[[Sequence["NoteChange"]], Sequence[Change]]
+"""Function that returns what else to commit, for the changes that the history gets."""
 _NAME_HINT = "Use letters, digits, spaces and punctuation, for example memory/ideas.md."
 
 
 @frozen
+class Addition:
+    """A text to add to a note, as a value that can be stored, and written now or later."""
+
+    text: str
+    to: str | None = None
+    """'daily', 'memory' or the path of a note; None is today's log, or beside the line that is replaced."""
+    replaces: str | None = None
+    """Citation of a line that is struck through."""
+    again: bool = False
+    """True to write a line that the notes have already."""
+    project: str | None = None
+    private: str | None = None
+    """Folder in memory/private of the person or group that it is for."""
+
+    @property
+    def folder(self) -> str | None:
+        """Folder whose log and MEMORY.md are meant, or None for the shared ones."""
+        if self.private is not None:
+            return f"{PRIVATE_FOLDER}/{self.private}"
+        return f"{PROJECTS_FOLDER}/{self.project}" if self.project else None
+
+
+@frozen
+class NotePlan:
+    """What an addition would write. There are no edits if the notes say the same already."""
+
+    written: Written
+    edits: tuple[NoteEdit, ...] = ()
+
+
+@frozen
 class NoteWriter:
-    """Appends texts to the notes of a workspace. ``by_tool`` refuses the files that belong to the person."""
+    """Adds texts to the notes of a workspace. ``by_tool`` refuses the files that belong to the person."""
 
     workspace: Workspace
     clock: Clock
     max_bytes: int
     by_tool: bool = False
-    recorder: ChangeRecorder | None = None
+    recorder: HistoryRecorder | None = None
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        return tuple(self.recorder.notices) if self.recorder else ()
+    def write(self, addition: Addition, near: Iterable[NearFact] = ()) -> Written:
+        """Write a text to its note. ``near`` has lines of other notes that it repeats or seems to change."""
+        plan, committed = self.commit(addition, near)
+        return replace(plan.written, degraded=committed.notices)
 
-    def add(
-        self, text: str, to: str, *, folder: str | None = None, again: bool = False, near: Iterable[NearFact] = ()
-    ) -> Written:
-        """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
+    def commit(
+        self, addition: Addition, near: Iterable[NearFact] = (), *, also: Also | None = None
+    ) -> tuple[NotePlan, Committed]:
+        """Write a text, and in the same commit what ``also`` returns."""
 
-        With ``folder``, that of a project or a person, these are the log and MEMORY.md in it, and a name without a
-        folder is a note there. A line that the note or MEMORY.md has already is written only with ``again``. ``near``
-        has further lines that it repeats or seems to change.
-        """
+        def write() -> tuple[NotePlan, Committed]:
+            plan = self.plan(addition, near)
+            if not plan.edits and also is None:
+                return plan, Committed()
+            recorder = self.recorder if plan.edits else None
+            return plan, commit_notes(self.workspace, plan.edits, recorder, also=also or (lambda _: ()))
+
+        return repeat_on_conflict(write)
+
+    def plan(self, addition: Addition, near: Iterable[NearFact] = ()) -> NotePlan:
+        """Return what writing a text would change."""
+        if addition.replaces is not None:
+            from kept.notes.replacement import FactReference, plan_replacement
+
+            return plan_replacement(self, FactReference.parse(addition.replaces), addition)
+        to, text = "daily" if addition.to is None else addition.to, addition.text
         if self.by_tool and is_persons_own(to):
             raise refusal(to)
         if len(text) > self.max_bytes:
@@ -68,15 +119,18 @@ class NoteWriter:
             raise EmptyNote("There is nothing to remember.")
         self.workspace.require()
         compare = None
-        if not again and may_be_fact(text):
-            compare = partial(find_near, self.workspace, text, folder=folder, known=near)
-        with writing_to(self.workspace, wait_s=LOCK_WAIT_S):
-            return self.append(text, to, folder=folder, compare=compare)
+        if not addition.again and may_be_fact(text):
+            compare = partial(find_near, self.workspace, text, folder=addition.folder, known=near)
+        return self.plan_append(text, to, folder=addition.folder, compare=compare)
 
-    def append(self, text: str, to: str, *, folder: str | None, compare: Comparison | None = None) -> Written:
-        """Append a text, as `add` does. The caller holds the lock of the workspace."""
+    def plan_append(self, text: str, to: str, *, folder: str | None, compare: Comparison | None = None) -> NotePlan:
+        """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
+
+        With ``folder``, that of a project or a person, these are the log and MEMORY.md in it, and a name without a
+        folder is a note there.
+        """
         if to == "daily":
-            return self._append_daily(text, folder, compare)
+            return self._plan_daily(text, folder, compare)
         if to == "memory":
             text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
             path = f"{folder}/MEMORY.md" if folder else _memory_name(self.workspace)
@@ -86,16 +140,15 @@ class NoteWriter:
             path = _writable(self.workspace, f"{folder}/{to}" if is_plain_name else to)
             opening = ""
         self._require_allowed(path, to)
-        return self._append(path, text, opening=opening, compare=compare)
+        return self._plan_entry(path, text, opening=opening, compare=compare)
 
     def _require_allowed(self, path: str, shown: str) -> None:
         if self.by_tool:
-            require_tool_may_write(self.workspace, self.workspace.locate(path), shown)
+            require_tool_may_write(self.workspace, path, shown)
 
-    def _append_daily(self, text: str, folder: str | None, compare: Comparison | None) -> Written:
+    def _plan_daily(self, text: str, folder: str | None, compare: Comparison | None) -> NotePlan:
         """Append to the log of the day."""
         daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
-        # The date is taken under the lock: two writers around midnight each get the day they wrote on.
         now = self.clock.now()
         # Obsidian and Logseq show the name of a file above its text.
         heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
@@ -103,46 +156,43 @@ class NoteWriter:
         if self.workspace.layout == "vault":
             _writable(self.workspace, path)
         self._require_allowed(path, "daily")
-        return self._append(path, text, heading=heading, opening=opening, compare=compare)
+        return self._plan_entry(path, text, heading=heading, opening=opening, compare=compare)
 
-    def _append(
+    def _plan_entry(
         self, path: str, text: str, *, opening: str, heading: str = "", compare: Comparison | None = None
-    ) -> Written:
-        """Append a text in one write, set apart from the text before it. Return the lines that hold it.
-
-        If ``compare`` finds the same line in a note, nothing is written, and that line is returned.
-        """
-        absolute = self.workspace.locate(path)
-        with OpenWorkspace(self.workspace) as opened:
-            exists = opened.find_state(absolute) is not None
-            raw = opened.read_found(absolute, max_bytes=self.max_bytes).raw if exists else b""
-            codec = encoding_of(raw)[1]
-            # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
-            half = "\r".encode(codec)
-            is_half_ended = raw.endswith(half)
-            before, _ = decode(raw.removesuffix(half))
-            near = tuple(compare(opened, path, before, self.max_bytes)) if compare else ()
-            # A note that the caller named gets the line even if another note has it.
-            if near and near[0].relation == "repeats" and (heading or near[0].path == path):
-                return Written(near[0].path, near[0].start_line, near[0].end_line, is_new=False, near=near)
-            entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path))
-            if raw:
-                lead = blank_lines(before, entry, ends_line=before.endswith("\n") and not is_half_ended)
-            else:
-                lead = opening + "\n" if opening else ""
-            data = f"{lead}{entry.text}\n".encode(codec)
-            if len(raw) + len(data) > self.max_bytes:
-                raise NoteTooLarge(f"{path}: with this it would have more than the limit of {self.max_bytes:,} bytes.")
-            with recording(self.recorder, path, raw if exists else None, raw + data, kind="add"):
-                append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
+    ) -> NotePlan:
+        """Append a text, set apart from the text before it. If ``compare`` finds the same line in a note, nothing is
+        written, and that line is returned."""
+        try:
+            raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
+        except NoteNotFound:
+            raw = None
+        old = raw or b""
+        codec = encoding_of(old)[1]
+        # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
+        half = "\r".encode(codec)
+        is_half_ended = old.endswith(half)
+        before, _ = decode(old.removesuffix(half))
+        near = tuple(compare(path, before, self.max_bytes)) if compare else ()
+        # A note that the caller named gets the line even if another note has it.
+        if near and near[0].relation == "repeats" and (heading or near[0].path == path):
+            return NotePlan(Written(near[0].path, near[0].start_line, near[0].end_line, is_new=False, near=near))
+        entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path))
+        if raw:
+            lead = blank_lines(before, entry, ends_line=before.endswith("\n") and not is_half_ended)
+        else:
+            lead = opening + "\n" if opening else ""
+        data = f"{lead}{entry.text}\n".encode(codec)
+        if len(old) + len(data) > self.max_bytes:
+            raise NoteTooLarge(f"{path}: with this it would have more than the limit of {self.max_bytes:,} bytes.")
         first = before.count("\n") + lead.count("\n") + 1
-        return Written(path, first, first + entry.text.count("\n"), near=near, degraded=self.notices)
+        written = Written(path, first, first + entry.text.count("\n"), near=near)
+        return NotePlan(written, (NoteEdit(path, raw, old + data, "add"),))
 
 
 def find_near(
     workspace: Workspace,
     text: str,
-    opened: OpenWorkspace,
     path: str,
     before: str,
     max_bytes: int,
@@ -158,37 +208,39 @@ def find_near(
     near = find_near_facts(text, before, path, is_log=daily.find_day(path) is not None, is_own=True)
     names = [_memory_name(workspace), *([f"{folder}/MEMORY.md"] if folder else [])]
     for name in names:
-        absolute = workspace.locate(name)
         try:
-            if name != path and opened.find_state(absolute) is not None:
-                note = opened.read_found(absolute, max_bytes=max_bytes).text
+            if name != path:
+                note = workspace.read(name, max_bytes=max_bytes).text
                 near += find_near_facts(text, note, name, is_log=False, is_own=True)
-        except (NoteNotFound, WorkspaceError):
+        except WorkspaceError:
             continue  # a note that cannot be read is no reason not to write another
     near += [fact for fact in known if fact.citation not in {other.citation for other in near}]
     return sort_near(near)
 
 
 def _memory_name(workspace: Workspace) -> str:
-    lower = os.path.join(workspace.root, "memory.md")
-    upper = os.path.join(workspace.root, "MEMORY.md")
-    return "memory.md" if os.path.isfile(lower) and not os.path.isfile(upper) else "MEMORY.md"
+    """Return the name of long-term memory. A link of that name counts: it is refused when it is read."""
+    for name in LONG_TERM:
+        try:
+            if workspace.find(name):
+                return name
+        except PathRefused:
+            return name
+    return LONG_TERM[0]
 
 
 def _writable(workspace: Workspace, to: str) -> str:
-    """Return the name to cite a note by. Raise PathRefused if discovery, and so every search, would not find it."""
-    absolute = workspace.locate(to)
-    name = workspace.cite(absolute)
-    fault = find_name_fault(absolute, name)
-    if fault:
+    """Return the name of a note. Raise PathRefused if discovery, and so every search, would not find it."""
+    name = workspace.locate(to)
+    if fault := find_name_fault(name):
         raise PathRefused(f"{show_path(to)}: {fault}, so it would not be searched.", hint=_NAME_HINT)
-    if not workspace.is_indexed(absolute):
+    if not workspace.is_indexed(name):
         raise PathRefused(
             f"{show_path(to)}: a note there would not be searched.",
             hint=f"Put it under memory/, for example memory/{_visible_name(name)}.",
         )
-    workspace.require_own(absolute, show_path(to))
-    if fault := find_arrival_fault(absolute, name):
+    workspace.require_own(name, show_path(to))
+    if fault := find_arrival_fault(name):
         raise PathRefused(f"{show_path(to)}: {fault}.", hint=_NAME_HINT)
     return name
 
@@ -200,11 +252,10 @@ def _visible_name(path: str) -> str:
 
 def create_note(workspace: Workspace, path: str, text: str) -> bool:
     """Create a note. Return False, and change nothing, if it exists."""
-    absolute = workspace.locate(path)
-    with OpenWorkspace(workspace) as opened:
-        if opened.find_state(absolute) is not None:
-            return False
-        write_atomic(absolute, text.encode("utf-8"), dir_fd=opened.folder_to_write(absolute))
+    try:
+        workspace.storage.commit([Write(workspace.locate(path), text.encode("utf-8"), ABSENT)])
+    except StorageConflict:
+        return False
     return True
 
 
@@ -212,9 +263,8 @@ def read_passage(
     workspace: Workspace, path: str, *, start: int = 1, lines: int | None = None, max_bytes: int
 ) -> Passage:
     """Return lines of a note, at most DEFAULT_LINES unless ``lines`` asks for more."""
-    absolute = workspace.locate(path)
-    with OpenWorkspace(workspace) as opened:
-        note = opened.read(absolute, max_bytes=max_bytes)
+    name = workspace.locate(path)
+    note = workspace.read(name, max_bytes=max_bytes)
     all_lines = note.text.split("\n")
     if all_lines and all_lines[-1] == "":
         all_lines.pop()
@@ -230,7 +280,7 @@ def read_passage(
     after = first + len(passage)
     more = after <= len(all_lines) and bool(passage)
     return Passage(
-        path=workspace.cite(absolute),
+        path=name,
         start=first,
         lines=len(passage),
         text="\n".join(passage),

@@ -12,22 +12,19 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kept.base.durable import write_atomic
 from kept.base.git_remote import find_remote, find_root, folder_key, normalise_remote, repository_keys
 from kept.base.limits import is_utf8
 from kept.base.safe_yaml import YamlRefused, load_yaml
 from kept.base.values import frozen
 from kept.base.visibility import PROJECT_MARKER, PROJECTS_FOLDER
 from kept.config.layers import check_agent_id
-from kept.errors import ConfigError, NoteNotFound, NotFound, UsageError, WorkspaceError
-from kept.notes.change_recorder import ChangeRecorder, recording
-from kept.notes.opened import OpenWorkspace
-from kept.notes.workspace import Workspace, has_projects, writing_to
+from kept.errors import ConfigError, NotFound, UsageError, WorkspaceError
+from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
+from kept.notes.workspace import Workspace, has_projects, is_visible, list_names
 
 RESERVED = ("all", "none")
 """Words that mean something else where a project is named."""
 _MAX_BYTES = 100_000
-_LOCK_WAIT_S = 10.0
 _MAX_NAMES = 10
 
 
@@ -90,36 +87,25 @@ def get_project(workspace: Workspace, name: str) -> str:
 
 def _iter_projects(workspace: Workspace, keys: list[str] | None) -> Iterator[Project]:
     """Yield the projects. With ``keys``, PROJECT.md is parsed only if one of them may be in it."""
-    if not has_projects(workspace):
-        return
     needles = None if keys is None else [_last_part(key).encode() for key in keys]
-    with OpenWorkspace(workspace) as opened:
-        for name in _list_folders(opened, os.path.join(workspace.root, PROJECTS_FOLDER)):
-            raw = _read_marker(opened, workspace, name)
-            if needles is not None and not any(needle in raw.lower() for needle in needles):
-                yield Project(name)
-            else:
-                yield Project(name, _read_keys(raw))
+    names = list_names(workspace.storage, PROJECTS_FOLDER).items()
+    for name in sorted(name for name, is_folder in names if is_folder and is_visible(name) and is_utf8(name)):
+        raw = _read_marker(workspace, Project(name)) or b""
+        if needles is not None and not any(needle in raw.lower() for needle in needles):
+            yield Project(name)
+        else:
+            yield Project(name, _read_keys(raw))
 
 
 def _last_part(key: str) -> str:
     return key.rpartition("/")[2].removeprefix("folder:").lower()
 
 
-def _list_folders(opened: OpenWorkspace, folder: str) -> list[str]:
+def _read_marker(workspace: Workspace, project: Project) -> bytes | None:
     try:
-        names = [name for name, is_folder, _ in opened.list_folder(folder) if is_folder]
-    except OSError:
-        return []
-    return sorted(name for name in names if not name.startswith(".") and is_utf8(name))
-
-
-def _read_marker(opened: OpenWorkspace, workspace: Workspace, name: str) -> bytes:
-    try:
-        path = os.path.join(workspace.root, PROJECTS_FOLDER, name, PROJECT_MARKER)
-        return opened.read_found(path, max_bytes=_MAX_BYTES).raw
+        return workspace.read(f"{project.folder}/{PROJECT_MARKER}", max_bytes=_MAX_BYTES).raw
     except WorkspaceError:
-        return b""
+        return None
 
 
 def _read_keys(raw: bytes) -> tuple[str, ...]:
@@ -185,18 +171,17 @@ def plan_project(workspace: Workspace, folder: str, name: str | None = None) -> 
     return NewProject(Project(name, (key,)), is_new=True)
 
 
-def add_project(workspace: Workspace, project: Project, *, recorder: ChangeRecorder | None = None) -> None:
+def add_project(workspace: Workspace, project: Project, *, recorder: HistoryRecorder | None = None) -> None:
     """Write the repository of a new project into PROJECT.md, above what is in it."""
     workspace.require()
-    path = os.path.join(workspace.root, project.folder, PROJECT_MARKER)
-    with writing_to(workspace, wait_s=_LOCK_WAIT_S), OpenWorkspace(workspace) as opened:
-        try:
-            before = opened.read_found(path, max_bytes=_MAX_BYTES).raw
-        except NoteNotFound:
-            before = None
+
+    def write() -> None:
+        before = _read_marker(workspace, project)
         data = _format_properties(project).encode() + (b"\n" + before if before else b"")
-        with recording(recorder, workspace.cite(path), before, data, kind="edit"):
-            write_atomic(path, data, dir_fd=opened.folder_to_write(path))
+        edit = NoteEdit(f"{project.folder}/{PROJECT_MARKER}", before, data, "edit")
+        commit_notes(workspace, [edit], recorder)
+
+    repeat_on_conflict(write)
 
 
 def check_project_name(name: str) -> str:

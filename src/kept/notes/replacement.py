@@ -19,12 +19,12 @@ from kept.base.values import frozen
 from kept.errors import CitationMismatch, EmptyNote, UsageError
 from kept.notes.daily import get_daily_notes
 from kept.notes.facts import read_fact
-from kept.notes.line_edit import LineEdit, apply_locked, digest_of_lines, require_editable
-from kept.notes.note_writer import LOCK_WAIT_S, NoteWriter
-from kept.notes.opened import OpenWorkspace, decode
-from kept.notes.statements import Statement, read_statements
-from kept.notes.validity import format_marks, read_line, strike_line
-from kept.notes.workspace import is_persons_own, refusal, show_path, writing_to
+from kept.notes.line_edit import LineEdit, digest_of_lines, plan_line_edits, remove_lines, require_editable
+from kept.notes.note_commit import NoteEdit
+from kept.notes.note_text import decode
+from kept.notes.note_writer import Addition, NotePlan, NoteWriter
+from kept.notes.validity import Statement, format_marks, read_line, read_statements, strike_line
+from kept.notes.workspace import is_persons_own, refusal, show_path
 
 _CITATION = r"(?P<path>.+?)(?:#L|:)(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?(?:@(?P<digest>[0-9a-f]{8}))?"
 _HINT = "Cite one line as path#L12 or path:12, as a search shows it."
@@ -55,15 +55,13 @@ class FactReference:
         return cite(show_path(self.path), self.first_line, self.last_line)
 
 
-def replace_fact(
-    writer: NoteWriter, reference: FactReference, text: str, *, to: str | None, folder: str | None = None
-) -> Written:
-    """Write a fact in place of the cited one. Change nothing and raise if the citation is not one current fact.
+def plan_replacement(writer: NoteWriter, reference: FactReference, addition: Addition) -> NotePlan:
+    """Return how to write a fact in place of the cited one. Raise unless the citation is that of one current fact.
 
     A date in the text (``since 2026-11-03``) is the day from which it holds; without one, it is today.
     """
-    workspace = writer.workspace
-    text = decode(text.encode("utf-8", errors="replace"))[0].strip()
+    workspace, to = writer.workspace, addition.to
+    text = decode(addition.text.encode("utf-8", errors="replace"))[0].strip()
     if not text:
         raise EmptyNote("There is nothing to remember.")
     if "\n" in text:
@@ -71,29 +69,31 @@ def replace_fact(
     if writer.by_tool and is_persons_own(reference.path):
         raise refusal(reference.path)
     workspace.require()
-    with writing_to(workspace, wait_s=LOCK_WAIT_S):
-        absolute = require_editable(workspace, reference.path, by_tool=writer.by_tool)
-        path = workspace.cite(absolute)
-        with OpenWorkspace(workspace) as opened:
-            note = opened.read(absolute, max_bytes=writer.max_bytes)
-        old = find_fact(note.text, reference)
-        _require_other_words(old, text, reference)
-        line, since = _with_marks(text, old, writer.clock.now().date())
-        lines = note.text.split("\n")[old.first_line - 1 : old.last_line]
-        strike = LineEdit(
-            path, old.first_line, old.last_line, digest_of_lines("\n".join(lines)), strike_lines(lines, since)
-        )
-        if to is None and get_daily_notes(workspace).find_day(path) is None:
-            edits, written = _plan_above(note.text, strike, old, line)
-        else:
-            edits, written = [strike], writer.append(line, to or "daily", folder=folder)
-            if writer.recorder:
-                writer.recorder.join()
-            written = replace(written, replaced=strike.citation)
-        # The new text comes first: if the next write fails, both facts are present, and none is lost.
-        # Lines are only appended, so those of the old fact are where they were, even in the same note.
-        apply_locked(workspace, edits, max_bytes=writer.max_bytes, by_tool=writer.by_tool, recorder=writer.recorder)
-        return replace(written, degraded=writer.notices)
+    path = require_editable(workspace, reference.path, by_tool=writer.by_tool)
+    note = workspace.read(path, max_bytes=writer.max_bytes)
+    old = find_fact(note.text, reference)
+    _require_other_words(old, text, reference)
+    line, since = _with_marks(text, old, writer.clock.now().date())
+    lines = note.text.split("\n")[old.first_line - 1 : old.last_line]
+    strike = LineEdit(
+        path, old.first_line, old.last_line, digest_of_lines("\n".join(lines)), strike_lines(lines, since)
+    )
+    if to is None and get_daily_notes(workspace).find_day(path) is None:
+        edits, written = _plan_above(note.text, strike, old, line)
+        return NotePlan(written, tuple(plan_line_edits(workspace, edits, max_bytes=writer.max_bytes)))
+    plan = writer.plan_append(line, to or "daily", folder=addition.folder)
+    written = replace(plan.written, replaced=strike.citation)
+    if plan.written.path == path:
+        # Lines are only appended, so those of the old fact are where they were.
+        return NotePlan(written, tuple(_strike_too(edit, strike) for edit in plan.edits))
+    (struck,) = plan_line_edits(workspace, [strike], max_bytes=writer.max_bytes)
+    return NotePlan(written, (*plan.edits, replace(struck, is_part=True)))
+
+
+def _strike_too(edit: NoteEdit, strike: LineEdit) -> NoteEdit:
+    text = edit.after or b""
+    ranges = {(strike.start_line, strike.end_line): strike.text}
+    return replace(edit, after=remove_lines(text, ranges, edit.path), kind="edit")
 
 
 def _require_other_words(old: Statement, text: str, reference: FactReference) -> None:

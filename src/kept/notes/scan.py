@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import sys
-from collections.abc import Iterable
-from operator import itemgetter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kept.base.limits import INT64_MAX, int64, utf8_safe
+from kept.base.limits import int64, utf8_safe
 from kept.base.records import Problem, SourceFile
 from kept.base.values import frozen
-from kept.notes.opened import OpenWorkspace
+from kept.errors import PathRefused, WorkspaceError
 from kept.notes.workspace import (
     IGNORE_FILES,
     MEMORY_FOLDER,
@@ -22,18 +19,13 @@ from kept.notes.workspace import (
     Workspace,
     find_name_fault,
     is_skipped_folder,
+    list_names,
 )
 from kept.sessions.transcript_paths import is_transcript
+from kept.storage.contract import Choose, DocumentInfo
 
 if TYPE_CHECKING:
     from inotify_simple import INotify
-
-    from kept.notes.ignored import IgnoreRules
-
-
-_Entry = tuple[str, str, os.stat_result | None]
-"""Absolute path of a file or folder, the path it is cited by, and its state, which is None for a folder."""
-_by_path = itemgetter(0)
 
 
 @frozen
@@ -48,163 +40,125 @@ class Scan:
 
 def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
     """Return the notes of a workspace. Symbolic links are excluded, and a file with two names is listed once."""
-    with OpenWorkspace(workspace) as opened:
-        walk = _Walk(workspace, opened, max_bytes)
-        if workspace.layout == "vault":
-            walk.vault()
-        else:
-            walk.root_notes()
-            walk.folder(os.path.join(workspace.root, MEMORY_FOLDER))
-        for extra in workspace.extra_paths:
-            walk.extra(extra)
-    return Scan(tuple(walk.files.values()), tuple(walk.problems), tuple(walk.folders))
+    finder = _NoteFinder(workspace, max_bytes)
+    finder.find_own()
+    for extra in workspace.extra_paths:
+        finder.find_extra(extra)
+    return Scan(tuple(finder.files.values()), tuple(finder.problems), tuple(finder.folders))
 
 
-class _Walk:
-    def __init__(self, workspace: Workspace, opened: OpenWorkspace, max_bytes: int) -> None:
+class _NoteFinder:
+    def __init__(self, workspace: Workspace, max_bytes: int) -> None:
         self.workspace = workspace
-        self.opened = opened
         self.max_bytes = max_bytes
-        # Keyed by device and inode: MEMORY.md and memory.md are one file on a file system that ignores case.
-        self.files: dict[tuple[int, int], SourceFile] = {}
+        self.files: dict[str, SourceFile] = {}
+        """By path, or by the id of a file with several names."""
         self.problems: list[Problem] = []
         self.folders: list[str] = []
-        self.rules: IgnoreRules | None = None
-        """Patterns that leave out files and folders, during the walk through a vault."""
 
-    def vault(self) -> None:
-        from kept.notes.ignored import IgnoreRules
+    def find_own(self) -> None:
+        workspace = self.workspace
+        choose = self.choose_own if workspace.layout == "kept" else self.choose_in_vault()
+        notes = workspace.storage.documents.list(choose=self.noting(workspace.root, choose), on_refused=self.refuse)
+        self.add(notes, workspace.root + os.sep)
+        if workspace.layout == "kept":  # the order in which they are indexed, with long-term memory first
+            first = {name: self.files.pop(name) for name in ROOT_NOTES if name in self.files}
+            self.files = {**first, **self.files}
 
-        self.rules = IgnoreRules(self.opened, self.workspace, report=self.problem)
-        self.folder(self.workspace.root)
-        self.rules = None
+    def noting(self, base: str, choose: Choose) -> Choose:
+        """Return a function that notes each folder that is listed, too."""
+        folders = self.folders
 
-    def root_notes(self) -> None:
-        root = self.workspace.root
-        self.folders.append(root)
-        try:
-            present = {name for name, _, _ in self.opened.list_folder(root)}
-        except OSError as exc:
-            self.problem(root, f"cannot be listed ({exc.strerror})")
-            return
-        for name in ROOT_NOTES:
-            if name in present:
-                self.single(os.path.join(root, name))
+        def note_and_choose(folder: str, names: Mapping[str, bool]) -> Iterable[str]:
+            folders.append(f"{base}/{folder}" if folder else base)
+            return choose(folder, names)
 
-    def extra(self, path: str) -> None:
-        try:
-            mode = os.lstat(path).st_mode
-        except OSError:
-            self.problem(path, "extra path does not exist")
-            return
-        if stat.S_ISLNK(mode):
-            self.problem(path, "extra path is a symbolic link, which is not followed")
-        elif stat.S_ISDIR(mode):
-            self.folder(path)
-        elif self.workspace.is_note_file(path):
-            self.folders.append(os.path.dirname(path))
-            self.single(path)
-        else:
-            self.problem(path, "extra path is neither a folder nor Markdown")
+        return note_and_choose
 
-    def folder(self, path: str) -> None:
-        """Walk a folder depth first, without recursion: folders may be nested deeper than Python's stack."""
-        open_folders = [iter(self.entries(path, self.workspace.cite(path + os.sep)))]
-        while open_folders:
-            for absolute, cited, state in open_folders[-1]:
-                if state is None:
-                    open_folders.append(iter(self.entries(absolute, cited + "/")))
-                    break
-                self.file(absolute, cited, state)
-            else:
-                open_folders.pop()
+    def choose_own(self, folder: str, names: Mapping[str, bool]) -> Iterable[str]:
+        if folder:
+            return self.choose_notes(folder, names)
+        if names.get(MEMORY_FOLDER) is False:
+            self.problem(MEMORY_FOLDER, "is no folder, or a symbolic link, which is not followed")
+        own = [name for name in ROOT_NOTES if names.get(name) is False]
+        return [*own, MEMORY_FOLDER] if names.get(MEMORY_FOLDER) else own
 
-    def entries(self, path: str, cited: str) -> list[_Entry]:
-        """Return the notes and subfolders of a folder, sorted. ``cited`` is the prefix of their citations."""
-        try:
-            handle = self.opened.open_to_list(path)
-            try:
-                entries = self.list_entries(handle, path + os.sep, cited)
-            finally:
-                os.close(handle)
-        except FileNotFoundError:
-            return []
-        except OSError as exc:
-            is_link = exc.errno == errno.ELOOP
-            reason = "is a symbolic link, which is not followed" if is_link else f"cannot be listed ({exc.strerror})"
-            self.problem(path, reason)
-            return []
-        self.folders.append(path)
-        entries.sort(key=_by_path)
-        return entries
-
-    def list_entries(self, handle: int, path: str, cited: str) -> list[_Entry]:
-        """Return the entries of an open folder. States are read through its handle, so no link can redirect them."""
-        entries: list[_Entry] = []
-        hidden: list[str] = []
+    def choose_notes(self, folder: str, names: Mapping[str, bool]) -> Iterable[str]:
         endings = self.workspace.endings
-        with os.scandir(handle) as listing:
-            for entry in listing:
-                name = entry.name
-                if name.startswith("."):  # not `is_visible`: a call for each file of a large vault is felt
-                    hidden.append(name)
-                elif entry.is_dir(follow_symlinks=False):
-                    entries.append((path + name, cited + name, None))
-                elif name.lower().endswith(endings):
-                    try:
-                        entries.append((path + name, cited + name, entry.stat(follow_symlinks=False)))
-                    except FileNotFoundError:
-                        continue
-                    except OSError as exc:
-                        self.problem(path + name, f"cannot be looked at ({exc.strerror})")
-        return entries if self.rules is None else _select(self.rules, path[:-1], entries, hidden)
+        return [
+            name
+            for name, is_folder in names.items()
+            if name[0] != "." and (is_folder or name.lower().endswith(endings))
+        ]
 
-    def single(self, absolute: str) -> None:
-        """Add a note that is known by name, without listing its folder."""
+    def choose_in_vault(self) -> Choose:
+        from kept.notes.vault import IgnoreRules
+
+        rules = IgnoreRules(self.workspace, report=self.problem)
+
+        def choose(folder: str, names: Mapping[str, bool]) -> Iterable[str]:
+            chosen = self.choose_notes(folder, names)
+            if rules.enter(folder, names):
+                tests_files = rules.may_match_notes(folder)
+                chosen = [
+                    name
+                    for name in chosen
+                    if not (names[name] or tests_files) or not rules.is_ignored(folder, name, is_folder=names[name])
+                ]
+            lead = f"{folder}/" if folder else ""
+            return [name for name in chosen if not names[name] or not is_skipped_folder(lead + name)]
+
+        return choose
+
+    def find_extra(self, extra: str) -> None:
+        storage, base = self.workspace.open_extra(extra)
+        name = extra[len(base) :].lstrip(os.sep)
+        folder, _, last = name.rpartition("/")
+        if list_names(storage, folder).get(last):
+            choose = self.noting(base, self.choose_notes)
+            self.add(storage.documents.list(f"{name}/", choose=choose, on_refused=self.refuse), base + os.sep)
+            return
         try:
-            folder = self.opened.folder_of(absolute)
-            state = os.stat(os.path.basename(absolute), dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
+            info = storage.documents.find(name)
+        except PathRefused:
+            self.problem(extra, "extra path is a symbolic link, which is not followed")
             return
-        except OSError as exc:
-            self.problem(absolute, f"cannot be looked at ({exc.strerror})")
-            return
-        self.file(absolute, self.workspace.cite(absolute), state)
+        if info is None:
+            self.problem(extra, "extra path does not exist")
+        elif not self.workspace.is_note_file(name):
+            self.problem(extra, "extra path is neither a folder nor Markdown")
+        else:
+            self.folders.append(os.path.dirname(extra))
+            self.add([info], base + os.sep)
 
-    def file(self, absolute: str, cited: str, state: os.stat_result) -> None:
-        if not stat.S_ISREG(state.st_mode):
-            return
-        size, mtime_ns, ctime_ns = state.st_size, state.st_mtime_ns, state.st_ctime_ns
-        is_plain = cited.isascii() and len(absolute) <= SURELY_SHORT
-        fault = None if is_plain else find_name_fault(absolute, cited)
-        if fault:
-            self.problem(absolute, fault)
-            return
-        if size > self.max_bytes:
-            self.problem(absolute, f"{size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
-            return
-        if not (0 <= mtime_ns <= INT64_MAX and 0 <= ctime_ns <= INT64_MAX):
-            mtime_ns, ctime_ns = int64(mtime_ns), int64(ctime_ns)
-        file = SourceFile(cited, absolute, "memory", size, mtime_ns, ctime_ns)
-        self.files.setdefault((state.st_dev, state.st_ino), file)
+    def add(self, notes: Iterable[DocumentInfo], base: str) -> None:
+        cite, is_own = self.workspace.cite, base == self.workspace.root + os.sep
+        for info in notes:
+            path, size = info.path, info.size
+            absolute = base + path
+            cited = path if is_own else cite(absolute)
+            is_plain = cited.isascii() and len(cited) <= SURELY_SHORT
+            if not is_plain and (fault := find_name_fault(cited)):
+                self.problem(cited, fault)
+                continue
+            if size > self.max_bytes:
+                self.problem(cited, f"{size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
+                continue
+            self.files.setdefault(info.link_id or cited, note_file(cited, absolute, info))
+
+    def refuse(self, path: str, error: WorkspaceError) -> None:
+        self.problem(path, _reason_of(error))
 
     def problem(self, path: str, reason: str) -> None:
-        shown = utf8_safe(self.workspace.cite(path))
-        self.problems.append(Problem(shown, reason))
+        self.problems.append(Problem(utf8_safe(self.workspace.cite(path)), reason))
 
 
-def _select(rules: IgnoreRules, folder: str, entries: list[_Entry], hidden: list[str]) -> list[_Entry]:
-    """Return the entries of a vault's folder that are not left out. ``hidden`` are the names that begin with a dot."""
-    has_patterns = rules.enter(folder, hidden)
-    if has_patterns:
-        tests_files = rules.may_match_notes(folder)
-        entries = [
-            entry
-            for entry in entries
-            if (entry[2] is not None and not tests_files)
-            or not rules.is_ignored(folder, entry[0].rpartition(os.sep)[2], is_folder=entry[2] is None)
-        ]
-    return [entry for entry in entries if entry[2] is not None or not is_skipped_folder(entry[1])]
+def note_file(path: str, absolute: str, info: DocumentInfo) -> SourceFile:
+    return SourceFile(path, absolute, "memory", info.size, int64(info.modified_ns), int64(info.changed_ns))
+
+
+def _reason_of(error: WorkspaceError) -> str:
+    return error.message.partition(": ")[2].rstrip(".")
 
 
 # changes

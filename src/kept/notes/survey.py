@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from kept.base.limits import utf8_safe
 from kept.base.values import frozen
-from kept.notes.ignored import IgnoreRules
-from kept.notes.opened import OpenWorkspace
+from kept.errors import PathRefused
 from kept.notes.scan import scan_workspace
-from kept.notes.vault import find_program
+from kept.notes.vault import IgnoreRules, find_program
 from kept.notes.workspace import Workspace, is_persons_own, is_skipped_folder, is_visible
 
 Reason = Literal["ignored", "link", "ending", "layout"]
@@ -42,46 +41,64 @@ class Survey:
 
 def survey_workspace(workspace: Workspace, *, max_bytes: int) -> Survey:
     """Compare the notes of a workspace with the files in its folder."""
-    inside = workspace.root + os.sep
     files = scan_workspace(workspace, max_bytes=max_bytes).files
-    indexed = {file.absolute for file in files if file.absolute.startswith(inside)}
-    left_out = tuple(_iter_left_out(workspace, indexed))
+    indexed = {file.path for file in files if not os.path.isabs(file.path)}
+    left_out = tuple(_find_left_out(workspace, indexed))
     return Survey(len(indexed), len({os.path.dirname(path) for path in indexed}), left_out)
 
 
 def find_layout(root: str) -> Literal["kept", "vault"]:
     """Return the layout that fits a folder: vault if it has Markdown in other places than Kept's own."""
-    is_vault = find_program(root) or any(entry.reason == "layout" for entry in _iter_left_out(Workspace.at(root), ()))
+    workspace = Workspace.at(root)
+    left_out = _find_left_out(workspace, ())
+    is_vault = find_program(workspace.storage) or any(entry.reason == "layout" for entry in left_out)
     return "vault" if is_vault else "kept"
 
 
-def _iter_left_out(workspace: Workspace, indexed: Collection[str]) -> Iterator[LeftOut]:
-    """Yield what is not in ``indexed``. Hidden files and folders of programs are left out without a word."""
-    with OpenWorkspace(workspace) as opened:
-        rules = IgnoreRules(opened, workspace, report=lambda path, reason: None)
-        for folder, folders, files in os.walk(workspace.root):
-            rules.enter(folder, [*folders, *files])
-            prefix = utf8_safe(workspace.cite(os.path.join(folder, "")))
-            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-            folders[:] = [name for name in folders if is_visible(name) and not is_skipped_folder(prefix + name)]
-            ignored = [name for name in folders if rules.is_ignored(folder, name, is_folder=True)]
-            folders[:] = sorted({*folders} - {*links, *ignored})
-            yield from (LeftOut(f"{prefix}{utf8_safe(name)}/", "link") for name in sorted(links))
-            yield from (LeftOut(f"{prefix}{utf8_safe(name)}/", "ignored") for name in sorted(ignored))
-            texts = (name for name in sorted(files) if is_visible(name) and name.lower().endswith(_TEXT_ENDINGS))
-            for name in texts:
-                is_indexed = os.path.join(folder, name) in indexed
-                if not is_indexed and (reason := _find_reason(workspace, rules, folder, name)):
-                    yield LeftOut(prefix + utf8_safe(name), reason)
+def _find_left_out(workspace: Workspace, indexed: Collection[str]) -> list[LeftOut]:
+    """Return what is not in ``indexed``. Hidden files and folders of programs are left out without a word."""
+    rules = IgnoreRules(workspace)
+    left_out: list[LeftOut] = []
+
+    def choose(folder: str, names: Mapping[str, bool]) -> list[str]:
+        rules.enter(folder, names)
+        lead = f"{folder}/" if folder else ""
+        entered, files = [], []
+        for name in sorted(filter(is_visible, names)):
+            path = lead + name
+            if names[name]:
+                if rules.is_ignored(folder, name, is_folder=True):
+                    left_out.append(LeftOut(f"{utf8_safe(path)}/", "ignored"))
+                elif not is_skipped_folder(path):
+                    entered.append(name)
+            elif path not in indexed and (reason := _find_reason(workspace, rules, folder, name)):
+                files.append(LeftOut(utf8_safe(path) + ("/" if reason == "link" and "." not in name else ""), reason))
+        left_out.extend(files)
+        return entered
+
+    for _ in workspace.storage.documents.list(choose=choose, on_refused=lambda path, exc: None):
+        pass
+    return left_out
 
 
 def _find_reason(workspace: Workspace, rules: IgnoreRules, folder: str, name: str) -> Reason | None:
-    """Return why a text is left out; None for a note that discovery itself reports."""
-    absolute = os.path.join(folder, name)
-    if os.path.islink(absolute):
+    """Return why a text is left out; None for another file, and for a note that discovery itself reports."""
+    path = f"{folder}/{name}" if folder else name
+    is_text = name.lower().endswith(_TEXT_ENDINGS)
+    if (is_text or "." not in name) and _is_link(workspace, path):
         return "link"
+    if not is_text:
+        return None
     if not workspace.is_note_file(name):
         return "ending"
     if workspace.layout == "vault":
         return "ignored" if rules.is_ignored(folder, name, is_folder=False) else None
-    return None if workspace.is_own_note(absolute) or is_persons_own(name) else "layout"
+    return None if workspace.is_own_note(path) or is_persons_own(name) else "layout"
+
+
+def _is_link(workspace: Workspace, path: str) -> bool:
+    try:
+        workspace.find(path)
+    except PathRefused:
+        return True
+    return False

@@ -5,26 +5,28 @@ So a tool must not write what a model later reads as instructions. Tools write M
 below memory/, and a vault's daily notes. All other files belong to the person, who changes them with an editor or
 `kept add --to`.
 
-Every path from outside passes through `Workspace.locate` and is then opened through `OpenWorkspace`, which follows no
-link. Discovery (`scan.py`) and writing (`notes.py`) use the same rules: `is_visible`, `Workspace.is_note_file`,
-`is_skipped_folder` and `find_name_fault`. In a vault, `ignored.py` adds the patterns of .gitignore and .keptignore.
+A note is named by its path in the storage of the workspace; one in an extra path, which belongs to others and is only
+read, by its absolute path. Every path from outside passes through `Workspace.locate`, which returns that name.
+Discovery (`scan.py`) and writing (`note_writer.py`) use the same rules: `is_visible`, `Workspace.is_note_file`,
+`is_skipped_folder` and `find_name_fault`. In a vault, `vault.py` adds the patterns of .gitignore and .keptignore.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kept.base.durable import make_private_folder
-from kept.base.file_lock import locked
 from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER, project_of_path
-from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
+from kept.errors import DocumentNotFound, NoteNotFound, PathRefused, WorkspaceError, WorkspaceMissing, WriteFailed
+from kept.notes.note_text import NoteText, note_of
+from kept.storage.contract import MAX_NAME_BYTES, MAX_PATH_BYTES, DocumentInfo, Storage
+from kept.storage.open import open_extra, open_folder, open_workspace
 
 if TYPE_CHECKING:
     from kept.config import Config
@@ -51,27 +53,21 @@ def is_persons_own(path: str) -> bool:
 
 def is_instruction(workspace: Workspace, path: str) -> bool:
     """Return whether the note at a path says what agents do, or which repository a project is for, by any name."""
-    absolute = workspace.locate(path)
-    relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
-    return _is_prompt(workspace, absolute, relative) or _is_project_file(relative)
+    name = workspace.locate(path)
+    return _is_prompt(workspace, name) or _is_project_file(name)
 
 
-def _is_prompt(workspace: Workspace, absolute: str, relative: str) -> bool:
-    return is_persons_own(relative) or _is_linked_to_persons_own(workspace.root, absolute)
+def _is_project_file(name: str) -> bool:
+    return bool(project_of_path(name)) and _fold(name.rpartition("/")[2]) == "project.md"
 
 
-def _is_project_file(relative: str) -> bool:
-    return bool(project_of_path(relative)) and _fold(relative.rpartition("/")[2]) == "project.md"
-
-
-def require_tool_may_write(workspace: Workspace, absolute: str, shown: str) -> None:
-    """Raise PathRefused unless a tool may write the note at ``absolute``."""
-    relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
-    if _is_prompt(workspace, absolute, relative):
+def require_tool_may_write(workspace: Workspace, name: str, shown: str) -> None:
+    """Raise PathRefused unless a tool may write a note."""
+    if _is_prompt(workspace, name):
         raise refusal(shown)
-    if _is_project_file(relative):
+    if _is_project_file(name):
         raise PathRefused(f"{shown}: tools cannot write the file that says which repository a project is for.", hint="")
-    if relative in LONG_TERM or relative.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, relative):
+    if name in LONG_TERM or name.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, name):
         return
     daily = ", daily notes" if workspace.layout == "vault" else ""
     raise PathRefused(
@@ -80,15 +76,15 @@ def require_tool_may_write(workspace: Workspace, absolute: str, shown: str) -> N
     )
 
 
-def _is_daily_note(workspace: Workspace, relative: str) -> bool:
+def _is_daily_note(workspace: Workspace, name: str) -> bool:
     """Return whether a note is in a vault's own place for daily notes, under the name of a day."""
-    if workspace.layout == "kept" or relative.startswith("../"):
+    if workspace.layout == "kept" or os.path.isabs(name):
         return False
     from kept.notes.daily import get_daily_notes
 
     daily = get_daily_notes(workspace)
-    day = daily.find_day(relative)
-    return day is not None and (not daily.folder or relative.startswith(f"{daily.folder}/"))
+    day = daily.find_day(name)
+    return day is not None and (not daily.folder or name.startswith(f"{daily.folder}/"))
 
 
 def refusal(shown: str) -> PathRefused:
@@ -99,18 +95,10 @@ def refusal(shown: str) -> PathRefused:
     )
 
 
-def _is_linked_to_persons_own(root: str, absolute: str) -> bool:
-    """Return whether a path is another name of such a file: by a link, or on a file system that ignores case."""
-    target = _identity(absolute)
-    return target is not None and any(target == _identity(os.path.join(root, name)) for name in PERSONS_OWN)
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        state = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return state.st_dev, state.st_ino
+def _is_prompt(workspace: Workspace, name: str) -> bool:
+    """Return whether a note belongs to the person, by its own name or by another one of the same file."""
+    is_same = workspace.storage.documents.is_same
+    return is_persons_own(name) or any(is_same(name, own) for own in PERSONS_OWN)
 
 
 @cache
@@ -133,9 +121,6 @@ def _fold(name: str) -> str:
 # names and paths
 
 ROOT_NOTES = (*LONG_TERM, "USER.md", *INSTRUCTING)
-MAX_PATH_BYTES = 4095
-"""Limit of Linux for a path. A longer one could be opened part by part, but not by other programs."""
-MAX_NAME_BYTES = 255
 SURELY_SHORT = MAX_PATH_BYTES // 4
 """A character has at most four bytes, so a path of this many characters is within the limit."""
 _SHOWN_CHARS = 300
@@ -165,7 +150,21 @@ def is_visible(name: str) -> bool:
 
 
 def has_projects(workspace: Workspace) -> bool:
-    return os.path.isdir(os.path.join(workspace.root, PROJECTS_FOLDER))
+    return bool(list_names(workspace.storage, PROJECTS_FOLDER))
+
+
+def list_names(storage: Storage, folder: str = "") -> dict[str, bool]:
+    """Return the names in a folder, each with whether it is a folder. There are none if it cannot be read."""
+    found: dict[str, bool] = {}
+
+    def choose(_: str, names: Mapping[str, bool]) -> tuple[str, ...]:
+        found.update(names)
+        return ()
+
+    prefix = f"{folder}/" if folder else ""
+    for _ in storage.documents.list(prefix, choose=choose, on_refused=lambda path, exc: None):
+        pass
+    return found
 
 
 def may_be_title(name: str) -> bool:
@@ -179,28 +178,24 @@ def is_note_name(name: str) -> bool:
     return is_visible(name) and is_markdown(name)
 
 
-def find_name_fault(absolute: str, cited: str) -> str | None:
+def find_name_fault(name: str) -> str | None:
     """Return the reason why the name of a note prevents indexing it, or None."""
-    if not is_utf8(cited):
+    if not is_utf8(name):
         return "its name is not valid UTF-8"
-    if is_too_long(absolute):
+    if len(name) > SURELY_SHORT and len(os.fsencode(name)) > MAX_PATH_BYTES:
         return f"its path has more than {MAX_PATH_BYTES:,} bytes"
     return None
 
 
-def find_arrival_fault(absolute: str, cited: str) -> str | None:
+def find_arrival_fault(name: str) -> str | None:
     """Return why no note comes into a workspace under this name, by whatever way it arrives, or None."""
-    if fault := find_name_fault(absolute, cited):
+    if fault := find_name_fault(name):
         return fault
-    if cited.isprintable():
+    if name.isprintable():
         return None
-    if has_control_characters(cited):
+    if has_control_characters(name):
         return "its name contains control characters, so it cannot be cited"
-    return "its name has invisible characters and reads like that of an instruction" if is_persons_own(cited) else None
-
-
-def is_too_long(absolute: str) -> bool:
-    return len(absolute) > SURELY_SHORT and len(os.fsencode(absolute)) > MAX_PATH_BYTES
+    return "its name has invisible characters and reads like that of an instruction" if is_persons_own(name) else None
 
 
 def has_control_characters(path: str) -> bool:
@@ -227,9 +222,11 @@ def _is_in_skipped_folder(relative: str) -> bool:
 
 @frozen
 class Workspace:
-    """A folder of notes, and the extra files and folders that are searched with it and never written."""
+    """Notes in a storage, and the extra files and folders that are searched with them and never written."""
 
     root: str
+    """Its folder, for messages and for other programs."""
+    storage: Storage
     extra_paths: tuple[str, ...] = field(default=())
     layout: WorkspaceLayout = "kept"
     endings: tuple[str, ...] = (".md",)
@@ -246,12 +243,13 @@ class Workspace:
         layout: WorkspaceLayout = "kept",
         extensions: tuple[str, ...] = (),
         agent_id: str = "main",
+        storage: Storage | None = None,
     ) -> Workspace:
         """Return the workspace of a folder. Relative extra paths are relative to it."""
         root = os.path.abspath(root)
         extras = (os.path.abspath(os.path.join(root, os.path.expanduser(extra))) for extra in extra_paths)
         endings = (".md", *extensions, *((CANVAS,) if layout == "vault" else ()))
-        return cls(root, tuple(dict.fromkeys(extras)), layout, endings, agent_id)
+        return cls(root, storage or open_folder(root), tuple(dict.fromkeys(extras)), layout, endings, agent_id)
 
     @classmethod
     def of(cls, config: Config) -> Workspace:
@@ -263,10 +261,11 @@ class Workspace:
             layout=layout,
             extensions=settings.extensions,
             agent_id=config.agent_id,
+            storage=open_workspace(config),
         )
 
     def require(self) -> None:
-        if not os.path.isdir(self.root):
+        if not self.storage.exists():
             raise WorkspaceMissing(
                 f"There is no workspace at {self.root}.",
                 hint=f"Create it with '{self.init_command}', or name another with --workspace.",
@@ -274,8 +273,7 @@ class Workspace:
 
     def why_read_only(self) -> str:
         """Return why no note can be written, or nothing. memory/ may be writable in a folder that is not."""
-        folders = (self.root, os.path.join(self.root, MEMORY_FOLDER))
-        if not os.path.isdir(self.root) or any(os.access(folder, os.W_OK) for folder in folders):
+        if not self.storage.exists() or any(map(self.storage.is_writable, ("", MEMORY_FOLDER))):
             return ""
         return f"{self.root} cannot be written to: notes are searched, and no facts are noted."
 
@@ -285,105 +283,126 @@ class Workspace:
         return "kept init" if self.agent_id == "main" else f"kept --agent {self.agent_id} init"
 
     def make(self) -> None:
-        """Create the folder unless it exists; and memory/ in it, unless it is a vault."""
+        """Create the place for notes, unless it exists."""
         try:
-            make_private_folder(self.root if self.layout == "vault" else os.path.join(self.root, MEMORY_FOLDER))
-        except OSError as exc:
-            raise WorkspaceError(
-                f"{self.root}: cannot create a workspace there ({exc.strerror}).",
-                hint="Name another place with --workspace.",
-            ) from exc
+            self.storage.make()
+        except WriteFailed as exc:
+            hint = "Name another place with --workspace."
+            raise WorkspaceError(f"{self.root}: cannot create a workspace there.", hint=hint) from exc
+
+    # names
 
     def cite(self, absolute: str) -> str:
-        """Return the name a file is cited by: relative inside the workspace, absolute outside it."""
+        """Return the name of a file of this machine: its path in the workspace, or an absolute one outside it."""
         if absolute.startswith(self.root + os.sep):
             return absolute[len(self.root) + 1 :].replace(os.sep, "/")
         return absolute
+
+    def locate(self, path: str) -> str:
+        """Return the name of a note that a caller named by any path.
+
+        Raise PathRefused for anything but notes, for '..', for a path outside the workspace and its extra paths,
+        and for a name that is too long. The storage checks for missing notes and links.
+        """
+        if not path or "\0" in path:
+            raise PathRefused("That is not a path.")
+        shown = show_path(path)
+        if ".." in path.replace("\\", "/").split("/"):
+            raise PathRefused(f"{shown}: '..' is not allowed.")
+        if not self.is_note_file(path):
+            endings = ", ".join(self.endings)
+            raise PathRefused(f"{shown}: only Markdown notes ({endings}) can be read or written.")
+        name = self.cite(os.path.normpath(os.path.join(self.root, path)))
+        if os.path.isabs(name) and self._find_extra(name) is None:
+            raise PathRefused(f"{shown}: outside the workspace.")
+        try:
+            encoded = os.fsencode(name)
+        except UnicodeEncodeError:
+            raise PathRefused(f"{shown}: the name is not valid UTF-8.") from None
+        if len(encoded) > MAX_PATH_BYTES or any(len(part) > MAX_NAME_BYTES for part in encoded.split(b"/")):
+            raise PathRefused(f"{shown}: the name is too long.")
+        return name
 
     def is_note_file(self, name: str) -> bool:
         """Return whether a file is a note by the end of its name."""
         return name.lower().endswith(self.endings)
 
-    def is_indexed(self, absolute: str) -> bool:
-        """Return whether discovery finds a note at this path."""
-        has_fault = find_name_fault(absolute, self.cite(absolute)) is not None
-        return not has_fault and (self.is_own_note(absolute) or self._is_extra(absolute))
+    def is_indexed(self, name: str) -> bool:
+        """Return whether discovery finds a note of this name."""
+        return find_name_fault(name) is None and (self.is_own_note(name) or self._is_found_in_extra(name))
 
-    def is_own_note(self, absolute: str) -> bool:
-        """Return whether discovery finds a note at this path in the workspace itself, not only in an extra path."""
-        if not absolute.startswith(self.root + os.sep):
+    def is_own_note(self, name: str) -> bool:
+        """Return whether discovery finds a note of this name in the workspace itself, not only in an extra path."""
+        if os.path.isabs(name) or not self._is_found_below(name):
             return False
-        cited = self.cite(absolute)
         if self.layout == "kept":
-            is_placed = cited in ROOT_NOTES or cited.startswith(f"{MEMORY_FOLDER}/")
-            return is_placed and self._is_found_below(cited)
-        if not self._is_found_below(cited) or _is_in_skipped_folder(cited):
+            return name in ROOT_NOTES or name.startswith(f"{MEMORY_FOLDER}/")
+        if _is_in_skipped_folder(name):
             return False
-        from kept.notes.ignored import is_ignored
+        from kept.notes.vault import is_ignored
 
-        return not is_ignored(self, cited)
+        return not is_ignored(self, name)
 
-    def may_write(self, absolute: str) -> bool:
+    def may_write(self, name: str) -> bool:
         """Return whether a note may be written, as far as its place and kind tell."""
-        return self.is_own_note(absolute) and not absolute.lower().endswith(CANVAS)
+        return self.is_own_note(name) and not name.lower().endswith(CANVAS)
 
-    def require_own(self, absolute: str, shown: str) -> None:
+    def require_own(self, name: str, shown: str) -> None:
         """Raise PathRefused if a note is a canvas, or in an extra path only: those are searched, never written."""
-        if absolute.lower().endswith(CANVAS):
+        if name.lower().endswith(CANVAS):
             raise PathRefused(f"{shown}: a canvas is searched, never written.", hint="Change it in Obsidian.")
-        if not self.is_own_note(absolute) and self._is_extra(absolute):
+        if not self.is_own_note(name) and self._is_found_in_extra(name):
             raise PathRefused(f"{shown}: extra paths are searched, never written.", hint=_NOT_WRITTEN)
 
-    def _is_extra(self, absolute: str) -> bool:
+    def _find_extra(self, name: str) -> str | None:
+        """Return the extra path that a file is in, or None."""
+        absolute = os.path.join(self.root, name)
+        return next((path for path in self.extra_paths if absolute == path or absolute.startswith(path + os.sep)), None)
+
+    def _is_found_in_extra(self, name: str) -> bool:
+        absolute = os.path.join(self.root, name)
         if absolute in self.extra_paths:
             return self.is_note_file(absolute)
-        below = (absolute[len(extra) + 1 :] for extra in self.extra_paths if absolute.startswith(extra + os.sep))
+        below = (absolute[len(path) + 1 :] for path in self.extra_paths if absolute.startswith(path + os.sep))
         return any(map(self._is_found_below, below))
 
     def _is_found_below(self, relative: str) -> bool:
         """Return whether discovery finds a note of this name, relative to a folder that it walks."""
         return _are_visible(relative) and self.is_note_file(relative)
 
-    def locate(self, path: str) -> str:
-        """Return the absolute path of a note that a caller named.
+    # reading
 
-        Raise PathRefused for anything but notes, for '..', for a path outside the workspace and its extra paths,
-        and for a name that is too long. `OpenWorkspace` checks for missing notes and links.
-        """
-        if not path or "\0" in path:
-            raise PathRefused("That is not a path.")
-        shown = show_path(path)
-        parts = path.replace("\\", "/").split("/")
-        if ".." in parts:
-            raise PathRefused(f"{shown}: '..' is not allowed.")
-        if not self.is_note_file(path):
-            endings = ", ".join(self.endings)
-            raise PathRefused(f"{shown}: only Markdown notes ({endings}) can be read or written.")
-        absolute = os.path.normpath(os.path.join(self.root, path))
-        if self.base_of(absolute) is None:
-            raise PathRefused(f"{shown}: outside the workspace.")
+    def find(self, name: str) -> DocumentInfo | None:
+        """Return the state of a note, or None if there is none. Raise PathRefused for a link, or what is no file."""
+        storage, path = self._open(name)
+        return storage.documents.find(path)
+
+    def read(self, name: str, *, max_bytes: int) -> NoteText:
+        """Return a note of any encoding. Raise NoteNotFound, NoteTooLarge, or PathRefused."""
+        storage, path = self._open(name)
         try:
-            encoded = os.fsencode(absolute)
-        except UnicodeEncodeError:
-            raise PathRefused(f"{shown}: the name is not valid UTF-8.") from None
-        if len(encoded) > MAX_PATH_BYTES or any(len(part) > MAX_NAME_BYTES for part in encoded.split(b"/")):
-            raise PathRefused(f"{shown}: the name is too long.")
-        return absolute
+            return note_of(storage.documents.read(path, max_bytes=max_bytes))
+        except DocumentNotFound:
+            raise NoteNotFound(f"{show_path(name)}: there is no such note.") from None
 
-    def base_of(self, absolute: str) -> str | None:
-        """Return the workspace or the extra path that a file is in, or None."""
-        for base in (self.root, *self.extra_paths):
-            if absolute == base or absolute.startswith(base + os.sep):
-                return base
-        return None
+    def _open(self, name: str) -> tuple[Storage, str]:
+        """Return the storage that has a note, and its path in there."""
+        if not os.path.isabs(name):
+            return self.storage, name
+        extra = self._find_extra(name)
+        if extra is None:
+            raise PathRefused(f"{show_path(name)}: outside the workspace.")
+        storage, base = self.open_extra(extra)
+        return storage, name[len(base) :].lstrip(os.sep)
+
+    def open_extra(self, extra: str) -> tuple[Storage, str]:
+        """Return the storage that has an extra path, and the folder of that storage."""
+        if extra.startswith(self.root + os.sep):
+            return self.storage, self.root
+        return open_extra(extra), os.path.dirname(extra)
 
 
 def show_path(path: str) -> str:
     """Return a path for a message: on one line, without characters that a terminal or JSON cannot take."""
     shown = path if path.isprintable() else ascii(path)[1:-1]
     return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
-
-
-def writing_to(workspace: Workspace, *, wait_s: float) -> AbstractContextManager[int]:
-    """Hold the lock that every writer of notes takes."""
-    return locked(workspace.root, wait_s=wait_s, purpose="writing to this workspace")

@@ -18,8 +18,7 @@ from kept.index.chunking.markdown import HEADING_JOIN
 from kept.index.sqlite.rows import ChunkRow
 from kept.notes.fact_changes import is_about_same
 from kept.notes.facts import LineFact, read_fact
-from kept.notes.statements import Statement, read_statements
-from kept.notes.validity import ValidityState, may_be_marked
+from kept.notes.validity import Statement, ValidityState, may_be_marked, read_statements
 from kept.search.date_words import Period
 from kept.search.scores import Scored
 from kept.search.selection import MAX_CHARS, make_snippet

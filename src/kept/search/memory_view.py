@@ -22,7 +22,7 @@ from kept.base.visibility import (
     project_of_path,
 )
 from kept.errors import KeptError, NoteNotFound, PathRefused, SessionNotFound, UsageError
-from kept.notes.addition import Addition
+from kept.notes.note_writer import Addition
 from kept.notes.projects import choose_project, get_project, list_projects
 from kept.notes.replacement import FactReference
 from kept.notes.workspace import Workspace, show_path

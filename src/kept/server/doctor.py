@@ -28,7 +28,7 @@ from kept.index.sqlite.integrity import describe_checks, find_damage
 from kept.memory import Memory
 from kept.models.ledger import open_embedding_ledger, open_model_ledger
 from kept.notes.daily import get_daily_notes
-from kept.notes.history.rewrite import check_history
+from kept.notes.history.note_history import check_history
 from kept.notes.survey import survey_workspace
 from kept.server.tokens import token_book
 from kept.sessions.attachments import ATTACHMENTS, list_attachments
@@ -302,7 +302,7 @@ def _leftovers(memory: Memory) -> Iterator[Check]:
 
 def _history(memory: Memory) -> Iterator[Check]:
     """Read every change and every old version of the notes. The notes themselves do not depend on them."""
-    if not memory.config.agent.history.enabled and not memory.history.log.names():
+    if not memory.config.agent.history.enabled and not memory.history.logs():
         return
     state = check_history(memory.history)
     for reason in state.torn:

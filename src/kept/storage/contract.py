@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kept.base.digest import digest_bytes
 from kept.base.limits import printable_line
@@ -33,9 +33,8 @@ MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 3_000
 # values
 
 
-@frozen
-class DocumentInfo:
-    """A document in a list."""
+class DocumentInfo(NamedTuple):
+    """A document in a list. A tuple, because a scan makes one for every document."""
 
     path: str
     state: str
@@ -148,6 +147,7 @@ class Erase:
     """Remove a document or a log, and overwrite its bytes where the storage can."""
 
     path: str
+    expected: str | None = None
 
 
 @frozen
@@ -236,6 +236,9 @@ class Documents(Protocol):
     def read(self, path: str, *, max_bytes: int | None = None) -> Document:
         """Raise DocumentNotFound, PathRefused as `find`, or NoteTooLarge."""
 
+    def is_same(self, path: str, other: str) -> bool:
+        """Return whether two names lead to one document, by links of any kind, or since case does not count."""
+
     def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
         """Return what changed since a cursor, or all documents without one, and the next cursor."""
 
@@ -281,6 +284,15 @@ class Storage(Protocol):
         not allowed, or WriteFailed for a full or read-only disk. Nothing is changed then.
         """
 
+    def exists(self) -> bool:
+        """Return whether there is a place for documents already. The first commit makes it, or `make`."""
+
+    def make(self) -> None:
+        """Make the place for documents, unless it exists. Raise WriteFailed."""
+
+    def is_writable(self, folder: str = "") -> bool:
+        """Return whether documents in a folder can be written, as far as permissions tell."""
+
     def lease(self, name: str, *, wait_s: float) -> AbstractContextManager[Lease]:
         """Hold a lease. Raise LockBusy if another process still has it when the time is up."""
 
@@ -296,7 +308,7 @@ def version_of(data: bytes) -> str:
 
 
 def is_log(path: str) -> bool:
-    return LOG_MARK in path.rpartition("/")[2]
+    return LOG_MARK in path and LOG_MARK in path.rpartition("/")[2]
 
 
 def targets_of(change: Change) -> tuple[str, ...]:

@@ -90,6 +90,15 @@ class MemoryStorage:
             self._changed.notify_all()
             return receipt
 
+    def exists(self) -> bool:
+        return True
+
+    def make(self) -> None:
+        pass
+
+    def is_writable(self, folder: str = "") -> bool:
+        return True
+
     @contextmanager
     def lease(self, name: str, *, wait_s: float) -> Iterator[Lease]:
         check_name(name)
@@ -189,6 +198,9 @@ class MemoryDocuments:
             raise NoteTooLarge(f"{path}: {info.size:,} bytes, more than the limit of {max_bytes:,}.")
         return Document(path, self.files[path][0], self._version(path), info)
 
+    def is_same(self, path: str, other: str) -> bool:
+        return path == other and path in self.files
+
     def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
         seen = since.states if isinstance(since, _SeenCommit) else {}
         states = {info.path: info.state for info in self.list()}
@@ -213,7 +225,7 @@ class MemoryDocuments:
                 del self.files[path]
                 return {path: ABSENT, to: self._version(to)}
             case Remove(path) | Erase(path):
-                check_version(path, self._version(path), getattr(change, "expected", None))
+                check_version(path, self._version(path), change.expected)
                 self.files.pop(path, None)
             case _:
                 raise TypeError(change)
@@ -289,7 +301,7 @@ class MemoryLogs:
     def change_whole(self, change: Move | Remove | Erase, stamp: _Stamp) -> dict[str, str]:
         """Rename or remove a log. Return its versions."""
         version = self._version(change.path)
-        check_version(change.path, version, getattr(change, "expected", None))
+        check_version(change.path, version, change.expected)
         if not isinstance(change, Move):
             self.files.pop(change.path, None)
             return {change.path: ABSENT}

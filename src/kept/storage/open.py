@@ -36,6 +36,11 @@ def open_home(config: Config) -> Storage:
     return FileStorage(config.home)
 
 
+def open_folder(path: str) -> Storage:
+    """Return the storage in a folder."""
+    return FileStorage(path)
+
+
 def open_extra(path: str) -> Storage:
     """Return the storage that has a file or folder from elsewhere, by the last part of its path. It is only read.
 

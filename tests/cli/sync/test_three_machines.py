@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from kept.notes.note_writer import NoteWriter
+from kept.notes.note_writer import Addition, NoteWriter
 from kept.notes.workspace import Workspace
 from kept.testing import FrozenClock
 from tests.support.sync_machines import connect_machines, settle
@@ -49,7 +49,7 @@ class ThreeMachines(RuleBasedStateMachine):
     def add_to_the_day(self, machine, minute):
         now = dt.datetime(2026, 11, 16, 9, 30 + minute).astimezone()
         workspace = Workspace.at(str(self.machines[machine].workspace))
-        NoteWriter(workspace, FrozenClock(now), 1_000_000).add(self.new_word(), "daily")
+        NoteWriter(workspace, FrozenClock(now), 1_000_000).write(Addition(self.new_word(), "daily"))
 
     @rule(machine=MACHINES, note=NOTES)
     def append_a_line(self, machine, note):

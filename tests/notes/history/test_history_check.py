@@ -16,7 +16,7 @@ def test_lines_that_cannot_be_read_are_reported_and_skipped(tmp_path):
         memory.add("One.", to="memory/a.md")
         memory.sync()
         path = log_file(tmp_path)
-        path.write_bytes(path.read_bytes() + b'{"id": "torn')
+        path.write_bytes(path.read_bytes() + b'{"id": "damaged\n')
         (check,) = history_checks(memory)
         assert "1 line cannot be read" in check.detail
         assert len(changes_of(memory)) == 1

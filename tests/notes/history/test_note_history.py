@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import zlib
 
 import pytest
 
 from kept.errors import HistoryDamaged, NotFound
-from kept.notes.change_recorder import Author
-from kept.notes.history.note_change import parse_change
+from kept.notes.history.note_change import Author, parse_change
 from tests.support.histories import changes_of, log_file
 from tests.support.workspaces import open_memory, write_note
 
@@ -73,11 +73,11 @@ def test_a_history_that_cannot_be_written_is_reported_and_stops_nothing(tmp_path
         assert any(problem.path == ".kept/history" for problem in memory.sync(force=True).problems)
 
 
-def test_a_history_that_is_off_leaves_no_files(tmp_path):
+def test_a_history_that_is_off_has_no_files(tmp_path):
     with open_memory(tmp_path, settings={"history.enabled": False}) as memory:
         memory.add("One.")
         memory.sync()
-    assert not (tmp_path / "workspace/.kept").exists()
+    assert os.listdir(tmp_path / "workspace/.kept") == ["storage"]
 
 
 def test_the_folder_of_the_history_may_not_be_a_link(tmp_path):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kept import Memory
 from kept.errors import NoteConflict, NotFound
-from kept.notes.change_recorder import Author
 from kept.notes.history.line_changes import LinesOverlap, take_back
+from kept.notes.history.note_change import Author
 from kept.notes.history.undo import UndoResult, select_by_id, select_changes, undo_changes
 from tests.support.histories import changes_of
 from tests.support.workspaces import open_memory, write_note
@@ -42,11 +42,22 @@ def test_an_undo_can_be_undone(tmp_path):
 
 def test_a_replacement_is_taken_back_whole(tmp_path):
     with open_memory(tmp_path) as memory:
+        path = "memory/2026-01-02.md"
+        write_note(tmp_path / "workspace", path, "- The printer is on floor 3\n")
+        added = memory.add("The printer is on floor 4", replaces=f"{path}#L1").path
+        assert "~~" in read(tmp_path, path)
+        assert len(undo(memory).changes) == 2
+        assert read(tmp_path, path) == "- The printer is on floor 3\n"
+        assert not (tmp_path / "workspace" / added).exists()
+
+
+def test_a_replacement_within_one_note_is_one_change(tmp_path):
+    with open_memory(tmp_path) as memory:
         path = memory.add("The printer is on floor 3").path
         before = read(tmp_path, path)
         memory.add("The printer is on floor 4", replaces=f"{path}#L5")
         assert "~~" in read(tmp_path, path)
-        assert len(undo(memory).changes) == 2
+        assert len(undo(memory).changes) == 1
         assert read(tmp_path, path) == before
 
 

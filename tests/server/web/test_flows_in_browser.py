@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from kept.base.remote_errors import ModelUnavailable
-from kept.notes.change_recorder import Author
+from kept.notes.history.note_change import Author
 from kept.testing import ScriptedChat
 from tests.support.commands import start_kept
 from tests.support.web_site import open_site, served

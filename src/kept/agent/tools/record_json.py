@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from kept.base.reports import Status
     from kept.notes.history.note_change import NoteChange
     from kept.notes.history.undo import UndoResult
-    from kept.notes.review.review_item import ReviewItem
-    from kept.notes.review.review_queue import ReviewPreview, ReviewResult
+    from kept.notes.review_queue import ReviewItem, ReviewPreview, ReviewResult
 
 
 _NOT_IN_EVERY_HIT = frozenset(

@@ -29,10 +29,10 @@ from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.config.layers import is_agent_id
 from kept.errors import ArchiveDamaged, ArchiveRefused
-from kept.notes.workspace import MAX_NAME_BYTES, MAX_PATH_BYTES, show_path
+from kept.notes.workspace import show_path
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.importers.source import open_regular
-from kept.storage.contract import is_own
+from kept.storage.contract import MAX_NAME_BYTES, MAX_PATH_BYTES, is_own
 
 MANIFEST = "manifest.json"
 SETTINGS = "config.yaml"

@@ -56,7 +56,7 @@ from kept.errors import (
     StorageConflict,
     WorkspaceError,
 )
-from kept.notes.opened import decode
+from kept.notes.note_text import decode
 from kept.notes.workspace import find_arrival_fault
 from kept.sessions.deleted import list_deleted
 from kept.sessions.forgotten_text import FORGOTTEN_HASHES, ForgottenText, blank_tree
@@ -321,7 +321,7 @@ def _compare(storage: Storage, folder: str, member: MemberPath, record: FileReco
     if content is None:
         if _is_file_in_the_way(storage, member.path):
             return "differs", "a file is in the place of its folder"
-        if member.root == NOTES and (fault := find_arrival_fault(os.path.join(folder, member.path), member.path)):
+        if member.root == NOTES and (fault := find_arrival_fault(member.path)):
             return "differs", fault
         return "new", ""
     # A log may have more lines here.

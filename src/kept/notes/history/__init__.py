@@ -9,10 +9,8 @@ Each machine appends to a file of its own, so histories that Syncthing or iCloud
 names the note before and after the change by SHA-256. Damage to the history never touches a note, and a history that
 cannot be written never stops a write.
 
-note_history       `NoteHistory`: records changes and reads them back; the lines, searched by path
-note_change        one change, and its line
-history_folder     the files in the workspace: lines and versions
+note_history       `NoteHistory`: plans lines and versions, reads them back, and checks them
+note_change        one change, who made it, and its line
 unseen_changes     changes by other programs, found by a sync
 undo, line_changes take changes back, also if later ones touched other lines; unified diffs
-rewrite            remove a forgotten text from every version, check all of it
 """

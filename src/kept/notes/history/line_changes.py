@@ -11,7 +11,6 @@ import difflib
 from collections.abc import Sequence
 
 from kept.base.values import frozen
-from kept.notes.common_ends import count_common_ends
 
 _SHOWN_CHARS = 60
 _CONTEXT_LINES = 2
@@ -91,6 +90,30 @@ def overlap(hunk: LineHunk, other: LineHunk) -> bool:
 def _show(lines: Sequence[bytes]) -> str:
     text = b"".join(lines).decode("utf-8", "replace").strip()
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+# comparing: lines that two texts share at both ends need no look
+
+
+def count_common_ends(old: Sequence[object], new: Sequence[object]) -> tuple[int, int]:
+    """Return how many items are the same in both: at the start, and at the end of the rest."""
+    head = _count_common(old, new)
+    rest = min(len(old), len(new)) - head
+    return head, _count_common(old[len(old) - rest :][::-1], new[len(new) - rest :][::-1])
+
+
+def _count_common(first: Sequence[object], second: Sequence[object]) -> int:
+    """Return the length of the common beginning, by halving: comparing slices is quicker than a loop over items."""
+    low, high = 0, min(len(first), len(second))
+    if first[:high] == second[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 # showing

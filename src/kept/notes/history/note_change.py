@@ -1,4 +1,4 @@
-"""One change of a note, and its line in the history."""
+"""One change of a note, who made it, and its line in the history."""
 
 from __future__ import annotations
 
@@ -11,12 +11,34 @@ from typing import Literal
 from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import utf8_safe
 from kept.base.values import frozen
-from kept.notes.change_recorder import Author
 
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 _DIGEST = r"[0-9a-f]{64}"
 _MAX_WHY_CHARS = 1_000
 Forgotten = Literal["part", "all"]
+ChangeKind = Literal["baseline", "add", "edit", "remove", "rename", "import", "undo", "by_hand", "forget"]
+"""Kind of a change. ``baseline``: the note as it was when the history first saw it. ``by_hand``: made by another
+program, such as an editor, and noticed afterwards. ``forget``: it removed a text for good, and cannot be taken back."""
+
+
+@frozen
+class Author:
+    """The author of a change. Every part may be missing."""
+
+    agent: str | None = None
+    """Id of the agent whose memory was changed."""
+    session: str | None = None
+    tool: str | None = None
+    """Tool or command that wrote, such as ``memory_write`` or ``kept add``."""
+    person: str | None = None
+    client: str | None = None
+    """Program that called the tool, such as an MCP client."""
+
+    @property
+    def description(self) -> str:
+        """Who it was, for people: the client or the person, and the tool; or else the agent."""
+        names = [name for name in (self.client or self.person, self.tool) if name]
+        return ", ".join(names) or self.agent or "another program"
 
 
 @frozen
@@ -62,7 +84,7 @@ def utc_text(when: dt.datetime) -> str:
 
 
 def format_change(change: NoteChange) -> bytes:
-    """Return the line of a change. Keys are in a fixed order, without spaces: `ChangeLog` searches for their bytes."""
+    """Return the line of a change. Keys are in order and without spaces: `NoteHistory` searches for their bytes."""
     tree = to_tree(replace(change, why=change.why[:_MAX_WHY_CHARS], is_undone=False))
     return utf8_safe(json.dumps(tree, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
 

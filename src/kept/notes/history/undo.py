@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 
-from kept.base.durable import sync_folder, write_atomic
 from kept.base.values import frozen
-from kept.errors import NoteConflict, NoteNotFound, NotFound, WriteFailed
-from kept.notes.change_recorder import Author
+from kept.errors import NoteConflict, NoteNotFound, NotFound
 from kept.notes.history.line_changes import LinesOverlap, take_back
-from kept.notes.history.note_change import NoteChange
+from kept.notes.history.note_change import Author, NoteChange
 from kept.notes.history.note_history import NoteHistory
-from kept.notes.opened import OpenWorkspace
-from kept.notes.workspace import writing_to
-
-LOCK_WAIT_S = 10.0
-
-
-@frozen
-class UndoStep:
-    """A note to write or, if ``after`` is None, to remove. ``was`` is its present path if it gets its old one back."""
-
-    path: str
-    before: bytes | None
-    after: bytes | None
-    undoes: tuple[str, ...]
-    was: str | None = None
+from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
+from kept.storage.contract import Change
 
 
 @frozen
 class UndoResult:
     changes: tuple[NoteChange, ...]
     """Changes that are taken back, newest first."""
-    steps: tuple[UndoStep, ...]
+    steps: tuple[NoteEdit, ...]
+    """What is written to take them back."""
     recorded: tuple[NoteChange, ...] = ()
     """Changes that took them back; empty if nothing was written."""
     degraded: tuple[str, ...] = ()
@@ -97,9 +81,8 @@ def _is_by_kept(change: NoteChange) -> bool:
 class _UndoPlanner:
     """Contents of the notes while changes are taken back, one after another."""
 
-    def __init__(self, history: NoteHistory, opened: OpenWorkspace, max_bytes: int) -> None:
+    def __init__(self, history: NoteHistory, max_bytes: int) -> None:
         self._history = history
-        self._opened = opened
         self._max_bytes = max_bytes
         self.present: dict[str, bytes | None] = {}
         self.planned: dict[str, bytes | None] = {}
@@ -108,10 +91,9 @@ class _UndoPlanner:
     def content(self, path: str) -> bytes | None:
         if path not in self.planned:
             workspace = self._history.workspace
-            absolute = workspace.locate(path)
-            workspace.require_own(absolute, path)
+            workspace.require_own(workspace.locate(path), path)
             try:
-                content = self._opened.read(absolute, max_bytes=self._max_bytes).raw
+                content = workspace.read(path, max_bytes=self._max_bytes).raw
             except NoteNotFound:
                 content = None
             self.present[path] = self.planned[path] = content
@@ -141,11 +123,11 @@ class _UndoPlanner:
                 raise _conflict(change, f"a later change touched the same lines, such as “{exc.text}”") from None
             self.put(change.path, None if before is None and not rest.strip() else rest, change)
 
-    def steps(self) -> list[UndoStep]:
+    def edits(self) -> list[NoteEdit]:
         """Return the notes to write, those with a new content before those to remove."""
         changed = [path for path, content in self.planned.items() if content != self.present[path]]
         removed = [path for path in changed if self.planned[path] is None]
-        steps: list[UndoStep] = []
+        edits: list[NoteEdit] = []
         for path in changed:
             content = self.planned[path]
             if content is None:
@@ -154,8 +136,11 @@ class _UndoPlanner:
             was = next((old for old in removed if is_new and self.present[old] == content), None)
             if was is not None:
                 removed.remove(was)
-            steps.append(UndoStep(path, self.present[path], content, tuple(self.undoes[path]), was))
-        return steps + [UndoStep(path, self.present[path], None, tuple(self.undoes[path])) for path in removed]
+            before = content if was else self.present[path]
+            edits.append(NoteEdit(path, before, content, "undo", was, tuple(self.undoes[path])))
+        return edits + [
+            NoteEdit(path, self.present[path], None, "undo", undoes=tuple(self.undoes[path])) for path in removed
+        ]
 
 
 def _conflict(change: NoteChange, reason: str) -> NoteConflict:
@@ -174,56 +159,28 @@ def undo_changes(
     max_bytes: int,
     why: str = "",
     dry_run: bool = False,
+    also: Sequence[Change] = (),
 ) -> UndoResult:
-    """Take changes back, the newest first. Raise NoteConflict, and change nothing, if later changes are in the way."""
-    workspace = history.workspace
-    workspace.require()
-    with (
-        writing_to(workspace, wait_s=LOCK_WAIT_S),
-        OpenWorkspace(workspace) as opened,
-    ):
-        planner = _UndoPlanner(history, opened, max_bytes)
-        for change in changes:
-            planner.take_back(change)
-        steps = planner.steps()
-        if dry_run:
-            return UndoResult(tuple(changes), tuple(steps), degraded=tuple(_without_forgotten(changes)))
-        recorded: list[NoteChange] = []
-        degraded = _without_forgotten(changes)
-        for step in steps:
-            recorder = history.recorder(author, why=why, undoes=step.undoes)
-            before = step.after if step.was else step.before
-            with recorder.writing(step.path, before, step.after, kind="undo", was=step.was):
-                _apply(opened, history, step)
-            recorded += recorder.changes
-            degraded += recorder.notices
-    return UndoResult(tuple(changes), tuple(steps), tuple(recorded), tuple(degraded))
+    """Take changes back, the newest first, in one commit with ``also``.
 
-
-def _without_forgotten(changes: Sequence[NoteChange]) -> list[str]:
-    """Return a notice for each change that is taken back without a part of its text."""
-    return [
+    Raise NoteConflict, and change nothing, if later changes are in the way.
+    """
+    history.workspace.require()
+    degraded = [
         f"{change.path}: a part of change {change.id[:8]} was forgotten, and does not come back."
         for change in changes
         if change.forgotten
     ]
 
+    def undo() -> UndoResult:
+        planner = _UndoPlanner(history, max_bytes)
+        for change in changes:
+            planner.take_back(change)
+        edits = planner.edits()
+        if dry_run:
+            return UndoResult(tuple(changes), tuple(edits), degraded=tuple(degraded))
+        recorder = HistoryRecorder(history, author, why)
+        committed = commit_notes(history.workspace, edits, recorder, also=lambda _: also)
+        return UndoResult(tuple(changes), tuple(edits), committed.changes, (*degraded, *committed.notices))
 
-def _apply(opened: OpenWorkspace, history: NoteHistory, step: UndoStep) -> None:
-    absolute = history.workspace.locate(step.path)
-    if step.after is None:
-        _remove(opened, absolute)
-        return
-    write_atomic(absolute, step.after, dir_fd=opened.folder_to_write(absolute))
-    if step.was is not None:
-        _remove(opened, history.workspace.locate(step.was))
-
-
-def _remove(opened: OpenWorkspace, absolute: str) -> None:
-    try:
-        folder = opened.folder_of(absolute)
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.basename(absolute), dir_fd=folder)
-        sync_folder(folder)
-    except OSError as exc:
-        raise WriteFailed(f"{absolute}: could not be removed ({exc.strerror}).") from exc
+    return repeat_on_conflict(undo)

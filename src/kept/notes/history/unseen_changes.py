@@ -6,20 +6,16 @@ every note is stored once, as the baseline that later edits are compared with.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
 from kept.base.digest import digest_bytes
-from kept.base.file_lock import locked
-from kept.errors import KeptError, NoteNotFound
-from kept.notes.change_recorder import ChangeKind
-from kept.notes.history.history_folder import CHANGES
-from kept.notes.history.note_change import NoteChange, parse_change
-from kept.notes.history.note_history import ENDING, NoteHistory, state_after
-from kept.notes.opened import OpenWorkspace
+from kept.errors import KeptError
+from kept.notes.history.note_change import ChangeKind, NoteChange, parse_change
+from kept.notes.history.note_history import NoteHistory, state_after
+from kept.notes.note_commit import repeat_on_conflict
+from kept.storage.contract import START, LogPosition
 
-LOCK_WAIT_S = 5.0
 _FEW = 8
 """Number of notes up to which each is searched for in the lines. For more, all lines are read once."""
 
@@ -29,34 +25,29 @@ class LastChanges:
 
     def __init__(self, history: NoteHistory) -> None:
         self._history = history
-        self._offsets: dict[str, int] = {}
+        self._ends: dict[str, LogPosition] = {}
         self._by_path: dict[str, dict[str, NoteChange]] = {}
 
     def load(self) -> None:
-        log = self._history.log
-        for name in log.names():
-            start = self._offsets.get(name, 0)
-            data = log.folder.read(CHANGES, name, start=start)
-            end = data.rfind(b"\n") + 1
-            machine = name.removesuffix(ENDING)
-            for line in data[:end].splitlines():
-                change = parse_change(line)
+        for log in self._history.logs():
+            for line in self._history.storage.logs.read(log, self._ends.get(log, START)):
+                self._ends[log] = line.end
+                change = parse_change(line.data)
                 if change is not None:
-                    self._by_path.setdefault(change.path, {})[machine] = change
+                    self._by_path.setdefault(change.path, {})[log] = change
                     if change.was is not None:
-                        self._by_path.setdefault(change.was, {})[machine] = change
-            self._offsets[name] = start + end
+                        self._by_path.setdefault(change.was, {})[log] = change
 
     def find(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
         """Return the last change of a note on this machine, and those on other machines."""
-        by_machine = self._by_path.get(path, {})
-        own = by_machine.get(self._history.log.machine)
-        return own, [change for change in by_machine.values() if change is not own]
+        by_log = self._by_path.get(path, {})
+        own = by_log.get(self._history.own_log())
+        return own, [change for change in by_log.values() if change is not own]
 
     def own_notes(self) -> dict[str, str]:
         """Return the notes that exist as far as this machine has recorded, with their hashes."""
-        machine = self._history.log.machine
-        owned = ((path, changes.get(machine)) for path, changes in self._by_path.items())
+        log = self._history.own_log()
+        owned = ((path, changes.get(log)) for path, changes in self._by_path.items())
         states = ((path, state_after(change, path)) for path, change in owned if change is not None)
         return {path: digest for path, digest in states if digest is not None}
 
@@ -72,22 +63,21 @@ class UnseenChanges:
         self._searched: dict[str, tuple[NoteChange | None, list[NoteChange]]] = {}
         self.written: dict[str, str | None] = {}
         """Notes that Kept wrote since the last sync, with their hashes: they need not be looked up in all lines."""
-        self.compared_bytes = 0
-        """Size of this machine's lines up to which every note in them was compared with the file."""
+        self.compared = START
+        """Place in this machine's log up to which every note in it was compared with its text."""
 
-    def record_written(self, start: int, *, but: Set[str] = frozenset()) -> int:
-        """Compare the notes in the lines after ``start``, which Kept wrote, with their files, but not those that the
+    def record_written(self, start: LogPosition, *, but: Set[str] = frozenset()) -> int:
+        """Compare the notes in the lines after ``start``, which Kept wrote, with their texts, but not those that the
         caller compares. Return the number of changes."""
-        log = self.history.log
-        size = log.folder.size(CHANGES, log.own_name)
-        start = start if start <= size else 0  # after the history was rewritten
-        lines = log.folder.read(CHANGES, log.own_name, start=start)[: size - start].splitlines()
-        changes = [change for line in lines if (change := parse_change(line)) is not None]
+        log, logs = self.history.own_log(), self.history.storage.logs
+        end = logs.end(log)
+        lines = (line for line in logs.read(log, start) if line.end.offset <= end.offset)
+        changes = [change for line in lines if (change := parse_change(line.data)) is not None]
         for change in changes:
             self.written |= {change.path: change.after} if change.was is None else {change.was: None}
         names = (name for change in changes for name in (change.path, change.was))
         paths = dict.fromkeys(name for name in names if name and name not in but)
-        self.compared_bytes = size
+        self.compared = end
         return self.record(dict.fromkeys(paths, ""), paths) if paths else 0
 
     def record(
@@ -105,26 +95,25 @@ class UnseenChanges:
         """
         removed_paths = list(removed)
         self._loaded = self._loaded or is_first or present is not None or len(notes) + len(removed_paths) > _FEW
-        workspace = self.history.workspace
-        with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
-            self._searched.clear()
-            if self._loaded:
-                self._last.load()
-            size = self.history.log.folder.size(CHANGES, self.history.log.own_name)
-            if present is not None:
-                self.compared_bytes = size
-                removed_paths += [path for path in self._last.own_notes() if path not in present]
-            changed = [path for path, digest in notes.items() if not self._is_known(path, digest)]
-            if not changed and not removed_paths:
-                return 0
-            with OpenWorkspace(workspace) as opened:
-                contents = {path: content for path in changed if (content := self._read(opened, path)) is not None}
-                missing = [path for path in removed_paths if self._is_gone(opened, path)]
-            changes = self._plan(contents, missing, is_first=is_first)
-            if changes:
-                self.history.append(changes)
-            if size == self.compared_bytes:  # no other process has written meanwhile
-                self.compared_bytes = self.history.log.folder.size(CHANGES, self.history.log.own_name)
+        return repeat_on_conflict(lambda: self._record(notes, list(removed_paths), is_first, present))
+
+    def _record(self, notes: Mapping[str, str], removed: list[str], is_first: bool, present: Set[str] | None) -> int:
+        log, storage = self.history.own_log(), self.history.storage
+        end = storage.logs.end(log)
+        self._searched.clear()
+        if self._loaded:
+            self._last.load()
+        if present is not None:
+            self.compared = end
+            removed += [path for path in self._last.own_notes() if path not in present]
+        changed = [path for path, digest in notes.items() if not self._is_known(path, digest)]
+        contents = {path: content for path in changed if (content := self._read(path)) is not None}
+        changes = self._plan(contents, [path for path in removed if self._is_gone(path)], is_first=is_first)
+        if changes:
+            versions = [contents[change.path] for change in changes if change.path in contents]
+            receipt = storage.commit(self.history.plan(changes, versions, end))
+            if end == self.compared:  # no other process has written meanwhile
+                self.compared = receipt.ends[log]
         return len(changes)
 
     # comparing
@@ -133,7 +122,7 @@ class UnseenChanges:
         if self._loaded:
             return self._last.find(path)
         if path not in self._searched:
-            self._searched[path] = self.history.log.find_last(path)
+            self._searched[path] = self.history.find_last(path)
         return self._searched[path]
 
     def _is_in_history(self, path: str) -> bool:
@@ -144,30 +133,25 @@ class UnseenChanges:
         own, others = self._find(path)
         return any(state_after(change, path) == digest for change in (own, *others) if change is not None)
 
-    def _read(self, opened: OpenWorkspace, path: str) -> bytes | None:
+    def _read(self, path: str) -> bytes | None:
         try:
-            return opened.read(self._absolute(path), max_bytes=self._max_bytes).raw
+            return self.history.workspace.read(path, max_bytes=self._max_bytes).raw
         except KeptError:
             return None  # the sync reports it, or it is gone again
 
-    def _is_gone(self, opened: OpenWorkspace, path: str) -> bool:
+    def _is_gone(self, path: str) -> bool:
         """Return whether a note no longer exists, and the history does not know that."""
         if not self._is_in_history(path) or self._is_known(path, None):
             return False
         try:
-            return opened.find_state(self._absolute(path)) is None
+            return self.history.workspace.find(path) is None
         except KeptError:
             return False
-
-    def _absolute(self, path: str) -> str:
-        if path.startswith("/"):
-            raise NoteNotFound(f"{path}: not in the workspace.")
-        return os.path.join(self.history.workspace.root, *path.split("/"))
 
     # recording
 
     def _plan(self, contents: dict[str, bytes], removed_paths: list[str], *, is_first: bool) -> list[NoteChange]:
-        """Store the new versions, and return the changes."""
+        """Return the changes of notes that read so now, and of those that are gone."""
         changes: list[NoteChange] = []
         vanished = {state: path for path in removed_paths if (state := self._last_state(path)) is not None}
         for path, content in contents.items():
@@ -183,7 +167,6 @@ class UnseenChanges:
                 continue
             kind: ChangeKind = "baseline" if is_new and is_first else "by_hand"
             changes.append(self.history.new_change(path, before, digest, kind=kind))
-        self.history.versions.put(contents[change.path] for change in changes)
         changes += [
             self.history.new_change(path, self._last_state(path), None, kind="by_hand") for path in removed_paths
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 from typing import Any
 from urllib.parse import quote
@@ -11,12 +10,19 @@ from starlette.responses import Response
 
 from kept.base.listings import NoteLink, NoteLinks
 from kept.base.values import frozen
-from kept.errors import KeptError, NoteConflict, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError
+from kept.errors import (
+    DocumentNotFound,
+    KeptError,
+    NoteConflict,
+    NoteNotFound,
+    NoteTooLarge,
+    PathRefused,
+)
 from kept.index.chunking.properties import read_properties
 from kept.memory import Memory
 from kept.notes.history.line_changes import LinesOverlap, diff_versions, take_back
 from kept.notes.line_edit import EditableNote, read_whole, replace_text, save_text
-from kept.notes.opened import OpenWorkspace, decode
+from kept.notes.note_text import decode
 from kept.notes.workspace import Workspace, is_visible, may_be_title, show_path
 from kept.server.web.changes_screen import split_diff
 from kept.server.web.note_html import NoteSetting, plain_line, render_note
@@ -281,28 +287,16 @@ def read_file(workspace: Workspace, path: str) -> bytes:
     parts = path.split("/")
     if not path or "\0" in path or not all(part and is_visible(part) for part in parts):
         raise PathRefused(f"{shown}: hidden files and other folders are not shown.", hint="")
-    with OpenWorkspace(workspace) as opened:
-        # Where a link says, at the top, or in a folder for attachments.
-        for candidate in (path, parts[-1], *(f"{folder}/{parts[-1]}" for folder in _ATTACHMENT_FOLDERS)):
-            content = _find_content(opened, os.path.join(workspace.root, *candidate.split("/")), shown)
-            if content is not None:
-                return content
+    # Where a link says, at the top, or in a folder for attachments.
+    for candidate in (path, parts[-1], *(f"{folder}/{parts[-1]}" for folder in _ATTACHMENT_FOLDERS)):
+        try:
+            return workspace.storage.documents.read(candidate, max_bytes=MOST_BYTES).data
+        except DocumentNotFound:
+            continue
+        except NoteTooLarge as exc:
+            limit = f"more than the limit of {MOST_BYTES:,} bytes for a file on a page"
+            raise NoteTooLarge(f"{shown}: {limit}.", hint="") from exc
     raise NoteNotFound(f"{shown}: there is no such file.", hint="")
-
-
-def _find_content(opened: OpenWorkspace, absolute: str, shown: str) -> bytes | None:
-    state = opened.find_state(absolute)
-    if state is None:
-        return None
-    if state.st_size > MOST_BYTES:
-        raise NoteTooLarge(f"{shown}: more than the limit of {MOST_BYTES:,} bytes for a file on a page.", hint="")
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    try:
-        handle = os.open(os.path.basename(absolute), flags, dir_fd=opened.folder_of(absolute))
-        with open(handle, "rb") as file:
-            return file.read(MOST_BYTES)
-    except OSError as exc:
-        raise WorkspaceError(f"{shown}: cannot be read ({exc.strerror}).") from exc
 
 
 SCREEN = Screen(

@@ -8,8 +8,7 @@ from starlette.responses import Response
 
 from kept.base.values import frozen
 from kept.errors import KeptError, UsageError
-from kept.notes.review.review_item import ReviewItem
-from kept.notes.review.review_queue import ReviewPreview, ReviewQueue, ReviewResult
+from kept.notes.review_queue import ReviewItem, ReviewPreview, ReviewQueue, ReviewResult
 from kept.notes.workspace import is_persons_own
 from kept.server.web.changes_screen import DiffLine, cut_diff
 from kept.server.web.visit import Page, Screen, Visit

@@ -20,6 +20,7 @@ from kept.base.values import frozen
 from kept.errors import DocumentNotFound, LeaseLost, PathRefused, StorageConflict, WriteFailed
 from kept.storage.contract import (
     ABSENT,
+    LOG_MARK,
     OWN_FOLDER,
     START,
     Append,
@@ -49,7 +50,7 @@ from kept.storage.contract import (
     is_log,
     version_of,
 )
-from kept.storage.files.folders import find_state, opened_file, read_all, read_file, walk
+from kept.storage.files.folders import find_state, opened_file, opened_folder, read_all, read_file, walk
 from kept.storage.files.steps import JOURNAL, REWRITTEN, Step, Steps, make_receipt
 from kept.storage.files.watch import FolderWatch
 
@@ -96,16 +97,19 @@ class FileStorage:
         """Hold the lock of the storage, with nothing half done in it."""
         if self._is_read_only:
             raise PathRefused(f"{self.root}: is read, never written.")
-        path = self.find_own("lock")
-        try:
-            make_private_folder(self.find_own(""))
-        except OSError as exc:
-            if not os.path.isdir(self.root):
-                raise self._not_writable(exc) from exc
-            path = self.root  # a folder in it may be writable even if this one is not
-        with locked(path, wait_s=LOCK_WAIT_S, purpose="writing to this memory"):
+        with locked(self._make_lock(), wait_s=LOCK_WAIT_S, purpose="writing to this memory"):
             Steps(self.root).finish()
             yield
+
+    def _make_lock(self) -> str:
+        """Return what to lock: a file of the storage or, if the storage may have no files of its own, its folder."""
+        try:
+            with opened_folder(self.root, f"{OWN_FOLDER}/lock", create=True):
+                return self.find_own("lock")
+        except OSError as exc:  # a link, or no permission: a folder in it may be writable all the same
+            if not os.path.isdir(self.root):
+                raise self._not_writable(exc) from exc
+            return self.root
 
     def settle(self) -> None:
         """Wait for a commit that is under way, or finish it if its process was killed and the disk allows it."""
@@ -123,8 +127,8 @@ class FileStorage:
                 return Step("write", path, (old or b"") + data, ABSENT if old is None else version_of(old))
             case Remove(path, expected):
                 return Step("remove", path, before=self._check(path, expected))
-            case Erase(path):
-                return Step("erase", path, before=self._check(path, None))
+            case Erase(path, expected):
+                return Step("erase", path, before=self._check(path, expected))
             case Move(path, to, expected):
                 before = self._check(path, expected)
                 if not before:
@@ -166,6 +170,20 @@ class FileStorage:
                 if day < oldest:
                     shutil.rmtree(self.find_own(f"receipts/{day}"), ignore_errors=True)
         return f"{OWN_FOLDER}/receipts/{today}/{name}"
+
+    # the folder itself
+
+    def exists(self) -> bool:
+        return os.path.isdir(self.root)
+
+    def make(self) -> None:
+        try:
+            make_private_folder(self.root)
+        except OSError as exc:
+            raise self._not_writable(exc) from exc
+
+    def is_writable(self, folder: str = "") -> bool:
+        return not self._is_read_only and os.access(os.path.join(self.root, folder), os.W_OK)
 
     # leases
 
@@ -239,7 +257,7 @@ class FileDocuments:
     ) -> Iterator[DocumentInfo]:
         self._storage.settle()
         for path, state in walk(self._storage.root, prefix, choose, on_refused):
-            if not is_log(path):
+            if LOG_MARK not in path or not is_log(path):
                 yield _info(path, state)
 
     def find(self, path: str) -> DocumentInfo | None:
@@ -258,6 +276,13 @@ class FileDocuments:
             info = _info(path, os.fstat(handle))
             data = read_all(handle, path, max_bytes)
             return Document(path, data, version_of(data), info)
+
+    def is_same(self, path: str, other: str) -> bool:
+        try:
+            states = [os.stat(os.path.join(self._storage.root, name)) for name in (path, other)]
+        except (OSError, ValueError):
+            return False
+        return os.path.samestat(*states)
 
     def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
         seen = since.states if isinstance(since, _SeenFiles) else {}
@@ -294,7 +319,7 @@ def _info(path: str, state: os.stat_result) -> DocumentInfo:
 
 
 def _state_of(state: os.stat_result) -> str:
-    return f"{state.st_ctime_ns:x}-{state.st_mtime_ns:x}-{state.st_size:x}-{state.st_ino:x}"
+    return f"{state.st_ctime_ns}-{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
 
 
 class FileLogs:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kept.base.durable import OPEN_FOLDER, is_temporary, make_folder_in, make_private_folder
 from kept.base.limits import printable_line
 from kept.base.values import frozen
 from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
-from kept.storage.contract import OWN_FOLDER, Choose, OnRefused
+from kept.storage.contract import MAX_PATH_BYTES, OWN_FOLDER, Choose, OnRefused
 
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe in the place of a file must not block the process."""
@@ -135,6 +135,8 @@ class _Listing:
     def read(self, folder: str) -> list[_Entry]:
         """Return the files and folders in a folder, sorted."""
         try:
+            if len(folder) > MAX_PATH_BYTES:  # it could be opened part by part, but not by other programs
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
             with opened_folder(self.root, f"{folder}/." if folder else ".") as handle:
                 listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
             try:
@@ -152,26 +154,25 @@ class _Listing:
     def _entries(self, listing: int, folder: str) -> list[_Entry]:
         """Return the entries of an open folder. States are read through its handle, so no link can redirect them."""
         lead = f"{folder}/" if folder else ""
+        entries: list[_Entry] = []
         with os.scandir(listing) as scanned:
             by_name = {entry.name: entry for entry in scanned}
             if lead == _OWN_PARENT:
                 by_name.pop(_OWN_NAME, None)
-            chosen: Iterable[str] = by_name
-            if self.choose is not None:
-                folders = {name: entry.is_dir(follow_symlinks=False) for name, entry in by_name.items()}
-                chosen = self.choose(folder, folders)
-            entries: list[_Entry] = []
-            for name in chosen:
-                entry = by_name[name]
+            folders = {name: entry.is_dir(follow_symlinks=False) for name, entry in by_name.items()}
+            for name in folders if self.choose is None else self.choose(folder, folders):
+                if folders[name]:
+                    entries.append((lead + name, None))
+                    continue
                 try:
-                    if entry.is_dir(follow_symlinks=False):
-                        entries.append((lead + name, None))
-                    elif not is_temporary(name) and stat.S_ISREG((state := entry.stat(follow_symlinks=False)).st_mode):
-                        entries.append((lead + name, state))
+                    state = by_name[name].stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
                 except OSError as exc:
                     self._refuse(lead + name, exc)
+                    continue
+                if stat.S_ISREG(state.st_mode) and not is_temporary(name):
+                    entries.append((lead + name, state))
         return entries
 
     def _refuse(self, path: str, exc: OSError) -> None:

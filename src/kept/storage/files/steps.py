@@ -17,7 +17,7 @@ from typing import Any, Literal
 from kept.base.durable import append_durably, cut_durably, erase_file, replace_erasing, sync_folder, write_atomic
 from kept.base.limits import printable_line
 from kept.base.values import frozen
-from kept.errors import StorageConflict, WriteFailed
+from kept.errors import PathRefused, StorageConflict, WorkspaceError, WriteFailed
 from kept.storage.contract import ABSENT, OWN_FOLDER, LogPosition, Receipt, version_of
 from kept.storage.files.folders import opened_file, opened_folder, read_file
 
@@ -109,7 +109,7 @@ class Steps:
             for step in steps:
                 self._do(step, is_journaled=True)
                 done.append(step)
-        except WriteFailed as exc:
+        except WorkspaceError as exc:  # also for a link that somebody has just put there
             if self._take_back(done):
                 raise
             hint = "Do not repeat the change: it is written down, and finished as soon as the disk allows it."
@@ -139,7 +139,10 @@ class Steps:
 
     def finish(self) -> None:
         """Do what a process that was killed did not do any more."""
-        raw = read_file(self.root, JOURNAL) if os.path.lexists(os.path.join(self.root, JOURNAL)) else None
+        try:
+            raw = read_file(self.root, JOURNAL) if os.path.lexists(os.path.join(self.root, JOURNAL)) else None
+        except PathRefused:  # a link in the place of the folder: there is no journal of ours
+            return
         if raw is None:
             return
         for step in decode_journal(raw):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
@@ -115,7 +114,7 @@ def test_a_proposal_whose_line_has_changed_is_a_conflict(memory, workspace):
 
 
 def test_only_so_many_changes_wait(memory, workspace, monkeypatch):
-    monkeypatch.setattr("kept.notes.review.review_queue.MAX_WAITING", 1)
+    monkeypatch.setattr("kept.notes.review_queue.MAX_WAITING", 1)
     for mode in ("proposed", "listed"):
         opened = memory(settings={"review.agent_writes": mode})
         if mode == "proposed":
@@ -132,35 +131,6 @@ def test_a_damaged_file_is_named_and_stops_nothing(memory, workspace):
     waiting = opened.review.list()
     assert [item.id for item in waiting.items] == [written.review]
     assert "0123456789abcdef.json is damaged" in waiting.degraded[0]
-
-
-# a process that is killed
-
-
-def begin(opened, written) -> None:
-    """Leave the file of a proposal as a process does that is killed while it accepts it."""
-    review = opened.review
-    review.folder.put(replace(review.get(written.review), changes=("5054abcd5054abcd",)))
-
-
-@pytest.mark.parametrize("later", ["", "More.\n"])
-def test_a_proposal_that_was_written_before_a_kill_is_not_written_twice(memory, workspace, later):
-    opened = memory(settings=PROPOSED)
-    written = propose(opened)
-    begin(opened, written)
-    write_file(workspace / "memory/tea.md", f"Ada likes tea.\n{later}")
-    assert "written already" in opened.review.preview(opened.review.get(written.review)).notice
-    assert opened.review.accept(written.review).changes == ()
-    assert (workspace / "memory/tea.md").read_text() == f"Ada likes tea.\n{later}"
-    assert opened.review.count() == 0
-
-
-def test_a_proposal_that_was_not_written_before_a_kill_is_written(memory, workspace):
-    opened = memory(settings=PROPOSED)
-    written = propose(opened)
-    begin(opened, written)
-    opened.review.accept(written.review)
-    assert (workspace / "memory/tea.md").read_text() == "Ada likes tea.\n"
 
 
 def test_a_proposal_that_several_accept_at_once_is_written_once(memory, workspace):

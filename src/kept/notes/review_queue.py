@@ -1,0 +1,411 @@
+"""Writes of agents that wait for a person: proposals, which are not written yet, and changes that are listed.
+
+    .kept/proposals/ID.json     one item that waits, in the workspace
+
+An item is plain JSON, and is removed when a person has decided: in the commit that writes a proposal, or that takes a
+listed write back. Searches do not find it. `ReviewQueue` lists items, and accepts, edits or rejects them;
+`write_for_agent` writes what a model chose.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from kept.base.clock import Clock, new_id
+from kept.base.digest import digest_bytes
+from kept.base.json_values import from_tree, to_tree
+from kept.base.limits import utf8_safe
+from kept.base.records import NearFact, Written
+from kept.base.redact import redact
+from kept.base.values import frozen
+from kept.errors import (
+    CitationMismatch,
+    DocumentNotFound,
+    EmptyNote,
+    KeptError,
+    NoteConflict,
+    NoteTooLarge,
+    NotFound,
+    PathRefused,
+    ReviewFull,
+    StorageConflict,
+    UsageError,
+    WorkspaceError,
+)
+from kept.notes.history.note_change import Author, NoteChange, utc_text
+from kept.notes.history.note_history import NoteHistory, open_history
+from kept.notes.line_edit import digest_of_lines
+from kept.notes.note_commit import HistoryRecorder, open_recorder
+from kept.notes.note_writer import Addition, NotePlan, NoteWriter
+from kept.notes.replacement import FactReference
+from kept.notes.workspace import is_persons_own, refusal, require_tool_may_write
+from kept.storage.contract import ABSENT, Change, Remove, Write
+
+if TYPE_CHECKING:
+    from kept.config import Config
+    from kept.notes.workspace import Workspace
+
+ReviewState = Literal["proposed", "written"]
+ReviewAction = Literal["accepted", "edited", "rejected"]
+PROPOSALS = ".kept/proposals/"
+MAX_WAITING = 1_000
+"""Number of changes that may wait for review."""
+MAX_ITEM_BYTES = 4_000_000
+MAX_PROPOSAL_CHARS = 200_000
+_ID_CHARS, _MIN_PREFIX = 16, 4
+_ACCEPTED = "accepted by a person"
+_EDITED = "edited and accepted by a person"
+
+
+@frozen
+class ReviewItem:
+    id: str
+    state: ReviewState
+    """``proposed``: not written yet. ``written``: in the note, and listed for review."""
+    time: str
+    """UTC, such as 2026-11-16T09:30:00.000Z."""
+    path: str
+    by: Author
+    why: str = ""
+    addition: Addition | None = None
+    """What is proposed. The text of a change that is written is only in the note and its history."""
+    changes: tuple[str, ...] = ()
+    """Ids that the history has for the changes of a write that is listed."""
+
+    @property
+    def when(self) -> dt.datetime:
+        """Return when the agent wrote, in the local time zone."""
+        return dt.datetime.fromisoformat(self.time).astimezone()
+
+    def is_from(self, other: ReviewItem) -> bool:
+        """Return whether both are from one session or, without a session, from one client."""
+        return (self.by.session, self.by.client) == (other.by.session, other.by.client)
+
+
+def proposal_id(addition: Addition) -> str:
+    """Return the id of a proposal: the same text for the same note is the same proposal."""
+    fields = [addition.text, addition.to, addition.replaces, addition.project]
+    fields += [addition.private] if addition.private is not None else []
+    return digest_bytes(json.dumps(fields).encode())[:_ID_CHARS]
+
+
+def _path(item_id: str) -> str:
+    return f"{PROPOSALS}{item_id}.json"
+
+
+def format_item(item: ReviewItem) -> bytes:
+    """Return the file of an item. Its text is in clear, so that a program that removes words finds them."""
+    return utf8_safe(json.dumps(to_tree(item), ensure_ascii=False, indent=1)).encode() + b"\n"
+
+
+def parse_item(data: bytes, item_id: str) -> ReviewItem:
+    """Return an item from its file. Raise ValueError for anything else."""
+    try:
+        item = from_tree(ReviewItem, json.loads(data))
+    except RecursionError as exc:
+        raise ValueError(str(exc)) from exc
+    if item.id != item_id or (item.state == "proposed") != (item.addition is not None):
+        raise ValueError("not an item of a review")
+    dt.datetime.fromisoformat(item.time)
+    return item
+
+
+@frozen
+class ReviewList:
+    """Items that wait, oldest first. ``degraded`` names files that cannot be read."""
+
+    items: tuple[ReviewItem, ...]
+    degraded: tuple[str, ...] = ()
+
+
+@frozen
+class ReviewPreview:
+    diff: str
+    """What a proposal would change, or what a listed write changed, as a unified diff."""
+    notice: str = ""
+    is_conflict: bool = False
+    """True if the proposal cannot be accepted as it is, because its note has changed. ``notice`` says why."""
+
+
+@frozen
+class ReviewResult:
+    item: ReviewItem
+    action: ReviewAction
+    changes: tuple[NoteChange, ...] = ()
+    """Changes that the decision made; none if a listed write was accepted."""
+    degraded: tuple[str, ...] = ()
+
+
+class TimeOfProposal:
+    """Clock that always returns the time of a proposal: an entry of a log goes to the day on which it was proposed."""
+
+    def __init__(self, item: ReviewItem) -> None:
+        self._when = item.when
+
+    def now(self) -> dt.datetime:
+        return self._when
+
+    def time_ns(self) -> int:
+        return int(self._when.timestamp() * 1_000_000_000)
+
+
+class ReviewQueue:
+    """Writes of agents that wait for a person, in one workspace. Several processes may review at once."""
+
+    def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
+        self.settings = config.agent.review
+        self.workspace = workspace
+        self.clock = clock
+        self.max_bytes = config.agent.memory_search.max_file_bytes
+        self._config = config
+
+    @property
+    def history(self) -> NoteHistory:
+        return open_history(self._config, self.workspace, self.clock)
+
+    def recorder(self, by: Author, *, why: str = "") -> HistoryRecorder | None:
+        """Return the recorder for changes by an author, or None if the history is off."""
+        return open_recorder(self._config, self.workspace, self.clock, by, why=why)
+
+    # reading
+
+    def _ids(self) -> list[str]:
+        names = (info.path.removeprefix(PROPOSALS) for info in self.workspace.storage.documents.list(PROPOSALS))
+        ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return [text for text in ids if len(text) == _ID_CHARS and set(text) <= set("0123456789abcdef")]
+
+    def _read(self, item_id: str) -> tuple[ReviewItem, Remove]:
+        """Return an item, and the change that removes it as it is. Raise ValueError if it is damaged."""
+        try:
+            document = self.workspace.storage.documents.read(_path(item_id), max_bytes=MAX_ITEM_BYTES)
+        except NoteTooLarge as exc:
+            raise ValueError("the file is too large") from exc
+        return parse_item(document.data, item_id), Remove(document.path, document.version)
+
+    def count(self) -> int:
+        """Return how many items wait."""
+        return len(self._ids())
+
+    def list(self, *, session: str | None = None) -> ReviewList:
+        """Return all items, or those of a session, given by its id or the beginning of it."""
+        items: list[ReviewItem] = []
+        degraded: list[str] = []
+        for item_id in self._ids():
+            try:
+                item, _ = self._read(item_id)
+            except DocumentNotFound:
+                continue  # somebody has just decided
+            except ValueError as exc:
+                degraded.append(f"{_path(item_id)} is damaged: {exc}.")
+                continue
+            if session is None or (item.by.session or "").startswith(session):
+                items.append(item)
+        return ReviewList(tuple(sorted(items, key=lambda item: (item.time, item.id))), tuple(degraded))
+
+    def get(self, item_id: str) -> ReviewItem:
+        """Return the item with this id, or with the only id that begins so. Raise NotFound."""
+        return self._get(item_id)[0]
+
+    def _get(self, prefix: str) -> tuple[ReviewItem, Remove]:
+        ids = [item_id for item_id in self._ids() if item_id.startswith(prefix)]
+        if len(ids) > 1:
+            raise NotFound(f"{len(ids)} ids begin with '{prefix}'.", hint="Write more of the id.")
+        try:
+            if len(prefix) >= _MIN_PREFIX and ids:
+                return self._read(ids[0])
+        except DocumentNotFound:
+            pass
+        except ValueError as exc:
+            hint = "Delete the file. No note is affected."
+            raise WorkspaceError(f"{_path(ids[0])} is damaged: {exc}.", hint=hint) from exc
+        hint = "'kept review list' shows what waits."
+        raise NotFound(f"Nothing with the id '{prefix}' waits for review.", hint=hint)
+
+    def preview(self, item: ReviewItem) -> ReviewPreview:
+        """Return what an item changes. Nothing is written."""
+        from kept.notes.history.line_changes import diff_versions
+
+        if item.addition is None:
+            changes = self._find_changes(item)
+            diff = "".join(self.history.diff(change) for change in reversed(changes))
+            if changes and all(change.is_undone for change in changes):
+                return ReviewPreview(diff, "This change was taken back already.")
+            return ReviewPreview(diff, "" if changes else "The history lacks this change.")
+        try:
+            plan = self.plan(item.addition, clock=TimeOfProposal(item))
+        except KeptError as exc:
+            return ReviewPreview("", exc.message, is_conflict=True)
+        if not plan.edits:
+            return ReviewPreview("", f"{plan.written.citation} says the same already.")
+        first = plan.edits[0]
+        return ReviewPreview(diff_versions(first.before, first.after, first.path, first.path))
+
+    def plan(
+        self, addition: Addition, *, clock: Clock, by_tool: bool = False, near: Iterable[NearFact] = ()
+    ) -> NotePlan:
+        """Return what an addition would write."""
+        return NoteWriter(self.workspace, clock, self.max_bytes, by_tool).plan(addition, near)
+
+    def _find_changes(self, item: ReviewItem) -> Sequence[NoteChange]:
+        """Return the changes of an item, newest first."""
+        if not item.changes:
+            return []
+        return [change for change in self.history.iter_changes(since=item.time) if change.id in item.changes]
+
+    # adding
+
+    def require_room(self) -> None:
+        """Raise ReviewFull if too many items wait."""
+        if self.count() >= MAX_WAITING:
+            raise ReviewFull(f"{MAX_WAITING:,} changes wait for review, and no more are accepted.")
+
+    def put_proposal(self, item: ReviewItem) -> None:
+        """Store a proposal, unless the same one waits already."""
+        if item.id not in self._ids():
+            self.require_room()
+            try:
+                self.workspace.storage.commit([_write(item, ABSENT)])
+            except StorageConflict:
+                pass
+
+    # deciding
+
+    def accept(self, item_id: str, *, text: str | None = None, author: Author | None = None) -> ReviewResult:
+        """Write a proposal, or take a listed write off the list. ``text`` takes the place of that of a proposal.
+
+        Raise NoteConflict, and change nothing, if the lines that it replaces have changed meanwhile.
+        """
+        person = author or Author(tool="python")
+        if text is not None:
+            text = text.strip("\n")
+            if not text.strip():
+                raise EmptyNote("The text is empty.", hint="Reject the change instead.")
+        item, removal = self._get(item_id)
+        if item.addition is not None:
+            return self._accept_proposal(item, item.addition, text, person, removal)
+        if text is not None:
+            raise UsageError(f"This is in {item.path} already.", hint="Edit the note, then accept the change.")
+        self.workspace.storage.commit([removal])
+        return ReviewResult(item, "accepted")
+
+    def reject(self, item_id: str, *, author: Author | None = None, why: str = "") -> ReviewResult:
+        """Drop a proposal, or take a listed write back. Raise NoteConflict if later changes touched the same lines."""
+        from kept.notes.history.undo import undo_changes
+
+        item, removal = self._get(item_id)
+        if item.state == "proposed":
+            self.workspace.storage.commit([removal])
+            return ReviewResult(item, "rejected")
+        changes = self._find_changes(item)
+        if not changes:
+            hint = "Edit the note, then accept the change to remove it from this list."
+            raise NoteConflict(f"{item.path}: the history lacks this change, so it cannot be taken back.", hint=hint)
+        undone = undo_changes(
+            self.history,
+            [change for change in changes if not change.is_undone],
+            author=author or Author(tool="python"),
+            max_bytes=self.max_bytes,
+            why=why or "rejected by a person",
+            also=[removal],
+        )
+        return ReviewResult(item, "rejected", undone.recorded, undone.degraded)
+
+    def _accept_proposal(
+        self, item: ReviewItem, addition: Addition, text: str | None, person: Author, removal: Remove
+    ) -> ReviewResult:
+        is_edited = text is not None and text != addition.text
+        if text is not None:
+            addition = replace(addition, text=text)
+        reason = _EDITED if is_edited else _ACCEPTED
+        recorder = self.recorder(
+            replace(item.by, person=person.person), why=f"{reason}: {item.why}" if item.why else reason
+        )
+        writer = NoteWriter(self.workspace, TimeOfProposal(item), self.max_bytes, recorder=recorder)
+
+        def removing(_: Sequence[NoteChange]) -> Sequence[Change]:
+            self._get(item.id)  # raises if somebody has decided meanwhile
+            return [removal]
+
+        try:
+            _, committed = writer.commit(addition, also=removing)
+        except CitationMismatch as exc:
+            raise NoteConflict(exc.message, hint="Nothing was changed. Reject it, or edit the note.") from exc
+        return ReviewResult(item, "edited" if is_edited else "accepted", committed.changes, committed.notices)
+
+
+def _write(item: ReviewItem, expected: str) -> Write:
+    return Write(_path(item.id), format_item(item), expected)
+
+
+# writes of agents, in the way that the settings ask for: at once, listed for review, or only proposed
+
+
+def write_for_agent(
+    queue: ReviewQueue, addition: Addition, *, near: Iterable[NearFact], by: Author, why: str = ""
+) -> Written:
+    """Write, list or propose an addition. `Written.is_proposed` is True if the note does not have it yet."""
+    mode = queue.settings.agent_writes
+    recorder = queue.recorder(by, why=why)
+    # Without a history, a listed write could not be taken back.
+    if _is_persons_own(addition) or mode == "proposed" or (mode == "listed" and recorder is None):
+        return propose(queue, addition, near=near, by=by, why=why)
+    writer = NoteWriter(queue.workspace, queue.clock, queue.max_bytes, by_tool=True, recorder=recorder)
+    if mode != "listed" or not writer.plan(addition, near).edits:
+        return writer.write(addition, near)
+    queue.require_room()
+    item = ReviewItem(new_id(), "written", utc_text(queue.clock.now()), "", by, why)
+
+    def listing(changes: Sequence[NoteChange]) -> Sequence[Change]:
+        path = changes[0].path if changes else (addition.to or "")
+        return [_write(replace(item, path=path, changes=tuple(change.id for change in changes)), ABSENT)]
+
+    plan, committed = writer.commit(addition, near, also=listing)
+    return replace(plan.written, degraded=committed.notices, review=item.id)
+
+
+def propose(
+    queue: ReviewQueue, addition: Addition, *, near: Iterable[NearFact] = (), by: Author, why: str = ""
+) -> Written:
+    """Store a proposal. Raise the error that writing it would raise. A mere repetition is not proposed."""
+    if len(addition.text) > MAX_PROPOSAL_CHARS:
+        raise NoteTooLarge(f"The text has more than the limit of {MAX_PROPOSAL_CHARS:,} characters for a proposal.")
+    is_own = _is_persons_own(addition)
+    addition = replace(addition, text=redact(addition.text), replaces=_with_digest(queue, addition.replaces))
+    try:
+        plan = queue.plan(addition, clock=queue.clock, by_tool=not is_own, near=near)
+    except PathRefused:
+        if is_own:
+            raise refusal(addition.to or addition.replaces or "") from None
+        raise
+    if not plan.edits:
+        return plan.written
+    path = plan.edits[0].path
+    if is_own and not is_persons_own(path):
+        require_tool_may_write(queue.workspace, path, path)
+    item = ReviewItem(
+        proposal_id(addition), "proposed", utc_text(queue.clock.now()), path, by, redact(why), addition=addition
+    )
+    queue.put_proposal(item)
+    return Written(path, 0, 0, review=item.id, is_proposed=True)
+
+
+def _is_persons_own(addition: Addition) -> bool:
+    if addition.to is not None and is_persons_own(addition.to):
+        return True
+    return addition.replaces is not None and is_persons_own(FactReference.parse(addition.replaces).path)
+
+
+def _with_digest(queue: ReviewQueue, replaces: str | None) -> str | None:
+    """Return a citation with a digest of its lines, so that a proposal is a conflict if they change."""
+    if replaces is None:
+        return None
+    reference = FactReference.parse(replaces)
+    if reference.digest:
+        return replaces
+    note = queue.workspace.read(queue.workspace.locate(reference.path), max_bytes=queue.max_bytes)
+    lines = note.text.split("\n")[reference.first_line - 1 : reference.last_line]
+    return f"{replaces.strip()}@{digest_of_lines(chr(10).join(lines))}"
