@@ -137,10 +137,10 @@ def _list_markdown(source: Workspace, report: Callable[[str, str], None]) -> lis
     def refuse(path: str, error: WorkspaceError) -> None:
         report(path, error.message)
 
-    found = [info.path for info in source.storage.documents.list(choose=choose, on_refused=refuse)]
-    for name in sorted({*named}.difference(found)):
+    plain = [info.path for info in source.storage.documents.list(choose=choose, on_refused=refuse)]
+    for name in sorted({*named}.difference(plain)):
         report(name, "is a symbolic link, which is not followed")
-    return found
+    return plain
 
 
 # templates

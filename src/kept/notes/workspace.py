@@ -155,16 +155,16 @@ def has_projects(workspace: Workspace) -> bool:
 
 def list_names(storage: Storage, folder: str = "") -> dict[str, bool]:
     """Return the names in a folder, each with whether it is a folder. There are none if it cannot be read."""
-    found: dict[str, bool] = {}
+    listed: dict[str, bool] = {}
 
     def choose(_: str, names: Mapping[str, bool]) -> tuple[str, ...]:
-        found.update(names)
+        listed.update(names)
         return ()
 
     prefix = f"{folder}/" if folder else ""
     for _ in storage.documents.list(prefix, choose=choose, on_refused=lambda path, exc: None):
         pass
-    return found
+    return listed
 
 
 def may_be_title(name: str) -> bool:
