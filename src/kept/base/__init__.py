@@ -5,7 +5,6 @@ values, records, reports, listings  `@frozen`; values that several packages shar
 clock, timings, limits, wording     time and retries; how long work takes; what can be stored; numbers with nouns
 durable, file_lock, sqlite          atomic writes and durable appends; locks between processes; opening a database
 json_values                         records as JSON
-damaged_records                     storage of records that cannot be read
 digest, git_remote                  SHA-256 of notes; which repository a folder is a clone of
 grants, visibility                  what a token allows; who sees what
 safe_yaml, remote_errors            YAML that is not trusted; errors of providers and channels

@@ -295,17 +295,7 @@ def _remove_quietly(name: str, folder: int) -> None:
 def read_if_possible(path: str) -> bytes:
     """Return the bytes of a file, or none if it cannot be read."""
     try:
-        return read_or_empty(path)
-    except WriteFailed:
-        return b""
-
-
-def read_or_empty(path: str) -> bytes:
-    """Return the bytes of a file, or none if it does not exist. Raise WriteFailed if it cannot be read."""
-    try:
         with open(path, "rb") as file:
             return file.read()
-    except FileNotFoundError:
+    except OSError:
         return b""
-    except OSError as exc:
-        raise WriteFailed(f"{path}: cannot be read ({exc.strerror}).") from exc

@@ -72,37 +72,6 @@ def locked(path: str, *, wait_s: float, purpose: str, create: bool = True, share
         handle.close()
 
 
-@contextmanager
-def claimed(path: str) -> Iterator[bool]:
-    """Yield True if the name could be claimed exclusively. Never waits, and leaves no file behind."""
-    handle = _claim(path)
-    try:
-        yield handle is not None
-    finally:
-        if handle is not None and handle in _LockHandle.open:
-            os.unlink(path)  # before closing: a process that opened it meanwhile sees that the name changed
-            handle.close()
-
-
-def _claim(path: str) -> _LockHandle | None:
-    while True:
-        try:
-            handle = _LockHandle(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-        except OSError as exc:
-            raise _cannot_lock(path, exc) from exc
-        try:
-            fcntl.flock(handle.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.close()
-            return None
-        try:
-            if os.path.samestat(os.fstat(handle.number), os.stat(path)):
-                return handle
-        except FileNotFoundError:
-            pass
-        handle.close()  # the holder unlinked the name in between: try again
-
-
 def _cannot_lock(path: str, exc: OSError) -> WorkspaceError:
     kind = WorkspaceError if os.path.isdir(path) else WriteFailed  # a lock file may have to be created
     return kind(f"{path}: cannot be locked ({exc.strerror}).", hint="Check free space and permissions.")
