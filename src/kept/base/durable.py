@@ -38,45 +38,30 @@ def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns:
 
 
 @contextmanager
-def replacing(path: str, *, dir_fd: int | None = None, erase: bool = False) -> Iterator[BinaryIO]:
+def replacing(path: str, *, dir_fd: int | None = None) -> Iterator[BinaryIO]:
     """Yield a file to write. At the end of the block it replaces ``path`` atomically; after an error it is removed.
 
-    Like `write_atomic`, for more than fits into memory. With ``erase``, what the old file had is overwritten.
+    Like `write_atomic`, for more than fits into memory.
     """
     name = os.path.basename(path)
     with _writing_in_folder(path, dir_fd) as folder:
         temporary = _temporary_name()
-        old = _open_to_erase(name, folder) if erase else None
         try:
             with (
-                create_file(temporary, folder, _mode_of(name, folder)) as file,
+                _create_file(temporary, folder, _mode_of(name, folder)) as file,
                 _marked_as_written(file.fileno()),
             ):
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            if old is not None:
-                _overwrite(old, names=0)
         except BaseException:
             _remove_quietly(temporary, folder)
             raise
-        finally:
-            if old is not None:
-                os.close(old)
         sync_folder(folder)
 
 
-def write_temporary(path: str, data: bytes, *, dir_fd: int) -> str:
-    """Write a temporary file beside a file, without a sync, and return its name. The caller renames it."""
-    with _writing_in_folder(path, dir_fd) as folder:
-        name = _temporary_name()
-        with create_file(name, folder) as file:
-            file.write(data)
-        return name
-
-
-def create_file(name: str, folder: int, mode: int = 0o600) -> BinaryIO:
+def _create_file(name: str, folder: int, mode: int) -> BinaryIO:
     """Create a file in an open folder, with this mode regardless of the umask, and return it open for writing."""
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
     os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
@@ -115,11 +100,10 @@ def is_abandoned(path: str) -> bool:
         return False
 
 
-def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_links: bool = False) -> None:
+def append_durably(path: str, data: bytes, *, dir_fd: int | None = None) -> None:
     """Append to a file and return when the data is on disk. On failure, cut the file back to its old size.
 
-    The caller holds a lock, so the size cannot change meanwhile. With ``break_links``, a file that has other names
-    (hard links) is replaced by a longer copy, so that the other names keep the old text.
+    The caller holds a lock, so the size cannot change meanwhile.
     """
     name = os.path.basename(path)
     with _writing_in_folder(path, dir_fd) as folder:
@@ -132,9 +116,6 @@ def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_l
             state = os.fstat(handle)
             if not stat.S_ISREG(state.st_mode):
                 raise OSError(errno.EINVAL, "not a file")
-            if break_links and state.st_nlink > 1:
-                write_atomic(path, _read_all(name, folder) + data, dir_fd=folder)
-                return
             try:
                 _write_all(handle, data)
                 os.fsync(handle)
@@ -244,12 +225,6 @@ def _writing_in_folder(path: str, dir_fd: int | None) -> Iterator[int]:
     finally:
         if handle is not None:
             os.close(handle)
-
-
-def _read_all(name: str, folder: int) -> bytes:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(name, flags, dir_fd=folder), "rb") as file:
-        return file.read()
 
 
 def _write_all(handle: int, data: bytes) -> None:
