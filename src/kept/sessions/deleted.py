@@ -17,6 +17,7 @@ from kept.base.values import frozen
 from kept.errors import SessionNotFound, UsageError
 from kept.sessions.transcript import Transcripts
 from kept.sessions.transcript_paths import parse_transcript_name
+from kept.storage.contract import Append, Change, Erase, Move
 
 DELETED_MARK = ".deleted-"
 _TIME_FORMAT = "%Y%m%dT%H%M%S"
@@ -77,9 +78,24 @@ def get_deleted(transcripts: Transcripts, reference: str) -> DeletedSession:
     return matches[0]
 
 
-def deleted_names(log: str, now: dt.datetime) -> Iterator[str]:
-    """Yield names for a transcript that is deleted now."""
+def find_free_name(transcripts: Transcripts, log: str, now: dt.datetime) -> str:
+    """Return a name for a transcript that is deleted now."""
     name = f"{log}{DELETED_MARK}{now:{_TIME_FORMAT}}"
-    yield name
-    for number in range(2, _MOST_COPIES):
-        yield f"{name}.{number}"
+    candidates = (name, *(f"{name}.{number}" for number in range(2, _MOST_COPIES)))
+    return next(candidate for candidate in candidates if transcripts.storage.logs.find(candidate) is None)
+
+
+def plan_purge(transcripts: Transcripts, session_id: str, now: dt.datetime, *logs: str) -> list[Change]:
+    """Return the changes that erase the transcripts of a session, and leave an empty one: it was deleted."""
+    deleted = [session.log for session in iter_deleted(transcripts) if session.id == session_id]
+    whole = dict.fromkeys(log.partition(DELETED_MARK)[0] for log in (*logs, *deleted))
+    torn = (f"{log}.torn" for log in whole)  # ends that older versions cut off
+    marker = Append(find_free_name(transcripts, next(iter(whole)), now), ())
+    return [*map(Erase, (*logs, *deleted, *torn)), marker]
+
+
+def plan_restore(transcripts: Transcripts, deleted: DeletedSession) -> list[Change]:
+    """Return the change that gives a transcript its old name, or those that remove the traces of a purged one."""
+    if not deleted.is_purged:
+        return [Move(deleted.log, deleted.original)]
+    return [Erase(other.log) for other in iter_deleted(transcripts) if other.id == deleted.id and other.is_purged]

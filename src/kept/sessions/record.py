@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from types import SimpleNamespace
 from typing import Any, Literal, assert_never
 
-from kept.base.clock import Clock
+from kept.base.clock import Clock, new_id
 from kept.base.limits import is_time, time_from_ms
 from kept.base.values import frozen
 from kept.config.schema import ResetOverrideSettings, ResetSettings
@@ -25,6 +25,7 @@ from kept.sessions.entries import (
     USER_TITLE,
     VERSION,
     AnyEntry,
+    Body,
     CompactionEntry,
     Entry,
     Message,
@@ -32,12 +33,14 @@ from kept.sessions.entries import (
     SessionStart,
     StateEntry,
     UnknownEntry,
+    format_entry,
+    whole_ms,
 )
 from kept.sessions.session_key import SessionKey
 from kept.sessions.title import clean_title, next_opening
 from kept.sessions.transcript import Damage, Position, RawLine, ReadEnd, digest_line, parse_line
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
-from kept.storage.contract import LogInfo
+from kept.storage.contract import Append, LogInfo, LogPosition
 
 
 @frozen
@@ -251,6 +254,22 @@ class RecordBuilder:
 def to_ms(when: dt.datetime) -> int:
     """Return milliseconds since 1970; 0 for a time that is out of range."""
     return int(when.timestamp() * 1000 + 0.5) if is_time(when) else 0
+
+
+# appending
+
+
+def make_append(record: SessionRecord, bodies: Sequence[Body], now: dt.datetime) -> tuple[tuple[Entry, ...], Append]:
+    """Return entries that follow the last one of a session, and the change that appends them."""
+    when, parent, entries = whole_ms(now), record.last_id, []
+    for body in bodies:
+        entries.append(Entry(new_id(), parent, when, body))
+        parent = entries[-1].id
+    return tuple(entries), Append(record.log, format_lines(entries), LogPosition(record.offset))
+
+
+def format_lines(entries: Iterable[AnyEntry]) -> list[bytes]:
+    return [format_entry(entry)[:-1] for entry in entries]
 
 
 # branches

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kept.errors import SessionKeyInvalid
+from kept.errors import SessionKeyInvalid, UsageError
 
 DEFAULT_ACCOUNT = "default"
 DEFAULT_CHAT_TYPE = "direct"
 GROUP = "group"
 UNKNOWN_USER = "unknown"
 
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+"""Ids of sessions: each is part of the name of a transcript."""
 _PREFIX = "agent"
 _PARTS = 6
 # A colon separates parts and '%' starts an escape. Control characters cannot be shown, half surrogates not stored.
@@ -75,3 +77,10 @@ def _escape(match: re.Match[str]) -> str:
 
 def _unescape(part: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1].lstrip("u"), 16)), part)
+
+
+def require_id(session_id: str) -> None:
+    """Raise UsageError for a text that cannot be the id of a session."""
+    if not SESSION_ID.fullmatch(session_id):
+        hint = "Use up to 128 letters, digits, '-', '_' and '.', starting with a letter or digit."
+        raise UsageError(f"'{session_id}' cannot be the id of a session.", hint=hint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -29,10 +28,11 @@ from kept.sessions.catalogue import Catalogue
 from kept.sessions.deleted import (
     DELETED_MARK,
     DeletedSession,
-    deleted_names,
+    find_free_name,
     get_deleted,
-    iter_deleted,
     list_deleted,
+    plan_purge,
+    plan_restore,
 )
 from kept.sessions.entries import (
     MODEL,
@@ -44,7 +44,6 @@ from kept.sessions.entries import (
     ResetEntry,
     SessionStart,
     StateEntry,
-    format_entry,
     require_body,
     whole_ms,
 )
@@ -52,23 +51,29 @@ from kept.sessions.record import (
     LoadedSession,
     SessionRecord,
     active_branch,
+    format_lines,
+    make_append,
     policy_for,
     staleness,
 )
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
-from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine, open_transcripts
+from kept.sessions.session_key import (
+    DEFAULT_ACCOUNT,
+    DEFAULT_CHAT_TYPE,
+    SESSION_ID,
+    SessionKey,
+    parse_key,
+    require_id,
+)
+from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine, open_transcripts, plan_claim
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name, transcript_name
-from kept.storage.contract import ABSENT, START, Append, Change, Erase, LogPosition, Move, Write
+from kept.storage.contract import START, Append, Change, LogPosition, Move
 
 _SHOWN_CANDIDATES = 4
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LEASE = "sessions"
 """Held while a session is started that has no predecessor, so that two processes do not both start one."""
 _WAIT_S = 30.0
 _MOST_ATTEMPTS = 500
 """How often to append again after another process was faster. One of the two always succeeds."""
-_CLAIM = "workspace"
-"""Document that names the workspace whose conversations these are, in a home that has no workspace of its own."""
 
 
 class SessionStore:
@@ -271,7 +276,7 @@ class SessionStore:
     def _succeed(self, old: SessionRecord, reason: str, metadata: Mapping[str, Any] | None) -> SessionRecord:
         """End a session, if it has not ended, and create its successor. The caller holds the lease."""
         successor = new_id()
-        if old.ended and old.successor and _ID.fullmatch(old.successor) and not self._was_created(old.successor):
+        if old.ended and old.successor and SESSION_ID.fullmatch(old.successor) and not self._was_created(old.successor):
             successor = old.successor  # of a reset by a version that wrote the two one after the other
         carried = {MODEL: old.state[MODEL]} if MODEL in old.state else {}
         start = SessionStart(
@@ -284,12 +289,12 @@ class SessionStore:
         if old.ended:
             return self._create(start, successor)
         for _ in range(_MOST_ATTEMPTS):
-            end = self._make_append(old, [ResetEntry(reason, successor)], None)[1]
+            end = make_append(old, [ResetEntry(reason, successor)], self.clock.now())[1]
             try:
                 return self._create(start, successor, and_also=[end])
             except StorageConflict:
                 old = self._locate(old.id)
-        raise _too_busy(old)
+        raise TranscriptUnwritable(f"{old.citation}: other processes keep writing to it.")
 
     def _was_created(self, session_id: str) -> bool:
         """Return whether there is or was such a session. A deleted one is not replaced: it could not be restored."""
@@ -320,28 +325,14 @@ class SessionStore:
         and_also: Sequence[Change] = (),
     ) -> SessionRecord:
         """Create the transcript of a session. The caller holds the lease."""
-        if not _ID.fullmatch(session_id):
-            raise UsageError(
-                f"'{session_id}' cannot be the id of a session.",
-                hint="Use up to 128 letters, digits, '-', '_' and '.', starting with a letter or digit.",
-            )
+        require_id(session_id)
         created = whole_ms(created or self.clock.now())
         log = self.transcripts.prefix + transcript_name(session_id, created)
         if self.transcripts.storage.logs.find(log) is not None:
             raise SessionExists(f"{log}: there is such a transcript already.")
-        lines = _format([Entry(session_id, None, created, start), *entries])
-        self._commit([*and_also, *self._claim(), Append(log, lines, START)])
-        record = self._catalogue.read(log)
-        if record is None:
-            raise SessionNotFound(f"{log}: was deleted.")
-        return record
-
-    def _claim(self) -> list[Change]:
-        """Return the change that claims the conversations for the workspace, if nobody has."""
-        is_unclaimed = self.config.conversations == "claimed"
-        if not is_unclaimed or self.transcripts.storage.documents.find(_CLAIM) is not None:
-            return []
-        return [Write(_CLAIM, os.fsencode(os.path.realpath(self.config.workspace)), ABSENT)]
+        lines = format_lines([Entry(session_id, None, created, start), *entries])
+        self._commit([*and_also, *plan_claim(self.config, self.transcripts.storage), Append(log, lines, START)])
+        return self._catalogue.read(log) or self.get(session_id)
 
     def adopt(
         self,
@@ -375,7 +366,7 @@ class SessionStore:
         try:
             if record.last_id != after:
                 raise StorageConflict(record.log)
-            self._commit([Append(record.log, _format(entries), LogPosition(record.offset))])
+            self._commit([Append(record.log, format_lines(entries), LogPosition(record.offset))])
         except StorageConflict as exc:
             self._locate(session_id)  # raises SessionNotFound if it was deleted
             raise SessionExists(f"Session {session_id} has continued here in the meantime.") from exc
@@ -411,31 +402,20 @@ class SessionStore:
         """
         for body in bodies:
             require_body(body)
-        for _ in range(_MOST_ATTEMPTS if bodies else 0):
+        if not bodies:
+            return ()
+        for _ in range(_MOST_ATTEMPTS):
             record = self._locate(session_id)
             if end is not None and record.offset != end.offset:
                 return ()
-            entries, append = self._make_append(record, bodies, timestamp)
+            entries, append = make_append(record, bodies, timestamp or self.clock.now())
             try:
                 self._commit([append])
             except StorageConflict:
                 continue
             self._catalogue.read(record.log, record, has_only_grown=True)
             return entries
-        if not bodies:
-            return ()
-        raise _too_busy(record)
-
-    def _make_append(
-        self, record: SessionRecord, bodies: Sequence[Body], timestamp: dt.datetime | None
-    ) -> tuple[tuple[Entry, ...], Append]:
-        """Return entries that follow the last one, and the change that appends them."""
-        when = whole_ms(timestamp or self.clock.now())
-        parent, entries = record.last_id, []
-        for body in bodies:
-            entries.append(Entry(new_id(), parent, when, body))
-            parent = entries[-1].id
-        return tuple(entries), Append(record.log, _format(entries), LogPosition(record.offset))
+        raise TranscriptUnwritable(f"{record.citation}: other processes keep writing to it.")
 
     def rename(self, session_id: str, title: str) -> SessionRecord:
         """Give a session a title. An empty one removes it, so that the session has its former title again."""
@@ -481,28 +461,17 @@ class SessionStore:
         except SessionNotFound:
             if not purge or self.find_deleted(session_id) is None:
                 raise
-            self._commit(self._purge(session_id))
+            self._commit(plan_purge(self.transcripts, session_id, self.clock.now()))
             return None
-        name = self._free_name(record.log)
+        now = self.clock.now()
+        name = find_free_name(self.transcripts, record.log, now)
         try:
-            self._commit([*self._purge(record.id, record.log)] if purge else [Move(record.log, name)])
+            purging = plan_purge(self.transcripts, record.id, now, record.log) if purge else []
+            self._commit(purging or [Move(record.log, name)])
         except DocumentNotFound as exc:
             raise SessionNotFound(f"There is no session '{session_id}'.") from exc
         self._catalogue.forget(record.log)
         return None if purge else name
-
-    def _purge(self, session_id: str, *logs: str) -> list[Change]:
-        """Return the changes that erase the transcripts of a session, and leave an empty one: it was deleted."""
-        deleted = [session.log for session in iter_deleted(self.transcripts) if session.id == session_id]
-        whole = dict.fromkeys(log.partition(DELETED_MARK)[0] for log in (*logs, *deleted))
-        torn = (f"{log}.torn" for log in whole)  # ends that older versions cut off
-        marker = Append(self._free_name(next(iter(whole))), ())
-        return [*map(Erase, (*logs, *deleted, *torn)), marker]
-
-    def _free_name(self, log: str) -> str:
-        """Return a name that is not a transcript's."""
-        candidates = deleted_names(log, self.clock.now())
-        return next(candidate for candidate in candidates if self.transcripts.storage.logs.find(candidate) is None)
 
     def restore(self, reference: str) -> tuple[DeletedSession, SessionRecord | None]:
         """Bring back a deleted session, by its id or the beginning of it. Return what it was and what it is now.
@@ -511,32 +480,21 @@ class SessionStore:
         still has the conversation.
         """
         deleted = get_deleted(self.transcripts, reference)
-        traces = [other.log for other in iter_deleted(self.transcripts) if other.id == deleted.id and other.is_purged]
         self._catalogue.refresh()
         try:
             if self._catalogue.find(deleted.id) is not None:
                 raise StorageConflict(deleted.log)
-            self._commit([*map(Erase, traces)] if deleted.is_purged else [Move(deleted.log, deleted.original)])
+            self._commit(plan_restore(self.transcripts, deleted))
         except StorageConflict as exc:
-            hint = "Nothing was changed. Delete that one first."
-            raise SessionExists(f"There is a session {deleted.id} already.", hint=hint) from exc
+            raise SessionExists(f"There is a session {deleted.id} already.", hint="Delete that one first.") from exc
         return deleted, None if deleted.is_purged else self._catalogue.read(deleted.original)
 
     def deleted(self) -> list[DeletedSession]:
         """Return the deleted sessions, the last one first."""
-        deleted = list_deleted(self.transcripts)
-        if deleted:
+        if deleted := list_deleted(self.transcripts):
             self._catalogue.refresh()
         return [session for session in deleted if self._catalogue.find(session.id) is None]
 
     def find_deleted(self, session_id: str) -> DeletedSession | None:
         """Return a session that was deleted, by its id. Does not check whether it exists again."""
         return next((session for session in list_deleted(self.transcripts) if session.id == session_id), None)
-
-
-def _format(entries: Iterable[AnyEntry]) -> list[bytes]:
-    return [format_entry(entry)[:-1] for entry in entries]
-
-
-def _too_busy(record: SessionRecord) -> TranscriptUnwritable:
-    return TranscriptUnwritable(f"{record.citation}: other processes keep writing to it.")

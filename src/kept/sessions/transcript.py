@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -21,10 +22,12 @@ from kept.sessions.echoes import NO_ECHOES, EchoState
 from kept.sessions.entries import AnyEntry, DamagedEntry, is_message, parse_entry
 from kept.sessions.title import TitleParts
 from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript
-from kept.storage.contract import LogInfo, LogPosition, Storage
+from kept.storage.contract import ABSENT, Change, LogInfo, LogPosition, Storage, Write
 from kept.storage.open import open_agent
 
 _MAX_NAME_CHARS = 255
+_CLAIM = "workspace"
+"""Document that names the workspace whose conversations these are."""
 
 
 @frozen
@@ -153,6 +156,13 @@ class Transcripts:
 
 def open_transcripts(config: Config) -> Transcripts:
     return Transcripts(open_agent(config), config.paths.transcripts)
+
+
+def plan_claim(config: Config, storage: Storage) -> list[Change]:
+    """Return the change that claims the conversations for the workspace, in a home that has no workspace of its own."""
+    if config.conversations != "claimed" or storage.documents.find(_CLAIM) is not None:
+        return []
+    return [Write(_CLAIM, os.fsencode(os.path.realpath(config.workspace)), ABSENT)]
 
 
 def parse_line(line: RawLine) -> TranscriptLine:
