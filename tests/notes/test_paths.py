@@ -37,7 +37,7 @@ def test_a_folder_swapped_for_a_link_at_any_moment_leads_nowhere():
     """Nothing here has to survive a power cut, so it is done in memory where that is possible."""
     with tempfile.TemporaryDirectory(dir=SHM if os.path.isdir(SHM) else None) as folder:
         command = [sys.executable, HERE / "swapping.py", folder]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ended.stderr == ""
     outcomes = json.loads(ended.stdout)
     assert {name: escapes for name, (_, escapes) in outcomes.items() if escapes} == {}

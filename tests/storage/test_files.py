@@ -78,6 +78,7 @@ COMMITS = {
         Write("b.md", b"", erase=True),
         Blank("s.jsonl", at[1], b""),
     ],
+    "many documents": lambda at: [Write(f"many/{number}.md", b"new") for number in range(17)],
     "everything": lambda at: [
         Write("a.md", b"new"),
         Remove("b.md"),

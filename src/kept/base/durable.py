@@ -29,16 +29,21 @@ _ZEROS = 1 << 20
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns: int | None = None) -> None:
-    """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder."""
-    with replacing(path, dir_fd=dir_fd) as file:
+def write_atomic(
+    path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns: int | None = None, sync: bool = True
+) -> None:
+    """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder.
+
+    ``sync=False`` is for one of many files, of which the caller has a journal and syncs the disk once.
+    """
+    with replacing(path, dir_fd=dir_fd, sync=sync) as file:
         _write_all(file.fileno(), data)
         if mtime_ns is not None:
             os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
 
 
 @contextmanager
-def replacing(path: str, *, dir_fd: int | None = None) -> Iterator[BinaryIO]:
+def replacing(path: str, *, dir_fd: int | None = None, sync: bool = True) -> Iterator[BinaryIO]:
     """Yield a file to write. At the end of the block it replaces ``path`` atomically; after an error it is removed.
 
     Like `write_atomic`, for more than fits into memory.
@@ -53,12 +58,14 @@ def replacing(path: str, *, dir_fd: int | None = None) -> Iterator[BinaryIO]:
             ):
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if sync:
+                    os.fsync(file.fileno())
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             _remove_quietly(temporary, folder)
             raise
-        sync_folder(folder)
+        if sync:
+            sync_folder(folder)
 
 
 def _create_file(name: str, folder: int, mode: int) -> BinaryIO:

@@ -29,6 +29,8 @@ REWRITTEN = b'{"rewritten": '
 
 
 _SPARE_BYTES = 1 << 20
+_FEW = 16
+"""Writes up to which each is synced by itself. For more, the disk is synced once, before the journal goes."""
 
 
 @frozen
@@ -95,6 +97,7 @@ class Steps:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self._syncs_each = True
 
     def run(self, steps: Sequence[Step]) -> None:
         """Do all steps or none."""
@@ -105,6 +108,7 @@ class Steps:
         self._require_space(2 * len(journal) + _SPARE_BYTES)
         self.write(JOURNAL, journal)
         done: list[Step] = []
+        self._syncs_each = len(steps) <= _FEW
         try:
             for step in steps:
                 self._do(step, is_journaled=True)
@@ -114,6 +118,8 @@ class Steps:
                 raise
             hint = "Do not repeat the change: it is written down, and finished as soon as the disk allows it."
             raise WriteFailed(exc.message, hint=hint) from exc
+        if not self._syncs_each:
+            os.sync()
         self._remove(JOURNAL)
 
     def _take_back(self, steps: Sequence[Step]) -> bool:
@@ -194,7 +200,7 @@ class Steps:
         self.write(step.path, step.data, erase=step.erase, modified_ns=step.modified_ns)
 
     def write(self, path: str, data: bytes, *, erase: bool = False, modified_ns: int = 0) -> None:
-        act = replace_erasing if erase else partial(write_atomic, mtime_ns=modified_ns or None)
+        act = replace_erasing if erase else partial(write_atomic, mtime_ns=modified_ns or None, sync=self._syncs_each)
         self._in_folder(path, act, data)
 
     def displace(self, data: bytes) -> None:
