@@ -97,8 +97,8 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
                 messages.append(_logged(numbers[id(entry)], entry, message))
             case Entry(body=CompactionEntry(summary=summary, first_kept_id=kept_id)):
                 compaction, compactions, flush = entry, compactions + 1, None
-                kept = (other for other in branch[:at] if kept_id is not None and other.id == kept_id)
-                kept_from = numbers[id(next(kept, entry))]
+                first_kept = (other for other in branch[:at] if kept_id is not None and other.id == kept_id)
+                kept_from = numbers[id(next(first_kept, entry))]
             case Entry(body=StateEntry(name, value)) if name == FLUSH:
                 flush = str(value.get("outcome")) if isinstance(value, dict) else ""
                 through = value.get("throughLine") if isinstance(value, dict) and flush != "failed" else None

@@ -116,8 +116,8 @@ async def flush(
     async def read(piece: TranscriptPiece) -> None:
         """Ask the model for the facts in a piece. Those of earlier pieces are kept if a later one fails."""
         nonlocal usage
-        found, spent = await _ask_for_facts(services, path, piece)
-        facts.extend(found)
+        new_facts, spent = await _ask_for_facts(services, path, piece)
+        facts.extend(new_facts)
         usage += spent
 
     if services.model.writes:

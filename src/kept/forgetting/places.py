@@ -83,7 +83,7 @@ class ForgetScope:
 
 
 @dataclass
-class Found:
+class Findings:
     places: list[Place] = field(default_factory=list)
     asked: list[Place] = field(default_factory=list)
     """Where Kept noted the request to forget it: commands in the inbox, and proposals of /forget."""
@@ -93,15 +93,15 @@ class Found:
 
 def find_everywhere(
     scope: ForgetScope, matcher: Matcher, wants: Wants | None = None, *, is_person: bool = False
-) -> Found:
+) -> Findings:
     """Return the places of something in all documents and logs."""
-    found = Found()
-    _find_in_notes(scope, matcher, found, is_person=is_person)
+    findings = Findings()
+    _find_in_notes(scope, matcher, findings, is_person=is_person)
     for log in transcript_logs(scope.config, scope.agent):
         if scope.view.sees(cite_transcript(log)):
-            _find_in_transcript(scope, log, matcher, wants, found)
-    find_in_records(scope, matcher, found)
-    return found
+            _find_in_transcript(scope, log, matcher, wants, findings)
+    find_in_records(scope, matcher, findings)
+    return findings
 
 
 # notes
@@ -141,17 +141,17 @@ def read_note(scope: ForgetScope, absolute: str) -> NoteFile:
     return NoteFile(path, text, is_writable=not (scope.by_tool and is_persons_own(path)))
 
 
-def _find_in_notes(scope: ForgetScope, matcher: Matcher, found: Found, *, is_person: bool) -> None:
+def _find_in_notes(scope: ForgetScope, matcher: Matcher, findings: Findings, *, is_person: bool) -> None:
     for note in iter_notes(scope):
         places = find_in_note(note.path, note.text, matcher, is_person=is_person)
         folder = os.path.dirname(note.path)
         reason = f"{folder}: the name of this folder"
-        if matcher.has_words(words_of(folder)) and reason not in found.unreachable:
-            found.unreachable.append(reason)
+        if matcher.has_words(words_of(folder)) and reason not in findings.unreachable:
+            findings.unreachable.append(reason)
         if note.is_writable:
-            found.places += places
+            findings.places += places
         else:
-            found.unreachable += (place.citation for place in places)
+            findings.unreachable += (place.citation for place in places)
 
 
 # conversations
@@ -182,7 +182,9 @@ def iter_raw(agent: Storage, log: str) -> Iterator[RawLine]:
         yield RawLine(number, line.start.offset, line.end.offset, line.data)
 
 
-def _find_in_transcript(scope: ForgetScope, log: str, matcher: Matcher, wants: Wants | None, found: Found) -> None:
+def _find_in_transcript(
+    scope: ForgetScope, log: str, matcher: Matcher, wants: Wants | None, findings: Findings
+) -> None:
     """Find the lines of a transcript that match or are wanted, and the proposals of /forget that match."""
     kind: Kind = "conversation"
     for raw in iter_raw(scope.agent, log):
@@ -194,7 +196,8 @@ def _find_in_transcript(scope: ForgetScope, log: str, matcher: Matcher, wants: W
         is_proposal = isinstance(body, StateEntry) and body.name == FORGET_STATE
         is_whole = not is_proposal and wants is not None and isinstance(line.content, Entry) and wants(line.content)
         if blank_line(raw.raw, matcher.matches, whole=is_whole) != raw.raw:
-            (found.asked if is_proposal else found.places).append(_line_place(kind, log, raw, line, whole=is_whole))
+            places = findings.asked if is_proposal else findings.places
+            places.append(_line_place(kind, log, raw, line, whole=is_whole))
 
 
 def find_lines(scope: ForgetScope, citation: str, wants: Callable[[TranscriptLine], bool]) -> list[Place]:
@@ -243,20 +246,20 @@ def find_keys(config: Config, agent: Storage, places: Iterable[Place]) -> frozen
 # everything else
 
 
-def find_in_records(scope: ForgetScope, matcher: Matcher, found: Found) -> None:
-    """Find the places in other files than notes and transcripts, except for what goes with those that are found."""
-    history = find_in_history(scope.notes, matcher, found.places)
-    keys = find_keys(scope.config, scope.agent, found.places)
-    found.places += [place for place in history if scope.may_change(place.path)]
-    found.places += _find_in_proposals(scope, matcher)
-    found.places += _find_in_schedules(scope, matcher)
-    said, commands = _find_in_inbox(scope.agent, matcher)
-    found.places += [place for place in said if place.path not in keys and scope.sees_key(place.path)]
-    found.asked += [place for place in commands if scope.sees_key(place.path)]
+def find_in_records(scope: ForgetScope, matcher: Matcher, findings: Findings) -> None:
+    """Find the places in other files than notes and transcripts, except for what goes with those that were found."""
+    history = find_in_history(scope.notes, matcher, findings.places)
+    keys = find_keys(scope.config, scope.agent, findings.places)
+    findings.places += [place for place in history if scope.may_change(place.path)]
+    findings.places += _find_in_proposals(scope, matcher)
+    findings.places += _find_in_schedules(scope, matcher)
+    messages, commands = _find_in_inbox(scope.agent, matcher)
+    findings.places += [place for place in messages if place.path not in keys and scope.sees_key(place.path)]
+    findings.asked += [place for place in commands if scope.sees_key(place.path)]
     if not scope.view.is_bound:  # nothing tells whose a text in such a record is
-        found.places += _find_in_set_aside(scope.agent, matcher)
-        found.places += _find_in_displaced(scope.agent, matcher)
-        found.places += _find_in_displaced(scope.notes, matcher)
+        findings.places += _find_in_set_aside(scope.agent, matcher)
+        findings.places += _find_in_displaced(scope.agent, matcher)
+        findings.places += _find_in_displaced(scope.notes, matcher)
 
 
 def _find_in_proposals(scope: ForgetScope, matcher: Matcher) -> list[Place]:

@@ -15,8 +15,8 @@ from kept.errors import EmptyQuery, ForgetTooMuch, KeptError, NoteNotFound, Path
 from kept.forgetting.needles import Matcher, Needles, is_too_short
 from kept.forgetting.passages import find_made_of, note_place, split_passages, whole_note
 from kept.forgetting.places import (
+    Findings,
     ForgetScope,
-    Found,
     NoteFile,
     find_everywhere,
     find_in_records,
@@ -74,15 +74,15 @@ def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str, *, allow
         return _plan_whole(scope, request, cited, is_cited=True)
     _require_long_enough(query, allow_all=allow_all)
     needles = Needles((query,))
-    found = find_everywhere(scope, Matcher(needles))
-    candidates = () if found.places or found.unreachable else tuple(_find_like(scope, query))
+    findings = find_everywhere(scope, Matcher(needles))
+    candidates = () if findings.places or findings.unreachable else tuple(_find_like(scope, query))
     return ForgetPlan(
         request,
-        tuple(found.places),
+        tuple(findings.places),
         needles,
-        unreachable=tuple(found.unreachable),
+        unreachable=tuple(findings.unreachable),
         candidates=candidates,
-        asked=tuple(found.asked),
+        asked=tuple(findings.asked),
     )
 
 
@@ -179,7 +179,7 @@ def _plan_whole(
     citations = {place.citation for place in places}
     derived = [place for place in _derived_from(scope, places) if place.citation not in citations]
     known = (*places, *(place for place in derived if not _overlaps(place, places)))
-    copies = Found()
+    copies = Findings()
     if needles and is_cited:
         copies = find_everywhere(scope, Matcher(needles))
     elif needles:
@@ -269,13 +269,13 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow
         return any(other is not None and other.strip().casefold() == folded for other in names)
 
     names, doubtful = _names_of(scope, name.strip())
-    found = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
+    findings = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
     records, folders = _find_person(scope, folded)
     own = [whole_note(note.path, note.text) for note in iter_notes(scope) if private_folder_of(note.path) in folders]
     own = [*map(_session_place, records), *own]
     whole = {place.path for place in own}
-    unsure = [place for place in found.places if _is_unsure(place, names)]
-    rest = [place for place in found.places if place.path not in whole and place not in unsure]
+    unsure = [place for place in findings.places if _is_unsure(place, names)]
+    rest = [place for place in findings.places if place.path not in whole and place not in unsure]
     plan = _plan_whole(scope, request, [*own, *rest])
     if doubtful:
         is_named = re.compile(rf"\b(?:{'|'.join(map(re.escape, doubtful))})\b")
@@ -283,13 +283,13 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow
         unsure += [place for place in more.places if is_named.search(place.text)]
     known = {place.citation for place in plan.places}
     undecided = {place.citation: place for place in unsure if place.citation not in known and place.path not in whole}
-    said = [place.said for place in rest if place.whole and place.path.startswith("sessions/")]
+    spoken = [place.said for place in rest if place.whole and place.path.startswith("sessions/")]
     return replace(
         plan,
-        needles=Needles.of_texts(said, names),
-        unreachable=tuple(found.unreachable),
+        needles=Needles.of_texts(spoken, names),
+        unreachable=tuple(findings.unreachable),
         candidates=tuple(undecided.values()),
-        asked=tuple(found.asked),
+        asked=tuple(findings.asked),
     )
 
 

@@ -183,12 +183,12 @@ class Removal:
         """Remove schedules: one without its text would ask nothing, again and again."""
         chosen = self.order.paths("schedule")
         data = read_document(self.agent, SCHEDULES)
-        kept = [item for item in schedules_in(data) if item.get("id") not in chosen]
-        count = len(schedules_in(data)) - len(kept)
+        remaining = [item for item in schedules_in(data) if item.get("id") not in chosen]
+        count = len(schedules_in(data)) - len(remaining)
         if not count:
             return []
         outcome.removed["schedules"] += count
-        new = json.dumps({**read_tree(data), "schedules": kept}, ensure_ascii=False, indent=1).encode() + b"\n"
+        new = json.dumps({**read_tree(data), "schedules": remaining}, ensure_ascii=False, indent=1).encode() + b"\n"
         return [Write(SCHEDULES, new, version_of(data), erase=True)]
 
     def _plan_record(self, name: str) -> list[Change]:

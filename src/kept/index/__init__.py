@@ -1,9 +1,9 @@
 """From files to the index. It reads notes and transcripts, and writes one SQLite file, which can be thrown away. Start
-at `sync`, where two processes that index at once take turns, and at `sqlite`, the tables.
+at `sync_run`, where two processes that index at once take turns, and at `sqlite`, the tables.
 
 A sync passes through `sources` (lists and reads files), `chunking` (texts to chunks), `note_rows` and `transcripts`
 (texts to rows), `vectorise` (chunks to vectors; `batch_runner` and `batch_book` for a provider's batch API),
-`sync_planner` (compares) and `sync` (writes). `index_handle` opens the index and tells whether files changed; `status`
-reports. `near_facts` finds lines that a new fact repeats or changes. `history_sync` records changes by other programs
+`sync_planner` (compares) and `sync_run` (writes). `index_handle` opens the index and tells whether files changed;
+`status` reports. `near_facts` finds lines that a new fact repeats or changes. `history_sync` records changes by other programs
 before they are indexed.
 """

@@ -22,8 +22,8 @@ from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.errors import KeptError, StoreDamaged
 from kept.index.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.index.sqlite.index import Index, find_index_path, open_index
-from kept.index.sync import META_EMBEDDER_SINCE
 from kept.index.sync_planner import SEEN_BYTES, SyncPlanner
+from kept.index.sync_run import META_EMBEDDER_SINCE
 from kept.index.vectorise import Vectoriser
 from kept.notes.note_writer import read_passage
 from kept.notes.scan import ANY_FILE, ChangeSignal, Scan

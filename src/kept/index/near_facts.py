@@ -84,7 +84,7 @@ def find_notes(paths: AgentPaths, workspace: str, words: Iterable[str], filters:
             owner = db.execute("SELECT value FROM meta WHERE key = 'workspace'").get
             if owner is None or json.loads(owner) != workspace:
                 return []
-            found = db.execute(query, (*values, expression, limit))
-            return list(dict.fromkeys(str(name) for (name,) in found))
+            rows = db.execute(query, (*values, expression, limit))
+            return list(dict.fromkeys(str(name) for (name,) in rows))
     finally:
         db.close()

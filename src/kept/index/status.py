@@ -16,8 +16,8 @@ from kept.embedding.base import Identity
 from kept.index.batch_book import open_batches, read_book
 from kept.index.sources import find_copies
 from kept.index.sqlite.integrity import check_if_quick
-from kept.index.sync import META_SYNCED
 from kept.index.sync_planner import SyncPlanner
+from kept.index.sync_run import META_SYNCED
 from kept.models.ledger import open_embedding_ledger, open_model_ledger, tokens_of_day
 
 

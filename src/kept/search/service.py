@@ -19,8 +19,8 @@ from kept.embedding.base import Embedder, usage_of
 from kept.errors import ConfigError, LockBusy, StoreDamaged, StoreError, WriteFailed
 from kept.index.history_sync import HistorySync
 from kept.index.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
-from kept.index.sync import META_SYNCED, SyncRun
 from kept.index.sync_planner import SyncPlanner
+from kept.index.sync_run import META_SYNCED, SyncRun
 from kept.index.vectorise import measure_spending
 from kept.notes.scan import Scan
 from kept.notes.workspace import Workspace

@@ -159,8 +159,8 @@ class SessionStore:
         cited = (
             parse_transcript_name(os.path.basename(reference))[0] if is_transcript_citation(reference) else reference
         )
-        found = self._current(lambda: self._fitting(cited))
-        fitting = [record for record in found if viewer is None or viewer.sees_key(record.key)]
+        records = self._current(lambda: self._fitting(cited))
+        fitting = [record for record in records if viewer is None or viewer.sees_key(record.key)]
         if not fitting:
             raise SessionNotFound(f"There is no session '{reference}'.")
         if len(fitting) > 1:
@@ -174,11 +174,11 @@ class SessionStore:
         Transcripts are only listed if nothing is found: whoever starts a session also writes its row.
         """
         self._catalogue.complete()
-        found = [record for old in look() if (record := self._catalogue.read(old.log, old))]
-        if not found:
+        records = [record for old in look() if (record := self._catalogue.read(old.log, old))]
+        if not records:
             self._catalogue.refresh()
-            found = look()
-        return found
+            records = look()
+        return records
 
     def _fitting(self, reference: str) -> list[SessionRecord]:
         exact = self._catalogue.find(reference)

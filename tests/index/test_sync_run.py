@@ -10,7 +10,7 @@ import pytest
 
 from kept import Memory
 from kept.base.records import Problem
-from kept.index.sync import SyncRun
+from kept.index.sync_run import SyncRun
 from kept.server.doctor import examine
 from kept.testing import FakeEmbedder
 from tests.support.workspaces import index_path, open_memory, paths, write_note
