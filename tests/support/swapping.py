@@ -21,7 +21,6 @@ from kept.notes.adopt import adopt_notes
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from kept.storage.open import open_agent, open_workspace
-from tests.support.session_strategies import path_of
 
 EVENTS = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.truncate", "os.utime"}
 SECRET = "zanzibar"
@@ -68,7 +67,7 @@ class Place:
         with SessionStore.open(home=self.home, settings=SETTINGS) as sessions:
             session = sessions.get_or_create("telegram", "1")
             sessions.append(session.id, Message.of("user", "lighthouse"))
-            self.transcript = path_of(sessions, sessions.get(session.id))
+            self.transcript = Path(sessions.config.paths.folder) / sessions.get(session.id).log
         said = self.transcript.read_text().replace("lighthouse", SECRET)
         write(self.outside / "transcript.jsonl", said)
         self.before = self.tree()

@@ -194,7 +194,7 @@ class Correction(RuleBasedStateMachine):
             return
         word = data.draw(st.sampled_from(self.words[-4:]))
         versions = self.versions(self.memory.history)
-        of_name = {change.after for change in self.memory.history.log.iter_newest() if word in change.path}
+        of_name = {change.after for change in self.memory.history.iter_newest() if word in change.path}
         others = {
             digest: text for digest, text in versions.items() if word.encode() not in text and digest not in of_name
         }
@@ -212,11 +212,11 @@ class Correction(RuleBasedStateMachine):
             for number, text in enumerate(texts, 1):
                 if text in ("- one", "- two"):
                     names = {path}
-                    for change in self.memory.history.log.iter_newest():
+                    for change in self.memory.history.iter_newest():
                         names |= {change.was} if change.was and change.path in names else set()
                     versions = {
                         change.after
-                        for change in self.memory.history.log.iter_newest()
+                        for change in self.memory.history.iter_newest()
                         if change.path not in names and change.after
                     }
                     kept = {digest: self.memory.history.read_version(digest) for digest in versions}
@@ -386,7 +386,7 @@ class Correction(RuleBasedStateMachine):
         if not self.is_synced:
             return
         states: dict[str, str | None] = {}
-        for change in reversed(list(self.memory.history.log.iter_newest())):
+        for change in reversed(list(self.memory.history.iter_newest())):
             states |= {change.was: None} if change.was else {}
             states[change.path] = change.after
         present = {path: hashlib.sha256(content).hexdigest() for path, content in self.notes().items()}

@@ -283,9 +283,9 @@ class Workspace:
         return "kept init" if self.agent_id == "main" else f"kept --agent {self.agent_id} init"
 
     def make(self) -> None:
-        """Create the place for notes, unless it exists."""
+        """Create the place for notes, unless it exists; and memory/ in it, unless it is a vault."""
         try:
-            self.storage.make()
+            self.storage.make("" if self.layout == "vault" else MEMORY_FOLDER)
         except WriteFailed as exc:
             hint = "Name another place with --workspace."
             raise WorkspaceError(f"{self.root}: cannot create a workspace there.", hint=hint) from exc

@@ -270,9 +270,9 @@ class QmdBackend:
         """Return the path under which Kept cites a file, or None if it is not an indexed note."""
         for real, base in self._bases.items():
             if absolute == real or absolute.startswith(real + os.sep):
-                path = base + absolute[len(real) :]
+                path = self.workspace.cite(base + absolute[len(real) :])
                 if self.workspace.is_indexed(path):
-                    return self.workspace.cite(path)
+                    return path
         return None
 
 

@@ -247,8 +247,10 @@ class RecordBuilder:
         except SessionKeyInvalid:
             row.key = ""
             return
-        row.key, row.channel, row.account_id = str(key), key.channel, key.account_id
-        row.chat_type, row.user_id = key.chat_type, key.user_id
+        row.key = str(key)
+        for name in ("channel", "account_id", "chat_type", "user_id"):
+            # As the catalogue stores them: half of a surrogate pair, which JSON allows, is an escape.
+            setattr(row, name, getattr(key, name).encode("utf-8", "backslashreplace").decode())
 
 
 def to_ms(when: dt.datetime) -> int:

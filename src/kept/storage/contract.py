@@ -287,8 +287,8 @@ class Storage(Protocol):
     def exists(self) -> bool:
         """Return whether there is a place for documents already. The first commit makes it, or `make`."""
 
-    def make(self) -> None:
-        """Make the place for documents, unless it exists. Raise WriteFailed."""
+    def make(self, folder: str = "") -> None:
+        """Make the place for documents, or a folder in it where people can see folders. Raise WriteFailed."""
 
     def is_writable(self, folder: str = "") -> bool:
         """Return whether documents in a folder can be written, as far as permissions tell."""

@@ -93,7 +93,7 @@ class MemoryStorage:
     def exists(self) -> bool:
         return True
 
-    def make(self) -> None:
+    def make(self, folder: str = "") -> None:
         pass
 
     def is_writable(self, folder: str = "") -> bool:

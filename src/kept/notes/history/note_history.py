@@ -79,7 +79,7 @@ class NoteHistory:
                 others.append(last)
         return own, others
 
-    def _iter_newest(self, since: str | None) -> Iterator[NoteChange]:
+    def iter_newest(self, since: str | None = None) -> Iterator[NoteChange]:
         """Yield changes, newest first. Only the last lines of each log are parsed for the changes since a time."""
         import heapq  # not needed to record a change
 
@@ -99,7 +99,7 @@ class NoteHistory:
         or the beginning of one.
         """
         undone: set[str] = set()
-        for entry in self._iter_newest(since):
+        for entry in self.iter_newest(since):
             change = entry
             if entry.id in undone:
                 change = replace(entry, is_undone=True)

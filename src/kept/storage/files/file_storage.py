@@ -176,9 +176,9 @@ class FileStorage:
     def exists(self) -> bool:
         return os.path.isdir(self.root)
 
-    def make(self) -> None:
+    def make(self, folder: str = "") -> None:
         try:
-            make_private_folder(self.root)
+            make_private_folder(os.path.join(self.root, folder))
         except OSError as exc:
             raise self._not_writable(exc) from exc
 
