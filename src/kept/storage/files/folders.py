@@ -40,10 +40,13 @@ def opened_folder(root: str, path: str, *, create: bool = False) -> Iterator[int
 
 
 def _open_in(folder: int, name: str, create: bool) -> int:
-    if create:
-        make_folder_in(folder, name)
     try:
         return os.open(name, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        if not create:
+            raise
+        make_folder_in(folder, name)
+        return _open_in(folder, name, create=False)
     except NotADirectoryError:  # what Linux reports for a link, too
         if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
