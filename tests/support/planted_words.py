@@ -157,7 +157,7 @@ PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {
         "inbox.jsonl",
         json.dumps(
             {
-                "type": "received",
+                "type": "message",
                 "channel": "http",
                 "id": f"m-{mark_of(word)}",
                 "key": "agent:main:http:default:direct:ada",

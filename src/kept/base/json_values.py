@@ -47,6 +47,8 @@ def from_tree(kind: type[T], tree: Any) -> T:
 
 def read_value(hint: Any, tree: Any) -> Any:
     """Return a tree as a value of a type. Raise ValueError."""
+    if hint is Any:
+        return tree
     if is_dataclass(hint):
         return from_tree(hint, tree)  # type: ignore[arg-type]
     origin, args = get_origin(hint), get_args(hint)

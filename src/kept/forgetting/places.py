@@ -328,8 +328,8 @@ def _find_in_inbox(agent: Storage, matcher: Matcher) -> tuple[list[Place], list[
 def inbox_keys(agent: Storage) -> Callable[[dict[str, Any]], str]:
     """Return a function that returns the key of a record's conversation, empty for a record that cannot be read."""
     trees = (read_tree(line.data) for line in agent.logs.read(INBOX))
-    keys = {tree.get("run"): str(tree["key"]) for tree in trees if "run" in tree and "key" in tree}
-    return lambda tree: str(tree.get("key") or keys.get(tree.get("run"), ""))
+    keys = {tree.get("id"): str(tree["key"]) for tree in trees if tree.get("type") == "run" and "key" in tree}
+    return lambda tree: str(tree.get("key") or keys.get(tree.get("id"), ""))
 
 
 def _find_in_set_aside(agent: Storage, matcher: Matcher) -> list[Place]:

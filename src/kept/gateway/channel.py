@@ -107,38 +107,38 @@ def approval_question(asked: ApprovalAsked) -> str:
     return f"```\n{question}\n```\n\n/approve allows it, /deny does not. After {minutes} min it counts as denied."
 
 
-Mark = Callable[..., Awaitable[AnswerRun]]
-"""`Inbox.mark`, called until it is on disk."""
+ChangeRun = Callable[..., Awaitable[AnswerRun]]
+"""`Inbox.change`, called until it is on disk."""
 
 
 async def deliver(
-    run: AnswerRun, channel: Channel, to: Mapping[str, Any], mark: Mark, timing: ResponderTiming
+    run: AnswerRun, channel: Channel, to: Mapping[str, Any], change: ChangeRun, timing: ResponderTiming
 ) -> AnswerRun:
     """Send the parts of a reply that are not settled. Retry a part for as long as it was certainly not sent."""
     if run.sending:
-        run = await _give_up(run, mark, "the program ended while it was being sent")
+        run = await _give_up(run, change, "the program ended while it was being sent")
     backoff = timing.backoff()
     while not run.finished:
-        run = await mark(run, "sending")
+        run = await change(run, sending=True)
         try:
             await channel.send(to, (run.parts or ())[run.settled])
         except NotSent as exc:
-            run = await mark(run, "unsent")
+            run = await change(run, sending=False)
             log.warning("%s: a reply could not be sent yet (%s)", run.channel, exc.message)
             await asyncio.sleep(backoff.next_s() if exc.retry_after_s is None else exc.retry_after_s)
         except DeliveryRefused as exc:
-            run = await _give_up(run, mark, exc.message)
+            run = await _give_up(run, change, exc.message)
         except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything, and the part may have left
-            run = await _give_up(run, mark, f"{type(exc).__name__} while it was being sent")
+            run = await _give_up(run, change, f"{type(exc).__name__} while it was being sent")
         else:
-            run = await mark(run, "sent")
+            run = await change(run, sending=False, settled=run.settled + 1)
             backoff.reset()
     return run
 
 
-async def _give_up(run: AnswerRun, mark: Mark, reason: str) -> AnswerRun:
+async def _give_up(run: AnswerRun, change: ChangeRun, reason: str) -> AnswerRun:
     log.warning("%s: part %d of a reply is not sent again: %s", run.channel, run.settled + 1, reason)
-    return await mark(run, "unsure", reason=reason)
+    return await change(run, sending=False, settled=run.settled + 1, unconfirmed=run.unconfirmed + 1)
 
 
 # splitting a reply

@@ -18,37 +18,33 @@ from typing import Any
 
 from kept.agent.events import Inbound
 from kept.base.clock import Clock, SystemClock, new_id
-from kept.base.limits import is_time
+from kept.base.json_values import to_tree
+from kept.base.limits import is_time, utf8_safe, utf8_safe_tree
 from kept.base.values import frozen
 from kept.config import Config
-from kept.errors import ConfigError, WorkspaceError
+from kept.errors import WorkspaceError
 from kept.gateway.inbox_records import (
+    HEADER,
     AcceptedMessage,
     AnswerRun,
     Name,
     Record,
-    advance,
-    begun_record,
     blank_message,
     blank_run,
     check_same,
+    message_record,
     parse_record,
-    read_message,
-    read_run,
-    received_record,
-    run_records,
+    run_record,
 )
 from kept.sessions.session_key import SessionKey
 from kept.storage.contract import Lease, Storage
 from kept.storage.open import INBOX, open_agent
 from kept.storage.record_store import DAMAGED_ENDING, Fault, RecordLog
 
-VERSION = 1
 MAX_FINISHED_RUNS = 2_000
 """Finished runs that an inbox remembers: to fetch a reply later, and to recognise a message that is delivered twice."""
 REWRITE_AFTER_RUNS = 500
 """The oldest finished runs are dropped, and the log is rewritten, when there are this many too many."""
-_HEADER: Record = {"type": "inbox", "version": VERSION}
 _MAX_LOGGED_FAULTS = 10
 
 log = logging.getLogger(__name__)
@@ -68,12 +64,10 @@ class Inbox:
         self._log = RecordLog(storage, INBOX, parse, lease=lease)
         if lease is not None:
             # The storage decides about a last line that a kill cut short: now, and not after it was read.
-            self._log.append([] if storage.logs.find(INBOX) else [_encode(_HEADER)])
-        for record in self._log.read():
-            if record["type"] == "inbox":
-                _check_version(record)
-            else:
-                self._apply(record)
+            self._log.append([] if storage.logs.find(INBOX) else [_encode(HEADER)])
+        for value in self._log.read():
+            if value is not None:
+                self._apply(value)
         if lease is not None:
             self._set_aside_damaged()
             self._drop_old_runs(spare=0)
@@ -112,7 +106,7 @@ class Inbox:
     def unconfirmed_runs(self) -> list[AnswerRun]:
         """Return runs with a part that may not have arrived."""
         with self._lock:
-            return [run for run in self._runs.values() if run.unconfirmed_parts]
+            return [run for run in self._runs.values() if run.unconfirmed]
 
     # changing
 
@@ -125,25 +119,19 @@ class Inbox:
             known = self._messages.get((key.channel, message.id))
             if known is not None:
                 return check_same(known, str(key), message.text)
-            accepted = self._accept(key, message)
-            self._commit(received_record(accepted))
+            # What could not be read back is left out. In memory too, so that a restart changes nothing.
+            sent_at = message.timestamp if message.timestamp and is_time(message.timestamp) else None
+            text, sender, metadata = utf8_safe_tree([message.text, message.sender, dict(message.metadata or {})])
+            at = self.clock.now()
+            accepted = AcceptedMessage(key.channel, message.id, str(key), at, text, sender, sent_at, metadata)
+            self._commit(message_record(accepted), accepted)
             return accepted
-
-    def _accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
-        # A time that could not be read back counts as missing. In memory too, so that a restart changes nothing.
-        sent_at = message.timestamp if message.timestamp and is_time(message.timestamp) else None
-        inbound = replace(message, timestamp=sent_at, metadata=dict(message.metadata or {}))
-        return AcceptedMessage(key.channel, message.id, str(key), inbound, self.clock.now())
 
     def begin(self, messages: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
         ids = tuple(message.id for message in messages)
         run = AnswerRun(new_id(), messages[0].channel, messages[0].key, ids, session_id)
-        self._commit(begun_record(run))
+        self._commit(run_record(run.id, to_tree(run)), run)
         return run
-
-    def begin_again(self, run: AnswerRun) -> AnswerRun:
-        """Record another attempt."""
-        return self._change(run, {"type": "begun", "attempts": run.attempts + 1})
 
     def answer(
         self,
@@ -156,15 +144,15 @@ class Inbox:
         details: Mapping[str, Any] | None = None,
     ) -> AnswerRun:
         """Record the reply. With ``push``, its parts have to be sent; otherwise clients fetch them."""
-        record = {"type": "answered", "parts": list(parts), "push": push, "entry": entry_id, "error": error}
-        return self._change(run, {**record, "details": dict(details)} if details else record)
+        safe = {"parts": tuple(map(utf8_safe, parts)), "details": utf8_safe_tree(dict(details or {}))}
+        return self.change(run, push=push, entry_id=entry_id, error=error, **safe)
 
-    def cancel(self, run: AnswerRun) -> AnswerRun:
-        return self._change(run, {"type": "cancelled"})
-
-    def mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
-        """Record that the first part that is not settled is 'sending', 'unsent', 'sent' or 'unsure'."""
-        return self._change(run, {"type": state, "part": run.settled, **({"reason": reason} if reason else {})})
+    def change(self, run: AnswerRun, **fields: Any) -> AnswerRun:
+        """Record the next step of a run: these fields change."""
+        with self._lock:
+            changed = replace(self._runs[run.id], **fields)
+            self._commit(run_record(run.id, fields), changed)
+        return changed
 
     def blank(self, matches: Callable[[str], bool], keys: frozenset[str]) -> int:
         """Take texts that match out of messages and replies of some conversations, also on disk. Return how many there
@@ -183,34 +171,22 @@ class Inbox:
                 self._runs.update(runs)
             return count
 
-    def _change(self, run: AnswerRun, record: Record) -> AnswerRun:
-        record = {**record, "run": run.id}
-        with self._lock:
-            changed = advance(self._runs[run.id], record)
-            self._commit(record)
-        return changed
-
-    def _commit(self, record: Record) -> None:
-        """Store a record, then apply it."""
+    def _commit(self, record: Record, value: AcceptedMessage | AnswerRun) -> None:
+        """Store a record, then apply what it leads to."""
         with self._lock:
             self._log.append([_encode(record)])
-            self._apply(record)
+            self._apply(value)
             self._drop_old_runs(spare=REWRITE_AFTER_RUNS)
 
-    def _apply(self, record: Record) -> None:
+    def _apply(self, value: AcceptedMessage | AnswerRun) -> None:
         """Apply a record that is stored."""
-        if record["type"] == "received":
-            message = read_message(record)
-            self._messages[message.channel, message.id] = message
+        if isinstance(value, AcceptedMessage):
+            self._messages[value.channel, value.id] = value
             return
-        run_id = record["run"]
-        if run_id not in self._runs:
-            run = self._runs[run_id] = read_run(record)
-            self._run_ids.update(((run.channel, message_id), run.id) for message_id in run.message_ids)
-        else:
-            self._runs[run_id] = advance(self._runs[run_id], record)
-        if self._runs[run_id].finished:
-            self._finished[run_id] = None
+        self._runs[value.id] = value
+        self._run_ids.update(((value.channel, message_id), value.id) for message_id in value.message_ids)
+        if value.finished:
+            self._finished[value.id] = None
 
     def _set_aside_damaged(self) -> None:
         """Move damaged lines out of the log. If that fails they stay, and the next start skips them again."""
@@ -247,19 +223,12 @@ class Inbox:
 
 
 def _to_lines(messages: Iterable[AcceptedMessage], runs: Iterable[AnswerRun]) -> list[bytes]:
-    records = [_HEADER, *map(received_record, messages), *(record for run in runs for record in run_records(run))]
-    return [_encode(record) for record in records]
-
-
-def _check_version(record: Record) -> None:
-    if record["version"] > VERSION:
-        hint = "Upgrade Kept; nothing was changed."
-        raise ConfigError(f"{INBOX}: written by a later version of Kept.", hint=hint)
+    steps = (run_record(run.id, to_tree(run)) for run in runs)
+    return [_encode(record) for record in (HEADER, *map(message_record, messages), *steps)]
 
 
 def _encode(record: Record) -> bytes:
-    # ASCII: a lone surrogate, which JSON allows, cannot be encoded in UTF-8.
-    return json.dumps(record, separators=(",", ":")).encode("ascii")
+    return json.dumps(record, separators=(",", ":")).encode()
 
 
 @frozen

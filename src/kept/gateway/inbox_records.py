@@ -1,13 +1,6 @@
-"""Records of an inbox: what happened to messages and runs, one step each. They are checked when they are read.
+"""Records of an inbox: a message that was accepted, and the run that answers it with every step that it took.
 
-received    a message was accepted
-begun       messages of one conversation became an answer run, in a session; again for each further attempt
-answered    the reply, split into the parts that the channel takes
-sending     a part is about to be sent: from now on it may have arrived
-unsent      the part was certainly not sent, and will be sent again
-sent        the part arrived
-unsure      the part may have arrived, or never will: it is not sent again
-cancelled   the answer is no longer wanted
+The first record of a run has all of it, each further one the fields that changed. They are checked when they are read.
 """
 
 from __future__ import annotations
@@ -18,12 +11,16 @@ from dataclasses import field, replace
 from typing import Any
 
 from kept.agent.events import Inbound
-from kept.base.limits import MAX_TOKENS, is_count, is_deep, is_time, strict_json
+from kept.base.json_values import from_tree, to_tree
+from kept.base.limits import is_count, is_deep, strict_json, utf8_safe
 from kept.base.remote_errors import MessageConflict
 from kept.base.values import frozen
-from kept.errors import SessionKeyInvalid
+from kept.errors import ConfigError, SessionKeyInvalid
 from kept.sessions.forgotten_text import blank_tree
 from kept.sessions.session_key import SessionKey
+
+VERSION = 2
+_MAX_DEPTH = 100
 
 Name = tuple[str, str]
 """Channel of a message, and its id there."""
@@ -37,8 +34,15 @@ class AcceptedMessage:
     id: str
     key: str
     """Full session key of its conversation."""
-    inbound: Inbound
-    accepted_at: dt.datetime
+    at: dt.datetime
+    text: str
+    sender: str | None = None
+    timestamp: dt.datetime | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def inbound(self) -> Inbound:
+        return Inbound(self.id, self.text, self.sender, self.timestamp, self.metadata)
 
 
 @frozen
@@ -58,15 +62,15 @@ class AnswerRun:
     """True if the parts have to be sent; otherwise they are fetched."""
     entry_id: str | None = None
     error: str | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     """Notices, tools and tokens of the answer, for clients."""
     cancelled: bool = False
     sending: bool = False
-    """True if the first part that is not settled is being sent."""
+    """True if the first part that is not settled is about to be sent: from then on it may have arrived."""
     settled: int = 0
     """Number of parts that were sent or given up."""
-    unconfirmed_parts: tuple[tuple[int, str], ...] = ()
-    """Parts that were given up and may not have arrived, with the reason."""
+    unconfirmed: int = 0
+    """Number of parts that were given up and may have arrived."""
 
     @property
     def finished(self) -> bool:
@@ -90,217 +94,79 @@ def message_status(run: AnswerRun | None) -> str:
 
 def check_same(message: AcceptedMessage, key: str, text: str) -> AcceptedMessage:
     """Return the message if it has this key and text. Raise MessageConflict otherwise."""
-    is_same = message.inbound.text in (text, "")  # a text that was forgotten is empty
+    is_same = message.text in (utf8_safe(text), "")  # a text that was forgotten is empty
     if message.key != key or not is_same:
         raise MessageConflict(f"Another message has the id '{message.id}' already.")
     return message
 
 
-Record = dict[str, Any]
-
-MAX_PARTS = 100_000
-"""Upper limit of the parts of a reply. A larger number is damage."""
-_MAX_DEPTH = 100
-
-
-def received_record(message: AcceptedMessage) -> Record:
-    inbound = message.inbound
-    return {
-        "type": "received",
-        "channel": message.channel,
-        "id": message.id,
-        "key": message.key,
-        "at": message.accepted_at.isoformat(),
-        "text": inbound.text,
-        "sender": inbound.sender,
-        "timestamp": inbound.timestamp.isoformat() if inbound.timestamp else None,
-        "metadata": inbound.metadata,
-    }
-
-
-def read_message(record: Record) -> AcceptedMessage:
-    sent_at = dt.datetime.fromisoformat(record["timestamp"]) if record["timestamp"] else None
-    inbound = Inbound(record["id"], record["text"], record["sender"], sent_at, record["metadata"])
-    accepted_at = dt.datetime.fromisoformat(record["at"])
-    return AcceptedMessage(record["channel"], record["id"], record["key"], inbound, accepted_at)
-
-
-def begun_record(run: AnswerRun) -> Record:
-    return {
-        "type": "begun",
-        "run": run.id,
-        "channel": run.channel,
-        "key": run.key,
-        "ids": list(run.message_ids),
-        "session": run.session_id,
-    }
-
-
-def read_run(record: Record) -> AnswerRun:
-    ids, attempts = tuple(record["ids"]), record.get("attempts", 1)
-    return AnswerRun(record["run"], record["channel"], record["key"], ids, record["session"], attempts)
-
-
-def advance(run: AnswerRun, record: Record) -> AnswerRun:
-    """Return a run after the step that a record describes."""
-    match record["type"]:
-        case "begun":
-            return replace(run, attempts=record["attempts"])
-        case "answered":
-            return replace(
-                run,
-                parts=tuple(record["parts"]),
-                push=record["push"],
-                entry_id=record["entry"],
-                error=record["error"],
-                details=record.get("details", {}),
-            )
-        case "cancelled":
-            return replace(run, cancelled=True)
-        case "sending":
-            return replace(run, sending=True)
-        case "unsent":
-            return replace(run, sending=False)
-        case "sent":
-            return replace(run, sending=False, settled=record["part"] + 1)
-        case "unsure" if record["part"] >= run.settled:  # not recorded twice
-            unconfirmed = (*run.unconfirmed_parts, (record["part"], record.get("reason", "")))
-            return replace(run, sending=False, settled=record["part"] + 1, unconfirmed_parts=unconfirmed)
-        case _:
-            return run
-
-
-def run_records(run: AnswerRun) -> list[Record]:
-    """Return the fewest records that lead to the present state of a run."""
-    records: list[Record] = [{**begun_record(run), "attempts": run.attempts}]
-    if run.parts is not None:
-        answered = {"parts": list(run.parts), "push": run.push, "entry": run.entry_id, "error": run.error}
-        records.append({"type": "answered", **answered, **({"details": dict(run.details)} if run.details else {})})
-    if run.cancelled:
-        records.append({"type": "cancelled"})
-    records += ({"type": "unsure", "part": part, "reason": reason} for part, reason in run.unconfirmed_parts)
-    if run.settled:
-        records.append({"type": "sent", "part": run.settled - 1})
-    if run.sending:
-        records.append({"type": "sending", "part": run.settled})
-    return [{**record, "run": run.id} for record in records]
-
-
 def blank_message(message: AcceptedMessage, matches: Callable[[str], bool]) -> AcceptedMessage:
-    inbound = message.inbound
-    texts = {"text": inbound.text, "sender": inbound.sender, "metadata": dict(inbound.metadata or {})}
-    return replace(message, inbound=replace(inbound, **blank_tree(texts, matches)))
+    text, sender, metadata = blank_tree([message.text, message.sender, message.metadata], matches)
+    return replace(message, text=text, sender=sender, metadata=metadata)
 
 
 def blank_run(run: AnswerRun, matches: Callable[[str], bool]) -> AnswerRun:
-    parts = None if run.parts is None else tuple("" if matches(part) else part for part in run.parts)
-    return replace(run, parts=parts, details=blank_tree(dict(run.details), matches))
+    parts = None if run.parts is None else tuple(blank_tree([*run.parts], matches))
+    return replace(run, parts=parts, details=blank_tree(run.details, matches))
 
 
-# checks of what is read
+# records
+
+Record = dict[str, Any]
+HEADER: Record = {"type": "inbox", "version": VERSION}
 
 
-def parse_record(line: bytes, messages: Mapping[Name, AcceptedMessage], runs: Mapping[str, AnswerRun]) -> Record:
-    """Return the record that follows those which led to these messages and runs. Raise ValueError with the fault.
+def message_record(message: AcceptedMessage) -> Record:
+    return {"type": "message", **to_tree(message)}
 
-    A record can be applied without further checks: its fields have the right types, and what it refers to is there.
-    """
+
+def run_record(run_id: str, fields: Mapping[str, Any]) -> Record:
+    """Return the record of a step, which changes these fields of a run."""
+    return {"type": "run", "id": run_id, **to_tree(dict(fields))}
+
+
+def parse_record(
+    line: bytes, messages: Mapping[Name, AcceptedMessage], runs: Mapping[str, AnswerRun]
+) -> AcceptedMessage | AnswerRun | None:
+    """Return the message of a record, or the run after its step, given what earlier records led to; None for the first
+    line. Raise ValueError with the fault, and ConfigError if a later version of Kept wrote it."""
     try:
-        record: Record = strict_json.decode(line.decode("utf-8"))
+        record = strict_json.decode(line.decode("utf-8"))
     except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
-    if not isinstance(record, dict) or not isinstance(record.get("type"), str):
-        raise ValueError("it is not a record")
-    run = runs.get(str(record.get("run")))
-    reason = _find_wrong_field(record, is_begun=run is not None) or _find_wrong_reference(record, messages, run)
-    if reason is not None:
-        raise ValueError(reason)
-    return record
+    match record:
+        case {"type": "message"} if not is_deep(record, _MAX_DEPTH):
+            return _read_message(record)
+        case {"type": "run"} if not is_deep(record, _MAX_DEPTH):
+            return _read_run(record, messages, runs)
+        case {"type": "inbox", "version": version} if is_count(version):
+            if version > VERSION:
+                hint = "Upgrade Kept; nothing was changed."
+                raise ConfigError("inbox.jsonl: written by a later version of Kept.", hint=hint)
+            return None
+    raise ValueError("it is of no known type")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _is_text_or_none(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= MAX_PARTS and all(map(_is_text, value))
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict) and not is_deep(value, _MAX_DEPTH)
-
-
-def _is_moment(value: Any) -> bool:
+def _read_message(record: Record) -> AcceptedMessage:
+    message = from_tree(AcceptedMessage, record)
     try:
-        return isinstance(value, str) and is_time(dt.datetime.fromisoformat(value))
-    except ValueError:
-        return False
+        key = SessionKey.parse_full(message.key)
+    except SessionKeyInvalid as exc:
+        raise ValueError(exc.message) from None
+    if not message.id or str(key) != message.key or key.channel != message.channel:
+        raise ValueError("its 'id', 'channel' or 'key' is not what it should be")
+    return message
 
 
-def _is_key(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and str(SessionKey.parse_full(value)) == value
-    except SessionKeyInvalid:
-        return False
-
-
-_CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("channel", "id", "run"), _is_name),
-    **dict.fromkeys(("text", "session", "reason"), _is_text),
-    **dict.fromkeys(("sender", "entry", "error"), _is_text_or_none),
-    **dict.fromkeys(("metadata", "details"), _is_object),
-    "version": is_count,
-    "attempts": lambda value: is_count(value, MAX_TOKENS),
-    "part": lambda value: is_count(value, MAX_PARTS),
-    "parts": _are_texts,
-    "ids": lambda value: _are_texts(value) and value != [] and len(set(value)) == len(value),
-    "push": lambda value: isinstance(value, bool),
-    "key": _is_key,
-    "at": _is_moment,
-    "timestamp": lambda value: value is None or _is_moment(value),
-}
-_FIELDS = {
-    "inbox": ("version",),
-    "received": ("channel", "id", "key", "at", "text", "sender", "timestamp", "metadata"),
-    "begun": ("run", "channel", "key", "ids", "session"),
-    "answered": ("run", "parts", "push", "entry", "error"),
-    "cancelled": ("run",),
-    **dict.fromkeys(("sending", "unsent", "sent", "unsure"), ("run", "part")),
-}
-"""Fields that a record of each type has to have."""
-
-
-def _find_wrong_field(record: Record, *, is_begun: bool) -> str | None:
-    if record["type"] not in _FIELDS:
-        return "it is of no known type"
-    is_again = is_begun and record["type"] == "begun"
-    for name in ("run", "attempts") if is_again else _FIELDS[record["type"]]:
-        if name not in record:
-            return f"its '{name}' is missing"
-    wrong = (name for name, value in record.items() if name in _CHECKS and not _CHECKS[name](value))
-    return next((f"its '{name}' is not what it should be" for name in wrong), None)
-
-
-def _find_wrong_reference(
-    record: Record, messages: Mapping[Name, AcceptedMessage], run: AnswerRun | None
-) -> str | None:
-    kind, channel = record["type"], record.get("channel")
-    if channel and "key" in record and SessionKey.parse_full(record["key"]).channel != channel:
-        return "its 'channel' is not that of its 'key'"
-    if kind in ("inbox", "received"):
-        return None
-    if kind == "begun" and run is None:
-        known = (messages.get((record["channel"], name)) for name in record["ids"])
-        is_whole = all(message is not None and message.key == record["key"] for message in known)
-        return None if is_whole else "a message that it is about is not there"
-    if run is None:
-        return "the answer that it is about is not there"
-    return "its 'part' is not one of the reply" if record.get("part", -1) >= len(run.parts or ()) else None
+def _read_run(record: Record, messages: Mapping[Name, AcceptedMessage], runs: Mapping[str, AnswerRun]) -> AnswerRun:
+    before = runs.get(str(record.get("id")))
+    run = from_tree(AnswerRun, record if before is None else {**to_tree(before), **record})
+    about = (run.channel, run.key, run.message_ids)
+    if before is not None and about != (before.channel, before.key, before.message_ids):
+        raise ValueError("it is about other messages than before")
+    known = [messages.get((run.channel, name)) for name in dict.fromkeys(run.message_ids)]
+    if not known or len(known) < len(run.message_ids) or any(not each or each.key != run.key for each in known):
+        raise ValueError("a message that it is about is not there")
+    if not 0 <= run.settled <= len(run.parts or ()) - run.sending:
+        raise ValueError("the reply does not have that many parts")
+    return run

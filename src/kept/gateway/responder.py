@@ -60,7 +60,7 @@ class AnswerJob:
 
     @property
     def is_heartbeat(self) -> bool:
-        return all((message.inbound.metadata or {}).get(HEARTBEAT) is True for message in self.messages)
+        return all(message.metadata.get(HEARTBEAT) is True for message in self.messages)
 
 
 class Responder:
@@ -199,8 +199,8 @@ class Responder:
             self._stop_before(queue, message)
         elif command is not None and command.name in ("approve", "deny") and queue.current is not None:
             call = CommandCall(command, queue.current.session_id, message.id)
-            approval_id = (message.inbound.metadata or {}).get(APPROVAL)
-            by = f"{message.channel}:{message.inbound.sender or ''}"
+            approval_id = message.metadata.get(APPROVAL)
+            by = f"{message.channel}:{message.sender or ''}"
             self._dispatcher.commands.decide_now(call, by=by, approval_id=approval_id)
 
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
@@ -274,7 +274,7 @@ class Responder:
 
     async def _drop(self, message: AcceptedMessage) -> None:
         run = await self._write_until_done(partial(self.inbox.begin, [message], ""))
-        await self._write_until_done(partial(self.inbox.cancel, run))
+        await self._change(run, cancelled=True)
         self._end_replays([message])
         self.limits.release(message.key)
 
@@ -308,8 +308,8 @@ class Responder:
                     self._end_replays(messages)
                     try:
                         if not run.finished:
-                            to = messages[-1].inbound.metadata or {}
-                            await deliver(run, queue.channel, to, self._mark, self._timing)
+                            to = messages[-1].metadata
+                            await deliver(run, queue.channel, to, self._change, self._timing)
                     finally:
                         self.limits.release(run.key, len(messages))
         except Exception:
@@ -343,7 +343,7 @@ class Responder:
         finally:
             answering, queue.answering, queue.current = queue.answering, None, None
         if answering.cancelled():
-            run = await self._write_until_done(partial(self.inbox.cancel, job.run))
+            run = await self._change(job.run, cancelled=True)
             try:
                 await self._dispatcher.agent.stop(run.session_id, run.message_ids)
             except KeptError as exc:
@@ -360,7 +360,7 @@ class Responder:
             run = queue.interrupted.popleft()
             messages = self.inbox.messages_of(run)
             if run.parts is None:
-                run = await self._write_until_done(partial(self.inbox.begin_again, run))
+                run = await self._change(run, attempts=run.attempts + 1)
         else:
             session_id = await self._open_session(queue.chat)
             if not queue.waiting:  # cancelled while the session was opened
@@ -381,8 +381,8 @@ class Responder:
                 backoff = backoff or self._timing.backoff()
                 await asyncio.sleep(backoff.next_s())
 
-    async def _mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
-        return await self._write_until_done(partial(self.inbox.mark, run, state, reason=reason))
+    async def _change(self, run: AnswerRun, **fields: Any) -> AnswerRun:
+        return await self._write_until_done(partial(self.inbox.change, run, **fields))
 
     def _end_replays(self, messages: Iterable[AcceptedMessage]) -> None:
         """Release the followers of messages."""
@@ -485,7 +485,7 @@ class Responder:
             return
         job.slot.leave()
         if job.channel.pushes:
-            to = job.messages[-1].inbound.metadata or {}
+            to = job.messages[-1].metadata
             try:
                 await job.channel.ask(to, event)
             except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything; unasked, it is denied
@@ -493,7 +493,7 @@ class Responder:
                 self._dispatcher.agent.approvals.decide(event.id, allow=False, by=NOBODY)
 
     async def _show_progress(self, job: AnswerJob) -> None:
-        to, is_quiet = job.messages[-1].inbound.metadata or {}, job.is_heartbeat
+        to, is_quiet = job.messages[-1].metadata, job.is_heartbeat
         while True:
             await job.channel.show_progress(to, "" if is_quiet else job.replay.text)
             await asyncio.sleep(self._timing.progress_s)

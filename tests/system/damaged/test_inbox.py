@@ -64,11 +64,11 @@ def victim_lines(journal: Path) -> list[bytes]:
     run = inbox.answer(
         inbox.begin([receive(inbox, "victim")], "s2"), ["a", "b", "c"], push=True, entry_id="e", error="model_failed"
     )
-    run = inbox.mark(inbox.mark(run, "sending"), "unsent")
-    run = inbox.mark(inbox.mark(run, "sending"), "sent")
-    inbox.mark(run, "unsure", reason="a kill")
-    inbox.begin_again(run)
-    inbox.cancel(run)
+    for settled, unconfirmed in ((0, 0), (1, 0), (2, 1)):
+        run = inbox.change(run, sending=True)
+        run = inbox.change(run, sending=False, settled=settled, unconfirmed=unconfirmed)
+    inbox.change(run, attempts=2)
+    inbox.change(run, cancelled=True)
     whole = journal.read_bytes()
     journal.write_bytes(whole[:size])
     return whole[size:].splitlines()

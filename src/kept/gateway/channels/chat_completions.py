@@ -111,7 +111,7 @@ class ChatCompletions:
     def _find_earlier(self, call: ChatCall, key: SessionKey, *, is_retry: bool) -> AcceptedMessage | None:
         inbox = self._front.responders[key.agent_id].inbox
         for message in reversed(inbox.messages()):
-            if message.key == str(key) and (message.inbound.metadata or {}).get(_REQUEST) == call.digest:
+            if message.key == str(key) and message.metadata.get(_REQUEST) == call.digest:
                 is_open = message_status(inbox.find_run(message)) in ("waiting", "answering")
                 return message if is_open or is_retry else None
         return None
@@ -179,7 +179,7 @@ def _describe_failure(run: AnswerRun | None) -> tuple[int, dict[str, Any]]:
 
 
 def _head(call: ChatCall, message: AcceptedMessage, kind: str) -> dict[str, Any]:
-    created = int(message.accepted_at.timestamp())
+    created = int(message.at.timestamp())
     return {"id": f"chatcmpl-{message.id}", "object": kind, "created": created, "model": call.model}
 
 

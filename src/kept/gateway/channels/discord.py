@@ -121,8 +121,7 @@ class DiscordChannel(BotChannel):
 
         last: dict[int, int] = {}
         for message in front.messages_of(NAME):
-            to = message.inbound.metadata or {}
-            chat, number = to.get("chat"), to.get("message")
+            chat, number = message.metadata.get("chat"), message.metadata.get("message")
             if isinstance(chat, int) and isinstance(number, int):
                 last[chat] = max(number, last.get(chat, 0))
         for chat, number in last.items():
