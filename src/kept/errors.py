@@ -34,6 +34,11 @@
     │   ├── StoreBusy
     │   ├── StoreTooNew
     │   └── StoreUnavailable
+    ├── DatabaseError           PostgreSQL, in which servers keep a memory
+    │   ├── DatabaseUnreachable
+    │   ├── DatabaseBusy
+    │   ├── DatabaseRefused     a login, a right, a name or a table is missing
+    │   └── DatabaseTooNew      its tables were made by a later version of Kept
     ├── BackendFailed           an external search program failed; the built-in index answers instead
     ├── ServiceError            the system's service manager could not be used
     ├── SyncRefused             the repository is not in a state to synchronise; nothing was changed
@@ -284,6 +289,34 @@ class StoreTooNew(StoreError):
 class StoreUnavailable(StoreError):
     code = "index_unavailable"
     default_hint = "Make it writable, or choose another folder with --home."
+
+
+class DatabaseError(KeptError):
+    code = "database"
+    exit_code = 6
+    http_status = 503
+
+
+class DatabaseUnreachable(DatabaseError):
+    code = "database_unreachable"
+    retryable = True
+    default_hint = "Check that the server runs and that the address is right, then try again."
+
+
+class DatabaseBusy(DatabaseError):
+    code = "database_busy"
+    exit_code = 5
+    retryable = True
+    default_hint = "Try again in a moment."
+
+
+class DatabaseRefused(DatabaseError):
+    code = "database_refused"
+
+
+class DatabaseTooNew(DatabaseError):
+    code = "database_too_new"
+    default_hint = "Upgrade Kept on this server."
 
 
 class BackendFailed(KeptError):

@@ -370,3 +370,28 @@ def check_blank(log: str, old: bytes, new: bytes) -> bytes:
     if len(new) > len(old) or b"\n" in new:
         raise UsageError(f"{log}: a line can only be replaced by one that is not longer.")
     return new.ljust(len(old))
+
+
+def iter_chosen(paths: Sequence[str], prefix: str, choose: Choose | None) -> Iterator[str]:
+    """Yield the paths that `Documents.list` may show: those in folders that ``choose`` looks at, and chosen there."""
+    if choose is None:
+        yield from paths
+        return
+    start = prefix.rpartition("/")[0]
+    names: dict[str, dict[str, bool]] = {}
+    for path in paths:
+        folder, rest = start, path[len(start) :].strip("/").split("/")
+        for at, name in enumerate(rest):
+            names.setdefault(folder, {})[name] = at < len(rest) - 1
+            folder = f"{folder}/{name}" if folder else name
+    chosen: dict[str, frozenset[str]] = {}
+    for path in paths:
+        folder = start
+        for name in path[len(start) :].strip("/").split("/"):
+            if folder not in chosen:
+                chosen[folder] = frozenset(choose(folder, names[folder]))
+            if name not in chosen[folder]:
+                break
+            folder = f"{folder}/{name}" if folder else name
+        else:
+            yield path
