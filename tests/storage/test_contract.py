@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,7 +13,6 @@ from kept.storage.contract import (
     Append,
     Blank,
     Erase,
-    Extend,
     LogPosition,
     Move,
     Remove,
@@ -90,10 +88,8 @@ def test_a_copy_keeps_the_time_of_what_it_is_a_copy_of(storage):
     assert storage.documents.find("b.md").modified_ns > 1_700_000_000_000_000_000
 
 
-def test_a_document_is_extended_moved_and_erased(storage):
-    storage.commit([Extend("a.md", b"1")])
-    storage.commit([Extend("a.md", b"2")])
-    assert texts(storage) == {"a.md": b"12"}
+def test_a_document_is_moved_and_erased(storage):
+    storage.commit([Write("a.md", b"12")])
     receipt = storage.commit([Move("a.md", "deep/er/b.md")])
     assert receipt.versions == {"a.md": ABSENT, "deep/er/b.md": version_of(b"12")}
     assert texts(storage) == {"deep/er/b.md": b"12"}
@@ -285,7 +281,7 @@ def test_a_log_is_found_moved_and_removed_as_a_whole(storage):
     ],
 )
 def test_names_that_are_not_inside_the_storage_are_refused(storage, path):
-    for change in (Write(path, b"x"), Remove(path), Move("a.md", path), Erase(path), Extend(path, b"x")):
+    for change in (Write(path, b"x"), Remove(path), Move("a.md", path), Erase(path)):
         with pytest.raises(PathRefused):
             storage.commit([change])
     with pytest.raises(PathRefused):
@@ -310,7 +306,7 @@ def test_a_commit_that_contradicts_itself_is_refused(storage):
     assert texts(storage) == {}
 
 
-# cursors, watches, leases, many at once
+# cursors, leases, many at once
 
 
 def test_changes_are_told_by_cursor(storage):
@@ -323,19 +319,6 @@ def test_changes_are_told_by_cursor(storage):
     storage.commit([Remove("a.md"), Append("s.jsonl", [b"1"])])
     changed, _ = storage.documents.changes(cursor)
     assert [change.path for change in changed if change.info is None] == ["a.md"]
-
-
-def test_a_watch_tells_what_others_changed(storage):
-    storage.commit([Write("memory/a.md", b"1")])
-    with storage.watch("memory") as subscription:
-        assert subscription.wait(0) == frozenset()
-        storage.commit([Write("other.md", b"1")])
-        thread = threading.Thread(target=storage.commit, args=([Write("memory/new/b.md", b"2")],))
-        thread.start()
-        assert subscription.wait(30) == {"memory/new/b.md"}
-        thread.join()
-        storage.commit([Remove("memory/a.md")])
-        assert subscription.wait(30) == {"memory/a.md"}
 
 
 def test_a_lease_has_one_holder_and_a_higher_number_each_time(storage):
@@ -357,7 +340,7 @@ def test_a_lease_has_one_holder_and_a_higher_number_each_time(storage):
 
 def test_many_at_once_lose_nothing(storage):
     def add(number):
-        storage.commit([Append("s.jsonl", [b"%d" % number]), Extend("all.md", b"%d\n" % number)])
+        storage.commit([Append("s.jsonl", [b"%d" % number])])
         while True:
             document = storage.documents.read("count.md")
             try:
@@ -371,4 +354,3 @@ def test_many_at_once_lose_nothing(storage):
         list(pool.map(add, range(40)))
     assert storage.documents.read("count.md").data == b"40"
     assert sorted(map(int, lines(storage, "s.jsonl"))) == list(range(40))
-    assert sorted(map(int, storage.documents.read("all.md").data.split())) == list(range(40))

@@ -16,7 +16,6 @@ from kept.storage.contract import (
     Append,
     Blank,
     Erase,
-    Extend,
     Lease,
     Move,
     Remove,
@@ -59,7 +58,6 @@ def fill(storage):
 COMMITS = {
     "a write": lambda at: [Write("a.md", b"new", version_of(b"1"))],
     "a new document": lambda at: [Write("deep/er/new.md", b"new")],
-    "an extension": lambda at: [Extend("a.md", b"more")],
     "a line": lambda at: [Append("s.jsonl", [b'{"a": 1}'])],
     "several lines": lambda at: [Append("s.jsonl", [b'{"a": 1}', b'{"b": 2}'])],
     "a new log": lambda at: [Append("new.jsonl", [b'{"a": 1}', b'{"b": 2}'])],
@@ -85,7 +83,7 @@ COMMITS = {
         Move("c.md", "d.md"),
         Append("s.jsonl", [b"4", b"5"]),
         Append("t.jsonl", [b"1"]),
-        Extend("e.md", b"5"),
+        Write("e.md", b"5"),
     ],
 }
 
@@ -223,7 +221,7 @@ def test_nothing_is_read_or_written_through_a_link(tmp_path, root, storage, kind
             (root / "memory/a.md").mkdir()
     with pytest.raises(PathRefused):
         storage.documents.read(path)
-    for change in (Write(path, b"x"), Extend(path, b"x"), Erase(path), Move("memory/other.md", path)):
+    for change in (Write(path, b"x"), Erase(path), Move("memory/other.md", path)):
         with pytest.raises((PathRefused, WriteFailed, StorageConflict)):
             storage.commit([change, Write("b.md", b"x")])
     assert [info.path for info in storage.documents.list()] == ["memory/other.md"]
@@ -321,7 +319,7 @@ def test_two_names_of_one_file_are_told(root, storage):
     assert not storage.documents.is_same("a.md", "never.md")
     ids = {info.path: info.link_id for info in storage.documents.list()}
     assert ids["a.md"] == ids["c.md"] != "" == ids["b.md"]
-    storage.commit([Extend("a.md", b"more")])
+    storage.commit([Write("a.md", b"more")])
     assert (root / "c.md").read_bytes() == b"1", "a file is replaced, never written through"
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kept.errors import DocumentNotFound, StorageConflict, UsageError
-from kept.storage.contract import Append, Blank, Erase, Extend, LogPosition, Move, Remove, Rewrite, Write, version_of
+from kept.storage.contract import Append, Blank, Erase, LogPosition, Move, Remove, Rewrite, Write, version_of
 from kept.storage.files.file_storage import FileStorage
-from kept.testing import MemoryStorage
 from tests.support.killing import run_until
+from tests.support.memory_storage import MemoryStorage
 
 PATHS = st.sampled_from(["a.md", "b.md", "memory/c.md", "memory/deep/d.md"])
 LOGS = st.sampled_from(["s.jsonl", "memory/t.jsonl"])
@@ -29,7 +29,6 @@ NUMBERS = st.integers(0, 5).map(LogPosition)
 """Numbers of lines. They become positions before a commit."""
 CHANGES = st.one_of(
     st.builds(Write, PATHS, DATA, VERSIONS),
-    st.builds(Extend, PATHS, DATA),
     st.builds(Remove, PATHS, VERSIONS),
     st.builds(Erase, PATHS),
     st.builds(Move, PATHS, PATHS, VERSIONS),

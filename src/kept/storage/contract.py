@@ -127,14 +127,6 @@ class Write:
 
 
 @frozen
-class Extend:
-    """Append to a document, and create it if there is none."""
-
-    path: str
-    data: bytes
-
-
-@frozen
 class Remove:
     """Remove a document or a log. It is fine if there is none, unless another version is expected."""
 
@@ -190,7 +182,7 @@ class Rewrite:
     erase: bool = False
 
 
-Change = Write | Extend | Remove | Erase | Move | Append | Blank | Rewrite
+Change = Write | Remove | Erase | Move | Append | Blank | Rewrite
 
 
 @frozen
@@ -265,11 +257,6 @@ class Logs(Protocol):
         """Yield the logs whose name begins with a prefix, ordered by name."""
 
 
-class Subscription(AbstractContextManager["Subscription"], Protocol):
-    def wait(self, timeout_s: float) -> frozenset[str]:
-        """Return the paths and names that changed, as soon as there are some; none when the time is up."""
-
-
 class Storage(Protocol):
     @property
     def documents(self) -> Documents: ...
@@ -296,15 +283,12 @@ class Storage(Protocol):
     def lease(self, name: str, *, wait_s: float) -> AbstractContextManager[Lease]:
         """Hold a lease. Raise LockBusy if another process still has it when the time is up."""
 
-    def watch(self, prefix: str = "") -> Subscription:
-        """Notice changes by this and other programs from now on."""
-
 
 # rules that all storages share
 
 
-def version_of(data: bytes) -> str:
-    return digest_bytes(data)
+version_of = digest_bytes
+"""Returns the version of a document with these bytes."""
 
 
 def is_log(path: str) -> bool:
@@ -351,12 +335,8 @@ def check_name(name: str) -> None:
         raise PathRefused(f"'{printable_line(name)}': not a path inside the storage.")
     if sum(map(len, parts)) + len(parts) > MAX_PATH_BYTES or max(map(len, parts)) > MAX_NAME_BYTES:
         raise PathRefused(f"{printable_line(name[:80])}…: the name is too long.")
-    if is_own(name):
+    if name == OWN_FOLDER or name.startswith(OWN_FOLDER + "/"):
         raise PathRefused(f"{printable_line(name)}: a file of the storage itself.")
-
-
-def is_own(path: str) -> bool:
-    return path == OWN_FOLDER or path.startswith(OWN_FOLDER + "/")
 
 
 def check_version(path: str, version: str, expected: str | None) -> None:

@@ -17,7 +17,7 @@ from kept.base.json_values import read_value, to_tree
 from kept.base.limits import strict_json
 from kept.base.values import frozen
 from kept.errors import DocumentNotFound, KeptError, StorageConflict
-from kept.storage.contract import ABSENT, START, Append, Change, Extend, Lease, LogPosition, Rewrite, Storage, Write
+from kept.storage.contract import ABSENT, START, Append, Change, Document, Lease, LogPosition, Rewrite, Storage, Write
 
 T = TypeVar("T")
 
@@ -136,29 +136,35 @@ class Book(Generic[T]):
         return retried(lambda: self._change_once(change))
 
     def _change_once(self, change: Callable[[T], T]) -> T:
-        content, version = self._load()
+        document = self._load()
         _, before, faults = self._seen
         after = change(before)
         if after == before and not faults:
             return after
-        changes: list[Change] = [Write(self.name, dump_book(after), expected=version)]
-        if faults:
-            changes.append(Extend(self.name + DAMAGED_ENDING, content))
+        changes: list[Change] = [Write(self.name, dump_book(after), ABSENT if document is None else document.version)]
+        if document is not None and faults:
+            aside = self._find(self.name + DAMAGED_ENDING)
+            data, version = (b"", ABSENT) if aside is None else (aside.data, aside.version)
+            changes.append(Write(self.name + DAMAGED_ENDING, data + document.data, version))
         self._storage.commit(changes)
         self.damaged_copies += bool(faults)
         return after
 
-    def _load(self) -> tuple[bytes, str]:
-        """Read the document, and return its content and version."""
-        try:
-            document = self._storage.documents.read(self.name)
-        except DocumentNotFound:
+    def _load(self) -> Document | None:
+        document = self._find(self.name)
+        if document is None:
             self._seen = ABSENT, self._kind(), []
-            return b"", ABSENT
-        faults: list[Fault] = []
-        value = self._parse(document.data, lambda reason: faults.append(Fault(self.name, None, reason)))
-        self._seen = document.info.state, value, faults
-        return document.data, document.version
+        else:
+            faults: list[Fault] = []
+            value = self._parse(document.data, lambda reason: faults.append(Fault(self.name, None, reason)))
+            self._seen = document.info.state, value, faults
+        return document
+
+    def _find(self, name: str) -> Document | None:
+        try:
+            return self._storage.documents.read(name)
+        except DocumentNotFound:
+            return None
 
     def _parse(self, content: bytes, report: Callable[[str], None]) -> T:
         try:

@@ -32,7 +32,7 @@ from kept.errors import ArchiveDamaged, ArchiveRefused
 from kept.notes.workspace import show_path
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.importers.source import open_regular
-from kept.storage.contract import MAX_NAME_BYTES, MAX_PATH_BYTES, is_own
+from kept.storage.contract import MAX_NAME_BYTES, MAX_PATH_BYTES, OWN_FOLDER
 
 MANIFEST = "manifest.json"
 SETTINGS = "config.yaml"
@@ -98,7 +98,7 @@ def is_note_member(parts: tuple[str, ...]) -> bool:
     Hidden files are other programs' own, and some of them are run as code: only Kept's are packed.
     """
     if parts[0] == KEPT_FOLDER and len(parts) > 1:
-        return not is_own("/".join(parts)) and all(
+        return "/".join(parts[:2]) != OWN_FOLDER and all(
             not part.startswith(".") and not _DERIVED.search(part) for part in parts[1:]
         )
     if parts == _HIDDEN_FILES[:1]:

@@ -10,5 +10,5 @@
     ROOT/.kept/displaced/               documents: bytes that lost against another program's, or that a crash tore
 
 `file_storage` has the storage; start there. `steps` makes the changes of a commit, and finishes them after a kill;
-`folders` opens files without following links; `watch` notices changes by others.
+`folders` opens files without following links.
 """

@@ -20,7 +20,6 @@ from kept.base.values import frozen
 from kept.errors import DocumentNotFound, LeaseLost, PathRefused, StorageConflict, WriteFailed
 from kept.storage.contract import (
     ABSENT,
-    LOG_MARK,
     OWN_FOLDER,
     START,
     Append,
@@ -32,7 +31,6 @@ from kept.storage.contract import (
     Document,
     DocumentInfo,
     Erase,
-    Extend,
     Lease,
     LogInfo,
     LogLine,
@@ -50,9 +48,8 @@ from kept.storage.contract import (
     is_log,
     version_of,
 )
-from kept.storage.files.folders import find_state, opened_file, opened_folder, read_all, read_file, walk
+from kept.storage.files.folders import find_state, opened_file, opened_folder, read_document, read_file, walk
 from kept.storage.files.steps import JOURNAL, REWRITTEN, Step, Steps, make_receipt
-from kept.storage.files.watch import FolderWatch
 
 LOCK_WAIT_S = 30.0
 RECEIPT_DAYS = 30
@@ -68,6 +65,7 @@ class FileStorage:
     def __init__(self, root: str, *, is_read_only: bool = False) -> None:
         """``is_read_only`` is for a folder that belongs to others: nothing is ever written there."""
         self.root = os.path.abspath(root)
+        self.own_folder = os.path.join(self.root, OWN_FOLDER)
         self._is_read_only = is_read_only
         self.documents = FileDocuments(self)
         self.logs = FileLogs(self)
@@ -80,14 +78,13 @@ class FileStorage:
         with self._locked():
             if lease is not None:
                 self._require(lease)
-            name = _receipt_name(commit_id)
-            if commit_id and (receipt := self._find_receipt(name)):
+            if commit_id and (receipt := self._find_receipt(commit_id)):
                 return receipt
             steps = [self._resolve(change) for change in changes]
             receipt = make_receipt(steps)
             steps += [*self.logs.count_changes(steps)]
             if commit_id:
-                steps.append(Step("write", self._receipt_path(name), receipt.to_json()))
+                steps.append(Step("write", self._receipt_path(commit_id), receipt.to_json()))
             if steps:
                 Steps(self.root).run(steps)
             return receipt
@@ -97,19 +94,19 @@ class FileStorage:
         """Hold the lock of the storage, with nothing half done in it."""
         if self._is_read_only:
             raise PathRefused(f"{self.root}: is read, never written.")
-        with locked(self._make_lock(), wait_s=LOCK_WAIT_S, purpose="writing to this memory"):
-            Steps(self.root).finish()
-            yield
-
-    def _make_lock(self) -> str:
-        """Return what to lock: a file of the storage or, if the storage may have no files of its own, its folder."""
+        # The storage may have no files of its own, be it for a link or for missing permissions. A folder in it may be
+        # writable all the same, so the folder itself is locked then.
+        path = f"{self.own_folder}/lock"
         try:
             with opened_folder(self.root, f"{OWN_FOLDER}/lock", create=True):
-                return self.find_own("lock")
-        except OSError as exc:  # a link, or no permission: a folder in it may be writable all the same
+                pass
+        except OSError as exc:
             if not os.path.isdir(self.root):
                 raise self._not_writable(exc) from exc
-            return self.root
+            path = self.root
+        with locked(path, wait_s=LOCK_WAIT_S, purpose="writing to this memory"):
+            Steps(self.root).finish()
+            yield
 
     def settle(self) -> None:
         """Wait for a commit that is under way, or finish it if its process was killed and the disk allows it."""
@@ -122,9 +119,6 @@ class FileStorage:
             case Write(path, data, expected, erase, modified_ns):
                 before = self._check(path, expected)
                 return Step("write", path, data, before, erase=erase, modified_ns=modified_ns)
-            case Extend(path, data):
-                old = read_file(self.root, path)
-                return Step("write", path, (old or b"") + data, ABSENT if old is None else version_of(old))
             case Remove(path, expected):
                 return Step("remove", path, before=self._check(path, expected))
             case Erase(path, expected):
@@ -147,29 +141,29 @@ class FileStorage:
 
     # receipts
 
-    def _find_receipt(self, name: str) -> Receipt | None:
-        folder = self.find_own("receipts")
-        for day in sorted(os.listdir(folder), reverse=True) if os.path.isdir(folder) else ():
-            raw = read_file(self.root, f"{OWN_FOLDER}/receipts/{day}/{name}")
+    def _find_receipt(self, commit_id: str) -> Receipt | None:
+        folder = f"{self.own_folder}/receipts"
+        for day in os.listdir(folder) if os.path.isdir(folder) else ():
+            raw = read_file(self.root, f"{OWN_FOLDER}/receipts/{day}/{_hashed(commit_id)}")
             if raw is not None:
                 return Receipt.from_json(raw)
         return None
 
-    def _receipt_path(self, name: str) -> str:
+    def _receipt_path(self, commit_id: str) -> str:
         """Return where to write a receipt. With the first one of a day, those of a month ago go."""
         import datetime as dt
 
         today = dt.datetime.now(dt.UTC).date()
-        folder = self.find_own(f"receipts/{today}")
-        if not os.path.isdir(folder):
+        folder = f"{self.own_folder}/receipts"
+        if not os.path.isdir(f"{folder}/{today}"):
             self._make_own_folder(f"receipts/{today}")
             import shutil
 
             oldest = str(today - dt.timedelta(days=RECEIPT_DAYS))
-            for day in os.listdir(self.find_own("receipts")):
+            for day in os.listdir(folder):
                 if day < oldest:
-                    shutil.rmtree(self.find_own(f"receipts/{day}"), ignore_errors=True)
-        return f"{OWN_FOLDER}/receipts/{today}/{name}"
+                    shutil.rmtree(f"{folder}/{day}", ignore_errors=True)
+        return f"{OWN_FOLDER}/receipts/{today}/{_hashed(commit_id)}"
 
     # the folder itself
 
@@ -191,7 +185,7 @@ class FileStorage:
     def lease(self, name: str, *, wait_s: float) -> Iterator[Lease]:
         check_name(name)
         self._make_own_folder("leases")
-        path = self.find_own(f"leases/{_flat_name(name)}")
+        path = f"{self.own_folder}/leases/{_flat_name(name)}"
         with locked(path, wait_s=wait_s, purpose=f"holding the lease '{name}'") as handle:
             lease = Lease(name, _read_number(handle) + 1)
             os.pwrite(handle, b"%020d" % lease.number, 0)
@@ -211,20 +205,9 @@ class FileStorage:
         if lease not in self._held or number != lease.number:
             raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
 
-    # noticing changes
-
-    def watch(self, prefix: str = "") -> FolderWatch:
-        return FolderWatch(self.root, prefix)
-
-    # own files
-
-    def find_own(self, name: str) -> str:
-        """Return the path of a file of the storage itself."""
-        return os.path.join(self.root, OWN_FOLDER, name)
-
     def _make_own_folder(self, name: str) -> None:
         try:
-            make_private_folder(self.find_own(name))
+            make_private_folder(f"{self.own_folder}/{name}")
         except OSError as exc:
             raise self._not_writable(exc) from exc
 
@@ -237,8 +220,8 @@ def _read_number(handle: int) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _receipt_name(commit_id: str) -> str:
-    return version_of(commit_id.encode())[:32]
+def _hashed(name: str) -> str:
+    return version_of(os.fsencode(name))[:32]
 
 
 @frozen
@@ -257,7 +240,7 @@ class FileDocuments:
     ) -> Iterator[DocumentInfo]:
         self._storage.settle()
         for path, state in walk(self._storage.root, prefix, choose, on_refused):
-            if LOG_MARK not in path or not is_log(path):
+            if not is_log(path):
                 yield _info(path, state)
 
     def find(self, path: str) -> DocumentInfo | None:
@@ -269,13 +252,11 @@ class FileDocuments:
     def read(self, path: str, *, max_bytes: int | None = None) -> Document:
         check_name(path)
         self._storage.settle()
-        with opened_file(self._storage.root, path) as handle:
-            if handle is None or is_log(path):
-                raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
-            # Before the bytes: a state of after them would hide an edit that came in between.
-            info = _info(path, os.fstat(handle))
-            data = read_all(handle, path, max_bytes)
-            return Document(path, data, version_of(data), info)
+        found = None if is_log(path) else read_document(self._storage.root, path, max_bytes)
+        if found is None:
+            raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
+        state, data = found
+        return Document(path, data, version_of(data), _info(path, state))
 
     def is_same(self, path: str, other: str) -> bool:
         try:
@@ -297,16 +278,8 @@ class FileDocuments:
         return changed, _SeenFiles(states)
 
 
-def _log_info(name: str, state: os.stat_result, generation: int) -> LogInfo:
-    return LogInfo(name, f"{_state_of(state)}-{generation:x}", state.st_size, state.st_mtime_ns, generation)
-
-
 def _generation_path(name: str) -> str:
-    return f"{OWN_FOLDER}/{_GENERATIONS}/{_generation_name(name)}"
-
-
-def _generation_name(name: str) -> str:
-    return version_of(os.fsencode(name))[:32]
+    return f"{OWN_FOLDER}/{_GENERATIONS}/{_hashed(name)}"
 
 
 def _flat_name(name: str) -> str:
@@ -315,11 +288,13 @@ def _flat_name(name: str) -> str:
 
 def _info(path: str, state: os.stat_result) -> DocumentInfo:
     link_id = f"{state.st_dev}-{state.st_ino}" if state.st_nlink > 1 else ""
-    return DocumentInfo(path, _state_of(state), state.st_size, state.st_mtime_ns, state.st_ctime_ns, link_id)
+    mark = f"{state.st_ctime_ns}-{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
+    return DocumentInfo(path, mark, state.st_size, state.st_mtime_ns, state.st_ctime_ns, link_id)
 
 
-def _state_of(state: os.stat_result) -> str:
-    return f"{state.st_ctime_ns}-{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
+def _log_info(name: str, state: os.stat_result, generation: int) -> LogInfo:
+    info = _info(name, state)
+    return LogInfo(name, f"{info.state}-{generation:x}", info.size, info.modified_ns, generation)
 
 
 class FileLogs:
@@ -370,11 +345,11 @@ class FileLogs:
 
     def list(self, prefix: str = "") -> Iterator[LogInfo]:
         self._storage.settle()
-        folder = self._storage.find_own(_GENERATIONS)
+        folder = f"{self._storage.own_folder}/{_GENERATIONS}"
         changed = frozenset(os.listdir(folder)) if os.path.isdir(folder) else frozenset()
         for path, state in walk(self._storage.root, prefix):
             if is_log(path):
-                is_changed = bool(changed) and _generation_name(path) in changed
+                is_changed = bool(changed) and _hashed(path) in changed
                 yield _log_info(path, state, self._read_generation(path) if is_changed else 0)
 
     def find(self, name: str) -> LogInfo | None:

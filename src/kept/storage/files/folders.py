@@ -75,20 +75,25 @@ def opened_file(root: str, path: str, flags: int = os.O_RDONLY) -> Iterator[int 
 
 def read_file(root: str, path: str) -> bytes | None:
     """Return the bytes of a file, or None if there is none."""
+    found = read_document(root, path, None)
+    return None if found is None else found[1]
+
+
+def read_document(root: str, path: str, max_bytes: int | None) -> tuple[os.stat_result, bytes] | None:
+    """Return the state and the bytes of a file, or None. Raise NoteTooLarge, also for one that grows meanwhile."""
     with opened_file(root, path) as handle:
-        return None if handle is None else read_all(handle, path, None)
-
-
-def read_all(handle: int, path: str, max_bytes: int | None) -> bytes:
-    """Return the bytes of an open file. Raise NoteTooLarge, also for one that grows while it is read."""
-    size = os.fstat(handle).st_size
-    if max_bytes is None or size <= max_bytes:
-        with open(handle, "rb", closefd=False) as file:
-            data = file.read(-1 if max_bytes is None else max_bytes + 1)
-        if max_bytes is None or len(data) <= max_bytes:
-            return data
-        size = len(data)
-    raise NoteTooLarge(f"{printable_line(path)}: {size:,} bytes, more than the limit of {max_bytes:,}.")
+        if handle is None:
+            return None
+        # Before the bytes: a state of after them would hide an edit that came in between.
+        state = os.fstat(handle)
+        size = state.st_size
+        if max_bytes is None or size <= max_bytes:
+            with open(handle, "rb", closefd=False) as file:
+                data = file.read(-1 if max_bytes is None else max_bytes + 1)
+            if max_bytes is None or len(data) <= max_bytes:
+                return state, data
+            size = len(data)
+        raise NoteTooLarge(f"{printable_line(path)}: {size:,} bytes, more than the limit of {max_bytes:,}.")
 
 
 def find_state(root: str, path: str) -> os.stat_result | None:

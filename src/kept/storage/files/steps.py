@@ -105,7 +105,9 @@ class Steps:
             self._do(steps[0])
             return
         journal = encode_journal(steps)
-        self._require_space(2 * len(journal) + _SPARE_BYTES)
+        state = os.statvfs(self.root)
+        if state.f_bavail * state.f_frsize < 2 * len(journal) + _SPARE_BYTES:  # then nothing is begun
+            raise WriteFailed(f"{self.root}: could not be written (No space left on device).")
         self.write(JOURNAL, journal)
         done: list[Step] = []
         self._syncs_each = len(steps) <= _FEW
@@ -136,12 +138,6 @@ class Steps:
         except (OSError, WriteFailed):
             return False
         return True
-
-    def _require_space(self, size: int) -> None:
-        """Raise WriteFailed if the disk has no space for a commit and its journal: then nothing is begun."""
-        state = os.statvfs(self.root)
-        if state.f_bavail * state.f_frsize < size:
-            raise WriteFailed(f"{self.root}: could not be written (No space left on device).")
 
     def finish(self) -> None:
         """Do what a process that was killed did not do any more."""

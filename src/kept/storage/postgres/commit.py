@@ -15,7 +15,6 @@ from kept.storage.contract import (
     Blank,
     Change,
     Erase,
-    Extend,
     Lease,
     LogPosition,
     Move,
@@ -48,8 +47,8 @@ class _Before:
     """What the first round trip read: whatever the changes depend on."""
 
     receipt: Receipt | None = None
-    documents: dict[str, tuple[str, bytes]] = field(default_factory=dict)
-    """Version of each document that there is, and the bytes of those that are extended."""
+    documents: dict[str, str] = field(default_factory=dict)
+    """Version of each document that there is."""
     logs: dict[str, _Log] = field(default_factory=dict)
     log_versions: dict[str, str] = field(default_factory=dict)
     lines: dict[tuple[str, int], bytes] = field(default_factory=dict)
@@ -58,7 +57,7 @@ class _Before:
         if is_log(path):
             log = self.logs.get(path)
             return ABSENT if log is None or log.is_removed else self.log_versions.get(path, "unread")
-        return self.documents[path][0] if path in self.documents else ABSENT
+        return self.documents.get(path, ABSENT)
 
     def log(self, name: str) -> _Log:
         return self.logs.setdefault(name, _Log(name))
@@ -94,7 +93,6 @@ class Commit:
             "commit_id": self._commit_id,
             "lease": self._lease.name if self._lease else "",
             "paths": [name for name in names if not is_log(name)],
-            "extended": [change.path for change in self._changes if isinstance(change, Extend)],
             "names": [name for name in names if is_log(name)],
             "whole": [name for change in self._changes if _needs_version(change) for name in targets_of(change)],
             "blanked": [change.log for change in self._changes if isinstance(change, Blank)],
@@ -111,7 +109,7 @@ class Commit:
             raise LeaseLost(f"Another process holds the lease '{self._lease.name}'.")
         return number, _Before(
             receipt=Receipt.from_json(found["receipt"][0][0]) if found["receipt"] else None,
-            documents={path: (version, data) for path, version, data in found["documents"]},
+            documents=dict(_pairs(found["documents"])),
             logs={row[0]: _Log(*row) for row in found["logs"]},
             log_versions=dict(_pairs(found["log_versions"])),
             lines={(name, start): data for name, start, data in found["lines"]},
@@ -148,7 +146,7 @@ _READS = {
     "lease": "SELECT number FROM kept.leases"
     " WHERE root = %(root)s AND name = %(lease)s AND expires > clock_timestamp()",
     "receipt": "SELECT receipt FROM kept.receipts WHERE root = %(root)s AND commit_id = %(commit_id)s",
-    "documents": "SELECT path, version, CASE WHEN path = ANY(%(extended)s::text[]) THEN data END FROM kept.documents"
+    "documents": "SELECT path, version FROM kept.documents"
     " WHERE root = %(root)s AND path = ANY(%(paths)s::text[]) AND data IS NOT NULL",
     "logs": "SELECT name, first, stop, generation, is_removed FROM kept.logs"
     " WHERE root = %(root)s AND name = ANY(%(names)s::text[])",
@@ -211,9 +209,8 @@ class _Writing:
         match change:
             case Write(path, data, expected):
                 self._check(path, expected)
-                self._write(path, data, change.modified_ns or self._now_ns)
-            case Extend(path, data):
-                self._write(path, self._before.documents.get(path, ("", b""))[1] + data, self._now_ns)
+                version = self._versions[path] = version_of(data)
+                self._run(_WRITE, path=path, data=data, version=version, modified=change.modified_ns or self._now_ns)
             case Move(path, to, expected):
                 self._move(path, to, expected)
             case Remove(path, expected) | Erase(path, expected):
@@ -226,10 +223,6 @@ class _Writing:
 
     def _check(self, path: str, expected: str | None) -> None:
         check_version(path, self._before.version(path), expected)
-
-    def _write(self, path: str, data: bytes, modified_ns: int) -> None:
-        version = self._versions[path] = version_of(data)
-        self._run(_WRITE, path=path, data=data, version=version, modified=modified_ns)
 
     def _move(self, path: str, to: str, expected: str | None) -> None:
         version = self._before.version(path)

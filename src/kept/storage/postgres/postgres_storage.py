@@ -107,46 +107,6 @@ class PostgresStorage:
         finally:
             self._leases.give_back(self.get_root(), lease)
 
-    def watch(self, prefix: str = "") -> PostgresSubscription:
-        return PostgresSubscription(self, prefix)
-
-
-class PostgresSubscription:
-    """Asks for the number of the last commit now and then: a pooler may stand between, which passes on no notices."""
-
-    def __init__(self, storage: PostgresStorage, prefix: str) -> None:
-        self._storage, self._prefix = storage, prefix
-        self._seen = self._version()
-
-    def __enter__(self) -> PostgresSubscription:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        pass
-
-    def wait(self, timeout_s: float) -> frozenset[str]:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            if self._version() != self._seen and (names := self._take_changed()):
-                return names
-            if time.monotonic() >= deadline:
-                return frozenset()
-            time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
-
-    def _version(self) -> int:
-        return int(self._storage.query("SELECT version FROM kept.roots WHERE id = %(root)s")[0][0])
-
-    def _take_changed(self) -> frozenset[str]:
-        rows = self._storage.query(
-            "SELECT r.version, c.name FROM kept.roots r LEFT JOIN"
-            " (SELECT root, changed, path AS name FROM kept.documents"
-            " UNION ALL SELECT root, changed, name FROM kept.logs) c"
-            " ON c.root = r.id AND c.changed > %(seen)s WHERE r.id = %(root)s",
-            seen=self._seen,
-        )
-        self._seen = rows[0][0]
-        return frozenset(name for _, name in rows if name is not None and name.startswith(self._prefix))
-
 
 @frozen
 class _SeenCommit:
