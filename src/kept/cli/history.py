@@ -144,7 +144,7 @@ def _read(
 ) -> tuple[list[NoteChange], int | None]:
     """Return the changes to show, and their number if these are all."""
     if note and _is_id(note):
-        return [memory.history.get_change(note)], 1
+        return memory.history.find_changes([note]), 1
     changes = list(memory.history.changes(note, since=since, by=by, session=session, max_results=limit + 1))
     return changes[:limit], len(changes) if len(changes) <= limit else None
 

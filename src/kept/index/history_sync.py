@@ -100,8 +100,8 @@ class HistorySync:
         elif self._is_on:
             try:
                 unseen = self._get_unseen()
-                unseen.history.own_log()
-                value = [unseen.history.find_machine(), unseen.compared.offset]
+                machine = unseen.history.own_log().removeprefix(_CHANGES).removesuffix(".jsonl")
+                value = [machine, unseen.compared.offset]
             except KeptError:
                 value = None
         if self.index.get_meta(META_HISTORY) != value:

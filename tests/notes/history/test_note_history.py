@@ -46,9 +46,9 @@ def test_a_change_is_found_by_the_beginning_of_its_id(tmp_path):
     with open_memory(tmp_path) as memory:
         memory.add("One.")
         (change,) = changes_of(memory)
-        assert memory.history.get_change(change.id[:6]).id == change.id
+        assert memory.history.find_changes([change.id[:6]])[0].id == change.id
         with pytest.raises(NotFound):
-            memory.history.get_change("ffffffffffffffff0")
+            memory.history.find_changes(["ffffffffffffffff0"])
 
 
 def test_an_edit_before_an_addition_is_recorded_by_itself(tmp_path):

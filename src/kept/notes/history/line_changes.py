@@ -68,13 +68,11 @@ def take_back(before: bytes, after: bytes, current: bytes) -> bytes:
             if overlap(hunk, other):
                 line = max(hunk.start, other.start)
                 raise LinesOverlap(_show(lines[line : line + 1] or hunk.lines[:1]))
-    hunks = [(hunk.start, hunk.end, 0, hunk) for hunk in backward] + [(hunk.start, hunk.end, 1, hunk) for hunk in later]
     result: list[bytes] = []
     position = 0
-    for start, end, _, hunk in sorted(hunks, key=lambda entry: entry[:3]):
-        result += lines[position:start]
-        result += hunk.lines
-        position = max(position, end)
+    for hunk in sorted([*backward, *later], key=lambda hunk: (hunk.start, hunk.end)):
+        result += [*lines[position : hunk.start], *hunk.lines]
+        position = max(position, hunk.end)
     return b"".join(result + lines[position:])
 
 
@@ -122,18 +120,7 @@ def _count_common(first: Sequence[object], second: Sequence[object]) -> int:
 def diff_versions(before: bytes | None, after: bytes | None, old_path: str, path: str) -> str:
     if before == after:
         return f"rename from {old_path}\nrename to {path}\n" if old_path != path else ""
-    lines = difflib.unified_diff(
-        _text_lines(before),
-        _text_lines(after),
-        "/dev/null" if before is None else old_path,
-        "/dev/null" if after is None else path,
-        n=_CONTEXT_LINES,
-    )
+    old, new = ([line.decode("utf-8", "replace") for line in split_lines(text or b"")] for text in (before, after))
+    names = "/dev/null" if before is None else old_path, "/dev/null" if after is None else path
+    lines = difflib.unified_diff(old, new, *names, n=_CONTEXT_LINES)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _text_lines(content: bytes | None) -> list[str]:
-    text = (content or b"").decode("utf-8", "replace")
-    lines = text.split("\n")
-    last = lines.pop()
-    return [f"{line}\n" for line in lines] + ([last] if last else [])

@@ -18,7 +18,7 @@ from kept.base.wording import plural
 from kept.errors import DocumentNotFound, HistoryDamaged, NotFound
 from kept.notes.history.note_change import Author, ChangeKind, NoteChange, format_change, parse_change, utc_text
 from kept.storage.contract import Append, Change, LogLine, LogPosition, Storage, Write
-from kept.storage.machine import find_machine, get_machine
+from kept.storage.machine import get_machine
 
 if TYPE_CHECKING:
     from kept.config import Config
@@ -48,11 +48,6 @@ class NoteHistory:
 
     # lines
 
-    def find_machine(self) -> str:
-        """Return the name of this machine, or nothing if it has recorded no change yet."""
-        self._machine = self._machine or find_machine(self._home)
-        return self._machine
-
     def own_log(self) -> str:
         """Return the log of this machine. Each machine has one, so that histories that are brought together never
         conflict."""
@@ -63,21 +58,17 @@ class NoteHistory:
         """Return the logs of all machines."""
         return [info.name for info in self.storage.logs.list(CHANGES) if info.name.endswith(_LOG_ENDING)]
 
-    def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
-        """Return the last change of a note on this machine, and the last on each other machine."""
+    def find_last(self, path: str) -> list[NoteChange]:
+        """Return the last change of a note on each machine."""
         quoted = json.dumps(path, ensure_ascii=False).encode("utf-8", "replace")
-        own_log = f"{CHANGES}{self.find_machine()}{_LOG_ENDING}"
-        own: NoteChange | None = None
-        others: list[NoteChange] = []
+        found = []
         for log in self.logs():
-            lines = self.storage.logs.read_back(log, having=(b'"path":' + quoted, b'"was":' + quoted))
-            changes = (parse_change(line.data) for line in lines)
-            last = next((change for change in changes if change and path in (change.path, change.was)), None)
-            if log == own_log:
-                own = last
-            elif last is not None:
-                others.append(last)
-        return own, others
+            for line in self.storage.logs.read_back(log, having=(b'"path":' + quoted, b'"was":' + quoted)):
+                change = parse_change(line.data)
+                if change is not None and path in (change.path, change.was):
+                    found.append(change)
+                    break
+        return found
 
     def iter_newest(self, since: str | None = None) -> Iterator[NoteChange]:
         """Yield changes, newest first. Only the last lines of each log are parsed for the changes since a time."""
@@ -112,11 +103,6 @@ class NoteHistory:
                 and (session is None or (change.by.session or "").startswith(session))
             ):
                 yield change
-
-    def get_change(self, change_id: str) -> NoteChange:
-        """Return the change with this id, or with the only id that begins so. Raise NotFound."""
-        (change,) = self.find_changes([change_id])
-        return change
 
     def find_changes(self, ids: Sequence[str]) -> list[NoteChange]:
         """Return the changes with these ids, or beginnings of ids, newest first. Raise NotFound."""
@@ -177,14 +163,11 @@ class NoteHistory:
 
         Then another program has written the note, or the note is older than the history.
         """
-        own, others = self.find_last(path)
+        known = self.find_last(path)
         digest = None if content is None else digest_bytes(content)
-        known = [change for change in (own, *others) if change is not None]
         if any(state_after(change, path) == digest for change in known) or (not known and content is None):
             return []
-        last = max(known, key=lambda change: change.time, default=None)
-        before = None if last is None else state_after(last, path)
-        return [self.new_change(path, before, digest, kind="baseline" if last is None else "by_hand")]
+        return [self.new_change(path, last_state(known, path), digest, kind="by_hand" if known else "baseline")]
 
     def plan(self, changes: Sequence[NoteChange], contents: Iterable[bytes], expected_end: LogPosition) -> list[Change]:
         """Return what to commit for changes: the versions that are missing, and their lines at the end of the log."""
@@ -223,6 +206,12 @@ def state_after(change: NoteChange, path: str) -> str | None:
     return change.after if change.path == path else None
 
 
+def last_state(changes: Sequence[NoteChange], path: str) -> str | None:
+    """Return the hash of a note after the latest of its changes, or None if there was no note."""
+    latest = max(changes, key=lambda change: change.time, default=None)
+    return None if latest is None else state_after(latest, path)
+
+
 def open_history(config: Config, workspace: Workspace, clock: Clock) -> NoteHistory:
     from kept.storage.open import open_home
 
@@ -244,17 +233,20 @@ class HistoryState:
 def check_history(history: NoteHistory) -> HistoryState:
     """Read every line and every version. Change nothing."""
     torn: list[str] = []
-    changes: list[NoteChange] = []
+    count = 0
+    digests: set[str | None] = set()
     for log in history.logs():
         lines = [parse_change(line.data) for line in history.storage.logs.read(log) if line.data.strip()]
-        changes += [change for change in lines if change is not None]
-        if count := lines.count(None):
-            torn.append(f"{log}: {plural(count, 'line')} cannot be read.")
-    digests = {digest for change in changes for digest in (change.before, change.after) if digest is not None}
-    return HistoryState(len(changes), tuple(torn), sum(not _is_readable(history, digest) for digest in digests))
+        changes = [change for change in lines if change is not None]
+        count += len(changes)
+        digests.update(digest for change in changes for digest in (change.before, change.after))
+        if missing := len(lines) - len(changes):
+            torn.append(f"{log}: {plural(missing, 'line')} cannot be read.")
+    lost = sum(not _is_readable(history, digest) for digest in digests)
+    return HistoryState(count, tuple(torn), lost)
 
 
-def _is_readable(history: NoteHistory, digest: str) -> bool:
+def _is_readable(history: NoteHistory, digest: str | None) -> bool:
     try:
         history.read_version(digest)
     except HistoryDamaged:
