@@ -62,7 +62,7 @@ def command(
 ) -> None:
     """Create a workspace, or adopt a folder of Markdown as it is.
 
-    FOLDER is the folder of the notes (default: ~/.kept/workspace). If it has Markdown, such as an Obsidian or Logseq
+    FOLDER is the folder of the notes (default: ~/.kept/workspace). If it has Markdown, such as an Obsidian
     vault, all of it is indexed, in all folders, and nothing is added. If the settings name another workspace, they are
     changed. Files that exist are not changed.
 

@@ -10,7 +10,7 @@ review_queue               writes of agents that a person accepts or rejects
 history                    who changed what, and undo
 scan                       finds the notes there are, and notices changes
 daily                      where daily notes are, and the dates in their names
-vault                      what Obsidian and Logseq say about a vault, and what .gitignore and .keptignore leave out
+vault                      what Obsidian says about a vault, and what .gitignore and .keptignore leave out
 survey                     what is not indexed, and why
 adopt                      copies the notes of another workspace; the notes of a new one
 projects                   folders of notes, each for one repository

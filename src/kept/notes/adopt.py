@@ -25,7 +25,6 @@ from kept.notes.workspace import (
     ROOT_NOTES,
     Workspace,
     find_arrival_fault,
-    is_indexed_name,
     is_markdown,
     is_persons_own,
     list_names,
@@ -75,7 +74,7 @@ def adopt_notes(
         problems.append(Problem(utf8_path(os.path.join(folder, path)), reason))
 
     for name in _list_markdown(source, report):
-        if not is_indexed_name(name):
+        if not source.is_indexed(name):
             outcomes["left_out"].append(utf8_path(name))
             continue
         if fault := find_arrival_fault(name):

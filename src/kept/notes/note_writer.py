@@ -23,7 +23,7 @@ from kept.notes.workspace import (
     Workspace,
     find_arrival_fault,
     find_name_fault,
-    is_note_name,
+    is_markdown,
     is_persons_own,
     refusal,
     require_tool_may_write,
@@ -150,7 +150,7 @@ class NoteWriter:
         """Append to the log of the day."""
         daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
         now = self.clock.now()
-        # Obsidian and Logseq show the name of a file above its text.
+        # Obsidian shows the name of a file above its text.
         heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
         path = find_daily(self.workspace, now.date(), daily) or daily.name(now.date())
         if self.workspace.layout == "vault":
@@ -247,7 +247,7 @@ def _writable(workspace: Workspace, to: str) -> str:
 
 def _visible_name(path: str) -> str:
     name = show_path(os.path.basename(path).lstrip("."))
-    return name if is_note_name(name) else "ideas.md"
+    return name if is_markdown(name) else "ideas.md"
 
 
 def create_note(workspace: Workspace, path: str, text: str) -> bool:

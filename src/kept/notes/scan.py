@@ -14,11 +14,11 @@ from kept.errors import PathRefused, WorkspaceError
 from kept.notes.workspace import (
     IGNORE_FILES,
     MEMORY_FOLDER,
+    PACKAGES,
     ROOT_NOTES,
     SURELY_SHORT,
     Workspace,
     find_name_fault,
-    is_skipped_folder,
     list_names,
 )
 from kept.sessions.transcript_paths import is_transcript
@@ -88,7 +88,7 @@ class _NoteFinder:
         return [
             name
             for name, is_folder in names.items()
-            if name[0] != "." and (is_folder or name.lower().endswith(endings))
+            if name[0] != "." and (name != PACKAGES if is_folder else name.lower().endswith(endings))
         ]
 
     def choose_in_vault(self) -> Choose:
@@ -98,15 +98,14 @@ class _NoteFinder:
 
         def choose(folder: str, names: Mapping[str, bool]) -> Iterable[str]:
             chosen = self.choose_notes(folder, names)
-            if rules.enter(folder, names):
-                tests_files = rules.may_match_notes(folder)
-                chosen = [
-                    name
-                    for name in chosen
-                    if not (names[name] or tests_files) or not rules.is_ignored(folder, name, is_folder=names[name])
-                ]
-            lead = f"{folder}/" if folder else ""
-            return [name for name in chosen if not names[name] or not is_skipped_folder(lead + name)]
+            if not rules.enter(folder, names):
+                return chosen
+            tests_files = rules.may_match_notes(folder)
+            return [
+                name
+                for name in chosen
+                if not (names[name] or tests_files) or not rules.is_ignored(folder, name, is_folder=names[name])
+            ]
 
         return choose
 

@@ -11,7 +11,7 @@ from kept.base.values import frozen
 from kept.errors import PathRefused
 from kept.notes.scan import scan_workspace
 from kept.notes.vault import IgnoreRules, find_program
-from kept.notes.workspace import Workspace, is_persons_own, is_skipped_folder, is_visible
+from kept.notes.workspace import Workspace, is_persons_own, is_visible
 
 Reason = Literal["ignored", "link", "ending", "layout"]
 MARKDOWN_ENDINGS = (".md", ".markdown")
@@ -69,7 +69,7 @@ def _find_left_out(workspace: Workspace, indexed: Collection[str]) -> list[LeftO
             if names[name]:
                 if rules.is_ignored(folder, name, is_folder=True):
                     left_out.append(LeftOut(f"{utf8_safe(path)}/", "ignored"))
-                elif not is_skipped_folder(path):
+                else:
                     entered.append(name)
             elif path not in indexed and (reason := _find_reason(workspace, rules, folder, name)):
                 files.append(LeftOut(utf8_safe(path) + ("/" if reason == "link" and "." not in name else ""), reason))

@@ -1,7 +1,7 @@
-"""Vaults: folders of Markdown that another program manages, and where those programs keep daily notes.
+"""Vaults: folders of Markdown that Obsidian or nobody manages, and where they have their daily notes.
 
-Read from `.obsidian/daily-notes.json`, from the settings of the plug-in Periodic Notes, and from `logseq/config.edn`.
-None of it is trusted: a vault may be a stranger's repository.
+Read from `.obsidian/daily-notes.json` and from the settings of the plug-in Periodic Notes. Nothing of it is trusted: a
+vault may be a stranger's repository.
 
 Patterns of .gitignore and .keptignore leave files and folders of a vault out. They apply as in git: to the folder that
 the file is in and to those below it. The last pattern that matches decides, one of a deeper folder before one above it,
@@ -25,49 +25,29 @@ from kept.notes.workspace import IGNORE_FILES, Workspace, has_control_characters
 from kept.storage.contract import Storage
 
 OBSIDIAN = "Obsidian"
-LOGSEQ = "Logseq"
 OBSIDIAN_FOLDER = ".obsidian"
 _PERIODIC = "periodic-notes"
-_LOGSEQ_SETTINGS = "logseq/config.edn"
-_LOGSEQ_FOLDER = "journals"
-_LOGSEQ_FORMAT = "yyyy_MM_dd"
-_EDN_COMMENT = r'("(?:[^"\\]|\\.)*")|;[^\n]*'
 _MAX_BYTES = 1_000_000
 _MAX_CHARS = 200
 
 
 def find_program(storage: Storage) -> str:
     """Return the program that manages a vault, or an empty text."""
-    names = list_names(storage)
-    if names.get(OBSIDIAN_FOLDER):
-        return OBSIDIAN
-    has_settings = names.get("logseq") and _LOGSEQ_SETTINGS.rpartition("/")[2] in list_names(storage, "logseq")
-    return LOGSEQ if has_settings or (names.get(_LOGSEQ_FOLDER) and names.get("pages")) else ""
+    return OBSIDIAN if list_names(storage).get(OBSIDIAN_FOLDER) else ""
 
 
 def read_daily_notes(workspace: Workspace) -> DailyNotes:
-    """Return where a vault keeps its daily notes: as its program says, else in memory/."""
-    program = find_program(workspace.storage)
-    if program == OBSIDIAN:
-        return _read_obsidian(workspace)
-    return _read_logseq(workspace) if program == LOGSEQ else DEFAULT_DAILY_NOTES
-
-
-# Obsidian
-
-
-def _read_obsidian(workspace: Workspace) -> DailyNotes:
+    """Return where a vault keeps its daily notes: as Obsidian says, else in memory/."""
+    names = list_names(workspace.storage)
+    if not names.get(OBSIDIAN_FOLDER):
+        return DEFAULT_DAILY_NOTES
     plugins = _read_json(workspace, "community-plugins.json")
     settings = _periodic(workspace) if isinstance(plugins, list) and _PERIODIC in plugins else None
     settings = settings or _read_json(workspace, "daily-notes.json")
     if isinstance(settings, dict):
-        return _checked(OBSIDIAN, text_or_empty(settings.get("folder")), text_or_empty(settings.get("format")) or ISO)
+        return _checked(text_or_empty(settings.get("folder")), text_or_empty(settings.get("format")) or ISO)
     # Without settings, Obsidian puts daily notes at the top: so does Kept if there are some.
-    return (
-        DailyNotes("", ISO, OBSIDIAN)
-        if any(map(DAILY_NOTE.fullmatch, list_names(workspace.storage)))
-        else DEFAULT_DAILY_NOTES
-    )
+    return DailyNotes("", ISO, OBSIDIAN) if any(map(DAILY_NOTE.fullmatch, names)) else DEFAULT_DAILY_NOTES
 
 
 def read_templates(workspace: Workspace) -> frozenset[str]:
@@ -98,36 +78,15 @@ def _periodic(workspace: Workspace) -> dict[str, Any] | None:
 
 def _read_json(workspace: Workspace, name: str) -> Any:
     try:
-        return json.loads(_read(workspace, f"{OBSIDIAN_FOLDER}/{name}"))
-    except (ValueError, RecursionError):
+        return json.loads(workspace.read(f"{OBSIDIAN_FOLDER}/{name}", max_bytes=_MAX_BYTES).text)
+    except (WorkspaceError, ValueError, RecursionError):
         return None
-
-
-# Logseq
-
-
-def _read_logseq(workspace: Workspace) -> DailyNotes:
-    text = re.sub(_EDN_COMMENT, r"\1", _read(workspace, _LOGSEQ_SETTINGS))
-    folder = _edn_text(text, "journals-directory") or _LOGSEQ_FOLDER
-    return _checked(LOGSEQ, folder, _from_java(_edn_text(text, "journal/file-name-format") or _LOGSEQ_FORMAT))
-
-
-def _edn_text(text: str, key: str) -> str:
-    match = re.search(rf':{re.escape(key)}\s+"([^"\\]*)"', text)
-    return match[1] if match else ""
-
-
-def _from_java(text: str) -> str:
-    """Return a date format of Logseq as one of moment.js: yyyy_MM_dd is YYYY_MM_DD."""
-    names = {"E": "ddd", "EE": "ddd", "EEE": "ddd", "EEEE": "dddd", "do": "Do"}
-    tokens = r"'([^']*)'|y+|do|d+|E+"
-    return re.sub(tokens, lambda match: f"[{match[1]}]" if match[1] else names.get(match[0], match[0].upper()), text)
 
 
 # checking
 
 
-def _checked(program: str, folder: str, text: str) -> DailyNotes:
+def _checked(folder: str, text: str) -> DailyNotes:
     """Return the place if Kept can use it. Otherwise return Kept's own, with the reason."""
     folder = folder.strip().strip("/")
     try:
@@ -138,10 +97,10 @@ def _checked(program: str, folder: str, text: str) -> DailyNotes:
     else:
         path = f"{folder}/{text}" if folder else text
         if _is_usable(path):
-            return DailyNotes(folder, text, program)
+            return DailyNotes(folder, text, OBSIDIAN)
         reason = f"notes in '{_shown(path)}' would not be found"
     where = f"{DEFAULT_DAILY_NOTES.folder}/{DEFAULT_DAILY_NOTES.format}.md"
-    return DailyNotes(problem=f"{program}'s settings for daily notes are not used: {reason}. They go to {where}.")
+    return DailyNotes(problem=f"{OBSIDIAN}'s settings for daily notes are not used: {reason}. They go to {where}.")
 
 
 def _is_usable(path: str) -> bool:
@@ -152,14 +111,6 @@ def _is_usable(path: str) -> bool:
 
 def _shown(text: str) -> str:
     return text if len(text) <= _MAX_CHARS and text.isprintable() else ascii(text[:_MAX_CHARS])[1:-1]
-
-
-def _read(workspace: Workspace, path: str) -> str:
-    """Return the text of a settings file in the vault, or nothing if it cannot be read."""
-    try:
-        return workspace.read(path, max_bytes=_MAX_BYTES).text
-    except WorkspaceError:
-        return ""
 
 
 # what is left out

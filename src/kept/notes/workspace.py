@@ -8,7 +8,7 @@ below memory/, and a vault's daily notes. All other files belong to the person, 
 A note is named by its path in the storage of the workspace; one in an extra path, which belongs to others and is only
 read, by its absolute path. Every path from outside passes through `Workspace.locate`, which returns that name.
 Discovery (`scan.py`) and writing (`note_writer.py`) use the same rules: `is_visible`, `Workspace.is_note_file`,
-`is_skipped_folder` and `find_name_fault`. In a vault, `vault.py` adds the patterns of .gitignore and .keptignore.
+and `find_name_fault`. In a vault, `vault.py` adds the patterns of .gitignore and .keptignore.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER, project_of_path
 from kept.errors import DocumentNotFound, NoteNotFound, PathRefused, WorkspaceError, WorkspaceMissing, WriteFailed
 from kept.notes.note_text import NoteText, note_of
-from kept.storage.contract import MAX_NAME_BYTES, MAX_PATH_BYTES, DocumentInfo, Storage
+from kept.storage.contract import MAX_PATH_BYTES, DocumentInfo, Storage
 from kept.storage.open import open_extra, open_folder, open_workspace
 
 if TYPE_CHECKING:
@@ -129,9 +129,8 @@ _LONGEST_TITLE = 200
 CANVAS = ".canvas"
 """Ending of Obsidian's canvases, which are notes in a vault."""
 IGNORE_FILES = (".gitignore", ".keptignore")
-_SKIPPED_NAMES = ("node_modules",)
-_SKIPPED_PATHS = ("logseq/bak", "logseq/version-files")
-"""Copies of pages that Logseq keeps."""
+PACKAGES = "node_modules"
+"""Folder of other people's packages, with Markdown by the thousand."""
 _NOT_WRITTEN = "Name a note of the workspace, or change this one with an editor."
 
 
@@ -139,14 +138,9 @@ def is_markdown(name: str) -> bool:
     return name.lower().endswith(".md")
 
 
-def is_skipped_folder(relative: str) -> bool:
-    """Return whether a vault's folder is left out although it is visible. ``relative`` is its path in the vault."""
-    return relative.rpartition("/")[2] in _SKIPPED_NAMES or relative in _SKIPPED_PATHS
-
-
 def is_visible(name: str) -> bool:
     """Return whether discovery looks at a file or folder of this name."""
-    return not name.startswith(".")
+    return not name.startswith(".") and name != PACKAGES
 
 
 def has_projects(workspace: Workspace) -> bool:
@@ -174,10 +168,6 @@ def may_be_title(name: str) -> bool:
     return not is_path and len(name) <= _LONGEST_TITLE and bool(name.strip()) and name.isprintable()
 
 
-def is_note_name(name: str) -> bool:
-    return is_visible(name) and is_markdown(name)
-
-
 def find_name_fault(name: str) -> str | None:
     """Return the reason why the name of a note prevents indexing it, or None."""
     if not is_utf8(name):
@@ -201,23 +191,6 @@ def find_arrival_fault(name: str) -> str | None:
 def has_control_characters(path: str) -> bool:
     # Most paths are printable, which is quicker to tell than to compile the pattern.
     return not path.isprintable() and re.search(_CONTROL, path) is not None
-
-
-def is_indexed_name(relative: str) -> bool:
-    """Return whether discovery finds a note of this name in a workspace of Kept's own layout."""
-    if relative in ROOT_NOTES:
-        return True
-    is_placed = relative.startswith(f"{MEMORY_FOLDER}/")
-    return is_placed and is_markdown(relative) and _are_visible(relative) and is_utf8(relative)
-
-
-def _are_visible(relative: str) -> bool:
-    return all(map(is_visible, relative.split("/")))
-
-
-def _is_in_skipped_folder(relative: str) -> bool:
-    parts = relative.split("/")
-    return any(is_skipped_folder("/".join(parts[:count])) for count in range(1, len(parts)))
 
 
 @frozen
@@ -315,12 +288,8 @@ class Workspace:
         name = self.cite(os.path.normpath(os.path.join(self.root, path)))
         if os.path.isabs(name) and self._find_extra(name) is None:
             raise PathRefused(f"{shown}: outside the workspace.")
-        try:
-            encoded = os.fsencode(name)
-        except UnicodeEncodeError:
-            raise PathRefused(f"{shown}: the name is not valid UTF-8.") from None
-        if len(encoded) > MAX_PATH_BYTES or any(len(part) > MAX_NAME_BYTES for part in encoded.split(b"/")):
-            raise PathRefused(f"{shown}: the name is too long.")
+        if fault := find_name_fault(name):
+            raise PathRefused(f"{shown}: {fault}.")
         return name
 
     def is_note_file(self, name: str) -> bool:
@@ -337,8 +306,6 @@ class Workspace:
             return False
         if self.layout == "kept":
             return name in ROOT_NOTES or name.startswith(f"{MEMORY_FOLDER}/")
-        if _is_in_skipped_folder(name):
-            return False
         from kept.notes.vault import is_ignored
 
         return not is_ignored(self, name)
@@ -368,7 +335,7 @@ class Workspace:
 
     def _is_found_below(self, relative: str) -> bool:
         """Return whether discovery finds a note of this name, relative to a folder that it walks."""
-        return _are_visible(relative) and self.is_note_file(relative)
+        return all(map(is_visible, relative.split("/"))) and self.is_note_file(relative)
 
     # reading
 
