@@ -40,9 +40,7 @@ PAGES: dict[Act, set[str]] = {
     "review changes": {"GET /review", "GET /review/{item}", "POST /review/decide", "POST /review/decide-all"},
     "decide about calls of tools": {"POST /chat/decide"},
     "forget": {"GET /forget", "POST /forget/now", "GET /forget/receipts/{receipt}"},
-    "change settings": {
-        "GET /settings", "GET /settings/{name}", "POST /settings/{name}/preview", "POST /settings/{name}/change",
-    },
+    "change settings": {"GET /settings", "GET /settings/{name}", "POST /settings/{name}/change"},
 }  # fmt: skip
 ROUTES: dict[Act, set[str]] = {
     "read": {"GET /v1/messages/{id}", "GET /v1/models"},

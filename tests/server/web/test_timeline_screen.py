@@ -40,12 +40,7 @@ def test_the_calendar_links_to_days_with_entries(dated):
 
 
 @pytest.mark.parametrize(
-    ("asked", "first"),
-    [
-        ("2026-03-12", "Thursday, 12 March 1"),
-        ("2026-03-11", "Monday, 5 January 1"),
-        ("yesterday", "Thursday, 12 March 1"),
-    ],
+    ("asked", "first"), [("2026-03-12", "Thursday, 12 March 1"), ("2026-03-11", "Monday, 5 January 1")]
 )
 def test_a_day_can_be_jumped_to(dated, asked, first):
     page = dated.page(f"/timeline?day={asked}")

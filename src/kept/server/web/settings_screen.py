@@ -1,9 +1,9 @@
-"""Settings: every setting with its value, origin and meaning. A change is shown as a diff before it is made."""
+"""Settings: every setting with its value, origin and meaning. Those of the user's file can be changed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -15,11 +15,8 @@ import kept
 from kept.base.values import frozen
 from kept.config import LoadedConfig, change_settings, load_config
 from kept.config.layers import FLAGS
-from kept.config.read import settings_of
-from kept.config.setting import SECRET_SHOWN, SettingRow, list_settings, value_text
-from kept.errors import ConfigError, KeptError, UsageError
-from kept.notes.history.line_changes import diff_versions
-from kept.server.web.changes_screen import DiffLine, split_diff
+from kept.config.setting import SettingRow, list_settings, value_text
+from kept.errors import KeptError, UsageError
 from kept.server.web.visit import Page, Screen, Visit
 
 _OTHER = "Other"
@@ -74,7 +71,7 @@ def show_settings(visit: Visit) -> Response:
 def show_setting(visit: Visit) -> Response:
     """Show one setting with a field to change it."""
     view = _find_view(reload_settings(visit.site.loaded), visit.path["name"])
-    return visit.render("setting.html", view=view, diff=None, problem=None, value=None)
+    return visit.render("setting.html", view=view, problem=None, value=None)
 
 
 def _find_view(loaded: LoadedConfig, name: str) -> SettingView:
@@ -84,39 +81,23 @@ def _find_view(loaded: LoadedConfig, name: str) -> SettingView:
     raise UsageError(f"No setting is called '{name[:100]}'.", hint="The page Settings lists all of them.")
 
 
-def preview_change(visit: Visit) -> Response:
-    """Show what a change does to the settings file. Nothing is written."""
-    loaded = reload_settings(visit.site.loaded)
-    name, values = visit.path["name"], _values(visit)
-    view = _find_view(loaded, name)
-    problem: KeptError | None = None
-    diff: list[DiffLine] = []
-    try:
-        change = change_settings.change_setting(loaded, name, values, agent=None, dry_run=True)
-        diff = diff_settings(loaded, change.before, change.after, [*values] if values and view.row.is_secret else ())
-    except KeptError as exc:
-        problem = exc
-    return visit.render(
-        "setting.html",
-        view=view,
-        diff=diff,
-        problem=problem,
-        value=visit.form.get("value", ""),
-        is_removal=values is None,
-    )
-
-
 def change_setting(visit: Visit) -> Response:
-    """Change a setting in the user's file."""
+    """Change a setting in the user's file, or show why the value does not fit."""
     loaded = reload_settings(visit.site.loaded)
-    name, values = visit.path["name"], _values(visit)
+    view = _find_view(loaded, visit.path["name"])
+    values = None if visit.form.get("action") == "unset" else _values(visit.form.get("value", ""))
     try:
-        change = change_settings.change_setting(loaded, name, values, agent=None)
-    except ConfigError as exc:
-        raise UsageError(exc.message, hint=exc.hint) from exc
+        change = change_settings.change_setting(loaded, view.row.name, values, agent=None)
+    except KeptError as exc:
+        return visit.render("setting.html", status=400, view=view, problem=exc, value=visit.form.get("value", ""))
     state = "changed" if change.is_changed else "as it was"
     text = f"{change.name}: {state}. Programs that are running, this server too, use it after their next start."
     return visit.redirect(f"/settings?find={change.name}", notice=text)
+
+
+def _values(text: str) -> list[str]:
+    """Return the values that a field gives, one for each line."""
+    return [line.strip() for line in text.splitlines() if line.strip()] or [""]
 
 
 def reload_settings(loaded: LoadedConfig) -> LoadedConfig:
@@ -138,30 +119,6 @@ def view_settings(loaded: LoadedConfig) -> list[SettingView]:
     return [SettingView(row, explained.get(row.name), value_text(row.value)) for row in rows]
 
 
-def _values(visit: Visit) -> list[str] | None:
-    """Return the values that the form gives, one for each line, or None to remove the setting."""
-    if visit.form.get("action") == "unset":
-        return None
-    text = visit.form.get("value", "").replace("\r\n", "\n").strip()
-    return [line.strip() for line in text.split("\n") if line.strip()] or [""]
-
-
-def diff_settings(loaded: LoadedConfig, before: str, after: str, secrets: Iterable[str] = ()) -> list[DiffLine]:
-    """Return the lines of a diff of the settings file, without any secret in it."""
-    hidden = sorted({*secrets, *_secret_values(loaded)}, key=len, reverse=True)
-    diff = diff_versions(before.encode(), after.encode(), "config.yaml", "config.yaml")
-    for secret in hidden:
-        diff = diff.replace(secret, SECRET_SHOWN)
-    return split_diff(diff)
-
-
-def _secret_values(loaded: LoadedConfig) -> Iterable[str]:
-    for part in (loaded.config.agent, loaded.config.gateway):
-        for name, value, is_secret in settings_of(part):
-            if value and (is_secret or name.endswith(("_url", ".url"))):
-                yield from map(str, value.values()) if isinstance(value, dict) else (str(value),)
-
-
 SCREEN = Screen(
     name="settings",
     label="Settings",
@@ -169,7 +126,6 @@ SCREEN = Screen(
     pages=(
         Page("/settings", show_settings, "change settings"),
         Page("/settings/{name}", show_setting, "change settings"),
-        Page("/settings/{name}/preview", preview_change, "change settings", ("POST",)),
         Page("/settings/{name}/change", change_setting, "change settings", ("POST",)),
     ),
     key="e",

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from kept.base.listings import FileSummary
-from kept.base.records import Filter
+from kept.base.listings import Listing
+from kept.base.records import Filter, Source
 from kept.base.values import frozen
 from kept.base.wording import plural
 from kept.memory import Memory
-from kept.search.query_dates import find_period
 from kept.server.web.visit import Page, Screen, Visit
 
 _MOST_PER_DAY = 200
@@ -25,85 +24,58 @@ _LEVELS = 4
 _WEEK = 7
 _WEEKS = 53
 
-
-@frozen
-class DayView:
-    day: dt.date
-    files: tuple[FileSummary, ...]
-    total: int
+DayCounts = Mapping[dt.date, Mapping[Source, int]]
+"""Passages of each day that has any, by source."""
 
 
 def show_timeline(visit: Visit) -> Response:
     """Show the days up to one, newest first, with the calendar of the year that ends there."""
     memory = visit.memory
     today = memory.clock.now().astimezone().date()
-    asked = visit.query.get("day", "").strip()
-    day = read_day(asked, memory) if asked else today
+    day = read_day(visit.query.get("day", ""), today)
     counts, degraded = load_counts(memory)
-    last = today if day is None or day > today else max(day, min(today, day + dt.timedelta(days=180)))
-    shown = [entry for entry in sorted(counts, reverse=True) if day is None or entry <= day][:_DAYS_SHOWN]
-    older = next((entry for entry in sorted(counts, reverse=True) if shown and entry < shown[-1]), None)
-    newer = next((entry for entry in sorted(counts) if day is not None and entry > day), None)
+    until = [entry for entry in sorted(counts, reverse=True) if entry <= day]
+    shown = until[:_DAYS_SHOWN]
     return visit.render(
         "timeline.html",
-        asked=asked,
         day=day,
         today=today,
-        is_empty_day=day is not None and bool(asked) and day not in counts,
-        calendar=make_calendar(counts, last),
-        days=[load_day(memory, entry) for entry in shown],
-        older=older,
-        newer=newer,
+        is_empty_day=day != today and day not in counts,
+        calendar=make_calendar(counts, min(today, day + dt.timedelta(days=180))),
+        days=[(entry, load_day(memory, entry)) for entry in shown],
+        older=next(iter(until[_DAYS_SHOWN:]), None),
+        has_newer=len(until) < len(counts),
         degraded=degraded,
     )
 
 
-def read_day(text: str, memory: Memory) -> dt.date | None:
-    """Return the day that a text means, such as "yesterday" or "12 November", or None."""
+def read_day(text: str, today: dt.date) -> dt.date:
+    """Return the day that the address names, or today."""
     try:
-        day: dt.date | None = dt.date.fromisoformat(text)
-    except ValueError:
-        period = find_period(text, memory.clock.now().replace(tzinfo=None))
-        day = (period.end - dt.timedelta(microseconds=1)).date() if period else None
-    return day if day and _FIRST_YEAR <= day.year < _LAST_YEAR else None
-
-
-def load_counts(memory: Memory) -> tuple[Mapping[dt.date, DayCount], tuple[str, ...]]:
-    """Return the number of entries of each day that has any, and problems of the index."""
-    _, degraded = memory.index_service.read(lambda index: None)  # brings the index up to date
-    with memory.index_service.inspecting() as (index, _), index.reading():
-        rows = index.words.remember("days", lambda: index.live.lists.count_days(Filter()))
-    counts: dict[dt.date, DayCount] = {}
-    for text, source, number in rows:
         day = dt.date.fromisoformat(text)
-        before = counts.get(day, DayCount())
-        is_note = source == "memory"
-        counts[day] = DayCount(
-            before.notes + (number if is_note else 0), before.conversations + (0 if is_note else number)
-        )
+    except ValueError:
+        return today
+    return day if _FIRST_YEAR <= day.year < _LAST_YEAR else today
+
+
+def load_counts(memory: Memory) -> tuple[DayCounts, tuple[str, ...]]:
+    """Return the number of passages of each day, and problems of the index."""
+    rows, degraded = memory.index_service.read(
+        lambda index: index.words.remember("days", lambda: index.live.lists.count_days(Filter()))
+    )
+    counts: dict[dt.date, dict[Source, int]] = {}
+    for day, source, number in rows:
+        counts.setdefault(dt.date.fromisoformat(day), {})[source] = number
     return counts, degraded
 
 
-def load_day(memory: Memory, day: dt.date) -> DayView:
+def load_day(memory: Memory, day: dt.date) -> Listing:
     start = dt.datetime.combine(day, dt.time())
     end = start + dt.timedelta(days=1) - dt.timedelta(milliseconds=1)
-    listing = memory.list(source=None, since=start, until=end, max_results=_MOST_PER_DAY)
-    return DayView(day, listing.files, listing.total)
+    return memory.list(source=None, since=start, until=end, max_results=_MOST_PER_DAY)
 
 
 # the calendar
-
-
-@frozen
-class DayCount:
-    """Passages of a day."""
-
-    notes: int = 0
-    conversations: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.notes + self.conversations
 
 
 @frozen
@@ -113,13 +85,7 @@ class DaySquare:
     y: int
     level: int
     """From 0, nothing, to 4."""
-    count: DayCount
-
-    @property
-    def label(self) -> str:
-        counts = ((self.count.notes, "passage"), (self.count.conversations, "message"))
-        parts = [plural(number, noun) for number, noun in counts if number]
-        return f"{self.day}: {', '.join(parts) or 'nothing'}"
+    label: str
 
 
 @frozen
@@ -132,21 +98,25 @@ class CalendarMap:
     total: int
 
 
-def make_calendar(counts: Mapping[dt.date, DayCount], last: dt.date) -> CalendarMap:
+def make_calendar(counts: DayCounts, last: dt.date) -> CalendarMap:
     """Return the map of the weeks up to that of the last day. Weeks begin on Monday."""
     monday = last - dt.timedelta(days=last.weekday()) - dt.timedelta(weeks=_WEEKS - 1)
     days = [monday + dt.timedelta(days=number) for number in range((last - monday).days + 1)]
-    most = max((counts[day].total for day in days if day in counts), default=0)
-    squares = tuple(_square(day, number, counts.get(day, DayCount()), most) for number, day in enumerate(days))
+    totals = [sum(counts.get(day, {}).values()) for day in days]
+    most = max(totals)
+    squares = []
+    for number, (day, total) in enumerate(zip(days, totals, strict=True)):
+        # By square root: one busy day must not make all others pale.
+        level = max(1, round(_LEVELS * (total / most) ** 0.5)) if total else 0
+        x, y = _LEFT + number // _WEEK * _STEP, _TOP + number % _WEEK * _STEP
+        squares.append(DaySquare(day, x, y, level, _label(day, counts.get(day, {}))))
     months = tuple((f"{square.day:%b}", square.x) for square in squares if square.day.day == 1)
-    total = sum(square.count.total for square in squares)
-    return CalendarMap(squares, months, _LEFT + _WEEKS * _STEP, _TOP + _WEEK * _STEP, total)
+    return CalendarMap(tuple(squares), months, _LEFT + _WEEKS * _STEP, _TOP + _WEEK * _STEP, sum(totals))
 
 
-def _square(day: dt.date, number: int, count: DayCount, most: int) -> DaySquare:
-    # By square root: one busy day must not make all others pale.
-    level = max(1, round(_LEVELS * (count.total / most) ** 0.5)) if count.total else 0
-    return DaySquare(day, _LEFT + number // _WEEK * _STEP, _TOP + number % _WEEK * _STEP, level, count)
+def _label(day: dt.date, count: Mapping[Source, int]) -> str:
+    nouns: dict[Source, str] = {"memory": "passage", "sessions": "message"}
+    return f"{day}: {', '.join(plural(count[source], noun) for source, noun in nouns.items() if source in count)}"
 
 
 SCREEN = Screen(
