@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
@@ -18,22 +19,18 @@ from kept.notes.projects import list_projects
 from kept.notes.workspace import has_projects
 from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
 from kept.server.web.note_html import plain_line
-from kept.server.web.page_templates import citation_url, reference_url
-from kept.server.web.visit import Page, Screen, Site, Visit
+from kept.server.web.visit import Page, Screen, Visit
 
 PER_PAGE = 20
-_MOST_DROPPED = 40
+_MOST_TAGS = 100
 _LINES_SHOWN = 6
 _RECENT = 8
 _FENCES = ("```", "~~~")
-_CHOICES_S = 10.0
-"""How long the choices of the filters are kept: a search as you type asks for them with every letter."""
 TIMES = (("", "Any time"), ("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"), ("365d", "Last year"))
 SOURCES = (("", "Notes and conversations"), ("memory", "Notes"), ("sessions", "Conversations"))
 
 _SCORE_WIDTH = 100.0
 """Width of a score of 1."""
-_SMALLEST = 0.2
 _HUES = {
     **dict.fromkeys(("words", "coverage", "around", "reach", "answers"), "words"),
     **dict.fromkeys(("meaning", "beside"), "meaning"),
@@ -62,20 +59,21 @@ class SearchForm:
     def read(cls, query: Mapping[str, str]) -> SearchForm:
         return cls(**{name: query.get(name, "").strip()[:1_000] for name in cls.__annotations__})
 
-    def fields(self) -> dict[str, str]:
-        return {name: value for name in type(self).__annotations__ if (value := getattr(self, name))}
-
     @property
-    def filters(self) -> dict[str, str]:
-        return {name: value for name, value in self.fields().items() if name != "q"}
+    def filters(self) -> dict[str, Any]:
+        return {name: value for name in self.__annotations__ if name != "q" and (value := getattr(self, name))}
 
     @property
     def is_empty(self) -> bool:
         return not (self.q or self.since or self.until)
 
     def url(self, **changes: Any) -> str:
-        fields = {name: value for name, value in {**self.fields(), **changes}.items() if value}
+        fields = {name: value for name, value in {"q": self.q, **self.filters, **changes}.items() if value}
         return f"/?{urlencode(fields)}" if fields else "/"
+
+
+Stretch = tuple[ScorePart, str, float, float]
+"""A part of a score with the class that colours it, where it begins in the bar, and how long it is there."""
 
 
 @frozen
@@ -83,17 +81,16 @@ class HitView:
     """A hit as the page shows it."""
 
     hit: Hit
-    url: str
     title: str
     lines: tuple[MatchedLine, ...]
     more_lines: int
-    bar: ScoreBar
+    bar: tuple[Stretch, ...]
     further: tuple[HitView, ...] = ()
 
 
 def show_search(visit: Visit) -> Response:
     form = SearchForm.read(visit.query)
-    choices = find_choices(visit)
+    choices = load_choices(visit)
     if form.is_empty:
         return visit.render("search.html", form=form, **choices, **_overview(visit.memory))
     limit = visit.number("show", PER_PAGE, least=1, most=200)
@@ -126,17 +123,9 @@ def add_entry(visit: Visit) -> Response:
 
 def run_search(memory: Memory, form: SearchForm, limit: int) -> SearchResult:
     """Search with the filters of the form, as the command line does."""
-    return memory.search(
-        form.q,
-        max_results=limit,
-        source=form.source or None,
-        since=form.since or None,
-        until=form.until or None,
-        as_of=form.as_of or None,
-        tags=[form.tag] if form.tag else (),
-        channel=form.channel or None,
-        project=form.project or None,
-    )
+    filters = form.filters
+    tag = filters.pop("tag", "")
+    return memory.search(form.q, max_results=limit, tags=[tag] if tag else (), **filters)
 
 
 def has_more(result: SearchResult, limit: int) -> bool:
@@ -156,56 +145,43 @@ def _view(hit: Hit, words: list[str]) -> HitView:
     matched = tuple(tuple(split_matches(line, also)) for line in lines[:_LINES_SHOWN])
     return HitView(
         hit,
-        citation_url(hit.path, hit.start_line, hit.end_line),
         " › ".join(hit_headings(hit)) or posixpath.splitext(posixpath.basename(hit.path))[0],
         matched,
         max(0, len(lines) - _LINES_SHOWN),
-        make_score_bar(hit.parts),
+        score_bar(hit.parts),
         tuple(_view(passage, words) for passage in hit.further),
     )
 
 
-@frozen
-class ScoreBar:
-    segments: tuple[tuple[float, float, str], ...]
-    """Where each part begins in the bar, how long it is, and the class that colours it."""
-    parts: tuple[tuple[ScorePart, str], ...]
-    """All parts, also those too small to be drawn, each with the class that colours it."""
-    label: str
-    """The parts in words, for those who do not see the bar."""
-
-
-def make_score_bar(parts: Sequence[ScorePart]) -> ScoreBar:
+def score_bar(parts: Sequence[ScorePart]) -> tuple[Stretch, ...]:
     """Return the bar of a score. What a part takes away is drawn back from where the parts before it ended."""
-    segments = []
+    bar: list[Stretch] = []
     at = 0.0
     for part in parts:
         start, at = at, at + part.value * _SCORE_WIDTH
         left, right = max(0.0, min(start, at)), min(_SCORE_WIDTH, max(start, at))
-        if right - left >= _SMALLEST:
-            segments.append((round(left, 2), round(right - left, 2), _hue(part)))
-    label = ", ".join(f"{part.name} {part.value:+.2f}" for part in parts)
-    return ScoreBar(tuple(segments), tuple((part, _hue(part)) for part in parts), label)
+        hue = "loss" if part.value < 0 else _HUES.get(part.name, "other")
+        bar.append((part, hue, round(left, 2), round(max(0.0, right - left), 2)))
+    return tuple(bar)
 
 
-def _hue(part: ScorePart) -> str:
-    return "loss" if part.value < 0 else _HUES.get(part.name, "other")
-
-
-def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, int, list[tuple[Dropped, str]]]]:
-    """Return what was left out by reason: the reason, how many, and the best of them with their addresses."""
+def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, list[Dropped]]]:
+    """Return what was left out by reason, the best first."""
     ordered = sorted(dropped, key=lambda entry: (entry.reason, -entry.score))
-    groups = []
-    for reason, entries in groupby(ordered, key=lambda entry: entry.reason):
-        every = list(entries)
-        groups.append((reason, len(every), [(entry, reference_url(entry.citation)) for entry in every[:_MOST_DROPPED]]))
-    return groups
+    return [(reason, [*entries]) for reason, entries in groupby(ordered, key=lambda entry: entry.reason)]
 
 
-def find_choices(visit: Visit) -> dict[str, Any]:
-    """Return what the filters offer: tags, channels and projects."""
-    choices = visit.site.remember("choices", load_choices, for_s=_CHOICES_S)
-    return {"choices": choices, "times": TIMES, "sources": SOURCES}
+def load_choices(visit: Visit) -> dict[str, Any]:
+    """Return what the filters offer. A part that cannot be read is left out: a search does not depend on it."""
+    workspace = visit.memory.workspace
+    tags: list[tuple[str, int]] = []
+    channels: list[str] = []
+    with suppress(KeptError):
+        counts = sorted(visit.memory.notes.tags(), key=lambda count: (-count.notes, count.tag))[:_MOST_TAGS]
+        tags = sorted((count.tag, count.notes) for count in counts)
+        channels = visit.site.sessions.channels()
+    projects = [project.name for project in list_projects(workspace)] if has_projects(workspace) else []
+    return {"tags": tags, "channels": channels, "projects": projects, "times": TIMES, "sources": SOURCES}
 
 
 def _overview(memory: Memory) -> dict[str, Any]:
@@ -233,29 +209,3 @@ SCREEN = Screen(
     pages=(Page("/", show_search, "read"), Page("/add", add_entry, "write notes", ("POST",))),
     key="s",
 )
-
-
-_MOST_TAGS = 100
-
-
-@frozen
-class FilterChoices:
-    tags: tuple[tuple[str, int], ...] = ()
-    """The most frequent tags, each with the number of its notes."""
-    channels: tuple[str, ...] = ()
-    projects: tuple[str, ...] = ()
-
-
-def load_choices(site: Site) -> FilterChoices:
-    """Return what can be chosen. A part that cannot be read is left out: a search does not depend on it."""
-    tags: tuple[tuple[str, int], ...] = ()
-    channels: list[str] = []
-    try:
-        counts = sorted(site.memory.notes.tags(), key=lambda count: (-count.notes, count.tag))[:_MOST_TAGS]
-        tags = tuple(sorted((count.tag, count.notes) for count in counts))
-        channels = site.sessions.channels()
-    except KeptError:
-        pass
-    workspace = site.memory.workspace
-    projects = (project.name for project in list_projects(workspace)) if has_projects(workspace) else ()
-    return FilterChoices(tags, tuple(channels), tuple(projects))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from starlette.requests import Request
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 _LONG_SYNC = 20
 """Files from which the progress of a sync is shown."""
-T = TypeVar("T")
 
 
 class Site:
@@ -46,7 +44,6 @@ class Site:
         self.is_stopping: Callable[[], bool] = lambda: False
         """Returns whether the server is about to stop. Streams end then, and do not delay it."""
         self._model = model
-        self._remembered: dict[str, tuple[float, Any]] = {}
 
     @cached_property
     def chat(self) -> WebChat:
@@ -65,15 +62,6 @@ class Site:
             self.live.stop()
         self.memory.close()
         self.sessions.close()
-
-    def remember(self, name: str, load: Callable[[Site], T], *, for_s: float) -> T:
-        """Return what was loaded under a name in the last seconds, or load it."""
-        until, value = self._remembered.get(name, (0.0, None))
-        if time.monotonic() >= until:
-            value = load(self)
-            self._remembered[name] = (time.monotonic() + for_s, value)
-        loaded: T = value
-        return loaded
 
     @property
     def author(self) -> Author:
