@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -13,7 +12,7 @@ from kept.server.web.visit import Page, Screen, Visit
 
 PER_PAGE = 20
 MOST_LINES = 400
-_KINDS = {"+": "added", "-": "removed", "@": "hunk", "\\": "aside"}
+_KINDS = {"+": "added", "-": "removed", "\\": "aside"}
 _VERBS = {
     "baseline": "first seen",
     "add": "extended",
@@ -65,19 +64,17 @@ def cut_diff(diff: str) -> tuple[tuple[DiffLine, ...], int]:
 
 def split_diff(diff: str) -> list[DiffLine]:
     """Return the lines of a unified diff without its head, each with its class."""
-    lines = diff.split("\n")
-    if lines and lines[-1] == "":
-        lines.pop()
-    body = lines[2:] if lines[:1] and lines[0].startswith("--- ") else lines
-    return [_line(line.removesuffix("\r")) for line in body]
+    lines = diff.removesuffix("\n").split("\n") if diff else []
+    return [_line(line.removesuffix("\r")) for line in lines[2 if diff.startswith("--- ") else 0 :]]
 
 
 def _line(line: str) -> DiffLine:
-    kind = _KINDS.get(line[:1], "same")
-    if kind == "hunk":
-        first = line.partition("+")[2].partition(",")[0].partition(" ")[0]
-        return DiffLine(kind, f"line {first}")
-    return DiffLine(kind, line[1:] if line[:1] in "+- \\" else line)
+    match line[:1]:
+        case "@":
+            return DiffLine("hunk", f"line {line.partition('+')[2].partition(',')[0].partition(' ')[0]}")
+        case "+" | "-" | "\\" | " " as sign:
+            return DiffLine(_KINDS.get(sign, "same"), line[1:])
+    return DiffLine("same", line)
 
 
 def show_changes(visit: Visit) -> Response:
@@ -92,22 +89,18 @@ def show_note_changes(visit: Visit) -> Response:
 
 
 def _show(visit: Visit, path: str | None) -> Response:
-    page = visit.number("page", 1, least=1, most=10_000)
     by, session = visit.query.get("by", "").strip(), visit.query.get("session", "").strip()
     history = visit.memory.history  # one for all versions: it keeps those that were read
-    first = (page - 1) * PER_PAGE
+    first = (visit.page - 1) * PER_PAGE
     every = history.iter_changes(path=path, by=by or None, session=session or None)
     changes = list(islice(every, first, first + PER_PAGE + 1))
-    filters = urlencode({name: value for name, value in (("by", by), ("session", session)) if value})
     return visit.render(
         "changes.html",
         path=path,
         views=[ChangeView(change, *cut_diff(history.diff(change))) for change in changes[:PER_PAGE]],
-        page=page,
         has_next=len(changes) > PER_PAGE,
         by=by,
         session=session,
-        filters=f"&{filters}" if filters else "",
         is_recorded=visit.site.config.agent.history.enabled,
     )
 

@@ -70,14 +70,12 @@ class LineWindow:
 
 
 def list_conversations(visit: Visit) -> Response:
-    page, channel = visit.number("page", 1, least=1, most=100_000), visit.query.get("channel", "").strip()
-    sessions = visit.site.sessions
+    page, channel, sessions = visit.page, visit.query.get("channel", "").strip(), visit.site.sessions
     records = sessions.recent(channel=channel or None, limit=page * PER_PAGE + 1)
     return visit.render(
         "conversations.html",
         records=records[(page - 1) * PER_PAGE : page * PER_PAGE],
         has_next=len(records) > page * PER_PAGE,
-        page=page,
         channel=channel,
         channels=sessions.channels(),
         problems_found=[f"{problem.path}: {problem.reason}" for problem in sessions.take_problems()],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.responses import Response
 
@@ -16,14 +17,13 @@ from kept.memory import Memory
 from kept.server.web.page_templates import reference_url
 from kept.server.web.visit import Page, Screen, Visit
 
-_SHOWN_CHARS = 300
 _RECEIPTS = 20
-KINDS = (
-    ("query", "Words, or a citation"),
-    ("person", "A person"),
-    ("session", "A conversation"),
-    ("before", "All before"),
-)
+KINDS = {
+    "query": "Words, or a citation",
+    "person": "A person",
+    "session": "A conversation",
+    "before": "All before",
+}
 
 
 @frozen
@@ -38,21 +38,13 @@ class ForgetForm:
     @classmethod
     def read(cls, fields: Mapping[str, str]) -> ForgetForm:
         kind = fields.get("kind", "query")
-        if kind not in dict(KINDS):
-            raise UsageError(
-                f"'{clip(kind, 40)}' cannot be forgotten.", hint=f"Choose one of {', '.join(dict(KINDS))}."
-            )
+        if kind not in KINDS:
+            raise UsageError(f"'{clip(kind, 40)}' cannot be forgotten.", hint=f"Choose one of {', '.join(KINDS)}.")
         return cls(kind, fields.get("what", "").strip(), "1" if fields.get("all") else "")
 
     def plan(self, memory: Memory) -> ForgetPlan:
-        request = {self.kind: self.what}
-        return memory.forgetting.plan(
-            request.get("query"),
-            session=request.get("session"),
-            person=request.get("person"),
-            before=request.get("before"),
-            allow_all=bool(self.all),
-        )
+        scope: dict[str, Any] = {name: self.what if name == self.kind else None for name in KINDS}
+        return memory.forgetting.plan(scope.pop("query"), **scope, allow_all=bool(self.all))
 
 
 def show_forget(visit: Visit) -> Response:
@@ -60,19 +52,16 @@ def show_forget(visit: Visit) -> Response:
     form = ForgetForm.read(visit.query)
     plan: ForgetPlan | None = None
     problem: KeptError | None = None
-    if form.what:
-        try:
-            plan = form.plan(visit.memory)
-        except KeptError as exc:
-            problem = exc
+    try:
+        plan = form.plan(visit.memory) if form.what else None
+    except KeptError as exc:
+        problem = exc
     return visit.render(
         "forget.html",
         form=form,
-        kinds=KINDS,
+        kinds=KINDS.items(),
         plan=plan,
-        groups=plan.groups() if plan else (),
         link_to=link_to,
-        shown_chars=_SHOWN_CHARS,
         problem=problem,
         receipts=read_receipts(visit.site.config)[::-1][:_RECEIPTS],
     )
@@ -80,8 +69,7 @@ def show_forget(visit: Visit) -> Response:
 
 def forget(visit: Visit) -> Response:
     """Forget the places that are ticked. If any has changed since, nothing is forgotten and they are shown again."""
-    form = ForgetForm.read(visit.form)
-    plan = form.plan(visit.memory)
+    plan = ForgetForm.read(visit.form).plan(visit.memory)
     plan.require_token(visit.form.get("token", ""))
     numbers = [name.removeprefix("place-") for name in visit.form if name.startswith("place-")]
     if not numbers:

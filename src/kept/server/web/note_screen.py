@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Any
+import re
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -73,8 +73,7 @@ def show_note(visit: Visit) -> Response:
     opened = load_note(visit.memory, path)
     context = load_context(visit.memory, opened.path)
     lines = opened.note.text.split("\n")
-    properties = read_properties(lines)
-    skipped = 0 if properties.is_text else properties.lines
+    skipped = _skip_properties(lines)
     cited = parse_lines(visit.query.get("lines", ""))
     start = visit.number("from", cited[0] if cited and cited[0] > LINES_PER_PAGE else 1, least=1)
     part = cut_part(lines, max(start, skipped + 1))
@@ -94,6 +93,12 @@ def show_note(visit: Visit) -> Response:
         newest=next(iter(visit.memory.history.changes(opened.path, max_results=1)), None),
         can_edit=visit.memory.workspace.may_write(visit.memory.workspace.locate(opened.path)),
     )
+
+
+def _skip_properties(lines: list[str]) -> int:
+    """Return how many lines at the beginning are properties, which are not shown as text."""
+    properties = read_properties(lines)
+    return 0 if properties.is_text else properties.lines
 
 
 def load_note(memory: Memory, path: str) -> EditableNote:
@@ -126,11 +131,8 @@ def _sentence(memory: Memory, path: str, line: int) -> str:
 
 def parse_lines(text: str) -> tuple[int, int] | None:
     """Return first and last line of a range such as 3-9, or None."""
-    first, _, last = text.partition("-")
-    if not (first.isascii() and first.isdigit() and len(first) < 10):
-        return None
-    is_range = last.isascii() and last.isdigit() and len(last) < 10
-    return int(first), int(last) if is_range else int(first)
+    match = re.match(r"([0-9]{1,9})(?:-([0-9]{1,9})$)?", text)
+    return (int(match[1]), int(match[2] or match[1])) if match else None
 
 
 def cut_part(lines: list[str], first: int) -> NotePart:
@@ -151,15 +153,12 @@ def cut_part(lines: list[str], first: int) -> NotePart:
 
 def list_notes(visit: Visit) -> Response:
     """List the notes, all or with a tag, newest first."""
-    tag, page = visit.query.get("tag", "").strip(), visit.number("page", 1, least=1)
-    listing = visit.memory.list(
-        tags=[tag] if tag else (), max_results=NOTES_PER_PAGE, offset=(page - 1) * NOTES_PER_PAGE
-    )
+    tag, offset = visit.query.get("tag", "").strip(), (visit.page - 1) * NOTES_PER_PAGE
+    listing = visit.memory.list(tags=[tag] if tag else (), max_results=NOTES_PER_PAGE, offset=offset)
     return visit.render(
         "notes.html",
         listing=listing,
         tag=tag,
-        page=page,
         has_next=len(listing) == NOTES_PER_PAGE,
         tags=() if tag else visit.memory.notes.tags().tags,
     )
@@ -223,16 +222,15 @@ def _editor(
     status: int = 200,
     is_merged: bool = False,
 ) -> Response:
-    values: dict[str, Any] = {"conflict": None, "preview": None, "is_merged": is_merged}
+    conflict = preview = None
     if status == 409:
         mine = replace_text(opened.note.raw, text, opened.path)
-        values["conflict"] = split_diff(diff_versions(opened.note.raw, mine, opened.path, opened.path))
+        conflict = split_diff(diff_versions(opened.note.raw, mine, opened.path, opened.path))
     if shows_preview:
         context = load_context(visit.memory, opened.path)
-        properties = read_properties(text.split("\n"))
-        skipped = 0 if properties.is_text else properties.lines
-        part = cut_part(text.split("\n"), skipped + 1)
-        values["preview"] = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first))
+        lines = text.split("\n")
+        part = cut_part(lines, _skip_properties(lines) + 1)
+        preview = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first))
     return visit.render(
         "edit.html",
         status=status,
@@ -240,7 +238,9 @@ def _editor(
         text=text,
         digest=opened.digest if digest is None else digest,
         why=visit.form.get("why", ""),
-        **values,
+        conflict=conflict,
+        preview=preview,
+        is_merged=is_merged,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.responses import Response
 
 from kept.base.values import frozen
@@ -38,9 +36,8 @@ def show_review(visit: Visit) -> Response:
     """Show the changes that wait, oldest first, or those of one conversation."""
     queue = visit.memory.review
     session = visit.query.get("session", "").strip()
-    page = visit.number("page", 1, least=1, most=1_000)
     waiting = queue.list(session=session or None)
-    first = (page - 1) * PER_PAGE
+    first = (visit.page - 1) * PER_PAGE
     shown = waiting.items[first : first + PER_PAGE]
     return visit.render(
         "review.html",
@@ -48,7 +45,6 @@ def show_review(visit: Visit) -> Response:
         waiting=len(waiting.items),
         degraded=waiting.degraded,
         session=session,
-        page=page,
         has_next=len(waiting.items) > first + PER_PAGE,
         agent_writes=queue.settings.agent_writes,
     )
@@ -70,52 +66,35 @@ def show_edit(visit: Visit) -> Response:
 
 def decide(visit: Visit) -> Response:
     """Accept, edit or reject one change."""
-    queue, item_id, action = visit.memory.review, visit.form.get("item", ""), visit.form.get("action", "")
-    author = visit.site.author
-    if action == "accept":
-        result = queue.accept(item_id, author=author)
-    elif action == "edit":
-        text = visit.form.get("text", "").replace("\r\n", "\n")
-        result = queue.accept(item_id, text=text, author=author)
-    elif action == "reject":
-        result = queue.reject(item_id, author=author)
-    else:
-        raise UsageError("The form says neither accept, edit nor reject.", hint="Use the buttons.")
-    return visit.redirect(visit.back("/review"), notice=_describe(result))
+    result = _decide(visit, visit.form.get("item", ""))
+    degraded = f". {' '.join(result.degraded)}" if result.degraded else ""
+    return visit.redirect(visit.back("/review"), notice=f"{_DONE[result.action]}: {result.item.path}{degraded}")
 
 
 def decide_all(visit: Visit) -> Response:
     """Accept or reject all changes that were shown. One that is in conflict stays on the list."""
-    queue, author = visit.memory.review, visit.site.author
-    ids = visit.form.get("items", "").split()
-    if visit.form.get("action") == "reject":
-        # The newest first: an older change may be in the way of its undo.
-        done, conflicts = _decide_each(ids[::-1], lambda item_id: queue.reject(item_id, author=author))
-        verb = "rejected"
-    else:
-        done, conflicts = _decide_each(ids, lambda item_id: queue.accept(item_id, author=author))
-        verb = "accepted"
-    notice = f"{done} {verb}."
-    if conflicts:
-        notice += f" {len(conflicts)} left: {conflicts[0]}"
-    return visit.redirect("/review", notice=notice)
-
-
-def _decide_each(ids: list[str], decide_one: Callable[[str], ReviewResult]) -> tuple[int, list[str]]:
-    """Return how many were decided about, and why the others were not."""
+    ids, rejects = visit.form.get("items", "").split(), visit.form.get("action") == "reject"
     done, conflicts = 0, []
-    for item_id in ids:
+    for item_id in reversed(ids) if rejects else ids:  # an older change may be in the way of a newer one's undo
         try:
-            decide_one(item_id)
+            _decide(visit, item_id)
             done += 1
         except KeptError as exc:
             conflicts.append(exc.message)
-    return done, conflicts
+    left = f" {len(conflicts)} left: {conflicts[0]}" if conflicts else ""
+    return visit.redirect("/review", notice=f"{done} {'rejected' if rejects else 'accepted'}.{left}")
 
 
-def _describe(result: ReviewResult) -> str:
-    text = f"{_DONE[result.action]}: {result.item.path}"
-    return f"{text}. {' '.join(result.degraded)}" if result.degraded else text
+def _decide(visit: Visit, item_id: str) -> ReviewResult:
+    queue, author = visit.memory.review, visit.site.author
+    match visit.form.get("action"):
+        case "accept":
+            return queue.accept(item_id, author=author)
+        case "edit":
+            return queue.accept(item_id, text=visit.form.get("text", "").replace("\r\n", "\n"), author=author)
+        case "reject":
+            return queue.reject(item_id, author=author)
+    raise UsageError("The form says neither accept, edit nor reject.", hint="Use the buttons.")
 
 
 SCREEN = Screen(

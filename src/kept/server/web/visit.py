@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -130,6 +130,17 @@ class Visit:
         is_number = text.isascii() and text.isdigit() and len(text) < 12
         return max(least, min(int(text), most)) if is_number else default
 
+    @property
+    def page(self) -> int:
+        """Number of the page of a list, from 1."""
+        return self.number("page", 1, least=1)
+
+    @property
+    def list_url(self) -> str:
+        """Address of this list, to which the number of a page is added."""
+        query = urlencode({name: value for name, value in self.query.items() if name != "page"})
+        return f"{self.request.url.path}?{query}{'&' if query else ''}page="
+
     def back(self, default: str) -> str:
         """Return the page of ours that the form names in ``back``, or the default."""
         url = self.form.get("back", "")
@@ -146,6 +157,8 @@ class Visit:
             indexing=self.site.indexing(),
             review_count=self.memory.review.count(),
             notice=notice,
+            page=self.page,
+            list_url=self.list_url,
             theme=self.theme,
             url=self.url,
         )
