@@ -9,17 +9,19 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from starlette.responses import Response
 
 from kept.agent.context import PARTS, read_context
-from kept.base.limits import clip, one_line
+from kept.base.json_values import from_tree
+from kept.base.limits import as_list, clip, one_line
 from kept.base.redact import redact
 from kept.base.values import frozen
 from kept.server.web.note_html import NoteSetting, render_note
-from kept.server.web.page_templates import conversation_url
 from kept.server.web.visit import Page, Screen, Visit
 from kept.sessions.echoes import is_hidden, iter_blocks
 from kept.sessions.entries import (
@@ -94,7 +96,6 @@ def show_conversation(visit: Visit) -> Response:
         views=view_lines(window.lines),
         window=window,
         cited=cited,
-        here_url=conversation_url(record.id),
         others=related(sessions, record),
     )
 
@@ -180,7 +181,8 @@ def _view(line: TranscriptLine, results: Mapping[str, ToolResult], calls: set[st
         case Entry(body=Message() as message, timestamp=when):
             return _view_message(line.number, message, when, results, calls)
         case Entry(body=body, timestamp=when):
-            return TalkView(line.number, _event_kind(body), when, body=_safe_body(body))
+            kind, shown = _view_event(body)
+            return TalkView(line.number, kind, when, body=shown)
         case UnknownEntry(type=kind, timestamp=moment):
             return None if "/" in kind else TalkView(line.number, "unknown", moment, body=kind)
         case Damage(reason=reason):
@@ -237,56 +239,44 @@ def _short(text: str) -> str:
 
 def view_context(context: Mapping[str, Any]) -> ContextView:
     """Return what a page shows of the record of a context."""
-    tokens = context.get("tokens", {"files": {}})
+    tokens = context.get("tokens", {})
     sizes = {**tokens, "files": sum(tokens.get("files", {}).values())}
     parts = tuple((name, sizes[name]) for name in PARTS if sizes.get(name))
-    cut = context.get("cut")
-    names = tuple(name for name in cut if isinstance(name, str)) if isinstance(cut, list) else ()
-    return ContextView(tuple(context["recalled"]), parts, tokens.get("total", sum(size for _, size in parts)), names)
+    cut = tuple(name for name in as_list(context.get("cut")) if isinstance(name, str))
+    return ContextView(tuple(context["recalled"]), parts, tokens.get("total", sum(size for _, size in parts)), cut)
 
 
 # what happened between messages
 
 
-def _event_kind(body: object) -> str:
+@frozen
+class FlushView:
+    outcome: str = ""
+    facts: int = 0
+    duplicates: int = 0
+    note: str | None = None
+    review: str | None = None
+    reason: str | None = None
+
+
+def _view_event(body: object) -> tuple[str, Any]:
+    """Return the kind of an entry that is not a message, and what the template reads of it: redacted, and checked,
+    since a transcript may be edited."""
     match body:
         case SessionStart():
-            return "start"
-        case CompactionEntry():
-            return "compaction"
+            return "start", None
         case ResetEntry():
-            return "reset"
-        case StateEntry(name=name):
-            return "flush" if name == FLUSH else "state"
-        case _:
-            return "unknown"
-
-
-def _safe_body(body: Any) -> Any:
-    """Return an entry's body as the template reads it: redacted, and checked, since a transcript may be edited."""
-    match body:
-        case CompactionEntry():
-            receipt = body.receipt if is_receipt(body.receipt) else None
-            return {
-                "summary": redact(body.summary, limit=MOST_CHARS),
-                "source": body.source,
-                "before": body.tokens_before,
-                "after": body.tokens_after,
-                "receipt": receipt,
-            }
-        case StateEntry(name, value) if name == FLUSH and isinstance(value, dict):
-            return {
-                "outcome": str(value.get("outcome", "")),
-                "facts": value.get("facts") if isinstance(value.get("facts"), int) else 0,
-                "duplicates": value.get("duplicates") if isinstance(value.get("duplicates"), int) else 0,
-                "note": value.get("note") if isinstance(value.get("note"), str) else None,
-                "review": value.get("review") if isinstance(value.get("review"), str) else None,
-                "reason": _short(str(value.get("reason") or "")),
-            }
+            return "reset", body
+        case CompactionEntry(summary=summary, receipt=receipt):
+            known = receipt if is_receipt(receipt) else None
+            return "compaction", replace(body, summary=redact(summary, limit=MOST_CHARS), receipt=known)
         case StateEntry(name, value):
-            return f"{name}: {_short(json.dumps(value, ensure_ascii=False))}"
-        case _:
-            return body
+            with suppress(ValueError):
+                if name == FLUSH:
+                    flush = from_tree(FlushView, value)
+                    return "flush", replace(flush, reason=_short(flush.reason or ""))
+            return "state", f"{name}: {_short(json.dumps(value, ensure_ascii=False))}"
+    return "unknown", body
 
 
 SCREEN = Screen(
