@@ -1,8 +1,8 @@
 """Changes of files: how they are noticed, and when a sync is due.
 
-The kernel reports them (watchfiles) or, if it refuses, a sync runs from time to time. Only the folders that a sync has
-listed are watched, each without its subfolders: neither a symbolic link nor a large folder of other files can make it
-watch more.
+The kernel reports them (watchfiles); if it refuses, a sync runs from time to time instead. Only the folders that a
+sync has listed are watched, each without its subfolders: neither a symbolic link nor a large folder of other files can
+make it watch more.
 
 A change is left to settle (debounce), because editors and programs write a file in several steps. Changes that never
 end are indexed all the same, but syncs take only a part of the time.
@@ -10,12 +10,12 @@ end are indexed all the same, but syncs take only a part of the time.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Event
-from typing import Literal
 
 from kept.base.values import frozen
 from kept.config.schema import SyncSettings
@@ -26,8 +26,6 @@ from kept.sessions.transcript_paths import is_transcript_citation
 
 MAX_SETTLE_FACTOR = 4.0
 """Changes that never end are indexed after this many times the debounce time."""
-SINGLE_CHANGE_SHARE = 0.25
-"""Share of the debounce time for a single change: most often a person has saved a note."""
 REST_FACTOR = 2.0
 """Rest after a sync, in multiples of its duration: ten thousand files that arrive one by one then use a third of a
 core and not a whole one."""
@@ -78,21 +76,22 @@ class _ChangeCount:
             self.last_s = now_s
             self.count += count
 
+    def settled_at(self, quiet_s: float) -> float:
+        """Return when no more changes are waited for."""
+        return min(self.last_s + quiet_s, self.first_s + quiet_s * MAX_SETTLE_FACTOR) if self.count else math.inf
 
-@dataclass
+
 class SyncSchedule:
-    settings: SyncSettings
-    timing: LiveTiming = LiveTiming()
-    _notes: _ChangeCount = field(default_factory=_ChangeCount)
-    _talk: _ChangeCount = field(default_factory=_ChangeCount)
-    _measured_at_s: float = 0.0
-    """Time of the last change of a conversation when its growth was found too small. Measured again after the next."""
-    _synced_at_s: float | None = None
-    _rest_until_s: float = 0.0
-    _failures: int = 0
-
-    def __post_init__(self) -> None:
-        self._quiet_s = self.settings.watch_debounce_ms / 1000
+    def __init__(self, settings: SyncSettings, timing: LiveTiming) -> None:
+        self._timing = timing
+        self._quiet_s = settings.watch_debounce_ms / 1000
+        self.interval_s = settings.interval_minutes * timing.minute_s or math.inf
+        """Longest time between two syncs."""
+        self._notes, self._talk = _ChangeCount(), _ChangeCount()
+        self._measured_at_s = 0.0  # the last change of a conversation when its growth was found too small
+        self._synced_at_s: float | None = None
+        self._rest_until_s = -math.inf
+        self._failures = 0
 
     @property
     def waiting(self) -> int:
@@ -115,33 +114,22 @@ class SyncSchedule:
     def next_sync_at(self) -> float:
         """Return when a sync is due, by what is known now: after a change, by the interval, or to retry."""
         if self._synced_at_s is None:
-            return float("-inf")
-        notes_at = self._settled_at(self._notes) if self._notes.count else float("inf")
-        pause_s = max(self.timing.talk_quiet_s, self._quiet_s)
-        talk_at = self._talk.last_s + pause_s if self._talk.count else float("inf")
-        due_at = max(min(notes_at, talk_at), self._rest_until_s)
-        if self.settings.interval_minutes:
-            due_at = min(due_at, self._synced_at_s + self.settings.interval_minutes * self.timing.minute_s)
+            return -math.inf
+        notes_at = self._notes.settled_at(self._quiet_s)
+        talk_at = self._talk.last_s + max(self._timing.talk_quiet_s, self._quiet_s) if self._talk.count else math.inf
+        wait_s = self.interval_s
         if self._failures:
-            retry_s = self.timing.retry_s[min(self._failures, len(self.timing.retry_s)) - 1]
-            due_at = min(due_at, self._synced_at_s + retry_s)
-        return due_at
+            wait_s = min(wait_s, self._timing.retry_s[min(self._failures, len(self._timing.retry_s)) - 1])
+        return max(self._rest_until_s, min(notes_at, talk_at, self._synced_at_s + wait_s))
 
     def next_measuring_at(self) -> float:
         """Return when to measure the growth of the conversations, to decide if a sync is due."""
-        if not self._talk.count or self._measured_at_s == self._talk.last_s:
-            return float("inf")
-        return max(self._rest_until_s, self._settled_at(self._talk))
-
-    def _settled_at(self, changes: _ChangeCount) -> float:
-        quiet_s = self._quiet_s * (SINGLE_CHANGE_SHARE if changes.count == 1 else 1.0)
-        return min(changes.last_s + quiet_s, changes.first_s + self._quiet_s * MAX_SETTLE_FACTOR)
+        if self._measured_at_s == self._talk.last_s:
+            return math.inf
+        return max(self._rest_until_s, self._talk.settled_at(self._quiet_s))
 
 
 # noticing
-
-Watching = Literal["nothing", "kernel", "polling"]
-"""How changes are noticed: by the kernel, by scanning the folders again and again, or not."""
 
 _MAX_STEP_S = 0.25
 _MIN_STEP_S = 0.01
@@ -154,8 +142,6 @@ class KernelWatch:
     ``cite`` returns the citation of an indexed file, and None for any other file. `wait` ends early when ``stop`` is
     set.
     """
-
-    mode: Watching = "kernel"
 
     def __init__(
         self, folders: Collection[str], cite: Callable[[str], str | None], stop: Event, *, quiet_s: float
@@ -217,29 +203,3 @@ class KernelWatch:
 
     def close(self) -> None:
         self._batches.close()
-
-
-class IntervalWatch:
-    """Reports a change every ``every_s`` seconds, since the kernel reports none; never, if that is None."""
-
-    folders: frozenset[str] = frozenset()
-    is_stale = False
-
-    def __init__(self, stop: Event, every_s: float | None = None) -> None:
-        self.mode: Watching = "nothing" if every_s is None else "polling"
-        self._stop = stop
-        self._every_s = float("inf") if every_s is None else every_s
-        self._next_at_s = time.monotonic() + self._every_s
-
-    def wait(self, timeout_s: float) -> PendingChanges:
-        self._stop.wait(min(timeout_s, max(0.0, self._next_at_s - time.monotonic())))
-        if time.monotonic() < self._next_at_s:
-            return PendingChanges()
-        self._next_at_s = time.monotonic() + self._every_s
-        return PendingChanges(notes=1)
-
-    def close(self) -> None:
-        pass
-
-
-Watch = KernelWatch | IntervalWatch

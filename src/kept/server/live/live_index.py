@@ -30,13 +30,10 @@ from kept.index.sources import cite_source
 from kept.memory import Memory
 from kept.search.service import IndexService
 from kept.server.live.changes import (
-    IntervalWatch,
     KernelWatch,
     LiveTiming,
     PendingChanges,
     SyncSchedule,
-    Watch,
-    Watching,
 )
 
 log = logging.getLogger(__name__)
@@ -45,6 +42,10 @@ log = logging.getLogger(__name__)
 
 Role = Literal["stopped", "starting", "leader", "standby"]
 """The leader does the work. The others stand by, and one of them takes over when the leader is gone."""
+
+
+Watching = Literal["nothing", "kernel", "polling"]
+"""How changes are noticed: by the kernel, by scanning the folders again and again, or not."""
 
 
 @frozen
@@ -81,21 +82,18 @@ class LiveEvent:
 
 
 class LiveReporter:
-    """Holds the state of a live index for other threads and reports events to a listener."""
+    """Holds the state of a live index, which only its thread changes, and reports events to a listener."""
 
     def __init__(self, listener: Callable[[LiveEvent], None] | None) -> None:
         self._listener = listener
         self._notices: set[str] = set()
-        self._lock = threading.Lock()
         self._state = LiveState()
 
     def state(self) -> LiveState:
-        with self._lock:
-            return self._state
+        return self._state
 
     def update(self, **fields: Any) -> None:
-        with self._lock:
-            self._state = replace(self._state, **fields)
+        self._state = replace(self._state, **fields)
 
     def set_role(self, role: Role, *, leader_pid: int | None = None) -> None:
         before = self.state()
@@ -220,7 +218,8 @@ class LeaderLoop:
     def __post_init__(self) -> None:
         self.settings = self.service.settings.sync
         self.schedule = SyncSchedule(self.settings, self.timing)
-        self.watch: Watch = IntervalWatch(self.stop)
+        self.watch: KernelWatch | None = None
+        self.watching: Watching = "nothing"
         self.roots = (self.service.workspace.root, *self.service.workspace.extra_paths)
         self.root_files = list(map(file_number, self.roots))
 
@@ -236,7 +235,7 @@ class LeaderLoop:
                 else:
                     self._wait()
         finally:
-            self.watch.close()
+            self._end_watch()
             self.leadership.release()
             self.ready.set()
 
@@ -244,16 +243,19 @@ class LeaderLoop:
         """Wait for changes until the schedule has to be asked again, at most for a tick."""
         wake_at_s = min(self.schedule.next_sync_at(), self.schedule.next_measuring_at())
         timeout_s = min(self.timing.tick_s, max(0.0, wake_at_s - time.monotonic()))
-        try:
-            changes = self.watch.wait(timeout_s)
-        except OSError as exc:
-            self.watch.close()
-            self.watch = self._poll(str(exc))
-            changes = PendingChanges(notes=1)  # some may have been missed
+        changes = PendingChanges()
+        if self.watch is None:
+            self.stop.wait(timeout_s)
+        else:
+            try:
+                changes = self.watch.wait(timeout_s)
+            except OSError as exc:
+                self._poll(str(exc))
+                changes = PendingChanges(notes=1)  # some may have been missed
         # The workspace or an extra path may have been replaced, or a link to it may lead elsewhere.
         before, self.root_files = self.root_files, list(map(file_number, self.roots))
         if self.root_files != before:
-            self.watch.is_stale = self.watches
+            self._end_watch()
             changes = replace(changes, notes=changes.notes + 1)
         if changes:
             self.schedule.note_change(changes, time.monotonic())
@@ -279,34 +281,44 @@ class LeaderLoop:
         they may have changed meanwhile."""
         for _ in range(_MAX_WATCH_SETUPS):
             listed = self._sync()
-            is_watched = not self.watch.is_stale and self.watch.folders == frozenset(self.service.folders())
-            if self.stop.is_set() or not listed or not self.watches or self.watch.mode == "polling" or is_watched:
+            folders = frozenset(self.service.folders())
+            is_watched = self.watch is not None and not self.watch.is_stale and self.watch.folders == folders
+            if self.stop.is_set() or not listed or not self.watches or self.watching == "polling" or is_watched:
                 break
-            self.watch.close()
-            self.watch = self._make_watch()
+            self._begin_watch(folders)
         else:  # folders come and go faster than they can be watched
             self.schedule.note_change(PendingChanges(notes=1), time.monotonic())
-        self.reporter.update(watching=self.watch.mode)
+        self.reporter.update(watching=self.watching)
         self.ready.set()
 
-    def _make_watch(self) -> Watch:
+    def _begin_watch(self, folders: frozenset[str]) -> None:
         """Watch the folders that the last sync listed."""
+        self._end_watch()
         service = self.service
         cite = partial(cite_source, workspace=service.workspace, sessions_folder=service.config.paths.sessions)
         try:
-            return KernelWatch(service.folders(), cite, self.stop, quiet_s=self.settings.watch_debounce_ms / 1000)
+            self.watch = KernelWatch(folders, cite, self.stop, quiet_s=self.settings.watch_debounce_ms / 1000)
+            self.watching = "kernel"
         except FileNotFoundError:  # deleted since; the next sync lists the folders that exist
-            return IntervalWatch(self.stop)
+            pass
         except ImportError:
-            return self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT)
+            self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT)
         except OSError as exc:
-            return self._poll(str(exc))
+            self._poll(str(exc))
 
-    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT) -> Watch:
+    def _end_watch(self) -> None:
+        if self.watch is not None:
+            self.watch.close()
+        self.watch, self.watching = None, "nothing"
+
+    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT) -> None:
+        """Sync from time to time from now on, because the kernel does not report changes."""
+        self._end_watch()
+        self.watching = "polling"
+        self.schedule.interval_s = min(self.schedule.interval_s, self.timing.poll_s)
         self.reporter.report_notice(
             f"The kernel does not report changes ({reason}), so the index is synced from time to time. {hint}"
         )
-        return IntervalWatch(self.stop, self.timing.poll_s)
 
     def _sync(self) -> bool:
         """Sync and report. Return whether the folders were listed."""

@@ -268,7 +268,7 @@ def _view_event(body: object) -> tuple[str, Any]:
         case ResetEntry():
             return "reset", body
         case CompactionEntry(summary=summary, receipt=receipt):
-            known = receipt if is_receipt(receipt) else None
+            known = dict(receipt) if is_receipt(receipt) else None
             return "compaction", replace(body, summary=redact(summary, limit=MOST_CHARS), receipt=known)
         case StateEntry(name, value):
             with suppress(ValueError):
