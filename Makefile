@@ -48,7 +48,11 @@ $(VENV)/.browser: $(VENV)/.dev
 	@touch $@
 
 demo: $(BIN)/kept
-	@$(BIN)/kept demo
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; cp -r examples/notes "$$folder"; \
+	for question in "who must keep away from nuts?" "why did nobody notice that backups were broken" "ref-0200-3" "抹茶"; do \
+	  echo "\$$ kept search '$$question'"; \
+	  $(BIN)/kept --home "$$folder/home" --workspace "$$folder/notes" search "$$question" -n 1; \
+	done
 
 check: lint types layers quick
 

@@ -60,6 +60,10 @@ def command(
     """Write TEXT to a note. Without TEXT, or with '-', read it from standard input.
 
     With --replaces, TEXT is written above the old line, or to today's log if that is in a daily note.
+
+    \b
+    kept add 'The staging database moved to port 5433.'
+    git log -1 | kept add --to memory/releases.md
     """
     if project and not text and len(project.split()) > 1:  # --project "We use tabs."
         text, project = (project,), "."

@@ -29,10 +29,13 @@ def export_command(options: Globals, path: str, overwrite: bool) -> None:
 
     ARCHIVE ends in .tar or .tar.gz. It has the notes and conversations of all agents, and the settings without keys
     and tokens.
+
+    \b
+    kept export backup.tar.gz
     """
     from kept.cli.archive.export import export_archive
 
-    report = export_archive(options.load_finished(), path, overwrite=overwrite)
+    report = export_archive(options.load(), path, overwrite=overwrite)
     if options.as_json:
         print_json(to_json(report))
     else:
@@ -62,6 +65,10 @@ def restore_command(options: Globals, path: str, no_settings: bool, check: bool)
     ARCHIVE is checked first. A file that is here with another content stays and is listed. --workspace names the folder
     for the notes of the main agent. Run it again if it was interrupted. To bring back a conversation that you deleted:
     kept sessions restore
+
+    \b
+    kept restore backup.tar.gz --check
+    kept restore backup.tar.gz --workspace ~/notes
     """
     from kept.cli.archive.restore import restore_archive
     from kept.config.layers import expand

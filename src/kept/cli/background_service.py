@@ -85,7 +85,7 @@ def manage_service(options: Globals, arguments: Sequence[str], action: Action) -
     """Install or uninstall the service that runs `kept` with these arguments."""
     loaded = options.load()
     config, start = loaded.config, client_command(loaded)
-    overrides = [argument for key, value in options.settings.items() for argument in ("--set", f"{key}={value}")]
+    overrides = [argument for key, value in dict(options.settings).items() for argument in ("--set", f"{key}={value}")]
     parts = ["kept", arguments[0]]
     if config.home != os.path.expanduser("~/.kept"):
         parts.append(re.sub(r"[^A-Za-z0-9]+", "-", os.path.basename(config.home)).strip("-").lower() or "home")

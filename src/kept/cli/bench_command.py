@@ -12,7 +12,7 @@ import click
 
 from kept.base.records import GRADES
 from kept.base.wording import size_text
-from kept.cli.output import echo, progress_bar, style, warn
+from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, setting_pairs
 from kept.cli.terminal_layout import table_text
 
@@ -55,11 +55,15 @@ def command(
     DIR... are the sets: documents, queries, and which documents answer which query. Measures with your settings, in a
     temporary folder that is removed afterwards, and compares them with words alone and vectors alone; with --against,
     with the same settings except for one.
+
+    \b
+    kept bench my-set
+    kept bench my-set --against memory_search.provider=none
     """
     from kept.server.bench.measurement import measure_set, read_sets, set_json
 
     config = options.load().config
-    compared = options.load(settings=setting_pairs(against)).config if against else None
+    compared = options.load(settings=dict(setting_pairs(against))).config if against else None
     measured: list[Pair] = []
     # SIGTERM ends this process like an error, so that the temporary folder is removed.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -68,7 +72,10 @@ def command(
         for bench in read_sets(folders):
             measure = partial(measure_set, bench, most_queries=sample, baselines=compared is None, progress=progress)
             measured.append((measure(config), measure(compared) if compared else None))
-    options.show(measured, show, lambda pairs: {"sets": [set_json(*pair) for pair in pairs]})
+    if options.as_json:
+        print_json({"sets": [set_json(*pair) for pair in measured]})
+    else:
+        show(measured)
 
 
 # tables

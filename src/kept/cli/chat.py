@@ -60,7 +60,12 @@ _HISTORY_LINES = 1000
 @click.option("--session", metavar="NAME", help="Conversation: a name, a key or the id of a session.")
 @click.pass_obj
 def command(options: Globals, message: str | None, session: str | None) -> None:
-    """Talk with the agent. Without a terminal, read one message from standard input."""
+    """Talk with the agent. Without a terminal, read one message from standard input.
+
+    \b
+    kept chat
+    kept chat -m 'What did we decide about backups?'
+    """
     if message == "-" or (message is None and not sys.stdin.isatty()):
         message = read_stdin()
     if message is not None and not message.strip():
@@ -79,7 +84,7 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Loca
     from kept.gateway.app import open_dispatcher, open_memory, open_model, open_sessions
     from kept.gateway.dispatcher import LocalConversation
 
-    loaded = options.load_finished()
+    loaded = options.load()
     model = open_model(loaded)
     memory = stack.enter_context(open_memory(loaded))
     sessions = stack.enter_context(open_sessions(loaded))

@@ -21,7 +21,12 @@ from kept.errors import UsageError
 
 @click.group("config")
 def command() -> None:
-    """Show and change the settings."""
+    """Show and change the settings.
+
+    \b
+    kept config set memory_search.query.max_results 8
+    kept config explain query
+    """
 
 
 @command.command("explain")

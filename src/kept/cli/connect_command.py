@@ -45,6 +45,10 @@ def command(
     --project' makes it.
 
     Claude Code also gets hooks. One sends notes to its model when a session begins: you are asked which.
+
+    \b
+    kept connect claude-code
+    kept connect cursor --scope project
     """
     loaded = options.load()
     server = client_command(loaded)

@@ -51,6 +51,11 @@ def command(
     QUERY is words, a citation (memory/ideas.md#L3-L9) or the path of a note. You see every place with a number, and
     choose. Nothing else changes. Afterwards all bytes below the home and the workspace are searched for it, and a
     receipt says what was found.
+
+    \b
+    kept forget 'the old gate code'
+    kept forget --session 3f2a
+    kept forget --person Mallory
     """
     with options.memory() as memory:
         if receipts:

@@ -58,6 +58,11 @@ def command(
 
     PATH may be a citation (memory/ideas.md#L3-L9), a day (today, yesterday, 2026-11-12), or the title or file name of a
     note.
+
+    \b
+    kept get yesterday
+    kept get memory/ideas.md#L3-L9
+    kept get memory/2026-03-02.md#L12 --why
     """
     if what and (start or lines):
         raise UsageError(f"--{what} is about the whole.", hint="Name the lines as in memory/ideas.md#L3-L9.")
@@ -124,10 +129,13 @@ def _show_why(options: Globals, reference: str) -> None:
     from kept.agent.tools.tool_text import from_uri
     from kept.gateway.app import open_memory, open_sessions
 
-    loaded = options.load_finished()
+    loaded = options.load()
     with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
         origin = trace_note(memory, sessions, from_uri(reference))
-    options.show(origin, _print_origin, _origin_json)
+    if options.as_json:
+        print_json(_origin_json(origin))
+    else:
+        _print_origin(origin)
 
 
 @frozen

@@ -120,6 +120,10 @@ def command(
 
     NOTE is the path of a note, or the id of a change. Edits by other programs are noticed by the next search or
     'kept index'.
+
+    \b
+    kept history --since 2h --diff
+    kept history MEMORY.md
     """
     with options.memory() as memory:
         changes, total = _read(memory, note, since, by, session, max_results)
@@ -189,6 +193,11 @@ def undo_command(
 
     CHANGE is an id from 'kept history'. Without one and without options, the last change that Kept made is taken back.
     If a later change touched the same lines, nothing changes. An undo is a change too, and can be taken back.
+
+    \b
+    kept undo
+    kept undo 3f2a91c0
+    kept undo --by memory_write --since 2h --dry-run
     """
     if changes and (session or since or by):
         raise UsageError("A change and options were given.", hint="Name changes, or use --session, --since or --by.")

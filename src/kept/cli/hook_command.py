@@ -77,7 +77,7 @@ def _context(options: Globals, event: dict[str, Any], send: Sent | None) -> str:
     from kept.notes.projects import find_project
     from kept.notes.workspace import Workspace
 
-    loaded = options.load_finished()
+    loaded = options.load()
     if not os.path.isdir(loaded.config.workspace):
         return ""
     cwd = _text(event, "cwd")

@@ -33,6 +33,11 @@ def command(ctx: click.Context, yes: bool) -> None:
     Alone, it looks for conversations of Claude Code, Codex, OpenClaw and pi on this machine, and asks before it imports
     them. Sources are only read, and running it again imports only what is new. For another agent: kept --agent NAME
     import …
+
+    \b
+    kept import
+    kept import claude-code
+    kept import chatgpt ~/Downloads/export.zip
     """
     if ctx.invoked_subcommand is None:
         _import_all(ctx.obj, yes=yes)
@@ -43,7 +48,7 @@ def command(ctx: click.Context, yes: bool) -> None:
 def _import_all(options: Globals, *, yes: bool) -> None:
     from kept.sessions.importers.import_run import PROGRAMS, existing_folders
 
-    loaded = options.load_finished()
+    loaded = options.load()
     sources = {program: folders for program in PROGRAMS if (folders := existing_folders(program))}
     if not options.as_json:
         for program, folders in sources.items():
@@ -102,7 +107,7 @@ def _add_command(format_name: Format) -> None:
     def run(options: Globals, path: str | None, instructions: bool = False) -> None:
         from kept.sessions.importers.import_run import existing_folders, program_folders
 
-        loaded = options.load_finished()
+        loaded = options.load()
         folders = [path] if path else existing_folders(format_name)  # type: ignore[arg-type]
         if not folders:
             raise UsageError(

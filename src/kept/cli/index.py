@@ -42,6 +42,11 @@ def command(ctx: click.Context, force: bool, watch: bool, service: Action | None
 
     If several processes watch the same index, one does the work and another takes over when it ends. With --watch
     --json, each line is an event.
+
+    \b
+    kept index
+    kept index --watch
+    kept index --install
     """
     options: Globals = ctx.obj
     if (watch or service) and (force or verbose):

@@ -71,6 +71,10 @@ def command(
 
     With --project, notes for one repository get a folder of their own in the workspace, memory/projects/NAME. Without
     NAME it is called like the repository. All clones of the same remote are one project.
+
+    \b
+    kept init ~/notes
+    kept init --project
     """
     if project is not None:
         if layout or full:

@@ -50,7 +50,13 @@ _DEFAULT_RESULTS = 50
 def command(
     options: Globals, /, what: Literal["tags", "projects", "links"] | None, changed: bool, **filters: Any
 ) -> None:
-    """List notes, newest first, with title, size and first words."""
+    """List notes, newest first, with title, size and first words.
+
+    \b
+    kept list --tag work --since 7d
+    kept list --changed -n 10
+    kept list --tags
+    """
     if what is None:
         _list_files(options, changed=changed, **filters)
         return

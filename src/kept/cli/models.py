@@ -41,7 +41,13 @@ _NEEDS_PACKAGES = "needs further packages: pip install 'kept[neural]'"
 @click.group("models", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """List the models on this machine and the embedding providers, download models, and switch between them."""
+    """List the models on this machine and the embedding providers, download models, and switch between them.
+
+    \b
+    kept models
+    kept models pull bge-small-en
+    kept models use bge-small-en
+    """
     if ctx.invoked_subcommand:
         return
     options: Globals = ctx.obj

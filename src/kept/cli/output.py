@@ -98,32 +98,19 @@ def read_stdin(limit: int = MAX_INPUT_BYTES, *, refusal: type[KeptError] = Usage
     return text
 
 
-def _is_plain(text: str) -> bool:
-    """Return True for most output, without compiling the pattern: no unsafe character is printable."""
-    return text.replace("\n", "").isprintable()
+def printable(text: str, *, in_json: bool = False) -> str:
+    """Escape characters that a terminal would obey: '\\x1b', '\\u202e'. In JSON, the value stays the same."""
+    if text.replace("\n", "").isprintable():  # most output; no unsafe character is printable
+        return text
+
+    def escape(match: re.Match[str]) -> str:
+        number = ord(match[0])
+        return f"\\x{number:02x}" if number < 0x100 and not in_json else f"\\u{number:04x}"
+
+    return re.sub(_UNSAFE, escape, text)
 
 
-def printable(text: str) -> str:
-    """Escape characters that a terminal would obey: '\\x1b', '\\u202e'."""
-    return text if _is_plain(text) else re.sub(_UNSAFE, _escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    number = ord(match[0])
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
-
-
-def safe_json(text: str) -> str:
-    """Escape the same characters in JSON, where the value stays the same."""
-    return text if _is_plain(text) else re.sub(_UNSAFE, lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def mark_style(text: str) -> str:
-    """Mark the escape sequences of a text as our own. The rest of the text must be escaped already."""
-    return text.replace(_CSI, f"{_MARK}[")
-
-
-class GuardedStream(io.TextIOBase):
+class GuardedStream:
     """Stream that escapes unsafe characters and writes to another stream."""
 
     def __init__(self, raw: TextIO, *, redacted: bool) -> None:
@@ -131,51 +118,33 @@ class GuardedStream(io.TextIOBase):
         self._redacted = redacted
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"expected str, not {type(text).__name__}")
-        shown = hide_secrets(text) if self._redacted else text
-        self.raw.write(printable(shown).replace(_MARK, _ESCAPE))
+        shown = printable(hide_secrets(text) if self._redacted else text)
+        self.raw.write(shown.replace(_MARK, _ESCAPE))
         return len(text)
-
-    def write_exactly(self, text: str) -> None:
-        """Write the text of a note unchanged to a file or a pipe, and escaped to a terminal."""
-        self.raw.write(printable(text) if self.raw.isatty() else text)
-
-    def writable(self) -> bool:
-        return True
-
-    def flush(self) -> None:
-        self.raw.flush()
-
-    def isatty(self) -> bool:
-        return self.raw.isatty()
-
-    def fileno(self) -> int:
-        return self.raw.fileno()
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the wrapped stream, such as the buffer that the MCP server writes to."""
         return getattr(self.raw, name)
 
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self.raw.encoding
-
-    @property
-    def errors(self) -> str | None:  # type: ignore[override]
-        return self.raw.errors
-
 
 def guard_streams() -> None:
-    if not isinstance(sys.stdout, GuardedStream):
-        sys.stdout = GuardedStream(sys.stdout, redacted=False)
-    if not isinstance(sys.stderr, GuardedStream):
-        sys.stderr = GuardedStream(sys.stderr, redacted=True)
+    """Make the standard streams safe: from now on they escape what the terminal or the encoding cannot show."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It was closed before the start. The next file to be opened would get its descriptor.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        if not isinstance(stream, GuardedStream):
+            setattr(sys, name, GuardedStream(stream, redacted=name == "stderr"))
 
 
 def unguarded(stream: TextIO) -> TextIO:
     """Return the wrapped stream, for a writer that escapes on its own."""
-    return stream.raw if isinstance(stream, GuardedStream) else stream
+    raw: TextIO = getattr(stream, "raw", stream)
+    return raw
 
 
 _CONFIGS: list[Config] = []
@@ -213,11 +182,9 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 def echo_exactly(text: str) -> None:
     """Print the text of a note: unchanged to a file or a pipe, escaped on a terminal."""
-    if isinstance(sys.stdout, GuardedStream):
-        sys.stdout.write_exactly(text)
-        sys.stdout.flush()
-    else:
-        echo(text, nl=False)
+    stream = unguarded(sys.stdout)
+    stream.write(printable(text) if stream.isatty() else text)
+    stream.flush()
 
 
 def print_json(value: Any) -> None:
@@ -225,55 +192,35 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    return safe_json(json.dumps(value, ensure_ascii=not _is_utf8(), indent=indent))
-
-
-def _is_utf8() -> bool:
-    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
-
-
-def use_colour(*, err: bool = False) -> bool:
-    return (sys.stderr if err else sys.stdout).isatty() and not os.environ.get("NO_COLOR")
+    is_utf8 = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    return printable(json.dumps(value, ensure_ascii=not is_utf8, indent=indent), in_json=True)
 
 
 def style(text: str, *, err: bool = False, **attributes: Any) -> str:
-    return mark_style(click.style(printable(text), **attributes)) if use_colour(err=err) else text
-
-
-_SETTINGS_NOTICES: list[str] = []
-"""Notices about settings that were printed. Results repeat them, for programs that read nothing else."""
-
-
-def warn_of_settings(notices: Iterable[str]) -> None:
-    """Print what the settings have wrong, once in a run."""
-    for notice in notices:
-        if notice not in _SETTINGS_NOTICES:
-            warn(notice)
-            _SETTINGS_NOTICES.append(notice)
-
-
-def was_printed(message: str) -> bool:
-    """Return whether a message is a notice about the settings that was printed already."""
-    return message in _SETTINGS_NOTICES
+    """Return a text in a style, if the stream is a terminal. The escape sequences are marked as our own."""
+    if not (sys.stderr if err else sys.stdout).isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return click.style(printable(text), **attributes).replace(_CSI, f"{_MARK}[")
 
 
 def warn(message: str) -> None:
     """Print a problem that did not stop the command. It goes to standard error, apart from the results."""
-    if was_printed(message):
-        return
     echo(style("Note: ", err=True, fg="yellow") + " ".join(printable(message).splitlines()), err=True)
 
 
+_SAID: set[str] = set()
+"""Notices about settings that were printed. Results repeat them, for programs that read nothing else."""
 _REASONS_SHOWN = 50
 
 
-def warn_all(reasons: Iterable[str]) -> None:
-    """Print why a result may be incomplete, and of many reasons the first."""
-    texts = [*reasons]
+def warn_all(reasons: Iterable[str], *, once: bool = False) -> None:
+    """Print why a result may be incomplete, and of many reasons the first. What is said ``once`` is not repeated."""
+    texts = [reason for reason in reasons if reason not in _SAID]
     for reason in texts[:_REASONS_SHOWN]:
         warn(reason)
     if len(texts) > _REASONS_SHOWN:
         warn(f"{len(texts) - _REASONS_SHOWN:,} more; --json shows them all.")
+    _SAID.update(texts if once else ())
 
 
 _MIN_NOTES_FOR_BAR = 100

@@ -33,6 +33,10 @@ def command(ctx: click.Context) -> None:
     On a terminal, changes are shown one by one; otherwise they are listed. The setting review.agent_writes says whether
     agents write at once, listed for review, or only when you accept. What they write to files of the system prompt,
     such as SOUL.md, always waits here.
+
+    \b
+    kept review
+    kept review accept --session 5054abcd
     """
     options: Globals = ctx.obj
     if ctx.invoked_subcommand is not None:

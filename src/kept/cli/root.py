@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import importlib
-import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -26,7 +24,7 @@ from kept.cli.output import (
     print_json,
     remember_secrets,
     style,
-    warn_of_settings,
+    warn_all,
 )
 from kept.errors import KeptError, UsageError
 
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from kept.notes.note_commit import HistoryRecorder
     from kept.sessions.store import SessionStore
 
-T = TypeVar("T")
 COMMANDS = {
     "init": "init",
     "add": "add",
@@ -68,8 +65,6 @@ COMMANDS = {
     "models": "models",
     "bench": "bench_command",
     "hook": "hook_command",
-    "demo": "demo",
-    "completion": "help:completion_command",
     "help": "help",
 }
 """Module of each command, and the name there if it is not `command`. Those of no group in `help` are not listed."""
@@ -79,26 +74,18 @@ COMMANDS = {
 class Globals:
     """Global options, given before the name of the command or after it."""
 
-    home: str | None
-    workspace: str | None
-    agent: str | None
-    config_file: str | None
-    settings: dict[str, Any]
+    home: str | None = None
+    workspace: str | None = None
+    agent: str | None = None
+    config_file: str | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
+    """Keys with values, of which the last counts."""
     debug: bool = False
     as_json: bool = False
 
     def report(self, shape: Any, text: str) -> None:
         """Print the result of a command, for scripts or for people."""
         print_json(shape) if self.as_json else echo(text)
-
-    def show(self, result: T, print_text: Callable[[T], None], shape: Callable[[T], Any] | None = None) -> None:
-        """Print the result of a command: for scripts in its shape, or for people with ``print_text``."""
-        if not self.as_json:
-            print_text(result)
-            return
-        from kept.agent.tools.record_json import to_json
-
-        print_json((shape or to_json)(result))
 
     def load(
         self,
@@ -108,8 +95,11 @@ class Globals:
         new_agent: bool = False,
         quietly: bool = False,
     ) -> LoadedConfig:
-        """Load the settings. ``workspace`` and ``settings`` come from options of the command, and override the global
-        ones. ``new_agent`` allows an agent that the command is about to make. ``quietly`` says nothing about values."""
+        """Load the settings, warn of what is wrong with them, and finish a forget that was interrupted.
+
+        ``workspace`` and ``settings`` come from options of the command, and override the global ones. ``new_agent``
+        allows an agent that the command is about to make. ``quietly`` only loads.
+        """
         from kept.config import load_config
 
         loaded = load_config(
@@ -117,33 +107,29 @@ class Globals:
             workspace=workspace or self.workspace,
             agent=self.agent,
             config_file=self.config_file,
-            settings=self.settings | (settings or {}),
+            settings=dict(self.settings) | (settings or {}),
             new_agent=new_agent,
         )
         remember_secrets(loaded.config)
-        warn_of_settings(() if quietly else loaded.config.notices)
+        if not quietly:
+            warn_all(loaded.config.notices, once=True)
+            if os.path.exists(loaded.config.paths.forgetting):
+                from kept.cli.forget import finish_interrupted
+
+                finish_interrupted(loaded)
         return loaded
 
     def memory(self, *, person: str | None = None) -> Memory:
         """Open the memory, as a person sees it if one is named."""
         from kept.gateway.app import open_memory
 
-        memory = open_memory(self.load_finished())
+        memory = open_memory(self.load())
         return memory if person is None else memory.as_person(person)
-
-    def load_finished(self) -> LoadedConfig:
-        """Load the settings, and finish a forget that was interrupted."""
-        loaded = self.load()
-        if os.path.exists(loaded.config.paths.forgetting):
-            from kept.cli.forget import finish_interrupted
-
-            finish_interrupted(loaded)
-        return loaded
 
     def sessions(self) -> SessionStore:
         from kept.gateway.app import open_sessions
 
-        return open_sessions(self.load_finished())
+        return open_sessions(self.load())
 
 
 def command_author(agent_id: str, command: str) -> Author:
@@ -167,99 +153,73 @@ def command_recorder(config: Config, command: str, *, why: str = "") -> HistoryR
 # options that all commands take, before the command or after it
 
 
-@frozen
-class GlobalOption:
-    """An option of `kept` itself, accepted before the command and after it."""
-
-    flag: str
-    field: str
-    help: str
-    metavar: str | None = None
-    multiple: bool = False
-
-    def as_option(self, *, after_command: bool) -> click.Option:
-        """Return the option for `kept`, or the hidden one for a command, which `kept --help` documents."""
-        settings: dict[str, Any] = {"help": self.help, "multiple": self.multiple, "metavar": self.metavar}
-        if self.metavar is None:
-            settings["is_flag"] = True
-        if not after_command:
-            return click.Option([self.flag, self.field], **settings)
-        # A name of its own: a command may have an argument called like the field, as `kept init WORKSPACE`.
-        names = [self.flag, f"global_{self.field}"]
-        return click.Option(names, hidden=True, expose_value=False, callback=self._apply, **settings)
-
-    def _apply(self, ctx: click.Context, _: click.Parameter, value: Any) -> None:
-        if value and ctx.obj is not None:
-            chosen = ctx.obj.settings | setting_pairs(value) if self.multiple else value
-            ctx.obj = replace(ctx.obj, **{self.field: chosen})
-        if self.field == "as_json" and ctx.obj is not None and ctx.obj.as_json:
-            _refuse_json(ctx.command_path)
-
-
-GLOBAL_OPTIONS = (
-    GlobalOption("--workspace", "workspace", "Folder of the notes (default: ~/.kept/workspace).", "DIR"),
-    GlobalOption("--home", "home", "Folder of the index and the settings (default: ~/.kept).", "DIR"),
-    GlobalOption("--agent", "agent", "Agent whose memory to use (default: main).", "NAME"),
-    GlobalOption("--config", "config_file", "Settings file to use instead of HOME/config.yaml.", "FILE"),
-    GlobalOption("--set", "settings", "Override one setting for this run.", "KEY=VALUE", multiple=True),
-    GlobalOption("--debug", "debug", "Show a traceback on errors."),
-    GlobalOption("--json", "as_json", "Print JSON for scripts."),
+_GLOBAL_OPTIONS = (
+    ("--workspace", "workspace", "DIR", "Folder of the notes (default: ~/.kept/workspace)."),
+    ("--home", "home", "DIR", "Folder of the index and the settings (default: ~/.kept)."),
+    ("--agent", "agent", "NAME", "Agent whose memory to use (default: main)."),
+    ("--config", "config_file", "FILE", "Settings file to use instead of HOME/config.yaml."),
+    ("--set", "settings", "KEY=VALUE", "Override one setting for this run."),
+    ("--debug", "debug", None, "Show a traceback on errors."),
+    ("--json", "as_json", None, "Print JSON for scripts."),
 )
+_PREFIX = "global_"
+"""Begins the names of these options: a command may have an argument called like a field, as `kept init WORKSPACE`."""
+_FOR_ALL = "'kept --help' lists the options that all commands have, such as --json."
+WITHOUT_JSON = ("gateway", "web", "serve", "mcp", "hook", "help")
+
+
+def global_options(*, hidden: bool) -> list[click.Parameter]:
+    """Return the options for `kept` itself, or the hidden ones for a command, which `kept --help` documents."""
+    return [
+        click.Option(
+            [flag, f"{_PREFIX}{field}"],
+            metavar=metavar,
+            is_flag=metavar is None,
+            multiple=field == "settings",
+            help=text,
+            hidden=hidden,
+            expose_value=False,
+            callback=_set_global,
+        )
+        for flag, field, metavar, text in _GLOBAL_OPTIONS
+    ]
+
+
+def _set_global(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    given, field = ctx.ensure_object(Globals), str(option.name).removeprefix(_PREFIX)
+    if value:
+        chosen: Any = (*given.settings, *setting_pairs(value)) if field == "settings" else value
+        ctx.obj = given = replace(given, **{field: chosen})
+    if field == "as_json" and given.as_json and ctx.command_path.split()[1:2] in ([name] for name in WITHOUT_JSON):
+        raise UsageError(f"'{ctx.command_path}' has no JSON output.", hint="Leave out --json.")
 
 
 def accept_global_options(command: click.Command) -> None:
-    """Let a command, and the commands of a group, take the global options too, except where it has one of that name."""
+    """Let a command, and the commands of a group, take the global options too."""
     for inner in command.commands.values() if isinstance(command, click.Group) else ():
         accept_global_options(inner)
-    taken = {flag for param in command.params for flag in param.opts}
-    command.params += [option.as_option(after_command=True) for option in GLOBAL_OPTIONS if option.flag not in taken]
+    has_text = any(isinstance(param, click.Argument) for param in command.params)
+    note = "Put '--' before an argument that begins with '-' and is not an option. " if has_text else ""
+    command.epilog = f"{note}{_FOR_ALL}"
+    command.params += global_options(hidden=True)
 
 
-WITHOUT_JSON = ("gateway", "web", "serve", "mcp", "hook", "demo", "completion", "help")
-
-
-def _refuse_json(path: str) -> None:
-    if path.split()[1] in WITHOUT_JSON:
-        raise UsageError(f"'{path}' has no JSON output.", hint="Leave out --json.")
-
-
-def setting_pairs(settings: Iterable[str]) -> dict[str, Any]:
-    return dict(_pair(setting) for setting in settings)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"--set {text}: expected KEY=VALUE.", hint="For example: --set memory_search.provider=none")
-    return key.strip(), value
+def setting_pairs(settings: Iterable[str]) -> list[tuple[str, Any]]:
+    pairs = []
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            hint = "For example: --set memory_search.provider=none"
+            raise UsageError(f"--set {text}: expected KEY=VALUE.", hint=hint)
+        pairs.append((key.strip(), value))
+    return pairs
 
 
 # the commands
 
 
-class OutputClosed(Exception):
-    """The reader of our output is gone, as `head` is after its lines. Click would turn a BrokenPipeError into a
-    failure."""
-
-
-@contextmanager
-def _translating_broken_pipe() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError as exc:
-        raise OutputClosed from exc
-
-
 class LazyGroup(click.Group):
     """Group that imports a command when it is used: a search does not import the doctor."""
-
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        with _translating_broken_pipe():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _translating_broken_pipe():
-            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -269,10 +229,8 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(f"kept.cli.{module}"), attribute or "command")
-        if command not in _PREPARED:
-            _PREPARED.append(command)
+        if not command.epilog:
             accept_global_options(command)
-            _show_examples(command)
         return command
 
     def resolve_command(
@@ -292,37 +250,10 @@ class LazyGroup(click.Group):
         write_overview(self, ctx, formatter)
 
 
-_PREPARED: list[click.Command] = []
-"""Commands that are imported, and have the global options."""
-
-
-def _show_examples(command: click.Command) -> None:
-    """Let the help of a command end with examples, which are imported for that only."""
-
-    def write(ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from kept.cli.help import write_epilog
-
-        write_epilog(ctx, formatter)
-
-    setattr(command, "format_epilog", write)  # noqa: B010  (the commands of other modules are plain ones)
-    for inner in command.commands.values() if isinstance(command, click.Group) else ():
-        _show_examples(inner)
-
-
-def show_help_without_command(ctx: click.Context) -> None:
-    """Print the first screen if no command is given. Exit with 2: in a script, this is a mistake."""
-    if ctx.invoked_subcommand is None:
-        from kept.cli.help import first_screen
-
-        assert isinstance(ctx.command, click.Group)
-        echo(first_screen(ctx.command, ctx), err=True)
-        ctx.exit(2)
-
-
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
-    params=[option.as_option(after_command=False) for option in GLOBAL_OPTIONS],
+    params=global_options(hidden=False),
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
@@ -331,19 +262,13 @@ def show_help_without_command(ctx: click.Context) -> None:
 )
 @click.version_option(__version__, prog_name="kept", help="Show the version.")
 @click.pass_context
-def cli(
-    ctx: click.Context,
-    workspace: str | None,
-    home: str | None,
-    agent: str | None,
-    config_file: str | None,
-    settings: tuple[str, ...],
-    debug: bool,
-    as_json: bool,
-) -> None:
+def cli(ctx: click.Context) -> None:
     """Memory for AI agents: plain Markdown notes, recalled by meaning and by word."""
-    show_help_without_command(ctx)
-    ctx.obj = Globals(home, workspace, agent, config_file, setting_pairs(settings), debug, as_json)
+    if ctx.invoked_subcommand is None:  # in a script, this is a mistake
+        from kept.cli.help import first_screen
+
+        echo(first_screen(cli, ctx), err=True)
+        ctx.exit(2)
 
 
 # running a command
@@ -355,14 +280,18 @@ _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def run() -> NoReturn:
-    _prepare_streams()
+    guard_streams()
     # Looked up in the arguments rather than in click's context: an unknown or incomplete option is refused by the
     # parser, before any option has a value, and that error must be JSON as well. Arguments after "--" are text.
     options = list(takewhile(lambda argument: argument != "--", sys.argv[1:]))
     as_json, debug = "--json" in options, "--debug" in options
     try:
-        code = cli.main(prog_name="kept", standalone_mode=False)
+        # Not `cli.main`, which turns a reader of our output that is gone, as `head` is after its lines, into a failure.
+        with cli.make_context("kept", sys.argv[1:]) as ctx:
+            cli.invoke(ctx)
         sys.stdout.flush()
+    except click.exceptions.Exit as exc:
+        sys.exit(exc.exit_code)
     except KeptError as exc:
         _show_traceback(debug=debug)
         fail(exc.code, exc.message, exc.hint, exc.exit_code, as_json=as_json)
@@ -370,16 +299,18 @@ def run() -> NoReturn:
         echo(exc.message, err=True)
         sys.exit(2)
     except click.UsageError as exc:
-        fail("usage", _as_sentence(exc.format_message()), _usage_hint(exc), 2, as_json=as_json)
+        message = exc.format_message().rstrip()
+        message += "" if message.endswith((".", "?", "!")) else "."  # a list of choices has none
+        fail("usage", message, _usage_hint(exc), 2, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
         fail("interrupted", "Interrupted.", "Nothing is lost; run the command again.", INTERRUPTED, as_json=as_json)
-    except (BrokenPipeError, OutputClosed):
+    except BrokenPipeError:
         _discard_output()
         sys.exit(0)
     except Exception as exc:  # noqa: BLE001  (the last resort: one line and an exit code instead of a traceback)
         _show_traceback(debug=debug)
         _fail_unexpectedly(exc, as_json=as_json)
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(0)
 
 
 def _fail_unexpectedly(exc: Exception, *, as_json: bool) -> NoReturn:
@@ -391,12 +322,6 @@ def _fail_unexpectedly(exc: Exception, *, as_json: bool) -> NoReturn:
     message = f"Unexpected error: {type(exc).__name__}: {exc}".rstrip(".: ") + "."
     hint = "Run the command again with --debug and report what it prints."
     fail("internal", message, hint, UNEXPECTED, as_json=as_json)
-
-
-def _as_sentence(message: str) -> str:
-    """Return a message of the parser with a full stop: a list of choices has none."""
-    text = message.rstrip()
-    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _usage_hint(error: click.UsageError) -> str:
@@ -416,17 +341,6 @@ def _show_traceback(*, debug: bool) -> None:
         import traceback
 
         echo(traceback.format_exc(), err=True, nl=False)
-
-
-def _prepare_streams() -> None:
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            # It was closed before the start. The next file to be opened would get its descriptor.
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # escape what the encoding cannot show
-    guard_streams()
 
 
 def _discard_output() -> None:

@@ -226,6 +226,10 @@ def command(
 
     QUERY is a question or words, in any language. A QUERY that is only a time ("what did I do yesterday", "last week"),
     or none with --since, lists that time.
+
+    \b
+    kept search 'which port is staging on?'
+    kept search backups --since '2 weeks ago' -n 3
     """
     words = " ".join(query)
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:

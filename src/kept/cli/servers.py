@@ -33,9 +33,9 @@ def gateway_command(options: Globals, service: Action | None) -> None:
 
     log_to_stderr()
     logging.getLogger("kept").setLevel(logging.INFO)
-    loaded = options.load_finished()
+    loaded = options.load()
     if ask_for_owner(loaded):
-        loaded = options.load_finished()
+        loaded = options.load()
     preset = gateway_preset(loaded.config)
 
     def show(address: ServerAddress) -> None:
@@ -56,12 +56,16 @@ def web_command(options: Globals, port: int | None, host: str | None, no_open: b
     """Show the memory in a browser: search, read, edit and tend it.
 
     Prints a link that opens the pages once, and opens it in a browser. Serves only this machine, until interrupted.
+
+    \b
+    kept web
+    kept web --no-open --port 8741
     """
     from kept.gateway.app import open_model
     from kept.server.run_server import run_server, web_preset
 
     log_to_stderr()
-    loaded = options.load_finished()
+    loaded = options.load()
 
     def show(address: ServerAddress) -> None:
         assert address.link is not None
@@ -111,6 +115,10 @@ def serve_command(
     """Serve MCP, the HTTP channel and the pages on one port, until stopped.
 
     Tokens say who may do what: 'kept token create'.
+
+    \b
+    kept serve
+    kept serve --host 0.0.0.0 --allow-host memory.example.org --log-format json
     """
     if service:
         manage_service(options, ("serve",), service)
@@ -125,7 +133,7 @@ def serve_command(
         log_as_json()
     else:
         log_to_stderr()
-    loaded = _load_for_log(options) if as_json else options.load_finished()
+    loaded = _load_for_log(options) if as_json else options.load()
 
     def show(address: ServerAddress) -> None:
         report(f"Serving at {address.url}")
@@ -185,9 +193,13 @@ def mcp_command(
 
     Uses standard input and output, unless --http is given. In a project, an agent writes to the notes of the project,
     and finds nothing of other projects.
+
+    \b
+    kept mcp
+    kept mcp --http 127.0.0.1:8738
     """
     log_to_stderr()
-    loaded = options.load_finished()
+    loaded = options.load()
     project = _find_project(loaded, project, is_local=address is None)
     if address is None:
         from kept.gateway.app import open_toolbox

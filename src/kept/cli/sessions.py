@@ -43,6 +43,10 @@ def command() -> None:
     """List, read, rename, reset, delete and restore conversations.
 
     ID is a session's id, the beginning of it, or the key of a conversation such as telegram:5054.
+
+    \b
+    kept sessions list -n 5
+    kept sessions show telegram:5054 --tail 20
     """
 
 

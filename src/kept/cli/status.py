@@ -18,7 +18,7 @@ from kept.cli.output import (
     printable,
     progress_bar,
     style,
-    was_printed,
+    warn_all,
 )
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import show_fields, wrap
@@ -40,7 +40,7 @@ def command(options: Globals) -> None:
     from kept.gateway.inbox import find_inbox_state
     from kept.server.live import find_watcher
 
-    loaded = options.load()
+    loaded = options.load(quietly=True)
     sharing = agents_sharing_workspace(loaded)
     with open_memory(loaded) as memory:
         status = memory.status()
@@ -131,10 +131,8 @@ def show_status(
         *usage_rows(status),
     ]
     show_fields(shown)
-    for reason in (reason for reason in status.degraded if not was_printed(reason)):
+    for reason in (*status.degraded, *(f"{problem.path}: {problem.reason}" for problem in status.problems)):
         echo(style(f"! {reason}", fg="yellow"))
-    for problem in status.problems:
-        echo(style(f"! {problem.path}: {problem.reason}", fg="yellow"))
 
 
 def _counted(status: Status, source: str, name: str) -> str:
@@ -153,20 +151,26 @@ def doctor_command(ctx: click.Context, fix: bool) -> None:
     """Check index, notes, transcripts, permissions and embedder.
 
     Exits with 1 if something is wrong and was not repaired.
+
+    \b
+    kept doctor --fix
     """
     from kept.memory import Memory
     from kept.server.doctor import examine, examine_agents, repair
 
     options: Globals = ctx.obj
-    loaded = options.load()
+    loaded = options.load(quietly=True)
+    warn_all(loaded.config.notices)
     with Memory(loaded.config) as memory, progress_bar("Indexing") as progress:
         checks = examine(memory)
         if fix and any(check.remedy for check in checks):
             checks = repair(memory, checks, progress=progress)
     checks += examine_agents(loaded)
     is_ok = all(check.ok for check in checks)
-    shape = {"ok": is_ok, "checks": to_json(checks)}
-    options.show(checks, lambda checks: show_checks(checks, fixed=fix), lambda _: shape)
+    if options.as_json:
+        print_json({"ok": is_ok, "checks": to_json(checks)})
+    else:
+        show_checks(checks, fixed=fix)
     ctx.exit(0 if is_ok else 1)
 
 

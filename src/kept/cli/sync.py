@@ -54,8 +54,12 @@ def command(options: Globals, url: str | None) -> None:
 
     Both versions of what two machines changed at once are kept. Private notes, conversations and settings stay here.
     Nothing of yours is touched: with staged files or during a merge or a rebase, the command refuses.
+
+    \b
+    kept sync --init git@example.org:team/notes.git
+    kept sync
     """
-    sync = GitSync(options.load_finished().config)
+    sync = GitSync(options.load().config)
     if url is not None:
         sync.connect(url)
     report = sync.run()

@@ -1,4 +1,4 @@
-"""One bad record in a ledger, in the batch book or in the journal of `kept connect`: the others count."""
+"""One bad record in a ledger or in the batch book: the others count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kept.base.reports import ModelSpending, Spending
-from kept.cli.connect.connection import read_journal
 from kept.index.batch_book import (
     BatchBook,
     BatchJob,
@@ -110,13 +109,3 @@ def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
     book_in(folder).change(lambda unchanged: unchanged)
     assert [one.key for one in book_in(folder).read().jobs] == ["good"]
     assert Path(f"{path}.damaged").read_bytes() == before
-
-
-def test_what_is_noted_of_one_file_does_not_hide_the_others():
-    noted = {"/good": {"copy": None, "after": "00"}, "/victim": {"copy": "/copy", "after": "00"}}
-    for wrong in wrong_fields(noted):
-        journal, reasons = read_journal(wrong)
-        for note in journal.values():
-            assert isinstance(note["after"], str)
-            assert note["copy"] is None or isinstance(note["copy"], str)
-        assert ("/good" in journal) or reasons or b"/good" not in wrong

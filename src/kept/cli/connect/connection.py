@@ -1,20 +1,17 @@
 """Connecting a client: plan the changes to its files, apply them, undo them.
 
-Before a settings file is changed for the first time, a copy of it is kept in Kept's home, and a journal records the
-hash of the result. Undoing restores the copy byte for byte if the file still has that hash; if it was changed since,
-only our entry is removed.
+Before a settings file is changed, a copy of it is kept in Kept's home. Undoing removes our entry, and nothing else.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from kept.base.clock import Clock, SystemClock
+from kept.base.digest import digest_bytes
 from kept.base.durable import make_private_folder, sync_folder, write_atomic
 from kept.base.file_lock import locked
 from kept.base.values import frozen
@@ -36,7 +33,6 @@ from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.gateway.app import ServerCommand
 
 Kind = Literal["created", "changed", "unchanged", "removed"]
-JOURNAL = "journal.json"
 _LOCK_WAIT_S = 10.0
 _MAX_BYTES = 2_000_000
 
@@ -66,7 +62,7 @@ class Change:
 
 
 class Connection:
-    """One client in one scope, with the copies and the journal that undoing needs."""
+    """One client in one scope, with copies of the settings that were changed."""
 
     def __init__(
         self,
@@ -98,51 +94,38 @@ class Connection:
         ``project`` names the project that the entry in a project's own settings is for. An entry for all of them finds
         it by the folder that the client works in.
         """
-        before = _read(self.settings_path)
-        text = _decode(self.settings_path, before)
-        if self.with_plugin:
-            folder = plugin_folder(self.kept_home)
-            edited = text
-            for path, entry in settings_entries(folder):
-                edited = set_json_entry(self.settings_path, edited, path, entry)
-            files = [
-                Change(os.path.join(folder, name), _read(os.path.join(folder, name)), content)
-                for name, content in plugin_files(command, sent).items()
-            ]
-        else:
-            named = project if self.scope == "project" else None
-            edited, files = self._set(text, entry_for(self.client, command, named)), []
-        after = before if edited == text and before is not None else edited.encode()
-        return [*files, Change(self.settings_path, before, after)]
-
-    def _set(self, text: str, entry: dict[str, Any]) -> str:
-        if self.client.format == "toml":
-            return set_table(self.settings_path, text, (self.client.keys[0], SERVER), entry)
-        return set_json_entry(self.settings_path, text, (*self.client.keys, SERVER), entry)
+        entry = entry_for(self.client, command, project if self.scope == "project" else None)
+        files = plugin_files(command, sent) if self.with_plugin else {}
+        return [*self._plan_files(files), self._plan_settings(entry)]
 
     def plan_undo(self) -> list[Change]:
         """Return the changes that remove the server from the client's settings again."""
-        before = _read(self.settings_path)
-        folder = plugin_folder(self.kept_home)
-        names = plugin_files(ServerCommand("kept", ()), "memory") if self.with_plugin else ()
-        paths = [os.path.join(folder, name) for name in names]
-        files = [Change(path, _read(path), None) for path in paths]
-        if before is None:
-            return [*files, Change(self.settings_path, None, None)]
-        record = self._journal().get(self.settings_path)
-        if record and record["after"] == _digest(before):
-            return [*files, Change(self.settings_path, before, _read_copy(record))]
-        text = _decode(self.settings_path, before)
-        edited = self._without_entry(text)
-        return [*files, Change(self.settings_path, before, before if edited == text else edited.encode())]
+        names = plugin_files(ServerCommand("kept", ()), "memory") if self.with_plugin else {}
+        return [*self._plan_files(dict.fromkeys(names)), self._plan_settings(None)]
 
-    def _without_entry(self, text: str) -> str:
+    def _plan_files(self, files: Mapping[str, bytes | None]) -> list[Change]:
+        paths = {os.path.join(plugin_folder(self.kept_home), name): content for name, content in files.items()}
+        return [Change(path, _read(path), content) for path, content in paths.items()]
+
+    def _plan_settings(self, entry: dict[str, Any] | None) -> Change:
+        """Return the change that puts the entry into the client's settings, or takes it out if it is None."""
+        path, before = self.settings_path, _read(self.settings_path)
+        if before is None and entry is None:
+            return Change(path, None, None)
+        try:
+            text = edited = (before or b"").decode("utf-8")
+        except UnicodeDecodeError as exc:
+            raise ConfigError(f"{path}: not UTF-8 at byte {exc.start}.", hint="Nothing was changed.") from exc
         if self.client.format == "toml":
-            return remove_table(self.settings_path, text, (self.client.keys[0], SERVER))
-        paths = [path for path, _ in settings_entries("")] if self.with_plugin else [(*self.client.keys, SERVER)]
-        for path in paths:
-            text = remove_json_entry(self.settings_path, text, path)
-        return text
+            keys = (self.client.keys[0], SERVER)
+            edited = set_table(path, text, keys, entry) if entry else remove_table(path, text, keys)
+        else:
+            entries = [((*self.client.keys, SERVER), entry)]
+            if self.with_plugin:
+                entries = settings_entries(plugin_folder(self.kept_home))
+            for place, value in entries:
+                edited = set_json_entry(path, edited, place, value) if entry else remove_json_entry(path, edited, place)
+        return Change(path, before, before if edited == text and before is not None else edited.encode())
 
     # applying
 
@@ -157,84 +140,20 @@ class Connection:
                     continue
                 if _read(change.path) != change.before:
                     raise LockBusy(f"{change.path} was changed in the meantime.", hint="Run the command again.")
-                if change.path == self.settings_path and not undo:
-                    copy = self._record(change)
+                if change.path == self.settings_path and change.before is not None:
+                    copy = self._write_copy(change.before)
                 _write(change)
-            journal = self._journal()
-            if undo and journal.pop(self.settings_path, None) is not None:
-                self._write_journal(journal)
         return copy
 
-    # copies and journal
-
-    def _record(self, change: Change) -> str | None:
-        """Record the hash of the new content, and keep a copy of the old one unless we wrote it. Return the path of the
-        copy."""
-        journal = self._journal()
-        record = journal.get(change.path)
-        if record is None or record["after"] != _digest(change.before or b""):
-            record = {"copy": self._write_copy(change)}
-        journal[change.path] = {**record, "after": _digest(change.after or b"")}
-        self._write_journal(journal)
-        copy: str | None = record["copy"]
+    def _write_copy(self, content: bytes) -> str:
+        name = f"{self.clock.now():%Y%m%dT%H%M%S}-{self.client.name}-{os.path.basename(self.settings_path)}"
+        copy = os.path.join(self.folder, f"{digest_bytes(content)[:8]}-{name}")
+        write_atomic(copy, content)
         return copy
-
-    def _write_copy(self, change: Change) -> str | None:
-        if change.before is None:
-            return None
-        key = _digest(os.fsencode(change.path))[:8]  # several projects may have files of the same name
-        name = f"{self.clock.now():%Y%m%dT%H%M%S}-{self.client.name}-{key}-{os.path.basename(change.path)}"
-        copy = os.path.join(self.folder, name)
-        write_atomic(copy, change.before)
-        return copy
-
-    def _journal(self) -> dict[str, Any]:
-        return read_journal(_read(os.path.join(self.folder, JOURNAL)))[0]
-
-    def _write_journal(self, journal: dict[str, Any]) -> None:
-        path = os.path.join(self.folder, JOURNAL)
-        before = _read(path)
-        if read_journal(before)[1]:
-            aside = f"{path}.damaged"
-            write_atomic(aside, (_read(aside) or b"") + (before or b""))
-        write_atomic(path, (json.dumps(journal, indent=2) + "\n").encode())
-
-
-def read_journal(raw: bytes | None) -> tuple[dict[str, Any], list[str]]:
-    """Return the readable records by path, and a description of every part that cannot be read."""
-    try:
-        tree = json.loads(raw) if raw else {}
-    except (ValueError, RecursionError):
-        return {}, ["it is not JSON"]
-    if not isinstance(tree, dict):
-        return {}, ["it is not an object"]
-    records = {path: record for path, record in tree.items() if _is_record(record)}
-    return records, [f"the record of {path} cannot be read" for path in tree if path not in records]
-
-
-def _is_record(record: Any) -> bool:
-    is_copied = isinstance(record, dict) and isinstance(record.get("copy", 0), str | None)
-    return is_copied and isinstance(record.get("after"), str)
-
-
-def _read_copy(record: dict[str, Any]) -> bytes | None:
-    if record["copy"] is None:
-        return None
-    copy = _read(record["copy"])
-    if copy is None:
-        raise ConfigError(f"{record['copy']}: the copy of the old settings is gone.", hint="Remove the entry by hand.")
-    return copy
 
 
 def _read(path: str) -> bytes | None:
     return read_settings(path, max_bytes=_MAX_BYTES)
-
-
-def _decode(path: str, raw: bytes | None) -> str:
-    try:
-        return (raw or b"").decode("utf-8")
-    except UnicodeDecodeError as exc:
-        raise ConfigError(f"{path}: not UTF-8 at byte {exc.start}.", hint="Nothing was changed.") from exc
 
 
 def _write(change: Change) -> None:
@@ -252,7 +171,3 @@ def _write(change: Change) -> None:
 
 def _lines(raw: bytes | None) -> list[str]:
     return (raw or b"").decode("utf-8", "replace").splitlines()
-
-
-def _digest(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()

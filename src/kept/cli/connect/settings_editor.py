@@ -54,7 +54,7 @@ def set_json_entry(path: str, text: str, keys: tuple[str, ...], entry: Any) -> s
 
 
 def remove_json_entry(path: str, text: str, keys: tuple[str, ...]) -> str:
-    """Return the text without the entry below these keys."""
+    """Return the text without the entry below these keys. An object that has nothing else stays, empty."""
     expected = parse_json(path, text)
     group = _descend(path, expected, keys[:-1])
     if keys[-1] not in group:
@@ -70,7 +70,7 @@ def remove_json_entry(path: str, text: str, keys: tuple[str, ...]) -> str:
         rest = text[end : comma.end() - 1] + text[comma.end() :]
     elif with_commas[:start].rstrip().endswith(","):
         before = with_commas.rindex(",", 0, start)
-        head = text[:before] + text[before + 1 : start]
+        head = text[:before] + text[before + 1 : start].rstrip(" \t")
     if head.rstrip(" \t").endswith("\n") and re.match(r"[ \t]*\r?\n", rest):  # lines that held only the entry
         head = head.rstrip(" \t").removesuffix("\n").removesuffix("\r")
     return _require_json(path, head + rest, expected)
