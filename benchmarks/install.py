@@ -24,7 +24,14 @@ def main() -> None:
         timed("create an empty virtual environment", sys.executable, "-m", "venv", environment)
         before = size_of(environment)
         timed("install", environment / "bin" / "pip", "install", "--quiet", wheel)
-        timed("first search, with an index to make", environment / "bin" / "kept", "demo", HOME=scratch)
+        timed(
+            "first search, with an index to make",
+            environment / "bin" / "kept",
+            "search",
+            "nuts",
+            HOME=scratch,
+            KEPT_WORKSPACE=str(ROOT / "examples/notes"),
+        )
         print(f"{mb(wheel.stat().st_size)}  wheel")
         print(f"{mb(size_of(environment))}  virtual environment")
         print(f"{mb(size_of(environment) - before)}  of it added by the installation")

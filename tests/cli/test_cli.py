@@ -207,34 +207,6 @@ def test_doctor_names_a_damaged_transcript_and_not_one_that_lacks_its_end(kept, 
     assert (check["ok"], damaged.name in check["detail"], "line 3" in check["detail"]) == (False, True, True)
 
 
-def test_demo_shows_what_it_can_do_and_leaves_nothing_behind(kept, tmp_path, environment):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    before = tree_of(tmp_path)
-    ended = kept("demo", env={"TMPDIR": str(scratch)})
-    assert ended.code == 0
-    assert ended.err == ""
-    assert "Indexed" in ended.out
-    assert re.search(r"\w+\.md#L\d+", ended.out)
-    assert "score" in ended.out
-    assert "kept init" in ended.out
-    assert tree_of(tmp_path) == before
-
-
-def test_the_demo_does_not_touch_the_users_own_index(kept, notes, tmp_path):
-    own = {"KEPT_MEMORY_SEARCH__STORE__PATH": str(tmp_path / "own.sqlite")}
-    kept("index", env=own)
-    assert kept("demo", env=own | {"KEPT_CONFIG": str(tmp_path / "nowhere.yaml")}).code == 0
-    assert kept("status", "--json", env=own).json["changedFiles"] == 0
-
-
-def test_completion_knows_commands_and_options(kept):
-    ended = kept(env={"_KEPT_COMPLETE": "bash_complete", "COMP_WORDS": "kept se", "COMP_CWORD": "1"})
-    assert ended.out == "plain,search\nplain,sessions\nplain,serve\n"
-    ended = kept(env={"_KEPT_COMPLETE": "bash_complete", "COMP_WORDS": "kept search --ex", "COMP_CWORD": "2"})
-    assert ended.out == "plain,--explain\n"
-
-
 def test_watch_indexes_at_once_and_stops_when_told(environment, notes):
     with subprocess.Popen(
         [KEPT, "index", "--watch"],
@@ -329,9 +301,7 @@ def test_no_command_shows_the_help_as_help(kept, args):
 # pipes, terminals, encodings
 
 
-@pytest.mark.parametrize(
-    "args", [["search", "lighthouse", "--explain"], ["status"], ["config", "explain"], ["doctor"], ["demo"]]
-)
+@pytest.mark.parametrize("args", [["search", "lighthouse", "--explain"], ["status"], ["config", "explain"], ["doctor"]])
 def test_a_pipe_gets_no_control_codes(kept, notes, args):
     ended = kept(*args, env={"TERM": "xterm-256color"})
     assert not ANSI.search(ended.out + ended.err)
@@ -460,7 +430,7 @@ def test_an_output_without_space_is_one_line_also_for_json(kept, environment, no
         assert ". " in ended.stderr, "two sentences, with a full stop between them"
 
 
-@pytest.mark.parametrize("args", [["connect"], ["completion"], ["sessions", "show"], ["list", "-n", "x"]])
+@pytest.mark.parametrize("args", [["connect"], ["import", "chatgpt"], ["sessions", "show"], ["list", "-n", "x"]])
 def test_a_message_and_its_hint_are_two_sentences(kept, args):
     ended = kept(*args)
     assert ended.code == 2

@@ -137,7 +137,6 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("completion",): [["bash"]],
         ("web",): [["--no-open", "--port", "0"], ["--no-open", "--host", HOSTILE]],
         ("serve",): [["--port", "0"], ["--host", HOSTILE]],
-        ("demo",): [],  # has no text but its own
     }
     chosen = [[]]
     for path, command in commands(cli):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kept.agent.tools.record_json import to_json
 from kept.base.wording import plural, size_text
-from kept.cli.output import echo, local_time, print_json, style, warn, warn_all
+from kept.cli.output import echo, local_time, print_json, style, warn_all
 from kept.cli.root import Globals
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ def restore_command(options: Globals, path: str, no_settings: bool, check: bool)
         check=check,
     )
     if options.as_json:
-        print_json(_restored_json(report))
+        print_json(to_json(report))
     else:
         _print_restored(report)
-    if report.kept or report.settings == "refused":
+    if report.kept:
         raise click.exceptions.Exit(_INCOMPLETE)
 
 
@@ -98,30 +98,17 @@ def _print_restored(report: RestoreReport) -> None:
         (len(report.kept) - counts["forgotten"], "different here and kept"),
     )
     shown = ", ".join(f"{count:,} {word}" for count, word in words if count) or "nothing to do"
-    lead = "The archive is sound; nothing was changed. A restore: " if report.is_check else ""
+    lead = "The archive is sound; nothing was changed. A restore: " if report.check else ""
     total = plural(sum(counts.values()), "file")
     echo(style(f"{lead}{total} from {local_time(report.created)}: {shown}.", bold=True))
     for agent in report.agents:
-        echo(f"Notes of {agent.name}: {report.workspaces[agent.name]}")
-    _print_settings(report)
+        echo(f"Notes of {agent.name}: {agent.workspace}")
+    if report.settings == "kept":
+        echo("Settings: those here are kept.")
+    if report.removed_settings:
+        echo(f"Settings to set again, because an archive has no secrets: {', '.join(report.removed_settings)}.")
     warn_all(f"{problem.path}: {problem.reason}." for problem in report.kept)
     if len(report.kept) > counts["forgotten"]:
         echo("To get a file of the archive back, move the one that is here away and restore again.", err=True)
-    if counts["new"] and not report.is_check:
+    if counts["new"] and not report.check:
         echo("The next search indexes what was restored; 'kept index' does it now.")
-
-
-def _print_settings(report: RestoreReport) -> None:
-    if report.settings == "kept":
-        echo("Settings: those here are kept.")
-    elif report.settings == "refused":
-        warn(f"The settings of the archive cannot be used here: {report.settings_problem}")
-    elif report.settings == "restored" and report.removed_settings:
-        echo(f"Settings to set again, because an archive has no secrets: {', '.join(report.removed_settings)}.")
-
-
-def _restored_json(report: RestoreReport) -> dict[str, Any]:
-    shape: dict[str, Any] = to_json(report)
-    workspaces = shape.pop("workspaces")
-    agents = [{"name": agent.name, "workspace": workspaces[agent.name]} for agent in report.agents]
-    return {"check": shape.pop("isCheck"), **shape, "agents": agents}

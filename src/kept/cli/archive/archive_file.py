@@ -20,7 +20,6 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import IO, Literal, cast
 
 from kept.base.digest import digest_bytes
@@ -28,11 +27,11 @@ from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.config.layers import is_agent_id
-from kept.errors import ArchiveDamaged, ArchiveRefused
+from kept.errors import ArchiveDamaged, ArchiveRefused, PathRefused
 from kept.notes.workspace import show_path
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.importers.source import open_regular
-from kept.storage.contract import MAX_NAME_BYTES, MAX_PATH_BYTES, OWN_FOLDER
+from kept.storage.contract import OWN_FOLDER, check_name
 
 MANIFEST = "manifest.json"
 SETTINGS = "config.yaml"
@@ -73,15 +72,11 @@ class MemberPath:
 
 def parse_member_name(name: str) -> MemberPath:
     """Return where a member belongs. Raise ValueError with the reason why its name is refused."""
+    try:
+        check_name(name if is_utf8(name) else "")
+    except PathRefused:
+        raise ValueError("is not a plain name") from None
     parts = name.split("/")
-    if name.startswith("/") or ".." in parts:
-        raise ValueError("leads out of the archive")
-    if "" in parts or "." in parts:
-        raise ValueError("is not a plain name")
-    if not is_utf8(name) or "\0" in name:
-        raise ValueError("is not valid UTF-8")
-    if len(name.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
-        raise ValueError("is too long")
     if name == SETTINGS:
         return MemberPath(SETTINGS, "", name)
     root, agent, below = parts[0], parts[1] if len(parts) > 1 else "", tuple(parts[2:])
@@ -168,14 +163,6 @@ def _parse_manifest(path: str, raw: bytes) -> Manifest:
 # reading
 
 
-@contextmanager
-def _translating(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as exc:
-        raise ArchiveDamaged(f"{path}: it is truncated or damaged ({exc}).") from exc
-
-
 class _LimitedStream:
     """Reads only as much as was allowed: a header that claims to be large must not fill the memory."""
 
@@ -207,12 +194,14 @@ def iter_members(path: str) -> Iterator[tuple[str, bytes]]:
         raw.seek(0)
         size = os.fstat(raw.fileno()).st_size
         stream = _LimitedStream(cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_packed else raw, path)
+        tar: tarfile.TarFile | None = None
         try:
-            tar = tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|")  # noqa: SIM115
+            with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as tar:
+                yield from _iter_plain_files(tar, path, stream.allow, max(_SMALL_SIZE, _MAX_RATIO * size))
         except (tarfile.TarError, EOFError, OSError, zlib.error) as exc:
-            raise ArchiveRefused(f"{path}: it is not an archive of Kept.") from exc
-        with _translating(path), tar:
-            yield from _iter_plain_files(tar, path, stream.allow, max(_SMALL_SIZE, _MAX_RATIO * size))
+            if tar is None:
+                raise ArchiveRefused(f"{path}: it is not an archive of Kept.") from exc
+            raise ArchiveDamaged(f"{path}: it is truncated or damaged ({exc}).") from exc
 
 
 def _iter_plain_files(
@@ -225,8 +214,11 @@ def _iter_plain_files(
             raise ArchiveRefused(f"{path}: '{name}' is not a plain file.")
         if not 0 <= info.size <= MAX_MEMBER_BYTES or total > most or count > _MAX_MEMBERS:
             raise ArchiveRefused(f"{path}: it unpacks to far more than any archive of notes.")
-        if info.name != MANIFEST:
-            _require_name(path, info.name)
+        try:
+            if info.name != MANIFEST:
+                parse_member_name(info.name)
+        except ValueError as exc:
+            raise ArchiveRefused(f"{path}: the name '{name}' {exc}.") from exc
         tarfile.data_filter(info, os.sep)
         allow(info.size)
         yield info.name, cast("IO[bytes]", tar.extractfile(info)).read()
@@ -234,12 +226,11 @@ def _iter_plain_files(
         allow(0)
 
 
-Inspect = Callable[[str, bytes], None]
-"""Called with the name and the content of a file."""
+def check_archive(path: str, inspect: Callable[[str, bytes], None] = lambda name, content: None) -> Manifest:
+    """Read an archive to its end, and compare every file with the manifest. Raise an ArchiveError if it differs.
 
-
-def check_archive(path: str, inspect: Inspect | None = None) -> Manifest:
-    """Read an archive to its end, and compare every file with the manifest. Raise an ArchiveError if it differs."""
+    ``inspect`` is called with the name and the content of each file.
+    """
     seen: dict[str, tuple[int, str]] = {}
     manifest: Manifest | None = None
     for name, content in iter_members(path):
@@ -251,19 +242,11 @@ def check_archive(path: str, inspect: Inspect | None = None) -> Manifest:
             raise ArchiveRefused(f"{path}: it has '{show_path(name)}' twice.")
         else:
             seen[name] = len(content), digest_bytes(content)
-            if inspect is not None:
-                inspect(name, content)
+            inspect(name, content)
     if manifest is None:
         raise ArchiveDamaged(f"{path}: it is truncated: its manifest is missing.")
     _require_same(path, seen, manifest.files)
     return manifest
-
-
-def _require_name(path: str, name: str) -> None:
-    try:
-        parse_member_name(name)
-    except ValueError as exc:
-        raise ArchiveRefused(f"{path}: the name '{show_path(name)}' {exc}.") from exc
 
 
 def _require_same(path: str, seen: dict[str, tuple[int, str]], files: dict[str, FileRecord]) -> None:

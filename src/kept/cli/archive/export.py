@@ -107,13 +107,13 @@ def export_archive(
             out = cast("IO[bytes]", stack.enter_context(gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0)))
         tar = stack.enter_context(tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT))
         if settings is not None:
-            packer.add(tar, SETTINGS, settings.content, 0)
+            packer.add(tar, SETTINGS, settings[0], 0)
         for source in sources:
             packer.pack(tar, source)
         manifest = Manifest(
             created=(clock or SystemClock()).now().replace(microsecond=0),
             agents=tuple(packer.agents),
-            removed_settings=settings.removed if settings else (),
+            removed_settings=settings[1] if settings else (),
             files=packer.files,
         )
         add_member(tar, MANIFEST, format_manifest(manifest))
@@ -254,15 +254,8 @@ def _read_log(source: _Source) -> tuple[bytes, int, bool]:
 # settings without keys, tokens and passwords
 
 
-@frozen
-class SettingsCopy:
-    content: bytes
-    removed: tuple[str, ...]
-    """Names of the settings that are not in it, such as 'gateway.telegram.token'."""
-
-
-def copy_settings(path: str, raw: bytes) -> SettingsCopy:
-    """Return settings without those whose values are secret. ``path`` is for messages.
+def copy_settings(path: str, raw: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Return settings without those whose values are secret, and the names of these. ``path`` is for messages.
 
     A setting is secret if the schema says so, if its value looks like a key, or if it is an address with a password or
     parameters. Settings with a secret lose their comments, which may have it too.
@@ -274,11 +267,11 @@ def copy_settings(path: str, raw: bytes) -> SettingsCopy:
     removed: list[str] = []
     public = _without_secrets(tree, "", names, removed)
     if not removed and redact(text) == text and not any(name in snake(text).lower() for name in names):
-        return SettingsCopy(raw, ())
+        return raw, ()
     import yaml
 
     content = str(yaml.safe_dump(public, allow_unicode=True, sort_keys=False)) if public else ""
-    return SettingsCopy(redact(content).encode(), tuple(sorted(removed)))
+    return redact(content).encode(), tuple(sorted(removed))
 
 
 def _without_secrets(tree: Any, at: str, names: set[str], removed: list[str]) -> Any:
@@ -298,14 +291,10 @@ def _without_secrets(tree: Any, at: str, names: set[str], removed: list[str]) ->
 
 
 def _is_secret(value: str, name: str) -> bool:
-    return redact(value) != value or redact(f"{name}: {value}") != f"{name}: {value}" or _has_credentials(value)
-
-
-def _has_credentials(value: str) -> bool:
-    if "://" not in value:
-        return False
+    if redact(value) != value or redact(f"{name}: {value}") != f"{name}: {value}":
+        return True
     try:
         parts = urlsplit(value)
     except ValueError:
-        return True
-    return "@" in parts.netloc or bool(parts.query)
+        return "://" in value
+    return "://" in value and ("@" in parts.netloc or bool(parts.query))

@@ -13,7 +13,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from kept.base.digest import digest_bytes
@@ -26,7 +25,6 @@ from kept.cli.archive.archive_file import (
     KEPT_FOLDER,
     NOTES,
     SETTINGS,
-    ArchivedAgent,
     FileRecord,
     Manifest,
     MemberPath,
@@ -78,22 +76,26 @@ forgotten  it has something that was forgotten here"""
 
 
 @frozen
+class RestoredAgent:
+    name: str
+    workspace: str
+    """Folder of its notes."""
+
+
+@frozen
 class RestoreReport:
+    check: bool
+    """True if nothing was written."""
     created: dt.datetime
-    agents: tuple[ArchivedAgent, ...]
-    workspaces: dict[str, str]
-    """Folder of the notes of each agent."""
+    agents: tuple[RestoredAgent, ...]
     counts: dict[str, int]
     """Number of files by action."""
     kept: tuple[Problem, ...]
     """Files here that a restore leaves although they are not those of the archive."""
     settings: str
-    """'restored', 'kept' if there were settings here, 'refused' or 'none'."""
-    settings_problem: str
+    """'restored', 'kept' if there were settings here, or 'none'."""
     removed_settings: tuple[str, ...]
     """Secret settings that the archive does not have. Set these again."""
-    is_check: bool
-    """True if nothing was written."""
 
 
 @frozen
@@ -121,50 +123,36 @@ def restore_archive(
     hunt = _ForgottenHunt(home)
     manifest = check_archive(path, hunt.inspect)
     user_file = find_user_file(home, None).path
-    places = RestorePlaces(home, manifest.agents, _plan_workspaces(manifest, home, user_file, workspace))
-    forgotten = hunt.find_reasons(manifest)
-    actions = {
-        name: replace(item, action="forgotten", reason=forgotten[name])
-        if name in forgotten and item.action in ("new", "differs")
-        else item
-        for name, item in _compare_files(manifest, places)
-    }
-    settings = SettingsPlan.of(hunt.settings if with_settings else None, places, user_file)
+    workspaces = _plan_workspaces(manifest, home, user_file, workspace)
+    actions = dict(_compare_files(manifest, home, workspaces, hunt.find_reasons(manifest)))
+    before, archived = read_settings(user_file), hunt.settings if with_settings else None
+    outcome = "none" if archived is None else "kept" if before else "restored"
+    settings = (archived or b"") if outcome == "restored" else before or b""
+    try:
+        settings = _with_entries(settings, user_file, manifest, home, workspaces)
+    except (ConfigError, UnicodeDecodeError) as exc:
+        if outcome != "restored":
+            raise
+        hint = "Leave them out: kept restore --no-settings"
+        raise ArchiveRefused(f"The settings of the archive cannot be used here ({exc}).", hint=hint) from exc
     if not check:
         with FileStorage(home).lease(LEASE, wait_s=0.0):
             _write_files(path, {name: item for name, item in actions.items() if item.action == "new"})
-            settings.apply(user_file)
+            _write_settings(user_file, before, settings)
     counts = Counter(item.action for item in actions.values())
     left = [item for item in actions.values() if item.action in ("differs", "forgotten")]
     return RestoreReport(
+        check=check,
         created=manifest.created,
-        agents=manifest.agents,
-        workspaces={known.name: places.workspaces[known.notes] for known in manifest.agents},
+        agents=tuple(RestoredAgent(known.name, workspaces[known.notes]) for known in manifest.agents),
         counts={action: counts[action] for action in get_args(Action)},
         kept=tuple(Problem(utf8_safe(item.path), item.reason) for item in left),
-        settings=settings.outcome,
-        settings_problem=settings.problem,
-        removed_settings=manifest.removed_settings if settings.outcome == "restored" else (),
-        is_check=check,
+        settings=outcome,
+        removed_settings=manifest.removed_settings if outcome == "restored" else (),
     )
 
 
 # places and settings
-
-
-@frozen
-class RestorePlaces:
-    home: str
-    agents: tuple[ArchivedAgent, ...]
-    workspaces: Mapping[str, str]
-    """Folder for each set of notes in the archive."""
-
-    def find(self, member: MemberPath) -> str | None:
-        """Return the folder that a member belongs below; None if it is not restored as a file."""
-        if member.root == NOTES:
-            return self.workspaces.get(member.agent)
-        is_known = any(agent.name == member.agent for agent in self.agents)
-        return os.path.join(self.home, AGENTS, member.agent) if is_known else None
 
 
 def _plan_workspaces(manifest: Manifest, home: str, user_file: str, workspace: str | None) -> dict[str, str]:
@@ -184,50 +172,31 @@ def _plan_workspaces(manifest: Manifest, home: str, user_file: str, workspace: s
     return workspaces
 
 
-@frozen
-class SettingsPlan:
-    outcome: str
-    before: bytes | None
-    content: bytes | None
-    """New content of the settings file, or None to leave it."""
-    problem: str = ""
-
-    @classmethod
-    def of(cls, archived: bytes | None, places: RestorePlaces, user_file: str) -> SettingsPlan:
-        here = read_settings(user_file)
-        if archived is None or here:
-            return cls("none" if archived is None else "kept", here, _plan_entries(places, here or b""))
-        try:
-            for agent in places.agents:
-                layers_of_tree(parse_settings(user_file, archived), user_file, agent.name)
-            return cls("restored", here, _plan_entries(places, archived) or archived)
-        except (ConfigError, UnicodeDecodeError) as exc:
-            problem = exc.message if isinstance(exc, ConfigError) else "not UTF-8"
-            return cls("refused", here, _plan_entries(places, b""), problem)
-
-    def apply(self, user_file: str) -> None:
-        if self.content is None:
-            return
-        with locked_settings(user_file) as real_path:
-            if read_settings(real_path) != self.before:
-                raise ConfigError(f"{user_file}: another program has changed it meanwhile.", hint="Run it again.")
-            write_atomic(real_path, self.content)
-
-
-def _plan_entries(places: RestorePlaces, before: bytes) -> bytes | None:
-    """Return settings in which each agent has an entry that names its workspace, or None if they lead there already."""
-    content = before
-    for agent in places.agents:
-        layers = layers_of_tree(parse_settings("", content), "", agent.name)
-        chosen, named = places.workspaces[agent.notes], _named_workspace(layers)
-        is_there = is_same_folder(named or default_workspace(places.home, agent.name), chosen)
+def _with_entries(
+    settings: bytes, user_file: str, manifest: Manifest, home: str, workspaces: Mapping[str, str]
+) -> bytes:
+    """Return settings in which each agent has an entry that names its workspace, if they do not lead there already.
+    Raise ConfigError if they cannot be used."""
+    for agent in manifest.agents:
+        layers = layers_of_tree(parse_settings(user_file, settings), user_file, agent.name)
+        chosen, named = workspaces[agent.notes], _named_workspace(layers)
+        is_there = is_same_folder(named or default_workspace(home, agent.name), chosen)
         values = {} if is_there else {"workspace": chosen}
         layouts = [layer.tree["workspace_layout"] for layer in layers if layer.tree.get("workspace_layout")]
         if agent.layout != (layouts[-1] if layouts else "kept") and (values or named is None):
             values["workspace_layout"] = agent.layout
         if values:
-            content = put_entry(content.decode("utf-8-sig"), agent.name, values).encode()
-    return None if content == before else content
+            settings = put_entry(settings.decode("utf-8-sig"), agent.name, values).encode()
+    return settings
+
+
+def _write_settings(user_file: str, before: bytes | None, settings: bytes) -> None:
+    if settings == (before or b""):
+        return
+    with locked_settings(user_file) as real_path:
+        if read_settings(real_path) != before:
+            raise ConfigError(f"{user_file}: another program has changed it meanwhile.", hint="Run it again.")
+        write_atomic(real_path, settings)
 
 
 def _named_workspace(layers: Any) -> str | None:
@@ -297,21 +266,29 @@ def _has(forgotten: ForgottenText, name: str, content: bytes) -> bool:
 # comparing
 
 
-def _compare_files(manifest: Manifest, places: RestorePlaces) -> Iterator[tuple[str, _FileAction]]:
-    """Yield what to do with each file of an archive, with its name there."""
-    deleted = {agent.name: _deleted_here(places.home, agent.name) for agent in places.agents}
+def _compare_files(
+    manifest: Manifest, home: str, workspaces: Mapping[str, str], forgotten: Mapping[str, str]
+) -> Iterator[tuple[str, _FileAction]]:
+    """Yield what to do with each file of an archive, with its name there. ``forgotten`` has the reasons to leave files
+    out."""
+    deleted = {agent.name: _deleted_here(home, agent.name) for agent in manifest.agents}
     for name, record in manifest.files.items():
         member = parse_member_name(name)
-        folder = places.find(member)
+        if member.root == NOTES:
+            folder = workspaces.get(member.agent)
+        else:
+            folder = os.path.join(home, AGENTS, member.agent) if member.agent in deleted else None
         if folder is None:
             continue
-        action, reason = _compare(FileStorage(folder), folder, member, record)
-        if action == "new" and _session_id(member) in deleted.get(member.agent, ()):
+        action, reason = _compare(FileStorage(folder), member, record)
+        if name in forgotten and action in ("new", "differs"):
+            action, reason = "forgotten", forgotten[name]
+        elif action == "new" and _session_id(member) in deleted.get(member.agent, ()):
             action = "deleted"
         yield name, _FileAction(record, folder, member, action, reason)
 
 
-def _compare(storage: Storage, folder: str, member: MemberPath, record: FileRecord) -> tuple[Action, str]:
+def _compare(storage: Storage, member: MemberPath, record: FileRecord) -> tuple[Action, str]:
     try:
         content = _read(storage, member.path)
     except PathRefused:
