@@ -13,14 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kept import KeptError, Memory
-from kept.base.clock import SystemClock
-from kept.forgetting.plan import ForgetOrder, Outcome, digest_of
+from kept.forgetting.needles import Needles
+from kept.forgetting.plan import ForgetOrder, ForgetPlan, ForgetRequest, Outcome, digest_of
 from kept.forgetting.plan import Place as ForgetPlace
 from kept.forgetting.removal import Removal
 from kept.notes.adopt import adopt_notes
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
-from kept.storage.open import open_agent, open_workspace
 
 EVENTS = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.truncate", "os.utime"}
 SECRET = "zanzibar"
@@ -124,11 +123,9 @@ def index(place: Place, memory: Memory) -> str:
 
 def remove(place: Place, memory: Memory) -> str:
     cut = ForgetPlace("note", NOTE, f"{NOTE}#L2", "", digest_of("- keeper"), 2)
-    order = ForgetOrder("1", "", memory.workspace.root, "citation", (cut,))
+    plan = ForgetPlan(ForgetRequest(cut.citation), (cut,), Needles())
     outcome = Outcome()
-    storages = open_workspace(memory.config), open_agent(memory.config)
-    removal = Removal(memory.config, memory.workspace, memory.index_service, SystemClock(), order, *storages)
-    removal.change_workspace(outcome)
+    Removal(memory.forgetting, ForgetOrder("1", memory.workspace.root, plan)).change_workspace(outcome)
     return str(vars(outcome))
 
 

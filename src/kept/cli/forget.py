@@ -150,7 +150,8 @@ def _show_receipt(receipt: ForgetReceipt) -> None:
     first = [f"{plural(count, 'place')} in {store}" for count, store in parts[:1]]
     counts = ", ".join([*first, *(f"{count:,} in {store}" for count, store in parts[1:])])
     echo(f"Forgotten: {counts}." if counts else "Forgotten.")
-    echo(f"Searched {plural(receipt.files, 'file')} ({size_text(receipt.size)}): {_describe_left(receipt)}")
+    searched = f"Searched {plural(receipt.searched.files, 'file')} ({size_text(receipt.searched.size)})"
+    echo(f"{searched}: {_describe_left(receipt)}")
     for file in receipt.left[:_SHOWN_LEFT]:
         echo(f"  {file.path} ({file.count})")
     if len(receipt.left) > _SHOWN_LEFT:

@@ -27,12 +27,11 @@ from kept.forgetting.plan import (
     ForgetRequest,
     Outcome,
     Place,
-    digest_of,
     read_journal,
     write_journal,
 )
 from kept.forgetting.planner import plan_forget
-from kept.forgetting.receipt import NOT_REACHED, ForgetReceipt, hash_removed, make_receipt, save_receipt, search_bytes
+from kept.forgetting.receipt import ForgetReceipt, hash_removed, make_receipt, save_receipt
 from kept.forgetting.removal import BlankInbox, Removal
 from kept.notes.workspace import Workspace
 from kept.search.memory_view import MemoryView
@@ -41,7 +40,7 @@ from kept.search.service import IndexService
 from kept.sessions.forgotten_text import ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
 from kept.storage.contract import Erase, Storage
-from kept.storage.open import open_agent, open_workspace
+from kept.storage.open import open_agent
 
 LEASE = "forgetting"
 _WAIT_S = 30.0
@@ -85,16 +84,7 @@ class MemoryForgetting:
         request = ForgetRequest(query, session, person, before_ms)
         self.workspace.require()
         with SessionStore(self.config, clock=self.clock) as sessions:
-            scope = ForgetScope(
-                self.config,
-                self.workspace,
-                open_workspace(self.config),
-                self._agent,
-                sessions,
-                self.view,
-                by_tool=by_tool,
-                search=self.search,
-            )
+            scope = ForgetScope(self.config, self.workspace, sessions, self.view, by_tool=by_tool, search=self.search)
             return plan_forget(scope, request, allow_all=allow_all)
 
     def apply(
@@ -110,11 +100,11 @@ class MemoryForgetting:
             raise ForgetFailed("There is nothing to forget.", hint="No note and no conversation has it.")
         self.workspace.require()
         on_step = on_step or _ignore_step
-        with self._agent.lease(LEASE, wait_s=_WAIT_S):
+        with self.agent.lease(LEASE, wait_s=_WAIT_S):
             self._finish(on_step)  # one that was interrupted
             order = self._make_order(plan)
             on_step("journal")
-            write_journal(self._agent, order)
+            write_journal(self.agent, order)
             return self._run(order, inbox, on_step)
 
     def finish(self) -> ForgetReceipt | None:
@@ -122,20 +112,20 @@ class MemoryForgetting:
 
         Raise ForgetFailed if it was begun in another workspace.
         """
-        if self._agent.documents.find(JOURNAL) is None:
+        if self.agent.documents.find(JOURNAL) is None:
             return None
         try:
-            with self._agent.lease(LEASE, wait_s=0):
+            with self.agent.lease(LEASE, wait_s=0):
                 return self._finish(_ignore_step)
         except LockBusy:
             return None
 
     @property
-    def _agent(self) -> Storage:
+    def agent(self) -> Storage:
         return open_agent(self.config)
 
     def _finish(self, on_step: OnStep) -> ForgetReceipt | None:
-        order = read_journal(self._agent)
+        order = read_journal(self.agent)
         if order is not None and order.workspace != self.workspace.root:
             raise ForgetFailed(
                 f"A forget in {order.workspace} was interrupted, and is not finished yet.",
@@ -145,35 +135,31 @@ class MemoryForgetting:
 
     def _make_order(self, plan: ForgetPlan) -> ForgetOrder:
         salt = os.urandom(16).hex()
-        keys = sorted(find_keys(self.config, self._agent, plan.places))
-        messages = (Place("inbox", key, key, "", digest_of(key)) for key in keys)
+        keys = find_keys(self.config, self.agent, plan.places)
+        messages = (Place("inbox", key, key, "", "") for key in sorted(keys))
         return ForgetOrder(
-            id=new_id(),
-            started=self.clock.now().isoformat(timespec="seconds"),
-            workspace=self.workspace.root,
-            request=plan.request_kind,
-            places=tuple(replace(place, text="") for place in plan.places),
-            words=tuple(map(utf8_safe, plan.needles.words)),
-            lines=tuple(map(utf8_safe, plan.needles.lines)),
-            along=tuple(replace(place, text="") for place in (*plan.asked, *messages)),
-            unreachable=(*plan.unreachable, *NOT_REACHED),
-            salt=salt,
-            sha256=hash_removed(salt, (place.text for place in plan.places)),
-            by_tool=plan.by_tool,
+            new_id(),
+            self.workspace.root,
+            replace(
+                plan,
+                places=_without_texts(plan.places),
+                asked=_without_texts((*plan.asked, *messages)),
+                kept=_without_texts((*plan.kept, *plan.candidates)),
+                candidates=(),
+            ),
+            salt,
+            hash_removed(salt, (place.text for place in plan.places)),
             scope=self.view.folder if self.view.is_bound else None,
-            is_partial=plan.is_partial,
-            kept=tuple(place.citation for place in (*plan.kept, *plan.candidates)),
         )
 
     def _run(self, order: ForgetOrder, inbox: BlankInbox | None, on_step: OnStep) -> ForgetReceipt:
         on_step("hashes")
-        hashes = ForgottenText(open_agent(self.config))
-        words = () if order.is_partial else order.words
-        hashes.add(words, map(normalise_line, order.lines), self.clock.now(), scope=order.scope or "")
-        outcome = Outcome()
-        notes = open_workspace(self.config)
-        removal = Removal(self.config, self.workspace, self.service, self.clock, order, notes, self._agent, inbox)
-        for name, step in removal.steps().items():
+        needles = order.plan.needles
+        words = () if order.plan.is_partial else map(utf8_safe, needles.words)
+        lines = map(normalise_line, map(utf8_safe, needles.lines))
+        ForgottenText(self.agent).add(words, lines, self.clock.now(), scope=order.scope or "")
+        before, outcome = order, Outcome()
+        for name, step in Removal(self, order, inbox).steps().items():
             if name in order.done:
                 continue
             on_step(name)
@@ -185,17 +171,20 @@ class MemoryForgetting:
             outcome.add(own)
             if own.is_complete:
                 order = replace(order, done=(*order.done, name))
-                write_journal(self._agent, order)
+                write_journal(self.agent, order)
         on_step("search")
-        scan = search_bytes(self.config, self.workspace.root, order)
-        receipt = make_receipt(order, scan, outcome, at=self.clock.now().isoformat(timespec="seconds"))
+        receipt = make_receipt(self.config, order, outcome, at=self.clock.now().isoformat(timespec="seconds"))
         on_step("receipt")
-        if receipt.is_finished or receipt.removed:  # what is busy for long is tried by every command
-            save_receipt(self._agent, receipt)
+        if receipt.is_finished or order != before:  # what is busy for long is tried by every command
+            save_receipt(self.agent, receipt)
         on_step("end")
         if receipt.is_finished:
-            self._agent.commit([Erase(JOURNAL)])
+            self.agent.commit([Erase(JOURNAL)])
         return receipt
+
+
+def _without_texts(places: Iterable[Place]) -> tuple[Place, ...]:
+    return tuple(replace(place, text="") for place in places)
 
 
 def _ignore_step(name: str) -> None:

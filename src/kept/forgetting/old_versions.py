@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
@@ -17,20 +17,23 @@ from kept.base.clock import new_id
 from kept.base.digest import digest_bytes
 from kept.base.values import frozen
 from kept.base.wording import plural
-from kept.errors import DocumentNotFound, KeptError
+from kept.errors import HistoryDamaged, KeptError
 from kept.forgetting.needles import Matcher
 from kept.forgetting.passages import find_cuts, matching_passages, name_words
 from kept.forgetting.plan import ForgetOrder, Place, digest_of
 from kept.notes.history.line_changes import count_common_ends
 from kept.notes.history.note_change import Author, Forgotten, NoteChange, format_change, parse_change
+from kept.notes.history.note_history import (
+    CHANGES,
+    OBJECTS,
+    read_version,
+    version_path,
+    write_version,
+)
 from kept.notes.line_edit import remove_lines
 from kept.notes.note_text import decode
 from kept.storage.contract import Append, Change, Erase, LogPosition, Rewrite, Storage, Write
 
-CHANGES, OBJECTS = ".kept/history/changes/", ".kept/history/objects/"
-_ENDING = ".z"
-_LEVEL = 1
-_LARGEST = 1 << 30
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 _TOGETHER = 200
 """New versions that are written together. Those that no line names yet do no harm."""
@@ -39,36 +42,16 @@ _TOGETHER = 200
 # reading
 
 
-def version_path(digest: str) -> str:
-    return f"{OBJECTS}{digest[:2]}/{digest[2:]}{_ENDING}"
-
-
-def read_version(notes: Storage, digest: str) -> bytes | None:
-    """Return the bytes of a version, or None if they are missing or damaged."""
-    try:
-        unpacker = zlib.decompressobj()
-        content = unpacker.decompress(notes.documents.read(version_path(digest)).data, _LARGEST)
-    except (DocumentNotFound, zlib.error):
-        return None
-    return content if unpacker.eof and digest_bytes(content) == digest else None
-
-
-def iter_changes(notes: Storage) -> Iterator[NoteChange]:
-    for log in notes.logs.list(CHANGES):
-        for line in notes.logs.read(log.name):
-            if change := parse_change(line.data):
-                yield change
-
-
 def iter_versions(notes: Storage) -> Iterator[tuple[str, bytes]]:
     """Yield path and bytes of each version, each once. One that cannot be read is left out."""
     seen: set[str | None] = {None}
-    for change in iter_changes(notes):
-        for digest in (change.before, change.after):
-            if digest is not None and digest not in seen:
-                seen.add(digest)
-                if (content := read_version(notes, digest)) is not None:
-                    yield change.path, content
+    for log in notes.logs.list(CHANGES):
+        for change in filter(None, (parse_change(line.data) for line in notes.logs.read(log.name))):
+            for digest in (change.before, change.after):
+                if digest is not None and digest not in seen:
+                    seen.add(digest)
+                    with suppress(HistoryDamaged):
+                        yield change.path, read_version(notes, digest)
 
 
 def find_in_history(notes: Storage, matcher: Matcher, known: Iterable[Place]) -> list[Place]:
@@ -92,11 +75,10 @@ def find_in_history(notes: Storage, matcher: Matcher, known: Iterable[Place]) ->
 
 
 @frozen
-class _Log:
-    name: str
-    end: LogPosition
-    lines: list[bytes]
-    changes: list[NoteChange | None]
+class _Line:
+    raw: bytes
+    old: NoteChange | None
+    """None for a line that cannot be read, which may have anything and goes."""
 
 
 class HistoryScrub:
@@ -109,60 +91,59 @@ class HistoryScrub:
         self, storage: Storage, order: ForgetOrder, notes: Mapping[str, bytes | None], *, by: Author, time: str
     ) -> None:
         self._storage = storage
-        self._matcher = Matcher(order.needles)
+        self._matcher = Matcher(order.plan.needles)
         self._notes = notes
         self._by, self._time = by, time
-        self._logs = [self._read(info.name) for info in storage.logs.list(CHANGES)]
+        self._ends: dict[str, LogPosition] = {}
+        self._logs: dict[str, list[_Line]] = {}
+        for info in storage.logs.list(CHANGES):
+            # The end first: a line that another process appends meanwhile makes the commit fail.
+            self._ends[info.name] = storage.logs.end(info.name)
+            lines = (line.data for line in storage.logs.read(info.name))
+            self._logs[info.name] = [_Line(line, parse_change(line)) for line in lines]
+        changes = (line.old for lines in self._logs.values() for line in lines if line.old)
+        renames = [(change.time, change.path, change.was) for change in changes if change.was is not None]
+        self._renames = sorted(renames, reverse=True)
         self._whole = self._with_earlier_names(order.paths("note", whole=True))
         self._searched = self._with_earlier_names(order.paths("history"))
         self._cuts: dict[str, list[Place]] = {}
-        cuts = [place for place in order.of_kind("note") if not place.whole]
         # Only versions of the same note lose a line: others may have the same short one, and keep it.
-        for path in dict.fromkeys(place.path for place in cuts):
-            for name in self._with_earlier_names([path]):
-                self._cuts.setdefault(name, []).extend(place for place in cuts if place.path == path)
+        for place in order.of_kind("note"):
+            for name in () if place.whole else self._with_earlier_names([place.path]):
+                self._cuts.setdefault(name, []).append(place)
         self._read_version = lru_cache(maxsize=64)(lambda digest: read_version(storage, digest))
-        self._read_note = lru_cache(maxsize=64)(lambda path: _read_note(storage, path))
+        self._read_note = lru_cache(maxsize=64)(lambda path: storage.documents.read(path).data)
         self._digests: dict[tuple[str, str], str] = {}
         """Hash of each version after scrubbing, by its hash and the path of the note."""
         self._new: dict[str, bytes] = {}
-        self.versions = 0
-        """How many versions had it."""
         self.is_left = False
         """True if a version still has it, which no passage explains."""
-
-    def _read(self, name: str) -> _Log:
-        lines = [line.data for line in self._storage.logs.read(name)]
-        return _Log(name, self._storage.logs.end(name), lines, [parse_change(line) for line in lines])
 
     def _with_earlier_names(self, paths: Iterable[str]) -> set[str]:
         """Return the paths of notes, with those that they had before they were renamed."""
         names = set(paths)
-        renames = [change for log in self._logs for change in log.changes if change and change.was is not None]
-        for change in sorted(renames, key=lambda change: change.time, reverse=True) if names else ():
-            if change.was is not None and change.path in names:
-                names.add(change.was)
+        for _, path, was in self._renames:
+            if path in names:
+                names.add(was)
         return names
 
     def changes(self) -> list[Change]:
         """Return the changes. Many new versions are committed at once, before any line names them."""
         affected = self._whole | self._searched | self._cuts.keys()
-        lines: dict[str, list[bytes]] = {}
+        new_lines: dict[str, list[bytes]] = {}
         last: dict[str, tuple[NoteChange, NoteChange, str]] = {}
-        for log in self._logs:
-            lines[log.name] = new = []
-            for raw, change in zip(log.lines, log.changes, strict=True):
-                if change is None:
-                    continue  # what cannot be read may have anything
-                scrubbed = change
-                if change.path in affected or change.was in affected:
-                    scrubbed = self._scrub_change(change)
-                new.append(raw if scrubbed == change else format_change(scrubbed)[:-1])
-                if change.path in self._notes and (change.path not in last or last[change.path][0].time <= change.time):
-                    last[change.path] = change, scrubbed, log.name
-        for path, (old, new_last, name) in last.items():
-            lines[name] += self._forget_line(path, old, new_last)
-        return [*self._rewrites(lines), *self._writes()]
+        for name, lines in self._logs.items():
+            new_lines[name] = []
+            for line in lines:
+                if (old := line.old) is None:
+                    continue
+                new = self._scrub_change(old) if old.path in affected or old.was in affected else old
+                new_lines[name].append(line.raw if new == old else format_change(new)[:-1])
+                if old.path in self._notes and (old.path not in last or last[old.path][0].time <= old.time):
+                    last[old.path] = old, new, name
+        for path, (old, new, name) in last.items():
+            new_lines[name] += self._forget_line(path, old, new)
+        return [*self._rewrites(new_lines), *self._writes()]
 
     def _forget_line(self, path: str, old: NoteChange, new: NoteChange) -> list[bytes]:
         """Return the line that says that a note lost something, if the history knows the note as it was before."""
@@ -173,21 +154,21 @@ class HistoryScrub:
         change = NoteChange(new_id(), self._time, new.path, "forget", new.after, after, self._by, forgotten="all")
         return [format_change(change)[:-1]]
 
-    def _rewrites(self, lines: Mapping[str, list[bytes]]) -> Iterator[Change]:
-        named = {digest for own in lines.values() for line in own for digest in _DIGEST.findall(line)}
-        stored = (info.path for info in self._storage.documents.list(OBJECTS) if info.path.endswith(_ENDING))
-        unnamed = [path for path in stored if _digest_at(path).encode() not in named]
+    def _rewrites(self, new_lines: Mapping[str, list[bytes]]) -> Iterator[Change]:
+        digests = {
+            digest.decode() for lines in new_lines.values() for line in lines for digest in _DIGEST.findall(line)
+        }
+        named = set(map(version_path, digests))
+        unnamed = [info.path for info in self._storage.documents.list(OBJECTS) if info.path not in named]
         yield from map(Erase, unnamed)
-        for log in self._logs:
-            if lines[log.name] != log.lines:
-                yield Rewrite(log.name, lines[log.name], log.end, erase=True)
+        for name, lines in new_lines.items():
+            if lines != [line.raw for line in self._logs[name]]:
+                yield Rewrite(name, lines, self._ends[name], erase=True)
             elif unnamed:  # no other process has named one of them meanwhile
-                yield Append(log.name, (), log.end)
+                yield Append(name, (), self._ends[name])
 
-    def _writes(self) -> list[Change]:
-        writes: list[Change] = [
-            Write(version_path(digest), zlib.compress(content, _LEVEL)) for digest, content in self._new.items()
-        ]
+    def _writes(self) -> list[Write]:
+        writes = [write_version(content) for content in self._new.values()]
         self._new = {}
         return writes
 
@@ -204,15 +185,17 @@ class HistoryScrub:
             why="" if is_scrubbed and self._matcher.matches(change.why) else change.why,
         )
         loss = self._find_loss(change) if is_scrubbed else None
-        return replace(
-            new, before=before, after=after, forgotten=loss or ("part" if new != change else change.forgotten)
-        )
+        forgotten = loss or ("part" if new != change else change.forgotten)
+        return replace(new, before=before, after=after, forgotten=forgotten)
 
     def _find_loss(self, change: NoteChange) -> Forgotten | None:
         """Return how much of what the change itself did is scrubbed. Other lines of the note do not count."""
         old_path = change.was or change.path
-        before, after = (b"" if name is None else self._read_version(name) for name in (change.before, change.after))
-        if before is None or after is None:
+        try:
+            before, after = (
+                b"" if name is None else self._read_version(name) for name in (change.before, change.after)
+            )
+        except HistoryDamaged:
             return "part"
         left = _own_texts(self._scrub(before, old_path), self._scrub(after, change.path))
         if _own_texts(before, after) == left:
@@ -224,14 +207,12 @@ class HistoryScrub:
         if digest is None:
             return None
         if (digest, path) not in self._digests:
-            content = self._read_version(digest)
-            # Lines keep the hash of what cannot be read.
-            scrubbed = content if content is None else self._scrub(content, path)
             self._digests[digest, path] = digest
-            if scrubbed is not None and scrubbed != content:
-                self.versions += 1
-                self._digests[digest, path] = digest_bytes(scrubbed)
-                self._new[digest_bytes(scrubbed)] = scrubbed
+            with suppress(HistoryDamaged):  # lines keep the hash of what cannot be read
+                scrubbed = self._scrub(self._read_version(digest), path)
+                new = self._digests[digest, path] = digest_bytes(scrubbed)
+                if new != digest:
+                    self._new[new] = scrubbed
             if len(self._new) >= _TOGETHER:
                 self._storage.commit(self._writes())
         return self._digests[digest, path]
@@ -246,36 +227,27 @@ class HistoryScrub:
             return b""
         text = decode(data)[0]
         edits, _ = find_cuts(text, self._cuts.get(path, ()))
-        if path not in self._searched:
-            return remove_lines(data, edits, "") if edits else data
-        for passage in matching_passages(text, self._matcher):
-            edits.setdefault((passage.start_line, passage.end_line), "")
+        if path in self._searched:
+            for passage in matching_passages(text, self._matcher):
+                edits.setdefault((passage.start_line, passage.end_line), "")
         scrubbed = remove_lines(data, edits, "") if edits else data
-        self.is_left = self.is_left or self._matcher.matches(decode(scrubbed)[0])
+        self.is_left = self.is_left or (path in self._searched and self._matcher.matches(decode(scrubbed)[0]))
         return scrubbed
 
     def _is_present(self, path: str, data: bytes) -> bool:
-        return (self._notes[path] if path in self._notes else self._read_note(path)) == data
+        if path in self._notes:
+            return self._notes[path] == data
+        try:
+            return self._read_note(path) == data
+        except KeptError:  # it is gone, or something that is no note is in its place
+            return False
 
     def _scrub_path(self, path: str) -> str:
         """Return the path of a note whose name is forgotten under another name, always the same."""
         if path not in self._whole | self._searched or not self._matcher.matches(name_words(path)):
             return path
-        folder, _, name = path.rpartition("/")
-        renamed = f"forgotten-{digest_of(path)[:8]}{os.path.splitext(name)[1]}"
-        return f"{folder}/{renamed}" if folder else renamed
-
-
-def _digest_at(path: str) -> str:
-    """Return the hash of the version that a document has."""
-    return path.removeprefix(OBJECTS).removesuffix(_ENDING).replace("/", "")
-
-
-def _read_note(notes: Storage, path: str) -> bytes | None:
-    try:
-        return notes.documents.read(path).data
-    except KeptError:  # it is gone, or something that is no note is in its place
-        return None
+        renamed = f"forgotten-{digest_of(path)[:8]}{os.path.splitext(path)[1]}"
+        return os.path.join(os.path.dirname(path), renamed)
 
 
 def _own_texts(before: bytes, after: bytes) -> tuple[bytes, bytes]:

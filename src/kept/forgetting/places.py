@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from kept.base.limits import as_dict, strict_json
+from kept.base.limits import as_dict, as_list, strict_json
 from kept.base.records import Hit, cite
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER
 from kept.config import Config
 from kept.errors import DocumentNotFound, KeptError, NoteNotFound, PathRefused, SessionNotFound
-from kept.forgetting.needles import Matcher, words_of
+from kept.forgetting.needles import Matcher, Needles, words_of
 from kept.forgetting.old_versions import find_in_history
 from kept.forgetting.passages import find_in_note, name_words
 from kept.forgetting.plan import Kind, Place, digest_of
@@ -28,12 +28,12 @@ from kept.notes.note_text import decode
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, is_persons_own
 from kept.search.memory_view import MemoryView
-from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart, StateEntry
-from kept.sessions.forgotten_text import blank_line, blank_tree
+from kept.sessions.entries import Entry, Message, SessionStart, StateEntry
+from kept.sessions.forgotten_text import Matches, blank_line, blank_tree
 from kept.sessions.spoken import find_utterance
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import RawLine, TranscriptLine, parse_line
-from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript_citation
+from kept.sessions.transcript import Position, Transcript, TranscriptLine, parse_line
+from kept.sessions.transcript_paths import CITED_FOLDER, is_transcript_citation
 from kept.storage.contract import Storage, is_log
 from kept.storage.open import INBOX, open_agent, open_extra
 from kept.storage.record_store import DAMAGED_ENDING
@@ -52,8 +52,12 @@ _PROPOSAL_TEXTS = ("text", "why", "replaces")
 _COMMAND = "/"
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
-Wants = Callable[[AnyEntry], bool]
-"""Returns whether an entry is to go as a whole, whatever its words."""
+Wants = Callable[[TranscriptLine], bool]
+"""Returns whether a line is to go as a whole, whatever its words."""
+
+
+def no_line(line: TranscriptLine) -> bool:
+    return False
 
 
 @frozen
@@ -62,14 +66,20 @@ class ForgetScope:
 
     config: Config
     workspace: Workspace
-    notes: Storage
-    agent: Storage
     sessions: SessionStore
     view: MemoryView
     """Notes and conversations that are visible. Those of another project, or of somebody else, are left out."""
     by_tool: bool = False
     search: Callable[[str], Iterable[Hit]] | None = None
     """Finds passages for words that are nowhere."""
+
+    @property
+    def notes(self) -> Storage:
+        return self.workspace.storage
+
+    @property
+    def agent(self) -> Storage:
+        return self.sessions.transcripts.storage
 
     def sees_key(self, key: str) -> bool:
         viewer = self.view.viewer
@@ -92,14 +102,14 @@ class Findings:
 
 
 def find_everywhere(
-    scope: ForgetScope, matcher: Matcher, wants: Wants | None = None, *, is_person: bool = False
+    scope: ForgetScope, matcher: Matcher, wants: Wants = no_line, *, is_person: bool = False
 ) -> Findings:
     """Return the places of something in all documents and logs."""
     findings = Findings()
     _find_in_notes(scope, matcher, findings, is_person=is_person)
-    for log in transcript_logs(scope.config, scope.agent):
-        if scope.view.sees(cite_transcript(log)):
-            _find_in_transcript(scope, log, matcher, wants, findings)
+    for transcript in all_transcripts(scope.config, scope.agent):
+        if scope.view.sees(transcript.citation):
+            find_in_transcript(transcript, findings, matcher, wants)
     find_in_records(scope, matcher, findings)
     return findings
 
@@ -118,18 +128,13 @@ def iter_notes(scope: ForgetScope) -> Iterator[NoteFile]:
     """Yield each visible note, also those in extra paths and large ones."""
     for file in scan_workspace(scope.workspace, max_bytes=LARGEST_NOTE).files:
         if scope.view.sees(file.path):
-            try:
-                note = read_note(scope, file.absolute)
-            except KeptError:
-                continue  # the search through all bytes reports what it has
-            yield note
+            with suppress(KeptError):  # the search through all bytes reports what it has
+                yield read_note(scope, file.absolute)
 
 
 def read_note(scope: ForgetScope, absolute: str) -> NoteFile:
     path = scope.workspace.cite(absolute)
-    storage, name = scope.notes, path
-    if os.path.isabs(path):
-        storage, name = open_extra(path), os.path.basename(path)
+    storage, name = (open_extra(path), os.path.basename(path)) if os.path.isabs(path) else (scope.notes, path)
     try:
         text = decode(storage.documents.read(name, max_bytes=LARGEST_NOTE).data)[0]
     except DocumentNotFound:
@@ -157,90 +162,70 @@ def _find_in_notes(scope: ForgetScope, matcher: Matcher, findings: Findings, *, 
 # conversations
 
 
-def transcript_logs(config: Config, agent: Storage) -> list[str]:
-    """Return the names of the logs of transcripts, also of deleted ones, and of torn ends."""
-    prefix = sessions_prefix(config)
-    names = (info.name for info in agent.logs.list(prefix))
-    return [name for name in names if not name.removeprefix(prefix).startswith(".") and "/" not in name[len(prefix) :]]
+def all_transcripts(config: Config, agent: Storage) -> list[Transcript]:
+    """Return the transcripts, also those of deleted sessions, and their torn ends."""
+    prefix = config.paths.transcripts
+    names = (info.name.removeprefix(prefix) for info in agent.logs.list(prefix))
+    return [Transcript(agent, prefix + name) for name in names if not name.startswith(".") and "/" not in name]
 
 
-def sessions_prefix(config: Config) -> str:
-    """Return the beginning of the names of transcripts in the storage of the agent."""
-    return config.paths.transcripts
+def cited_transcript(config: Config, agent: Storage, citation: str) -> Transcript:
+    """Return a transcript that a place cites, also that of a deleted session."""
+    return Transcript(agent, config.paths.transcripts + citation.removeprefix(CITED_FOLDER))
 
 
-def find_log(scope: ForgetScope, citation: str) -> str:
-    """Return the log of a cited transcript. Raise SessionNotFound if there is none, or none that is visible."""
-    log = sessions_prefix(scope.config) + citation.removeprefix(CITED_FOLDER)
-    if not scope.view.sees(citation) or scope.agent.logs.find(log) is None:
+def find_transcript(scope: ForgetScope, citation: str) -> Transcript:
+    """Return a cited transcript. Raise SessionNotFound if there is none, or none that is visible."""
+    transcript = cited_transcript(scope.config, scope.agent, citation)
+    transcript.find()
+    if not scope.view.sees(citation):
         raise SessionNotFound(f"{citation}: there is no such transcript.")
-    return log
+    return transcript
 
 
-def iter_raw(agent: Storage, log: str) -> Iterator[RawLine]:
-    for number, line in enumerate(agent.logs.read(log), 1):
-        yield RawLine(number, line.start.offset, line.end.offset, line.data)
-
-
-def _find_in_transcript(
-    scope: ForgetScope, log: str, matcher: Matcher, wants: Wants | None, findings: Findings
-) -> None:
-    """Find the lines of a transcript that match or are wanted, and the proposals of /forget that match."""
+def find_in_transcript(transcript: Transcript, findings: Findings, matcher: Matcher, wants: Wants = no_line) -> None:
+    """Find the lines that match or are wanted and say something, and the proposals of /forget that match."""
     kind: Kind = "conversation"
-    for raw in iter_raw(scope.agent, log):
-        if raw.number > 1 and wants is None and not matcher.may_match_raw(raw.raw):
+    for raw in transcript.iter_raw():
+        if raw.number > 1 and wants is no_line and not matcher.may_match_raw(raw.raw):
             continue
         line = parse_line(raw)
-        kind = "import" if _is_import(line) else kind
         body = line.content.body if isinstance(line.content, Entry) else None
+        if isinstance(body, SessionStart) and "imported" in body.metadata:
+            kind = "import"
         is_proposal = isinstance(body, StateEntry) and body.name == FORGET_STATE
-        is_whole = not is_proposal and wants is not None and isinstance(line.content, Entry) and wants(line.content)
-        if blank_line(raw.raw, matcher.matches, whole=is_whole) != raw.raw:
-            places = findings.asked if is_proposal else findings.places
-            places.append(_line_place(kind, log, raw, line, whole=is_whole))
+        is_whole = not is_proposal and wants(line)
+        if blank_line(raw.raw, matcher.matches, whole=is_whole) == raw.raw:
+            continue
+        utterance, cited = find_utterance(line), transcript.citation
+        text = utterance.shown if utterance is not None else "(details of the conversation or of a tool call)"
+        place = Place(
+            kind, cited, cite(cited, raw.number, raw.number), text, digest_of(raw.raw), raw.number, whole=is_whole
+        )
+        (findings.asked if is_proposal else findings.places).append(place)
 
 
-def find_lines(scope: ForgetScope, citation: str, wants: Callable[[TranscriptLine], bool]) -> list[Place]:
+def find_lines(scope: ForgetScope, citation: str, wants: Wants) -> list[Place]:
     """Return the wanted lines of a transcript that say something."""
-    places: list[Place] = []
-    kind: Kind = "conversation"
-    log = find_log(scope, citation)
-    for raw in iter_raw(scope.agent, log):
-        line = parse_line(raw)
-        kind = "import" if _is_import(line) else kind
-        if wants(line) and blank_line(raw.raw, lambda text: False, whole=True) != raw.raw:
-            places.append(_line_place(kind, log, raw, line, whole=True))
-    return places
-
-
-def _is_import(line: TranscriptLine) -> bool:
-    body = line.content.body if isinstance(line.content, Entry) else None
-    return isinstance(body, SessionStart) and "imported" in body.metadata
-
-
-def _line_place(kind: Kind, log: str, raw: RawLine, line: TranscriptLine, *, whole: bool) -> Place:
-    utterance, cited = find_utterance(line), cite_transcript(log)
-    text = utterance.shown if utterance is not None else "(details of the conversation or of a tool call)"
-    return Place(kind, cited, cite(cited, raw.number, raw.number), text, digest_of(raw.raw), raw.number, whole=whole)
+    findings = Findings()
+    find_in_transcript(find_transcript(scope, citation), findings, Matcher(Needles()), wants)
+    return findings.places
 
 
 def spoken_texts(scope: ForgetScope, citation: str) -> list[str]:
     """Return what people and the agent say in a transcript, without tool results, which quote the notes."""
-    entries = (parse_line(raw).content for raw in iter_raw(scope.agent, find_log(scope, citation)))
+    entries = (line.content for line in find_transcript(scope, citation).iter_lines())
     bodies = (entry.body for entry in entries if isinstance(entry, Entry))
     return [body.text for body in bodies if isinstance(body, Message) and body.role != "tool"]
 
 
 def find_keys(config: Config, agent: Storage, places: Iterable[Place]) -> frozenset[str]:
     """Return the keys of the conversations in which places are. Their messages in the inbox go with these."""
-    keys = set()
-    for path in {place.path for place in places if is_transcript_citation(place.path)}:
-        log = sessions_prefix(config) + path.removeprefix(CITED_FOLDER)
-        first = next(iter_raw(agent, log), None)
-        content = parse_line(first).content if first else None
-        if isinstance(content, Entry) and isinstance(content.body, SessionStart):
-            keys.add(content.body.key)
-    return frozenset(keys)
+    paths = {place.path for place in places if is_transcript_citation(place.path)}
+    starts = (next(cited_transcript(config, agent, path).iter_known(Position()), None) for path in paths)
+    entries = (parse_line(start).content for start in starts if start)
+    bodies = (entry.body for entry in entries if isinstance(entry, Entry))
+    return frozenset(body.key for body in bodies if isinstance(body, SessionStart))
 
 
 # everything else
@@ -257,14 +242,12 @@ def find_in_records(scope: ForgetScope, matcher: Matcher, findings: Findings) ->
     findings.places += [place for place in messages if place.path not in keys and scope.sees_key(place.path)]
     findings.asked += [place for place in commands if scope.sees_key(place.path)]
     if not scope.view.is_bound:  # nothing tells whose a text in such a record is
-        findings.places += _find_in_set_aside(scope.agent, matcher)
-        findings.places += _find_in_displaced(scope.agent, matcher)
-        findings.places += _find_in_displaced(scope.notes, matcher)
+        findings.places += _find_in_files(scope.agent, set_aside_names(scope.agent), matcher)
+        findings.places += _find_in_files(scope.notes, displaced_names(scope.notes), matcher)
 
 
-def _find_in_proposals(scope: ForgetScope, matcher: Matcher) -> list[Place]:
-    """Return the proposals of agents, and changes that wait for review, for notes that may be changed."""
-    places: list[Place] = []
+def _find_in_proposals(scope: ForgetScope, matcher: Matcher) -> Iterator[Place]:
+    """Yield the proposals of agents, and changes that wait for review, for notes that may be changed."""
     folder = f"{scope.view.folder}/" if scope.view.is_bound else ""
     for info in scope.notes.documents.list(PROPOSALS):
         with suppress(KeptError):
@@ -276,8 +259,7 @@ def _find_in_proposals(scope: ForgetScope, matcher: Matcher) -> list[Place]:
             text = "\n\n".join(str(fields[name]) for name in _PROPOSAL_TEXTS if fields.get(name))
             is_match = matcher.matches(text) or matcher.has_words(name_words(notes[0]))
             if is_match and all(map(scope.may_change, notes)) and any(note.startswith(folder) for note in notes):
-                places.append(Place("proposal", info.path, info.path, text, digest_of(data)))
-    return places
+                yield Place("proposal", info.path, info.path, text, digest_of(data))
 
 
 def read_tree(data: bytes) -> dict[str, Any]:
@@ -288,13 +270,11 @@ def read_tree(data: bytes) -> dict[str, Any]:
         return {}
 
 
-def _find_in_schedules(scope: ForgetScope, matcher: Matcher) -> list[Place]:
-    places = []
+def _find_in_schedules(scope: ForgetScope, matcher: Matcher) -> Iterator[Place]:
     for item in schedules_in(read_document(scope.agent, SCHEDULES)):
         name, when, text = (str(item.get(field, "")) for field in ("id", "when", "text"))
         if name and matcher.matches(text) and scope.sees_key(str(item.get("to", ""))):
-            places.append(Place("schedule", name, f"schedule {name} ({when})", text, digest_of(text)))
-    return places
+            yield Place("schedule", name, f"schedule {name} ({when})", text, digest_of(text))
 
 
 def read_document(storage: Storage, path: str) -> bytes:
@@ -306,23 +286,22 @@ def read_document(storage: Storage, path: str) -> bytes:
 
 
 def schedules_in(data: bytes) -> list[dict[str, Any]]:
-    listed = read_tree(data).get("schedules")
-    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    return [item for item in as_list(read_tree(data).get("schedules")) if isinstance(item, dict)]
 
 
 def _find_in_inbox(agent: Storage, matcher: Matcher) -> tuple[list[Place], list[Place]]:
     """Return a place for each conversation with a message that matches, and for each that only has it in a command."""
     find_key = inbox_keys(agent)
-    is_said: dict[str, bool] = {}
+    said: dict[str, Place] = {}
+    asked: dict[str, Place] = {}
     for line in agent.logs.read(INBOX):
         if scrub_record(line.data, matcher, INBOX) != line.data:
             tree = read_tree(line.data)
+            key = find_key(tree)
             is_command = str(tree.get("text", _COMMAND)).startswith(_COMMAND)
-            is_said[find_key(tree)] = is_said.get(find_key(tree), False) or not is_command
-    places = [
-        Place("inbox", key, f"{INBOX} ({key})", "messages that the gateway received", digest_of(key)) for key in is_said
-    ]
-    return [place for place in places if is_said[place.path]], [place for place in places if not is_said[place.path]]
+            found = asked if is_command else said
+            found[key] = Place("inbox", key, f"{INBOX} ({key})", "messages that the gateway received", digest_of(key))
+    return [*said.values()], [place for key, place in asked.items() if key not in said]
 
 
 def inbox_keys(agent: Storage) -> Callable[[dict[str, Any]], str]:
@@ -332,31 +311,23 @@ def inbox_keys(agent: Storage) -> Callable[[dict[str, Any]], str]:
     return lambda tree: str(tree.get("key") or keys.get(tree.get("id"), ""))
 
 
-def _find_in_set_aside(agent: Storage, matcher: Matcher) -> list[Place]:
-    """Return a place for the receipts, and for each file of records that were set aside, if it has something."""
-    places: list[Place] = []
-    for name in set_aside_names(agent):
-        lines = read_lines(agent, name)
-        if any(scrub_record(line, matcher, name) != line for line in lines):
-            places.append(Place("record", name, name, "some of its lines", digest_of(b"\n".join(lines))))
-    return places
-
-
-def _find_in_displaced(storage: Storage, matcher: Matcher) -> list[Place]:
-    """Return bytes that a crash tore, or that lost against another program's. They go as a whole."""
-    places: list[Place] = []
-    for info in storage.documents.list(DISPLACED):
-        data = read_document(storage, info.path)
-        if any(scrub_record(line, matcher, info.path) != line for line in data.splitlines()):
-            places.append(Place("record", info.path, info.path, "bytes that were put aside", digest_of(data)))
-    return places
-
-
 def set_aside_names(agent: Storage) -> list[str]:
     """Return the receipts, and the documents and logs with records that were set aside, outside of conversations."""
     names = [*(info.name for info in agent.logs.list()), *(info.path for info in agent.documents.list())]
     aside = (name for name in names if "/" not in name and name.endswith((DAMAGED_ENDING, ".torn")))
-    return [RECEIPTS, *sorted(aside)]
+    return [RECEIPTS, *sorted(aside), *displaced_names(agent)]
+
+
+def displaced_names(storage: Storage) -> list[str]:
+    """Return the documents with bytes that a crash tore, or that lost against another program's."""
+    return [info.path for info in storage.documents.list(DISPLACED)]
+
+
+def _find_in_files(storage: Storage, names: Iterable[str], matcher: Matcher) -> Iterator[Place]:
+    for name in names:
+        lines = read_lines(storage, name)
+        if any(scrub_record(line, matcher, name) != line for line in lines):
+            yield Place("record", name, name, "some of its lines", digest_of(b"\n".join(lines)))
 
 
 def read_lines(storage: Storage, name: str) -> list[bytes]:
@@ -367,27 +338,25 @@ def read_lines(storage: Storage, name: str) -> list[bytes]:
 
 
 def scrub_record(line: bytes, matcher: Matcher, name: str) -> bytes:
-    """Return the line of a record without the texts that match, not longer than before; nothing if it is no JSON."""
+    """Return the line of a record without the texts that match, not longer than before; nothing if it is no record."""
     if not matcher.may_match_raw(line):
         return line
-    try:
-        tree = strict_json.decode(line.decode("utf-8"))
-    except (ValueError, RecursionError):
+    tree = read_tree(line)
+    if not tree:
         return b"" if matcher.matches(line.decode("utf-8", "replace")) else line
-    is_text = _TEXTS.get(name)
-    blanked = blank_tree(tree, matcher.matches) if is_text is None else _blank_fields(tree, is_text, matcher.matches)
+    blanked = _blank_fields(tree, _TEXTS.get(name), matcher.matches)
     if blanked == tree:
         return line
-    forms = (json.dumps(blanked, separators=(",", ":"), ensure_ascii=is_ascii) for is_ascii in (True, False))
-    encoded = (form.encode("utf-8", "replace") for form in forms)
-    return next((form for form in encoded if len(form) <= len(line)), b"")
+    new = json.dumps(blanked, separators=(",", ":"), ensure_ascii=line.isascii()).encode("utf-8", "replace")
+    return new if len(new) <= len(line) else b""
 
 
-def _blank_fields(tree: Any, names: frozenset[str], matches: Callable[[str], bool]) -> Any:
+def _blank_fields(tree: Any, names: frozenset[str] | None, matches: Matches) -> Any:
+    """Return a tree without texts that match in fields with some names, or in all."""
     if isinstance(tree, list):
         return [_blank_fields(item, names, matches) for item in tree]
-    if not isinstance(tree, dict):
-        return tree
+    if names is None or not isinstance(tree, dict):
+        return tree if names else blank_tree(tree, matches)
     return {
         name: blank_tree(value, matches) if name in names else _blank_fields(value, names, matches)
         for name, value in tree.items()
@@ -400,13 +369,9 @@ def _blank_fields(tree: Any, names: frozenset[str], matches: Callable[[str], boo
 def find_mentioned(config: Config) -> frozenset[bytes]:
     """Return the hashes of files that transcripts mention, and messages in the inbox that still have their text."""
     agent = open_agent(config)
-    digests: set[bytes] = set()
-    for log in transcript_logs(config, agent):
-        for line in agent.logs.read(log):
-            if b'"attachment"' in line.data:
-                digests.update(_DIGEST.findall(line.data))
-    for line in agent.logs.read(INBOX):
-        # A line that cannot be read may be needed, once it is repaired.
-        if b'"attachments"' in line.data and read_tree(line.data).get("text", True):
-            digests.update(_DIGEST.findall(line.data))
-    return frozenset(digests)
+    said = (line.raw for transcript in all_transcripts(config, agent) for line in transcript.iter_raw())
+    lines = [line for line in said if b'"attachment"' in line]
+    # A line that cannot be read may be needed, once it is repaired.
+    received = (line.data for line in agent.logs.read(INBOX) if b'"attachments"' in line.data)
+    lines += (line for line in received if read_tree(line).get("text", True))
+    return frozenset(digest for line in lines for digest in _DIGEST.findall(line))

@@ -13,21 +13,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Literal, get_args
+from typing import Literal
 
 from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
-from kept.base.limits import clip, one_line, strict_json
+from kept.base.limits import clip, one_line, strict_json, utf8_safe_tree
 from kept.base.records import parse_citation
 from kept.base.values import frozen
 from kept.errors import DocumentNotFound, ForgetChanged, ForgetFailed, UsageError
-from kept.forgetting.needles import Matcher, Needles
+from kept.forgetting.needles import Needles
 from kept.storage.contract import Erase, Storage, Write
 
 Kind = Literal["note", "conversation", "import", "session", "history", "proposal", "schedule", "inbox", "record"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-"""Kinds of places, in the order in which they are counted. An import is a conversation of another program; a record is
-in another file of Kept's own that was set aside."""
+"""Kind of a place. An import is a conversation of another program; a record is in another file of Kept's own that was
+set aside."""
 TITLES: dict[str, str] = {
     "note": "Notes",
     "conversation": "Conversations",
@@ -39,6 +38,7 @@ TITLES: dict[str, str] = {
     "inbox": "Messages in the inbox",
     "record": "Other files of Kept",
 }
+"""Kinds in the order in which they are counted."""
 PERHAPS = "Perhaps also meant"
 
 
@@ -150,8 +150,8 @@ class ForgetPlan:
 
     def counts(self) -> dict[str, int]:
         """Return the number of places by kind."""
-        counts = Counter(place.kind for place in self.places)
-        return {kind: counts[kind] for kind in KINDS if counts[kind]}
+        counts = Counter[str](place.kind for place in self.places)
+        return {kind: counts[kind] for kind in TITLES if counts[kind]}
 
     def choose(self, answer: str) -> ForgetPlan:
         """Return the plan for an answer: numbers such as '1,3', 'none', or 'all' for all places, or for all candidates
@@ -189,7 +189,7 @@ def digest_of(text: str | bytes) -> str:
 # the order, and its journal
 
 JOURNAL = "forgetting.json"
-_VERSION = 2
+_VERSION = 3
 
 
 @frozen
@@ -197,52 +197,30 @@ class ForgetOrder:
     """A plan that is being carried out."""
 
     id: str
-    started: str
     workspace: str
     """Folder of the notes. The work is finished only there: nobody has agreed to lose notes of another folder."""
-    request: str
-    """Kind of the request."""
-    places: tuple[Place, ...]
-    """Without their texts."""
-    words: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    along: tuple[Place, ...] = ()
-    """Places that go with the others and are not counted: records of the request, messages of chosen conversations."""
-    unreachable: tuple[str, ...] = ()
+    plan: ForgetPlan
+    """Its places are without their texts. Also those that go along are in ``asked``, such as messages in the inbox."""
     salt: str = ""
     sha256: str = ""
     """Salted hash of what is removed."""
-    by_tool: bool = False
     scope: str | None = None
     """Folder of the project or of the person that it is forgotten for, if only that part of the memory was searched."""
-    is_partial: bool = False
-    kept: tuple[str, ...] = ()
-    """Citations of places that were shown and not chosen."""
     done: tuple[str, ...] = ()
     """Steps that are done."""
 
-    @property
-    def needles(self) -> Needles:
-        return Needles(self.words, self.lines)
-
     def of_kind(self, *kinds: Kind) -> list[Place]:
-        return [place for place in (*self.places, *self.along) if place.kind in kinds]
+        return [place for place in (*self.plan.places, *self.plan.asked) if place.kind in kinds]
 
-    def paths(self, *kinds: Kind, whole: bool = False) -> frozenset[str]:
+    def paths(self, *kinds: Kind, whole: bool = False) -> list[str]:
         """Return the paths of the places of some kinds, or only of those that go as a whole."""
-        return frozenset(place.path for place in self.of_kind(*kinds) if place.whole or not whole)
-
-    @property
-    def inbox_matcher(self) -> Matcher:
-        """Return what finds copies of chosen messages in the inbox. Others may keep the words if some places do."""
-        return Matcher(Needles((), self.lines) if self.is_partial else self.needles)
+        return sorted({place.path for place in self.of_kind(*kinds) if place.whole or not whole})
 
 
 class Outcome:
-    """What was removed, and what was not."""
+    """What could not be removed."""
 
     def __init__(self) -> None:
-        self.removed: Counter[str] = Counter()
         self.changed: list[str] = []
         """Citations of places that changed since they were shown, and were left alone."""
         self.unreachable: list[str] = []
@@ -254,15 +232,14 @@ class Outcome:
         self.is_complete = self.is_complete and not again
 
     def add(self, other: Outcome) -> None:
-        self.removed += other.removed
         self.changed += other.changed
         self.unreachable += other.unreachable
         self.is_complete = self.is_complete and other.is_complete
 
 
 def write_journal(agent: Storage, order: ForgetOrder) -> None:
-    data = json.dumps({"version": _VERSION, **to_tree(order)}, ensure_ascii=True).encode()
-    agent.commit([Write(JOURNAL, data + b"\n", erase=True)])
+    tree = utf8_safe_tree({"version": _VERSION, **to_tree(order)})
+    agent.commit([Write(JOURNAL, json.dumps(tree).encode() + b"\n", erase=True)])
 
 
 def read_journal(agent: Storage) -> ForgetOrder | None:

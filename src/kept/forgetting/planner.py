@@ -29,7 +29,7 @@ from kept.forgetting.plan import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.index.chunking.properties import read_properties
 from kept.notes.daily import get_daily_notes
 from kept.search.date_words import to_ms
-from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
+from kept.sessions.entries import Entry, Message, SessionStart
 from kept.sessions.forgotten_text import normalise_words
 from kept.sessions.people import People, find_account
 from kept.sessions.record import SessionRecord
@@ -46,19 +46,19 @@ def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool =
 
     Raise ForgetTooMuch for words that are too short and for too many places, unless ``allow_all`` is set.
     """
-    chosen = [
-        value for value in (request.query, request.session, request.person, request.before_ms) if value is not None
-    ]
-    if len(chosen) != 1:
-        raise UsageError("Forget one thing at a time: words or a citation, a session, a person, or a time.")
-    if request.session is not None:
-        plan = _plan_whole(scope, request, [_find_session(scope, request.session)])
-    elif request.before_ms is not None:
-        plan = _plan_before(scope, request, request.before_ms)
-    elif request.person is not None:
-        plan = _plan_person(scope, request, request.person, allow_all=allow_all)
-    else:
-        plan = _plan_query(scope, request, request.query or "", allow_all=allow_all)
+    match request:
+        case ForgetRequest(None, str(session), None, None):
+            plan = _plan_whole(scope, request, [_find_session(scope, session)])
+        case ForgetRequest(None, None, None, int(before_ms)):
+            plan = _plan_before(scope, request, before_ms)
+        case ForgetRequest(None, None, str(words), None) | ForgetRequest(str(words), None, None, None):
+            if not words.strip():
+                raise EmptyQuery("There is nothing to forget.", hint="Name words, a citation or a person.")
+            if is_too_short(words) and not allow_all:
+                raise ForgetTooMuch(f"{words.strip()!r} is too short: it may be part of anything.")
+            plan = (_plan_query if request.person is None else _plan_person)(scope, request, words)
+        case _:
+            raise UsageError("Forget one thing at a time: words or a citation, a session, a person, or a time.")
     if len(plan.places) > MOST_PLACES and not allow_all:
         raise ForgetTooMuch(f"That is in {len(plan.places):,} places.")
     return replace(plan, by_tool=scope.by_tool)
@@ -67,12 +67,9 @@ def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool =
 # words and citations
 
 
-def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str, *, allow_all: bool) -> ForgetPlan:
-    if not query.strip():
-        raise EmptyQuery("There is nothing to forget.", hint="Name words or a citation, for example: kept forget 4711")
+def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str) -> ForgetPlan:
     if cited := _find_cited(scope, query.strip()):
         return _plan_whole(scope, request, cited, is_cited=True)
-    _require_long_enough(query, allow_all=allow_all)
     needles = Needles((query,))
     findings = find_everywhere(scope, Matcher(needles))
     candidates = () if findings.places or findings.unreachable else tuple(_find_like(scope, query))
@@ -93,9 +90,9 @@ def _find_like(scope: ForgetScope, query: str) -> Iterator[Place]:
     def count_common(place: Place) -> int:
         return len(words & set(normalise_words(place.said)))
 
-    hits: list[Hit] = []
+    hits: Iterable[Hit] = ()
     with suppress(KeptError):
-        hits += scope.search(query) if scope.search else ()
+        hits = list(scope.search(query)) if scope.search else ()
     for hit in hits:
         with suppress(KeptError):
             is_said = hit.source == "sessions"
@@ -115,11 +112,6 @@ def _passages_of(scope: ForgetScope, hit: Hit) -> list[Place]:
         for passage in (split_passages(note.text) if note.is_writable else ())
         if hit.start_line <= passage.start_line <= hit.end_line and not passage.text.startswith("#")
     ]
-
-
-def _require_long_enough(words: str, *, allow_all: bool) -> None:
-    if is_too_short(words) and not allow_all:
-        raise ForgetTooMuch(f"{words.strip()!r} is too short: it may be part of anything.")
 
 
 def _find_cited(scope: ForgetScope, text: str) -> list[Place]:
@@ -176,20 +168,19 @@ def _plan_whole(
     """
     texts = [text for place in places if place.kind == "session" for text in _texts_of(scope, place)]
     needles = Needles.of_texts([*texts, *(place.said for place in places)])
-    citations = {place.citation for place in places}
-    derived = [place for place in _derived_from(scope, places) if place.citation not in citations]
+    cited = {place.citation for place in places}
+    derived = (place for place in _derived_from(scope, places) if place.citation not in cited)
     known = (*places, *(place for place in derived if not _overlaps(place, places)))
-    copies = Findings()
+    copies = Findings(list(known))
     if needles and is_cited:
         copies = find_everywhere(scope, Matcher(needles))
     elif needles:
-        copies.places += known
         find_in_records(scope, Matcher(needles), copies)
-    citations, changed = {place.citation for place in known}, {place.path for place in known}
+    cited, changed = {place.citation for place in known}, {place.path for place in known}
     candidates = tuple(
         place
         for place in copies.places
-        if place.citation not in citations
+        if place.citation not in cited
         and not _overlaps(place, known)
         and (place.kind != "history" or place.path not in changed)
     )
@@ -214,18 +205,13 @@ def _overlaps(place: Place, others: Iterable[Place]) -> bool:
 
 def _derived_from(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
     """Return notes that cite only lines of transcripts which are to be forgotten."""
-    lines: dict[str, set[int]] = {}
-    sessions: set[str] = set()
-    for place in places:
-        if place.kind == "session":
-            sessions.add(place.path)
-        elif place.path.startswith("sessions/"):
-            lines.setdefault(place.path, set()).add(place.start_line)
-    if not lines and not sessions:
+    sessions = {place.path for place in places if place.kind == "session"}
+    said = {(place.path, place.start_line) for place in places if place.path.startswith("sessions/")}
+    if not said:
         return []
 
     def is_forgotten(path: str, first: int, last: int) -> bool:
-        return path in sessions or (last - first < 1_000 and set(range(first, last + 1)) <= lines.get(path, set()))
+        return path in sessions or all((path, number) in said for number in range(first, last + 1))
 
     notes = (note for note in iter_notes(scope) if note.is_writable)
     return [fact for note in notes for fact in find_made_of(note.text, note.path, is_forgotten)]
@@ -257,38 +243,36 @@ def _session_place(record: SessionRecord) -> Place:
     )
 
 
-def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow_all: bool) -> ForgetPlan:
-    if not name.strip():
-        raise EmptyQuery("There is nobody to forget.", hint="Name a person: kept forget --person 'Ada Lovelace'")
-    _require_long_enough(name, allow_all=allow_all)
+def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str) -> ForgetPlan:
     folded = name.strip().casefold()
 
-    def is_from(entry: AnyEntry) -> bool:
-        body = entry.body if isinstance(entry, Entry) else None
-        names = (body.sender, body.forwarded_from) if isinstance(body, Message) else ()
-        return any(other is not None and other.strip().casefold() == folded for other in names)
+    def is_from(line: TranscriptLine) -> bool:
+        match line.content:
+            case Entry(body=Message() as message):
+                return folded in (name.strip().casefold() for name in (message.sender, message.forwarded_from) if name)
+        return False
 
     names, doubtful = _names_of(scope, name.strip())
     findings = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
     records, folders = _find_person(scope, folded)
-    own = [whole_note(note.path, note.text) for note in iter_notes(scope) if private_folder_of(note.path) in folders]
-    own = [*map(_session_place, records), *own]
+    notes = (note for note in iter_notes(scope) if private_folder_of(note.path) in folders)
+    own = [*map(_session_place, records), *(whole_note(note.path, note.text) for note in notes)]
     whole = {place.path for place in own}
-    unsure = [place for place in findings.places if _is_unsure(place, names)]
-    rest = [place for place in findings.places if place.path not in whole and place not in unsure]
+    found = [place for place in findings.places if place.path not in whole]
+    unsure = [place for place in found if _is_unsure(place, names)]
+    rest = [place for place in found if place not in unsure]
     plan = _plan_whole(scope, request, [*own, *rest])
     if doubtful:
         is_named = re.compile(rf"\b(?:{'|'.join(map(re.escape, doubtful))})\b")
-        more = find_everywhere(scope, Matcher(Needles(doubtful)))
-        unsure += [place for place in more.places if is_named.search(place.text)]
+        more = find_everywhere(scope, Matcher(Needles(doubtful))).places
+        unsure += (place for place in more if place.path not in whole and is_named.search(place.text))
     known = {place.citation for place in plan.places}
-    undecided = {place.citation: place for place in unsure if place.citation not in known and place.path not in whole}
     spoken = [place.said for place in rest if place.whole and place.path.startswith("sessions/")]
     return replace(
         plan,
         needles=Needles.of_texts(spoken, names),
         unreachable=tuple(findings.unreachable),
-        candidates=tuple(undecided.values()),
+        candidates=tuple({place.citation: place for place in unsure if place.citation not in known}.values()),
         asked=tuple(findings.asked),
     )
 
@@ -337,10 +321,10 @@ def _find_person(scope: ForgetScope, name: str) -> tuple[list[SessionRecord], fr
 
 def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> ForgetPlan:
     def is_before(line: TranscriptLine) -> bool:
-        entry = line.content
-        if not isinstance(entry, Entry) or isinstance(entry.body, SessionStart):
-            return False
-        return to_ms(entry.timestamp) < before_ms
+        match line.content:
+            case Entry(body=body, timestamp=timestamp):
+                return not isinstance(body, SessionStart) and to_ms(timestamp) < before_ms
+        return False
 
     places: list[Place] = []
     for record in scope.sessions.recent() if scope.sessions.has_any else ():

@@ -11,12 +11,15 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from typing import Any
 
 import apsw
 
+from kept.base.json_values import to_tree
 from kept.base.sqlite import checksum_vfs
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
@@ -51,30 +54,30 @@ class ByteScan:
     files: int
     size: int
     """Bytes that were read."""
+    lines: int
+    """Removed lines that were searched for in all bytes."""
     left: tuple[LeftOver, ...]
     unread: tuple[str, ...]
     """Files that could not be read."""
-    lines_searched: int
-    """Removed lines that were searched for in all bytes."""
 
 
 @frozen
 class _Form:
     data: bytes
-    starts_word: bool
-    ends_word: bool
+    starts_word: bool = False
+    ends_word: bool = False
 
 
-def search_bytes(config: Config, workspace: str, order: ForgetOrder) -> ByteScan:
+def search_bytes(config: Config, order: ForgetOrder) -> ByteScan:
     """Search every file below the home and the workspace, and their names, except for models and the journal."""
-    needles = order.needles
-    lines = needles.longest_lines
-    forms = [form for text in needles.words for form in _forms(text)]
-    forms += [_Form(data, False, False) for line in lines for data in byte_forms(line)]
+    needles, roots = order.plan.needles, (config.home, order.workspace)
+    words, lines = needles.words, needles.longest_lines
+    forms = [_Form(data, text[:1].isalnum(), text[-1:].isalnum()) for text in words for data in byte_forms(text)]
+    forms += [_Form(data) for line in lines for data in byte_forms(line)]
     files = size = 0
     left: list[LeftOver] = []
     unread: list[str] = []
-    matcher, roots = Matcher(needles), (config.home, workspace)
+    matcher = Matcher(needles)
     for path in iter_all_files(roots, frozenset((config.models_folder, config.paths.forgetting))):
         inside = next(os.path.relpath(path, root) for root in roots if path.startswith(root + os.sep))
         try:
@@ -84,19 +87,15 @@ def search_bytes(config: Config, workspace: str, order: ForgetOrder) -> ByteScan
             continue
         files, size = files + 1, size + read
         count += not _OWN_FILES.match(inside) and matcher.has_words(words_of(inside))
-        if count and (order.scope is None or _is_shared(path, workspace)):
+        if count and (order.scope is None or _is_shared(path, order.workspace)):
             left.append(LeftOver(path, count))
-    return ByteScan(files, size, tuple(left), tuple(unread), len(lines))
+    return ByteScan(files, size, len(lines), tuple(left), tuple(unread))
 
 
 def _is_shared(path: str, workspace: str) -> bool:
     """Return whether who sees only a part of the memory may learn what a file has."""
     hidden = tuple(os.path.join(workspace, name, "") for name in (PROJECTS_FOLDER, PRIVATE_FOLDER, ".kept"))
     return path.startswith(os.path.join(workspace, "")) and not path.startswith(hidden)
-
-
-def _forms(text: str) -> list[_Form]:
-    return [_Form(data, text[:1].isalnum(), text[-1:].isalnum()) for data in byte_forms(text)]
 
 
 def iter_all_files(roots: Iterable[str], leave_out: frozenset[str]) -> Iterator[str]:
@@ -107,16 +106,12 @@ def iter_all_files(roots: Iterable[str], leave_out: frozenset[str]) -> Iterator[
             folders[:] = sorted(
                 name for name in folders if name != _GIT and os.path.join(folder, name) not in leave_out
             )
-            for name in sorted(names):
-                path = os.path.join(folder, name)
-                try:
+            for path in sorted({os.path.join(folder, name) for name in names} - leave_out):
+                with suppress(OSError):
                     state = os.lstat(path)
-                except OSError:
-                    continue
-                is_file = not os.path.islink(path) and os.path.isfile(path)
-                if is_file and path not in leave_out and (state.st_dev, state.st_ino) not in seen:
-                    seen.add((state.st_dev, state.st_ino))
-                    yield path
+                    if stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in seen:
+                        seen.add((state.st_dev, state.st_ino))
+                        yield path
 
 
 def _search_file(path: str, forms: list[_Form], needles: Needles) -> tuple[int, int]:
@@ -142,21 +137,16 @@ def _occurrences(data: bytes, form: _Form, known: int, *, any_place: bool) -> in
     count, at = 0, data.find(form.data)
     while at >= 0:
         end = at + len(form.data)
-        is_new = end > known
-        is_word = any_place or not (
-            (form.starts_word and at and _is_letter(data[at - 1])) or (form.ends_word and _is_letter_at(data, end))
+        goes_on = (form.starts_word and _is_letter(data[at - 1 : at])) or (
+            form.ends_word and _is_letter(data[end : end + 1])
         )
-        count += is_new and is_word
+        count += end > known and (any_place or not goes_on)
         at = data.find(form.data, at + 1)
     return count
 
 
-def _is_letter_at(data: bytes, at: int) -> bool:
-    return at < len(data) and _is_letter(data[at])
-
-
-def _is_letter(byte: int) -> bool:
-    return byte >= 0x80 or chr(byte).isalnum() or byte == 0x5F
+def _is_letter(byte: bytes) -> bool:
+    return byte >= b"\x80" or byte.isalnum() or byte == b"_"
 
 
 def _is_explained(path: str, needles: Needles) -> bool:
@@ -174,11 +164,8 @@ def _is_explained(path: str, needles: Needles) -> bool:
 def _stored_texts(path: str) -> Iterator[tuple[str, bool]]:
     """Yield every text in a database, and whether it is Kept's own, such as the schema. One that cannot be read has
     none to explain anything."""
-    try:
-        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, vfs=checksum_vfs())
-    except apsw.Error:
-        return
-    try:
+    flags = apsw.SQLITE_OPEN_READONLY
+    with suppress(apsw.Error), closing(apsw.Connection(path, flags=flags, vfs=checksum_vfs())) as db:
         yield from ((sql, True) for (sql,) in db.execute("SELECT sql FROM sqlite_schema") if sql)
         for (table,) in db.execute(_PLAIN_TABLES).fetchall():
             columns = [row[1] for row in db.execute("SELECT * FROM pragma_table_info(?)", (table,))]
@@ -187,10 +174,6 @@ def _stored_texts(path: str) -> Iterator[tuple[str, bool]]:
                 for column, value in zip(columns, row, strict=True):
                     if isinstance(value, str):
                         yield _words_in(value, column), table in _OWN_TABLES or column in _OWN_COLUMNS
-    except apsw.Error:
-        return
-    finally:
-        db.close()
 
 
 def _words_in(value: str, column: str) -> str:
@@ -220,15 +203,11 @@ class ForgetReceipt:
     """query, citation, session, person or before."""
     places: tuple[tuple[str, str], ...]
     """Kind and citation of each place."""
-    removed: Mapping[str, int]
-    """Number of changes by store, of the run that finished it."""
     salt: str
     sha256: str
     """Hash of the salt and what was removed. With the text, it can be shown to be the same."""
-    files: int
-    """Files that were searched afterwards."""
-    size: int
-    lines_searched: int
+    searched: ByteScan
+    """What was searched afterwards."""
     left: tuple[LeftOver, ...]
     unreachable: tuple[str, ...]
     changed: tuple[str, ...] = ()
@@ -249,56 +228,53 @@ def hash_removed(salt: str, texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def make_receipt(order: ForgetOrder, scan: ByteScan, outcome: Outcome, *, at: str) -> ForgetReceipt:
-    """Return the receipt, with names that were forgotten replaced in paths."""
-    matcher = Matcher(order.needles)
+def make_receipt(config: Config, order: ForgetOrder, outcome: Outcome, *, at: str) -> ForgetReceipt:
+    """Search all bytes. Return the receipt, with names that were forgotten replaced in paths."""
+    plan, scan, matcher = order.plan, search_bytes(config, order), Matcher(order.plan.needles)
+
+    def is_named(text: str) -> bool:
+        return matcher.matches(text) or matcher.matches(re.sub(r"[/_-]", " ", text))
 
     def hide(text: str) -> str:
         """Return a path or a reason with the parts hidden that name it."""
-        if not _names(matcher, text):
+        if not is_named(text):
             return text
-        parts = "/".join(_HIDDEN if _names(matcher, part) else part for part in text.split("/"))
-        return _HIDDEN if _names(matcher, parts) else parts
+        parts = "/".join(_HIDDEN if is_named(part) else part for part in text.split("/"))
+        return _HIDDEN if is_named(parts) else parts
 
-    unreachable = (*outcome.unreachable, *order.unreachable, *(f"{path}: cannot be read" for path in scan.unread))
+    unread = (f"{path}: cannot be read" for path in scan.unread)
+    unreachable = dict.fromkeys((*outcome.unreachable, *plan.unreachable, *NOT_REACHED, *unread))
     return ForgetReceipt(
-        id=order.id,
-        at=at,
-        request=order.request,
-        places=tuple((place.kind, hide(place.citation)) for place in order.places[:_MOST_PLACES]),
-        removed={name: count for name, count in outcome.removed.items() if count},
-        salt=order.salt,
-        sha256=order.sha256,
-        files=scan.files,
-        size=scan.size,
-        lines_searched=scan.lines_searched,
+        order.id,
+        at,
+        plan.request_kind,
+        tuple((place.kind, hide(place.citation)) for place in plan.places[:_MOST_PLACES]),
+        order.salt,
+        order.sha256,
+        scan,
         left=tuple(LeftOver(hide(file.path), file.count) for file in scan.left),
-        unreachable=tuple(map(hide, dict.fromkeys(unreachable))),
+        unreachable=tuple(map(hide, unreachable)),
         changed=tuple(map(hide, outcome.changed)),
-        kept=tuple(map(hide, order.kept)),
+        kept=tuple(hide(place.citation) for place in plan.kept),
         is_finished=outcome.is_complete,
     )
 
 
-def _names(matcher: Matcher, text: str) -> bool:
-    return matcher.matches(text) or matcher.matches(" ".join(text.replace("/", " ").replace("-", " ").split("_")))
-
-
 def receipt_json(receipt: ForgetReceipt) -> dict[str, Any]:
+    searched = receipt.searched
     return {
         "id": receipt.id,
         "at": receipt.at,
         "request": receipt.request,
         "counts": receipt.counts(),
         "places": [{"kind": kind, "citation": citation} for kind, citation in receipt.places],
-        "removed": dict(receipt.removed),
         "salt": receipt.salt,
         "sha256": receipt.sha256,
-        "searched": {"files": receipt.files, "bytes": receipt.size, "lines": receipt.lines_searched},
-        "left": [{"path": file.path, "count": file.count} for file in receipt.left],
-        "unreachable": list(receipt.unreachable),
-        "changed": list(receipt.changed),
-        "kept": list(receipt.kept),
+        "searched": {"files": searched.files, "bytes": searched.size, "lines": searched.lines},
+        "left": [to_tree(file) for file in receipt.left],
+        "unreachable": receipt.unreachable,
+        "changed": receipt.changed,
+        "kept": receipt.kept,
         "finished": receipt.is_finished,
     }
 

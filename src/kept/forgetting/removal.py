@@ -10,48 +10,49 @@ import glob
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from kept.base.clock import Clock
 from kept.base.durable import erase_file, is_abandoned, is_temporary
 from kept.base.sqlite import rewrite_database
 from kept.base.values import frozen
 from kept.config import Config
-from kept.errors import DocumentNotFound, KeptError, LockBusy, PathRefused, SessionNotFound, StorageConflict, StoreError
+from kept.errors import DocumentNotFound, KeptError, LockBusy, PathRefused, SessionNotFound, StorageConflict
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.old_versions import HistoryScrub
 from kept.forgetting.passages import find_cuts
 from kept.forgetting.places import (
-    DISPLACED,
     LARGEST_NOTE,
     SCHEDULES,
+    cited_transcript,
     find_mentioned,
     inbox_keys,
-    iter_raw,
     read_document,
     read_lines,
     read_tree,
     schedules_in,
     scrub_record,
-    sessions_prefix,
 )
-from kept.forgetting.plan import ForgetOrder, Outcome, Place, digest_of
+from kept.forgetting.plan import ForgetOrder, Outcome, digest_of
 from kept.forgetting.receipt import iter_all_files
 from kept.index.sqlite.integrity import read_owner, scrub_index
 from kept.notes.history.note_change import Author, utc_text
 from kept.notes.line_edit import remove_lines
 from kept.notes.note_text import decode
 from kept.notes.workspace import Workspace
-from kept.search.service import IndexService
-from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
+from kept.sessions.attachments import ATTACHMENTS, list_attachments
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.forgotten_text import Matches, blank_line, renew_receipts
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Transcripts
-from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript_citation, parse_transcript_name
+from kept.sessions.transcript import open_transcripts
+from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name
 from kept.storage.contract import Blank, Change, Erase, LogPosition, Storage, Write, is_log, version_of
 from kept.storage.open import INBOX, INBOX_LEASE
+
+if TYPE_CHECKING:
+    from kept.forgetting.forgetter import MemoryForgetting
 
 _ATTEMPTS = 5
 _GRACE_NS = 10_000_000_000
@@ -64,14 +65,21 @@ BlankInbox = Callable[[Matches, frozenset[str]], int]
 
 @frozen
 class Removal:
-    config: Config
-    workspace: Workspace
-    service: IndexService
-    clock: Clock
+    forgetting: MemoryForgetting
     order: ForgetOrder
-    notes: Storage
-    agent: Storage
     inbox: BlankInbox | None = None
+
+    @property
+    def config(self) -> Config:
+        return self.forgetting.config
+
+    @property
+    def agent(self) -> Storage:
+        return self.forgetting.agent
+
+    @property
+    def notes(self) -> Storage:
+        return self.forgetting.workspace.storage
 
     def steps(self) -> dict[str, Callable[[Outcome], None]]:
         return {
@@ -101,29 +109,24 @@ class Removal:
     # the workspace: notes, their history, and proposals
 
     def change_workspace(self, outcome: Outcome) -> None:
-        self.workspace.require()
+        self.forgetting.workspace.require()
         self._commit(self.notes, outcome, self._plan_workspace)
 
     def _plan_workspace(self, outcome: Outcome) -> list[Change]:
         notes: dict[str, bytes | None] = {}
         changes: list[Change] = []
-        for path in sorted(self.order.paths("note")):
+        for path in self.order.paths("note"):
             try:
                 changes += self._plan_note(path, notes, outcome)
             except DocumentNotFound:
                 continue  # removed by the run that was interrupted, or by a person
-            except PathRefused as exc:
-                outcome.miss(exc.message, again=False)
             except KeptError as exc:
-                outcome.miss(exc.message)
-        proposals = _present(self.notes, self.order.paths("proposal"))
-        outcome.removed["proposals"] += len(proposals)
-        displaced = _present(self.notes, self.order.paths("record"))
-        outcome.removed["records"] += len(displaced)
-        by = Author(agent=self.config.agent_id, tool="memory_forget" if self.order.by_tool else "kept forget")
-        history = HistoryScrub(self.notes, self.order, notes, by=by, time=utc_text(self.clock.now()))
-        changes += [*map(Erase, (*proposals, *displaced)), *history.changes()]
-        outcome.removed["history"] += history.versions
+                outcome.miss(exc.message, again=not isinstance(exc, PathRefused))
+        tool = "memory_forget" if self.order.plan.by_tool else "kept forget"
+        by, now = Author(agent=self.config.agent_id, tool=tool), utc_text(self.forgetting.clock.now())
+        history = HistoryScrub(self.notes, self.order, notes, by=by, time=now)
+        proposals = [Erase(path) for path in self.order.paths("proposal") if self.notes.documents.find(path)]
+        changes += [*proposals, *self._plan_records(self.notes), *history.changes()]
         if history.is_left:
             outcome.miss("the history of the notes")
         return changes
@@ -132,42 +135,53 @@ class Removal:
         places = [place for place in self.order.of_kind("note") if place.path == path]
         document = self.notes.documents.read(path, max_bytes=LARGEST_NOTE)
         if any(place.whole for place in places):
-            outcome.removed["notes"] += 1
             notes[path] = None
             return [Erase(path)]
         edits, missing = find_cuts(decode(document.data)[0], places)
-        outcome.removed["notes"] += len(edits)
         outcome.changed += missing
         if not edits:
             return []
         data = notes[path] = remove_lines(document.data, edits, path)
         return [Write(path, data, document.version, erase=True)]
 
+    def _plan_records(self, storage: Storage) -> Iterator[Change]:
+        """Yield the changes of files with records that were set aside, as far as this storage has them."""
+        matcher = Matcher(self.order.plan.needles)
+        for name in self.order.paths("record"):
+            if is_log(name):
+                yield from _plan_log(storage, name, matcher)
+                continue
+            data = read_document(storage, name)
+            new = b"".join(scrub_record(line, matcher, name) + b"\n" for line in read_lines(storage, name))
+            if data and new != data:
+                yield Write(name, new, version_of(data), erase=True)
+
     # the agent: conversations, schedules, and records that were set aside
 
     def _change_agent(self, outcome: Outcome) -> None:
-        if sessions := self.order.of_kind("session"):
-            with SessionStore(self.config, clock=self.clock) as store:
-                for place in sessions:
-                    outcome.removed["conversations"] += _purge(store, place)
-        self._commit(self.agent, outcome, self._plan_agent)
+        with SessionStore(self.config, clock=self.forgetting.clock) as store:
+            for path in self.order.paths("session"):
+                named = (record.id for record in store.recent() if record.citation == path)
+                with suppress(SessionNotFound):  # the run that was interrupted has purged it
+                    store.delete(next(named, parse_transcript_name(os.path.basename(path))[0]), purge=True)
+        self._commit(self.agent, outcome, lambda _: [*self._plan_agent()])
 
-    def _plan_agent(self, outcome: Outcome) -> list[Change]:
-        changes: list[Change] = []
+    def _plan_agent(self) -> Iterator[Change]:
+        for citation in self.order.paths("conversation", "import"):
+            yield from self._plan_transcript(citation)
+        chosen, data = self.order.paths("schedule"), read_document(self.agent, SCHEDULES)
+        remaining = [item for item in schedules_in(data) if item.get("id") not in chosen]
+        if len(remaining) < len(schedules_in(data)):  # one without its text would ask nothing, again and again
+            new = json.dumps({**read_tree(data), "schedules": remaining}, ensure_ascii=False, indent=1).encode() + b"\n"
+            yield Write(SCHEDULES, new, version_of(data), erase=True)
+        yield from self._plan_records(self.agent)
+
+    def _plan_transcript(self, citation: str) -> Iterator[Change]:
+        matcher = Matcher(Needles(self.order.plan.needles.words))
         places = self.order.of_kind("conversation", "import")
-        for citation in dict.fromkeys(place.path for place in places):
-            changes += self._plan_transcript(citation, [place for place in places if place.path == citation])
-        outcome.removed["conversations"] += len(changes)
-        schedules = self._plan_schedules(outcome)
-        records = [change for name in sorted(self.order.paths("record")) for change in self._plan_record(name)]
-        outcome.removed["records"] += len(records)
-        return [*changes, *schedules, *records]
-
-    def _plan_transcript(self, citation: str, places: list[Place]) -> list[Change]:
-        matcher = Matcher(Needles(self.order.words))
-        by_line = {place.start_line: place for place in places}
-        log = sessions_prefix(self.config) + citation.removeprefix(CITED_FOLDER)
-        before = list(iter_raw(self.agent, log))
+        by_line = {place.start_line: place for place in places if place.path == citation}
+        transcript = cited_transcript(self.config, self.agent, citation)
+        before = list(transcript.iter_raw())
         after = list(before)
         for at, line in enumerate(before):
             place = by_line.get(line.number)
@@ -175,148 +189,93 @@ class Removal:
                 # A copy of a removed line is a place without words of its own: all of it goes.
                 whole = place.whole or not matcher.needles
                 after[at] = replace(line, raw=blank_line(line.raw, matcher.matches, whole=whole))
-        after = renew_receipts(before, after, cite_transcript(log))
-        pairs = zip(before, after, strict=True)
-        return [Blank(log, LogPosition(old.start), new.raw) for old, new in pairs if old.raw != new.raw]
-
-    def _plan_schedules(self, outcome: Outcome) -> list[Change]:
-        """Remove schedules: one without its text would ask nothing, again and again."""
-        chosen = self.order.paths("schedule")
-        data = read_document(self.agent, SCHEDULES)
-        remaining = [item for item in schedules_in(data) if item.get("id") not in chosen]
-        count = len(schedules_in(data)) - len(remaining)
-        if not count:
-            return []
-        outcome.removed["schedules"] += count
-        new = json.dumps({**read_tree(data), "schedules": remaining}, ensure_ascii=False, indent=1).encode() + b"\n"
-        return [Write(SCHEDULES, new, version_of(data), erase=True)]
-
-    def _plan_record(self, name: str) -> list[Change]:
-        matcher = Matcher(self.order.needles)
-        if is_log(name):
-            lines = ((line, scrub_record(line.data, matcher, name)) for line in self.agent.logs.read(name))
-            return [Blank(name, line.start, new) for line, new in lines if new != line.data]
-        if name.startswith(DISPLACED):
-            return [*map(Erase, _present(self.agent, [name]))]
-        data = read_document(self.agent, name)
-        new = b"".join(scrub_record(line, matcher, name) + b"\n" for line in read_lines(self.agent, name))
-        return [Write(name, new, version_of(data), erase=True)] if data and new != data else []
+        for old, new in zip(before, renew_receipts(before, after, transcript.citation), strict=True):
+            if old.raw != new.raw:
+                yield Blank(transcript.log, LogPosition(old.start), new.raw)
 
     # the inbox, which only the process with its lease may write
 
     def _change_inbox(self, outcome: Outcome) -> None:
-        keys, matcher = self.order.paths("inbox"), self.order.inbox_matcher
+        keys, plan = frozenset(self.order.paths("inbox")), self.order.plan
         if not keys:
             return
+        # Copies of chosen messages go. Others may keep the words if some places do.
+        matcher = Matcher(Needles((), plan.needles.lines) if plan.is_partial else plan.needles)
         if self.inbox is not None:
-            outcome.removed["inbox"] += self.inbox(matcher.matches, keys)
+            self.inbox(matcher.matches, keys)
             return
         try:
             with self.agent.lease(INBOX_LEASE, wait_s=0):
-                self._commit(self.agent, outcome, lambda attempt: self._plan_inbox(keys, matcher, attempt))
+                self._commit(self.agent, outcome, lambda _: [*_plan_log(self.agent, INBOX, matcher, keys)])
         except LockBusy:
             outcome.miss(_GATEWAY_RUNS)
-
-    def _plan_inbox(self, keys: frozenset[str], matcher: Matcher, outcome: Outcome) -> list[Change]:
-        find_key = inbox_keys(self.agent)
-        lines = [(line, scrub_record(line.data, matcher, INBOX)) for line in self.agent.logs.read(INBOX)]
-        changes: list[Change] = [
-            Blank(INBOX, line.start, new)
-            for line, new in lines
-            if new != line.data and find_key(read_tree(line.data)) in keys
-        ]
-        outcome.removed["inbox"] += len(changes)
-        return changes
 
     def _erase_attachments(self, outcome: Outcome) -> None:
         """Erase files of messages that were forgotten or deleted, after the conversations and the inbox."""
         latest_ns = time.time_ns() - _GRACE_NS
-        digests = {
-            info.path: match[1].encode()
-            for info in self.agent.documents.list(f"{ATTACHMENTS}/")
-            if info.modified_ns <= latest_ns and (match := STORED_NAME.fullmatch(os.path.basename(info.path)))
-        }
-        if digests:
+        infos = self.agent.documents.list(f"{ATTACHMENTS}/")
+        old = {os.path.basename(info.path) for info in infos if info.modified_ns <= latest_ns}
+        if names := old & set(list_attachments(self.agent)):
             mentioned = find_mentioned(self.config)
-            unused = [path for path, digest in digests.items() if digest not in mentioned]
-            outcome.removed["attachments"] += len(unused)
+            unused = [f"{ATTACHMENTS}/{name}" for name in sorted(names) if name[:64].encode() not in mentioned]
             self.agent.commit([*map(Erase, unused)])
 
     # files that are derived from these
-
-    def _changed_files(self) -> list[tuple[str, str]]:
-        """Return source and path of the notes and transcripts that were changed."""
-        paths = sorted(self.order.paths("note", "conversation", "import", "session"))
-        return [("sessions" if is_transcript_citation(path) else "memory", path) for path in paths]
 
     def _scrub_catalogue(self, outcome: Outcome) -> None:
         path = self.config.paths.catalogue
         if not os.path.exists(path):
             return
-        catalogue = Catalogue(path, Transcripts(self.agent, sessions_prefix(self.config)))
-        try:
-            for source, name in self._changed_files():
-                if source == "sessions":
-                    catalogue.forget(sessions_prefix(self.config) + name.removeprefix(CITED_FOLDER))
+        with closing(Catalogue(path, open_transcripts(self.config))) as catalogue:
+            for citation in self.order.paths("conversation", "import", "session"):
+                catalogue.forget(cited_transcript(self.config, self.agent, citation).log)
             catalogue.refresh()
             catalogue.run(lambda db: rewrite_database(db, path, noun="session catalogue"))
-        finally:
-            catalogue.close()
-        outcome.removed["catalogue"] += 1
 
     def _scrub_indexes(self, outcome: Outcome) -> None:
         """Scrub the index of the workspace, those of other workspaces of the agent, and those of other agents that
         share the workspace."""
-        own = self.service.path
-        is_synced = os.path.exists(own) and self._sync()
+        service, paths = self.forgetting.service, self.order.paths("note", "conversation", "import", "session")
+        changed = [("sessions" if is_transcript_citation(path) else "memory", path) for path in paths]
+        is_synced = os.path.exists(service.path) and self._sync()
         pattern = os.path.join(glob.escape(os.path.join(self.config.home, "agents")), "*", "index*.sqlite")
-        for path in sorted({path for path in (own, *glob.glob(pattern)) if os.path.exists(path)}):
-            is_own = path == own or os.path.dirname(path) == self.config.paths.folder
-            stale = () if path == own and is_synced else self._changed_files()
+        for path in sorted({path for path in (service.path, *glob.glob(pattern)) if os.path.exists(path)}):
+            stale = () if path == service.path and is_synced else changed
+            is_own = path == service.path or os.path.dirname(path) == self.config.paths.folder
             try:
-                if is_own or read_owner(path) == self.workspace.root:
-                    scrub_index(path, stale=stale, wait_s=self.service.limits.sync_wait_s)
-                    outcome.removed["index"] += 1
-            except (StoreError, KeptError) as exc:
+                if is_own or read_owner(path) == self.forgetting.workspace.root:
+                    scrub_index(path, stale=stale, wait_s=service.limits.sync_wait_s)
+            except KeptError as exc:
                 outcome.miss(exc.message)
 
     def _sync(self) -> bool:
         """Bring the index up to date, and close its connection. Return whether that worked."""
         try:
-            self.service.sync_background()
+            self.forgetting.service.sync_background()
         except KeptError:
             return False
         finally:
-            self.service.reopen()
+            self.forgetting.service.reopen()
         return True
 
     def _erase_qmd(self, outcome: Outcome) -> None:
         """Remove the index of qmd, which is filled again when it is next used."""
         for root in glob.glob(os.path.join(glob.escape(self.config.paths.folder), "qmd-*")):
-            for folder, _, names in os.walk(root):
-                for name in names:
-                    erase_file(os.path.join(folder, name))
-                    outcome.removed["qmd"] += 1
+            for path in iter_all_files((root,), frozenset()):
+                erase_file(path)
 
     def _erase_leftovers(self, outcome: Outcome) -> None:
         """Erase temporary files that no process will rename, whatever they contain."""
-        outcome.removed["leftovers"] += erase_leftovers(self.config, self.workspace)
+        erase_leftovers(self.config, self.forgetting.workspace)
 
 
-def _present(storage: Storage, paths: Iterable[str]) -> list[str]:
-    """Return the documents that exist."""
-    return [path for path in sorted(paths) if not is_log(path) and storage.documents.find(path)]
-
-
-def _purge(store: SessionStore, place: Place) -> int:
-    """Delete a whole session for good. Return 0 if the run that was interrupted has done it."""
-    named = (record.id for record in store.recent() if record.citation == place.path)
-    session_id = next(named, parse_transcript_name(os.path.basename(place.path))[0])
-    try:
-        store.delete(session_id, purge=True)
-    except SessionNotFound:
-        return 0
-    return 1
+def _plan_log(storage: Storage, name: str, matcher: Matcher, keys: frozenset[str] | None = None) -> Iterator[Change]:
+    """Yield the changes of the lines of a log that match, or only of those in conversations with some keys."""
+    find_key = inbox_keys(storage)
+    for line in storage.logs.read(name):
+        new = scrub_record(line.data, matcher, name)
+        if new != line.data and (keys is None or find_key(read_tree(line.data)) in keys):
+            yield Blank(name, line.start, new)
 
 
 # temporary files that a killed process left: they may have the text of any file
@@ -329,9 +288,6 @@ def iter_leftovers(config: Config, workspace: Workspace) -> Iterator[str]:
             yield path
 
 
-def erase_leftovers(config: Config, workspace: Workspace) -> int:
-    count = 0
+def erase_leftovers(config: Config, workspace: Workspace) -> None:
     for path in iter_leftovers(config, workspace):
         erase_file(path)
-        count += 1
-    return count

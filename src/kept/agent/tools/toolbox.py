@@ -357,7 +357,9 @@ def _receipt_text(receipt: ForgetReceipt) -> str:
     if receipt.left:
         lines += ["It is still in these files:", quote("\n".join(file.path for file in receipt.left))]
     else:
-        lines.append(f"{receipt.files:,} files were searched: nothing{' else' * bool(receipt.kept)} of it is left.")
+        lines.append(
+            f"{receipt.searched.files:,} files were searched: nothing{' else' * bool(receipt.kept)} of it is left."
+        )
     if receipt.kept:
         lines += ["Not chosen, and left as they are:", quote("\n".join(receipt.kept))]
     lines += ["Not reached:", quote("\n".join(receipt.unreachable))]

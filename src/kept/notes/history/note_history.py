@@ -28,7 +28,8 @@ HISTORY_FOLDER = ".kept/history"
 CHANGES = f"{HISTORY_FOLDER}/changes/"
 OBJECTS = f"{HISTORY_FOLDER}/objects/"
 MAX_VERSION_BYTES = 1 << 30
-_LOG_ENDING, _VERSION_ENDING = ".jsonl", ".z"
+VERSION_ENDING = ".z"
+_LOG_ENDING = ".jsonl"
 _LEVEL = 1
 """Compression level: levels above it take far more CPU time for a few per cent of space."""
 _OLDER_LINES = 64
@@ -123,22 +124,7 @@ class NoteHistory:
 
     def read_version(self, digest: str | None) -> bytes | None:
         """Return the bytes of a version, or None for a note that did not exist. Raise HistoryDamaged."""
-        if digest is None:
-            return None
-        import zlib
-
-        try:
-            packed = self.storage.documents.read(version_path(digest)).data
-        except DocumentNotFound:
-            raise HistoryDamaged(f"The version {digest[:12]} of a note is missing from the history.") from None
-        unpacker = zlib.decompressobj()
-        try:
-            content = unpacker.decompress(packed, MAX_VERSION_BYTES)
-        except zlib.error as exc:
-            raise HistoryDamaged(f"The version {digest[:12]} of a note cannot be read ({exc}).") from exc
-        if not unpacker.eof or digest_bytes(content) != digest:
-            raise HistoryDamaged(f"The version {digest[:12]} of a note is damaged.")
-        return content
+        return None if digest is None else read_version(self.storage, digest)
 
     def diff(self, change: NoteChange) -> str:
         """Return the unified diff of a change. A version that cannot be read is named instead."""
@@ -171,13 +157,11 @@ class NoteHistory:
 
     def plan(self, changes: Sequence[NoteChange], contents: Iterable[bytes], expected_end: LogPosition) -> list[Change]:
         """Return what to commit for changes: the versions that are missing, and their lines at the end of the log."""
-        import zlib
-
         planned: dict[str, Change] = {}
         for content in contents:
             path = version_path(digest_bytes(content))
             if path not in planned and not self.storage.documents.find(path):
-                planned[path] = Write(path, zlib.compress(content, _LEVEL))
+                planned[path] = write_version(content)
         lines = [format_change(change).rstrip(b"\n") for change in changes]
         return [*planned.values(), Append(self.own_log(), lines, expected_end)]
 
@@ -198,7 +182,32 @@ def _newest_first(lines: Iterable[LogLine], since: str | None) -> Iterator[NoteC
 
 
 def version_path(digest: str) -> str:
-    return f"{OBJECTS}{digest[:2]}/{digest[2:]}{_VERSION_ENDING}"
+    return f"{OBJECTS}{digest[:2]}/{digest[2:]}{VERSION_ENDING}"
+
+
+def read_version(notes: Storage, digest: str) -> bytes:
+    """Return the bytes of a version. Raise HistoryDamaged."""
+    import zlib
+
+    try:
+        packed = notes.documents.read(version_path(digest)).data
+    except DocumentNotFound:
+        raise HistoryDamaged(f"The version {digest[:12]} of a note is missing from the history.") from None
+    unpacker = zlib.decompressobj()
+    try:
+        content = unpacker.decompress(packed, MAX_VERSION_BYTES)
+    except zlib.error as exc:
+        raise HistoryDamaged(f"The version {digest[:12]} of a note cannot be read ({exc}).") from exc
+    if not unpacker.eof or digest_bytes(content) != digest:
+        raise HistoryDamaged(f"The version {digest[:12]} of a note is damaged.")
+    return content
+
+
+def write_version(content: bytes) -> Write:
+    """Return the change that stores a version."""
+    import zlib
+
+    return Write(version_path(digest_bytes(content)), zlib.compress(content, _LEVEL))
 
 
 def state_after(change: NoteChange, path: str) -> str | None:
