@@ -130,14 +130,13 @@ def read_query(memory: Memory, text: str) -> Signals:
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
         pool = gather_pool(index, IndexQuery(query, settings), vector)
-    candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
-    ranked = fuse_pool(candidates, settings, vector)
+    now_ms = memory.clock.time_ns() // 1_000_000
+    ranked = fuse_pool(pool, pool.find_evidence(text), settings, vector, now_ms=now_ms)
     return read_signals(
         ranked,
         pool.terms,
         passages=pool.passages,
         query_text=text,
-        text_of=lambda row: f"{pool.chunks[row].text}\n{pool.chunks[row].heading}",
         most_by_meaning=vector.most_by_meaning if vector else 0.0,
     )
 

@@ -98,7 +98,7 @@ def _recall(asked: Asked, rule: Rule) -> float:
 def note_weights(rule: Rule) -> Weights:
     weight, covered, uncovered = rule
     return {
-        "NOTES": replace(NOTES, words=1 - weight, coverage=weight),
+        "NOTES": replace(NOTES, text={"words": 1 - weight, "coverage": weight}),
         "COVERED_TRUST": covered / BUILT_IN,
         "UNCOVERED_TRUST": (uncovered - covered) / BUILT_IN,
     }

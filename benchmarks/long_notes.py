@@ -56,12 +56,12 @@ def rank_notes(
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
         pool = gather_pool(index, IndexQuery(query, settings), vector)
-    candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
-    ranked = fuse_pool(candidates, settings, vector)
+    now_ms = memory.clock.time_ns() // 1_000_000
+    ranked = fuse_pool(pool, pool.find_evidence(text), settings, vector, now_ms=now_ms)
     text_share = 1.0 - vector_share(settings, vector)
     for share in shares:
         judged = judge_whole_notes(ranked, pool.terms, text_share=text_share, share=share)
-        paths = dict.fromkeys(pool.chunks[scored.candidate.row].path for scored in judged)
+        paths = dict.fromkeys(scored.chunk.path for scored in judged)
         yield share, [group.units[path][0].document for path in paths]
 
 

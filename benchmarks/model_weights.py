@@ -64,7 +64,7 @@ def rank_with_each(memory: Memory, group: BenchGroup, text: str) -> Iterator[tup
         pool, candidates = by_meaning if weight and vector else by_words
         weighed = replace(vector, calibration=replace(vector.calibration, weight=weight)) if weight and vector else None
         ranked = fuse_pool(candidates, settings, weighed)
-        yield weight, first_documents(pool, group, [scored.candidate.row for scored in ranked])
+        yield weight, first_documents(pool, group, [scored.chunk.row for scored in ranked])
 
 
 def first_documents(pool: CandidatePool, group: BenchGroup, rows: Sequence[int]) -> list[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -22,10 +23,10 @@ from benchmarks.long_sets import read_long_set
 from benchmarks.resize import read_sized_set
 from kept.config import load_config
 from kept.memory import Memory
-from kept.search.candidates import Candidate, gather_pool
+from kept.search.candidates import gather_pool
 from kept.search.pipeline import embed_query
 from kept.search.query import IndexQuery, parse_query
-from kept.search.scores import FusionWeights, fuse_weighted
+from kept.search.scores import fuse_pool
 from kept.search.weights import COVERED_TRUST, UNCOVERED_TRUST
 from kept.server.bench.sets import BenchGroup, BenchSet, lay_out, sample
 
@@ -62,17 +63,14 @@ def rank_by_each(memory: Memory, group: BenchGroup, text: str) -> Iterator[tuple
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
         pool = gather_pool(index, IndexQuery(query, settings), vector)
-    candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
+    evidence, now_ms = pool.find_evidence(text), memory.clock.time_ns() // 1_000_000
+    coverage = max((found.coverage for found in evidence.values()), default=0.0)
     documents = {row: group.units[chunk.path][0].document for row, chunk in pool.chunks.items()}
     for rule in RULES:
-        ranked = fuse_weighted(candidates, weigh(rule, candidates))
-        yield rule, [*dict.fromkeys(documents[scored.candidate.row] for scored in ranked)]
-
-
-def weigh(rule: Rule, candidates: Sequence[Candidate]) -> FusionWeights:
-    coverage = max((candidate.evidence.coverage for candidate in candidates), default=0.0)
-    meaning = rule[0] + (rule[1] - rule[0]) * (1.0 - coverage)
-    return FusionWeights(meaning, 1.0 - meaning)
+        meaning = rule[0] + (rule[1] - rule[0]) * (1.0 - coverage)
+        fixed = replace(settings, hybrid=replace(settings.hybrid, vector_weight=meaning))
+        ranked = fuse_pool(pool, evidence, fixed, vector, now_ms=now_ms)
+        yield rule, [*dict.fromkeys(documents[scored.chunk.row] for scored in ranked)]
 
 
 def choose(recalls: Mapping[str, Recalls], name: str, rules: Sequence[Rule]) -> Rule:

@@ -29,7 +29,7 @@ from kept.server.bench.sets import BenchGroup, BenchSet, lay_out, read_set, samp
 NAMES = [field.name for field in fields(Evidence)]
 TEXT = ["words", "around", "coverage", "reach", "answers"]
 VECTOR = ["meaning", "beside"]
-AGAINST = ["asks", "other_speaker", "machine"]
+AGAINST = ["question", "speaker", "machine"]
 NOTES_ONLY = ["words", "around", "coverage", "reach", "meaning"]
 RIDGE = 1.0
 TOP = 10
@@ -74,10 +74,10 @@ def ask(memory: Memory, group: BenchGroup, text: str, wanted: frozenset[str], fo
     settings = replace(memory.settings.query, max_results=50)
     with memory.index_service.inspecting() as (index, _), index.reading():
         pool = gather_pool(index, IndexQuery(query, settings), vector)
-    candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
-    documents = [documents_of(group, pool.chunks[one.row]) for one in candidates]
-    evidence = np.array([[getattr(one.evidence, name) for name in NAMES] for one in candidates])
-    evidence = evidence.reshape(len(candidates), len(NAMES))
+    found = pool.find_evidence(text)
+    documents = [documents_of(group, pool.chunks[row]) for row in found]
+    evidence = np.array([[getattr(one, name) for name in NAMES] for one in found.values()])
+    evidence = evidence.reshape(len(found), len(NAMES))
     return Asked(fold, evidence, np.array([bool(one & wanted) for one in documents]), documents, wanted)
 
 
@@ -144,10 +144,12 @@ def learn(asked: Sequence[Asked], names: Sequence[str]) -> dict[str, float]:
 def to_mix(learned: dict[str, float]) -> tuple[EvidenceWeights, float]:
     """Return the weights in the form of `weights.py`, and the share of meaning."""
     text, vector = (sum(learned.get(name, 0.0) for name in side) for side in (TEXT, VECTOR))
-    shares = {name: learned.get(name, 0.0) / (text or 1.0) for name in TEXT}
-    shares |= {name: learned.get(name, 0.0) / (vector or 1.0) for name in VECTOR}
-    shares |= {name: learned.get(name, 0.0) / ((text + vector) or 1.0) for name in AGAINST}
-    return EvidenceWeights(**shares), vector / ((text + vector) or 1.0)
+    both = text + vector
+    shares = (
+        {name: learned.get(name, 0.0) / (total or 1.0) for name in side}
+        for side, total in ((TEXT, text), (VECTOR, vector), (AGAINST, both))
+    )
+    return EvidenceWeights(*shares), vector / ((text + vector) or 1.0)
 
 
 # judging

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kept import Message, SessionStore
+from kept.base.clock import DAY_MS
 from kept.base.records import Filter
 from kept.embedding.base import Calibration
 from kept.index.sqlite.rows import ChunkRow
-from kept.search.candidates import Candidate, CandidatePool, Evidence, KeywordHit
-from kept.search.scores import FusionWeights, fuse_weighted
+from kept.search.candidates import CandidatePool, Evidence, KeywordHit
+from kept.search.scores import score_chunk
 from kept.search.selection import MAX_CHARS, Windows
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory
@@ -28,9 +30,9 @@ def utterance(row: int, text: str, *, speaker: str = "User", line: int | None = 
 
 
 def evidence_of(chunks: list[ChunkRow], query: str, words: dict[int, float], cosine: dict[int, float] | None = None):
-    text = {row: KeywordHit(row, value, 0.0, value, value, ("word",)) for row, value in words.items()}
+    text = {row: KeywordHit(value, 0.0, value, value, ("word",)) for row, value in words.items()}
     pool = CandidatePool({chunk.row: chunk for chunk in chunks}, text, cosine or {}, Calibration())
-    return {candidate.row: candidate.evidence for candidate in pool.candidates(query, now_ms=0)}
+    return pool.find_evidence(query)
 
 
 # evidence
@@ -40,7 +42,7 @@ def test_an_answer_is_known_by_the_question_before_it():
     chunks = [utterance(2, "Where is the key?"), utterance(3, "Under the pot."), utterance(9, "Far away.")]
     evidence = evidence_of(chunks, "key", {2: 0.8})
     assert (evidence[3].answers, evidence[9].answers, evidence[2].answers) == (0.8, 0.0, 0.0)
-    assert (evidence[2].asks, evidence[3].asks) == (1.0, 0.0)
+    assert (evidence[2].question, evidence[3].question) == (1.0, 0.0)
 
 
 def test_the_nearer_neighbour_lends_its_meaning():
@@ -52,8 +54,8 @@ def test_the_nearer_neighbour_lends_its_meaning():
 def test_what_another_says_counts_less_only_where_a_speaker_is_named():
     chunks = [utterance(2, "I paint.", speaker="Ann Lee"), utterance(3, "I sing.", speaker="Bob"), utterance(4, "Yes.")]
     named = evidence_of(chunks, "What does Ann paint?", {})
-    assert [named[row].other_speaker for row in (2, 3, 4)] == [0.0, 1.0, 0.0]
-    assert all(evidence.other_speaker == 0.0 for evidence in evidence_of(chunks, "Who paints?", {}).values())
+    assert [named[row].speaker for row in (2, 3, 4)] == [0.0, 1.0, 0.0]
+    assert all(evidence.speaker == 0.0 for evidence in evidence_of(chunks, "Who paints?", {}).values())
 
 
 def test_programs_and_the_rest_of_a_long_message_are_told_from_people():
@@ -81,8 +83,10 @@ figures = st.floats(0, 1)
     age=st.floats(-10, 5000),
 )
 def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_utterance, has_vector, share, age):
-    candidate = Candidate(1, is_utterance, Evidence(*figure), has_vector, age, ("word",))
-    [scored] = fuse_weighted([candidate], FusionWeights(share, 1.0 - share))
+    chunk = utterance(1, "Yes.", at_ms=-round(age * DAY_MS))
+    chunk = chunk if is_utterance else replace(chunk, source="memory")
+    hit = KeywordHit(matched=("word",))
+    scored = score_chunk(chunk, Evidence(*figure), hit, share if has_vector else None, now_ms=0)
     assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
     assert -1e-9 <= scored.relevance <= scored.score <= 1.0 + 1e-9
 
@@ -91,12 +95,11 @@ def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_utteranc
 
 
 def windows_over(chunks: list[ChunkRow], scores: dict[int, float] | None = None, filters: Filter | None = None):
-    by_row = {chunk.row: chunk for chunk in chunks}
-    return Windows(by_row, lambda _: chunks, scores or {}, filters or Filter())
+    return Windows(lambda _: chunks, scores or {}, filters or Filter())
 
 
 def rows(windows: Windows, row: int) -> list[int]:
-    return [chunk.row for chunk in windows.open(row)]
+    return [shown.row for shown in windows.open(next(one for one in windows.neighbours(None) if one.row == row))]
 
 
 def test_a_window_grows_towards_what_fits_the_query_better_and_no_further_than_a_snippet():

@@ -10,7 +10,8 @@ import pytest
 
 from kept.base.records import ScorePart
 from kept.base.remote_errors import EmbeddingFailed
-from kept.search.candidates import Candidate, Evidence
+from kept.index.sqlite.rows import ChunkRow
+from kept.search.candidates import NO_WORDS, Evidence
 from kept.search.reordering import rerank
 from kept.search.scores import Scored
 from tests.support.commands import kept_environment
@@ -27,8 +28,8 @@ def ranked(*scores: float) -> list[Scored]:
 
 
 def _scored(row: int, score: float) -> Scored:
-    candidate = Candidate(row, is_utterance=False, evidence=Evidence(), has_vector=False, age_days=0.0)
-    return Scored(candidate, score, score, score, None, lambda: (ScorePart("text", score, ""),))
+    chunk = ChunkRow(row, "memory", "memory/a.md", row, row, b"", "", str(row), 0)
+    return Scored(chunk, Evidence(), NO_WORDS, score, score, score, None, lambda: (ScorePart("text", score, ""),))
 
 
 class FixedReranker:
@@ -50,19 +51,19 @@ class FixedReranker:
 
 
 def reranked(reranker: FixedReranker, before, timer=lambda: 0.0):
-    return rerank(before, reranker, "query", str, timer=timer)
+    return rerank(before, reranker, "query", timer=timer)
 
 
 def rows(order) -> list[int]:
-    return [scored.candidate.row for scored in order]
+    return [scored.chunk.row for scored in order]
 
 
 def test_a_score_is_the_mix_of_both_and_its_parts_add_up():
     before = ranked(0.8, 0.6)
     order, _ = reranked(FixedReranker(0.0, 1.0), before)
     for scored in order:
-        was = next(old for old in before if old.candidate.row == scored.candidate.row)
-        judgement = 0.0 if scored.candidate.row == 1 else 1.0
+        was = next(old for old in before if old.chunk.row == scored.chunk.row)
+        judgement = 0.0 if scored.chunk.row == 1 else 1.0
         assert scored.score == pytest.approx(0.5 * was.score + 0.5 * judgement)
         assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
 

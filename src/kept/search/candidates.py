@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from kept.base.clock import DAY_MS
 from kept.base.records import Filter
 from kept.base.values import frozen
 from kept.base.words.equivalents import EQUIVALENTS
@@ -39,13 +38,10 @@ if TYPE_CHECKING:
 
 MIN_CANDIDATES, MAX_CANDIDATES = 40, 200
 
-_SPEAKER = r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): (?!… )"
-"""Label of a message. A piece that continues a long one has "… " after its label."""
+MESSAGE_LABEL = r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] (?P<speaker>[^:\n]{1,80}): (?P<continues>… )?"
+"""Beginning of a message with its time and speaker. A piece that continues a long one has "… " after its label."""
 _ROLES = frozenset({"", "user", "assistant", "tool", "system", "summary"})
 _WORD = re.compile(r"\w+")
-_MAX_LINES_APART = 2
-"""Neighbours may have one line between them that is not an utterance, such as a change of settings."""
-
 _DONE = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+\[[xX]\](?:\s|$)")
 """Beginning of a line with a task that is done."""
 
@@ -71,33 +67,46 @@ class Evidence:
     """Similarity of the text in meaning, between the embedder's floor and ceiling."""
     beside: float = 0.0
     """Similarity of the nearer of its neighbours in meaning."""
-    asks: float = 0.0
+    question: float = 0.0
     """1 for a question: a search is for answers."""
-    other_speaker: float = 0.0
+    speaker: float = 0.0
     """1 if the query names a speaker of the conversation, and another one says this."""
     machine: float = 0.0
     """1 if an assistant or a tool says it, or it continues a long message: memory is for what people said."""
 
 
-ChunkPosition = tuple[str, int, int]
-"""Path, line, and row number, which orders the pieces of one line."""
-
-
 @frozen
-class Candidate:
-    """A chunk that may answer the query."""
+class KeywordHit:
+    """What a chunk has of the words of a query."""
 
-    row: int
-    is_utterance: bool
-    evidence: Evidence
-    has_vector: bool
-    age_days: float
+    words: float = 0.0
+    """BM25 of the text."""
+    around: float = 0.0
+    """BM25 of the context: headings, the date, neighbouring utterances."""
+    coverage: float = 0.0
+    """Share of the query, weighted by rarity, in the text."""
+    reach: float = 0.0
+    """Share of the query, weighted by rarity, in the text and the context together."""
     matched: tuple[str, ...] = ()
-    """Terms of the query that it has."""
-    position: ChunkPosition = ("", 0, 0)
-    """Orders candidates of equal score."""
+    """Terms in the text or the context."""
     expansions: tuple[Expansion, ...] = ()
-    """Words that stand for terms of the query that it lacks."""
+    """Words in the text or the context that stand for terms that it lacks."""
+
+    def shares(self) -> dict[str, float]:
+        """Return the terms of the query that the chunk has. One that another stands for is part of a term."""
+        shares = {source: expansion.share for expansion in self.expansions for source in expansion.sources}
+        return shares | dict.fromkeys(self.matched, 1.0)
+
+    def other_words(self) -> tuple[str, ...]:
+        """Return the words that stand for words of the query. A wildcard ends with '*', and a phrase is several."""
+        return tuple(
+            f"{word}*" if expansion.term.kind == "wildcard" else word
+            for expansion in self.expansions
+            for word in expansion.term.text.split()
+        )
+
+
+NO_WORDS = KeywordHit()
 
 
 class CandidatePool:
@@ -128,48 +137,38 @@ class CandidatePool:
         self._speakers: dict[int, str] = {}
         """Name or role in lower case, or "" for a piece after the first of a long message."""
         for chunk in self._utterances:
-            label = re.match(_SPEAKER, chunk.text) if chunk.text.startswith("[") else None
-            self._speakers[chunk.row] = label[1].lower() if label else ""
+            label = re.match(MESSAGE_LABEL, chunk.text)
+            self._speakers[chunk.row] = label["speaker"].lower() if label and not label["continues"] else ""
 
-    def candidates(self, query_text: str, *, now_ms: int) -> list[Candidate]:
-        """Return the candidates with their evidence, in no particular order."""
+    def find_evidence(self, query_text: str) -> dict[int, Evidence]:
+        """Return the evidence for each chunk, by row."""
         query_words = frozenset(_WORD.findall(query_text.lower()))
         speakers = set(self._speakers.values()) - _ROLES  # the query names them by any part of their name
-        named = frozenset(speaker for speaker in speakers if query_words.intersection(_WORD.findall(speaker)))
-        candidates = []
+        named = {speaker for speaker in speakers if query_words.intersection(_WORD.findall(speaker))}
+        evidence = {}
         for row, chunk in self.chunks.items():
-            hit = self.text.get(row)
-            candidates.append(
-                Candidate(
-                    row=row,
-                    is_utterance=row in self._index_of,
-                    evidence=self._evidence(chunk, hit, named),
-                    has_vector=row in self.meaning,
-                    age_days=(now_ms - chunk.timestamp_ms) / DAY_MS,
-                    matched=hit.matched if hit else (),
-                    position=(chunk.path, chunk.start_line, row),
-                    expansions=hit.expansions if hit else (),
-                )
-            )
-        return candidates
+            hit, meaning = self.text.get(row, NO_WORDS), self.meaning.get(row, 0.0)
+            words = hit.words, hit.around, hit.coverage, hit.reach
+            if chunk.source == "sessions":
+                evidence[row] = self._message_evidence(chunk, words, meaning, named)
+            else:
+                evidence[row] = Evidence(*words, meaning=meaning)
+        return evidence
 
-    def _evidence(self, chunk: ChunkRow, hit: KeywordHit | None, named: frozenset[str]) -> Evidence:
-        meaning = self.meaning.get(chunk.row, 0.0)
-        words = (hit.words, hit.around, hit.coverage, hit.reach) if hit else (0.0, 0.0, 0.0, 0.0)
-        if chunk.row not in self._index_of:
-            return Evidence(*words, meaning=meaning)
+    def _message_evidence(
+        self, chunk: ChunkRow, words: tuple[float, float, float, float], meaning: float, named: Collection[str]
+    ) -> Evidence:
         before, after = self._neighbour(chunk, -1), self._neighbour(chunk, 1)
-        question = self.text.get(before.row) if before is not None and _is_question(before) else None
-        neighbours = [neighbour for neighbour in (before, after) if neighbour is not None]
+        question = self.text.get(before.row, NO_WORDS) if before and _is_question(before) else NO_WORDS
         speaker = self._speakers[chunk.row]
         has_name = speaker not in _ROLES
         return Evidence(
             *words,
-            answers=question.words if question else 0.0,
+            answers=question.words,
             meaning=meaning,
-            beside=max((self.meaning.get(neighbour.row, 0.0) for neighbour in neighbours), default=0.0),
-            asks=float(_is_question(chunk)),
-            other_speaker=float(bool(named) and has_name and speaker not in named),
+            beside=max(self.meaning.get(beside.row, 0.0) if beside else 0.0 for beside in (before, after)),
+            question=float(_is_question(chunk)),
+            speaker=float(bool(named) and has_name and speaker not in named),
             machine=float(not has_name and speaker != "user"),
         )
 
@@ -189,7 +188,8 @@ class CandidatePool:
         if not 0 <= at < len(self._utterances):
             return None
         other = self._utterances[at]
-        is_near = other.path == chunk.path and abs(other.start_line - chunk.start_line) <= _MAX_LINES_APART
+        # There may be one line between them that is not an utterance, such as a change of settings.
+        is_near = other.path == chunk.path and abs(other.start_line - chunk.start_line) <= 2
         return other if is_near else None
 
 
@@ -242,7 +242,7 @@ def gather_pool(
         among = index.live.rows_matching(filters) if filters else None
         cosine.update(vectors.nearest(vector.code, limit, among=among, generation=generation))
     # Both figures are worked out for every candidate, however it was found: a missing one would read as zero.
-    text = {hit.row: hit for hit in keywords.score_rows(best, [*exact_rows, *cosine])}
+    text = keywords.score_rows(best, [*exact_rows, *cosine])
     if vector:
         unmeasured = [row for row in text if row not in cosine]
         cosine.update(vectors.similarities(vector.code, unmeasured))
@@ -309,23 +309,6 @@ class _Phrase:
     """Amount that counts towards the total of the query."""
 
 
-@frozen
-class KeywordHit:
-    row: int
-    words: float
-    """BM25 of the text."""
-    around: float
-    """BM25 of the context: headings, the date, neighbouring utterances."""
-    coverage: float
-    """Share of the query, weighted by rarity, in the text."""
-    reach: float
-    """Share of the query, weighted by rarity, in the text and the context together."""
-    matched: tuple[str, ...]
-    """Terms in the text or the context."""
-    expansions: tuple[Expansion, ...] = ()
-    """Words in the text or the context that stand for terms that it lacks."""
-
-
 class KeywordSearch:
     """One query against the word index. Terms are weighted once, for finding and for scoring."""
 
@@ -371,14 +354,14 @@ class KeywordSearch:
         """Return the best chunks by BM25 of text and context."""
         return self._search.find_best(limit, filters) if self._phrases else []
 
-    def score_rows(self, best: Sequence[int], others: Iterable[int]) -> list[KeywordHit]:
+    def score_rows(self, best: Sequence[int], others: Iterable[int]) -> dict[int, KeywordHit]:
         """Return the hits among the ``best`` rows, which `find_best` found, and others: chunks that are near in
         meaning may have some of the words too."""
         if not self._phrases:
-            return []
+            return {}
         known = set(best)
         matches, mean_length = self._search.count(best, [row for row in dict.fromkeys(others) if row not in known])
-        return [self._hit(match, mean_length) for match in matches]
+        return {match.row: self._hit(match, mean_length) for match in matches}
 
     def _hit(self, match: KeywordMatch, mean_length: float) -> KeywordHit:
         words = around = coverage = reach = 0.0
@@ -400,7 +383,6 @@ class KeywordSearch:
                 expansions[expansion] = None
         total = self.total_idf
         return KeywordHit(
-            match.row,
             1 - math.exp(-STEEPNESS * (words / total)),  # saturated: from 0 to 1, in the same order
             1 - math.exp(-STEEPNESS * (around / total)),
             coverage / total,

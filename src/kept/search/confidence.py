@@ -20,7 +20,7 @@ query in runs of characters that a passage has literally. All of this is pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
@@ -28,7 +28,7 @@ from heapq import nlargest
 from kept.base.records import LIKELY_FROM, STRONG_FROM, ScorePart
 from kept.base.values import frozen
 from kept.base.words.segment import fold, is_unspaced
-from kept.search.candidates import Candidate, WeightedTerm
+from kept.search.candidates import WeightedTerm
 from kept.search.scores import PARTS_OUTSIDE_THRESHOLD, Scored
 from kept.search.weights import (
     ALL_WORDS_CONFIDENCE,
@@ -129,13 +129,12 @@ def read_signals(
     *,
     passages: int,
     query_text: str = "",
-    text_of: Callable[[int], str] | None = None,
     most_by_meaning: float = 0.0,
 ) -> Signals:
     """Return the signals of the ranked candidates of a query.
 
-    ``passages`` is the number of passages in the index. ``text_of`` returns the text of a row; it is called for queries
-    in an unspaced script only. ``most_by_meaning`` is the highest confidence by similarity alone.
+    ``passages`` is the number of passages in the index, and ``most_by_meaning`` the highest confidence by similarity
+    alone.
     """
     texts = {weighted.term.text for weighted in terms}
     # A compound, such as an identifier, whose parts are terms as well, does not count.
@@ -145,12 +144,15 @@ def read_signals(
     # A passage far below the first, such as one that has the words of the query only above it, lends it no confidence.
     near = [item for item in ranked if item.relevance >= LIKELY_SHARE * ranked[0].relevance]
     is_in_pairs = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
-    best_texts = [text_of(item.candidate.row) for item in ranked[:_RUN_CANDIDATES]] if is_in_pairs and text_of else []
+    best_texts = [f"{one.chunk.text}\n{one.chunk.heading}" for one in ranked[:_RUN_CANDIDATES]] if is_in_pairs else []
     return Signals(
-        share=max((item.candidate.evidence.reach for item in near), default=0.0),
-        together=max((_count_words(item.candidate, counts) for item in near), default=0.0),
+        share=max((item.evidence.reach for item in near), default=0.0),
+        # A word that another stands for is part of a word.
+        together=max(
+            (sum(counts[text] * share for text, share in item.hit.shares().items()) for item in near), default=0.0
+        ),
         meaning=_meaning_lead(ranked),
-        nearest=max((item.candidate.evidence.meaning for item in ranked), default=0.0),
+        nearest=max((item.evidence.meaning for item in ranked), default=0.0),
         most_by_meaning=most_by_meaning,
         first=ranked[0].relevance if ranked else 0.0,
         rivals=_count_rivals(ranked),
@@ -159,15 +161,6 @@ def read_signals(
         unknown_words=max(0, words - max(1, round(known))),
         runs=max((share_in_runs(query_text, text) for text in best_texts), default=0.0) if is_in_pairs else None,
     )
-
-
-def _count_words(candidate: Candidate, counts: Mapping[str, float]) -> float:
-    """Return the number of the query's words that a candidate has. One that another stands for is part of a word."""
-    if not candidate.expansions:
-        return sum([counts[text] for text in candidate.matched])
-    shares = {source: expansion.share for expansion in candidate.expansions for source in expansion.sources}
-    shares.update(dict.fromkeys(candidate.matched, 1.0))
-    return sum(counts[text] * share for text, share in shares.items())
 
 
 def _count_rivals(ranked: Sequence[Scored]) -> float:
@@ -180,14 +173,13 @@ def _count_rivals(ranked: Sequence[Scored]) -> float:
 
 
 def _meaning_lead(ranked: Sequence[Scored]) -> float | None:
-    meanings = [item.candidate.evidence.meaning for item in ranked if item.candidate.has_vector]
+    meanings = [item.evidence.meaning for item in ranked if item.vector is not None]
     if not meanings:
         return None
     nearest, *others = nlargest(_NEXT_IN_MEANING, meanings)
     if len(others) < 3:
         return nearest - (others[-1] if others else nearest)
-    middle = len(others) // 2
-    return nearest - (others[middle] if len(others) % 2 else (others[middle - 1] + others[middle]) / 2)
+    return nearest - (others[(len(others) - 1) // 2] + others[len(others) // 2]) / 2
 
 
 def share_in_runs(query: str, text: str) -> float:
@@ -287,7 +279,7 @@ def confidence_after_reranking(
     if not after:
         return confidence
     first = after[0]
-    before_relevance = next(scored.relevance for scored in before if scored.candidate.row == first.candidate.row)
+    before_relevance = next(scored.relevance for scored in before if scored.chunk.row == first.chunk.row)
     if first.relevance == before_relevance:  # the model has read nothing
         return confidence
     return min(1.0, max(0.0, first.relevance + (1 - weight) * (confidence - before_relevance)))
@@ -315,9 +307,19 @@ def calibrate(ranked: Sequence[Scored], confidence: float, signals: Signals) -> 
         best = first if share >= AS_GOOD_FROM else first * min(1.0, JUST_LIKELY / max(confidence, JUST_LIKELY))
         factor = best * share**power / scored.score if scored.score > 0 else 0.0
         explain = partial(_scaled_parts, scored, factor, confidence, signals)
-        score, relevance = scored.score * factor, scored.relevance * factor
-        text, vector = scored.text, scored.vector
-        scaled.append(Scored(scored.candidate, score, relevance, text, vector, explain, unscaled=scored.relevance))
+        scaled.append(
+            Scored(
+                scored.chunk,
+                scored.evidence,
+                scored.hit,
+                scored.score * factor,
+                scored.relevance * factor,
+                scored.text,
+                scored.vector,
+                explain,
+                unscaled=scored.relevance,
+            )
+        )
     return scaled
 
 

@@ -11,7 +11,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
-from kept.base.records import FactValidity, Hit, ScorePart, cite
+from kept.base.records import FactValidity, Hit, cite
 from kept.base.values import frozen
 from kept.base.words.stopwords import content_words
 from kept.index.chunking.markdown import HEADING_JOIN
@@ -101,55 +101,45 @@ class FactRanking:
         return replace(hit, snippet=lines or hit.snippet, validity=validity)
 
 
-def settle_facts(
-    ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow], query_text: str, moment: FactMoment
-) -> FactRanking:
+def settle_facts(ranked: Sequence[Scored], query_text: str, moment: FactMoment) -> FactRanking:
     """Put candidates that hold before those that ended."""
     query_words = content_words(query_text)
-    marked = {
-        row: facts
-        for scored in ranked
-        if (facts := _read_chunk(chunks[row := scored.candidate.row], query_words, moment)) is not None
-    }
-    if not marked:
-        return FactRanking(list(ranked))
+    chunks = [scored.chunk for scored in ranked]
+    marked = {chunk.row: facts for chunk in chunks if (facts := _read_chunk(chunk, query_words, moment))}
     past_rows = {row for row, facts in marked.items() if facts.state != "holds"}
-    holding = [scored for scored in ranked if scored.candidate.row not in past_rows][:_MAX_COMPARED]
-    ended = [scored for scored in ranked if scored.candidate.row in past_rows]
-    words = {scored.candidate.row: _facts_of(scored, chunks, marked, query_words) for scored in holding}
-    holders = {scored.candidate.row: scored for scored in holding}
+    holding = [scored for scored in ranked if scored.chunk.row not in past_rows][:_MAX_COMPARED]
+    ended = [scored for scored in ranked if scored.chunk.row in past_rows]
+    words = {scored.chunk.row: _facts_of(scored.chunk, marked, query_words) for scored in holding}
+    holders = {scored.chunk.row: scored for scored in holding}
     same = {row: [new for new in holders if _is_same(marked[row], words[new], marked.get(new))] for row in past_rows}
     for scored in ended:  # what holds takes the place of what it replaced
-        for row in same[scored.candidate.row]:
-            holders[row] = _lift(holders[row], scored)
+        for row in same[scored.chunk.row]:
+            if holders[row].score < scored.score or holders[row].relevance < scored.relevance:
+                why = "it holds, and took the place of another"
+                holders[row] = holders[row].at_least(scored.score, scored.relevance, "holds", why)
     dated = {row for row, facts in marked.items() if row in holders and facts.focus.validity}
     for row in dated.union(*same.values()):
         holders[row] = _lift_over_looser(row, holders, words, query_words)
-    lowered: dict[int, Scored] = {}
-    later: dict[int, Scored] = {}
+    settled, later = dict(holders), dict[int, Scored]()
     for scored in ended:
-        row = scored.candidate.row
+        row = scored.chunk.row
         if moment.is_as_of and _is_unknown_then(marked[row], has_successor=bool(same[row])):
             later[row] = scored
             continue
         better = [holder for new, holder in holders.items() if new in same[row] or _is_as_relevant(holder, scored)]
-        lowered[row] = _lower(scored, better, marked[row].state)
-    _put_latest_first(lowered, [row for row in lowered if same[row]], marked)
-    rows = [scored.candidate.row for scored in ranked if scored.candidate.row not in later]
-    originals = {scored.candidate.row: scored for scored in ranked}
-    result = [holders.get(row) or lowered.get(row) or originals[row] for row in rows]
-    result.sort(
-        key=lambda scored: (-round(scored.score, 9), scored.candidate.row in past_rows, _newest(scored, marked))
-    )
+        settled[row] = _lower(scored, better, marked[row].state)
+    _put_latest_first(settled, [row for row in settled if same.get(row)], marked)
+    result = [settled.get(scored.chunk.row, scored) for scored in ranked if scored.chunk.row not in later]
+    result.sort(key=lambda scored: (-round(scored.score, 9), scored.chunk.row in past_rows, _newest(scored, marked)))
     return FactRanking(result, tuple(later.values()), marked, moment)
 
 
-def _put_latest_first(lowered: dict[int, Scored], rows: Sequence[int], marked: Mapping[int, _ChunkFacts]) -> None:
+def _put_latest_first(settled: dict[int, Scored], rows: Sequence[int], marked: Mapping[int, _ChunkFacts]) -> None:
     """Exchange the scores of facts that were replaced, so that what held last comes first."""
-    scores = sorted((lowered[row].score for row in rows), reverse=True)
-    for row, score in zip(sorted(rows, key=lambda row: _newest(lowered[row], marked)), scores, strict=True):
-        if change := score - lowered[row].score:
-            lowered[row] = lowered[row].plus(ScorePart("ended", change, "in the order in which they held"))
+    scores = sorted((settled[row].score for row in rows), reverse=True)
+    for row, score in zip(sorted(rows, key=lambda row: _newest(settled[row], marked)), scores, strict=True):
+        if change := score - settled[row].score:
+            settled[row] = settled[row].plus("ended", change, "in the order in which they held")
 
 
 def _is_unknown_then(facts: _ChunkFacts, *, has_successor: bool) -> bool:
@@ -159,7 +149,7 @@ def _is_unknown_then(facts: _ChunkFacts, *, has_successor: bool) -> bool:
 
 
 def _newest(scored: Scored, marked: Mapping[int, _ChunkFacts]) -> int:
-    facts = marked.get(scored.candidate.row)
+    facts = marked.get(scored.chunk.row)
     return -_order(facts.focus)[0].toordinal() if facts else 0
 
 
@@ -186,14 +176,10 @@ def _state(statement: Statement, moment: FactMoment) -> ValidityState:
     return statement.validity.state(moment.first, moment.last, is_past=moment.is_past)
 
 
-def _facts_of(
-    scored: Scored, chunks: Mapping[int, ChunkRow], marked: Mapping[int, _ChunkFacts], query_words: frozenset[str]
-) -> list[LineFact]:
+def _facts_of(chunk: ChunkRow, marked: Mapping[int, _ChunkFacts], query_words: frozenset[str]) -> list[LineFact]:
     """Return what a candidate that holds says."""
-    row = scored.candidate.row
-    if row in marked:
-        return [marked[row].fact]
-    chunk = chunks[row]
+    if chunk.row in marked:
+        return [marked[chunk.row].fact]
     if chunk.source != "memory":
         return []
     texts = (statement.text for statement in read_statements(chunk.text) if statement.kind != "heading")
@@ -220,13 +206,6 @@ def _is_as_relevant(holder: Scored, scored: Scored) -> bool:
     return (holder.unscaled or holder.relevance) >= _AS_RELEVANT * (scored.unscaled or scored.relevance)
 
 
-def _lift(holder: Scored, ended: Scored) -> Scored:
-    if holder.score >= ended.score and holder.relevance >= ended.relevance:
-        return holder
-    part = ScorePart("holds", max(0.0, ended.score - holder.score), "it holds, and took the place of another")
-    return holder.plus(part, relevance=max(0.0, ended.relevance - holder.relevance))
-
-
 def _lift_over_looser(
     row: int, holders: Mapping[int, Scored], words: Mapping[int, list[LineFact]], query_words: frozenset[str]
 ) -> Scored:
@@ -234,10 +213,10 @@ def _lift_over_looser(
     statement. Each version of a fact makes its words less rare, until any passage with all of them is as good."""
     holder, own = holders[row], _most_shared(words[row], query_words)
     for other_row, other in holders.items():
-        is_looser = not other.candidate.is_utterance and _most_shared(words[other_row], query_words) < own
+        is_looser = other.chunk.source != "sessions" and _most_shared(words[other_row], query_words) < own
         if other_row != row and other.score >= holder.score and is_looser and _is_as_relevant(holder, other):
-            part = ScorePart("holds", other.score + _BELOW - holder.score, "it has more of the query in one line")
-            holder = holder.plus(part, relevance=max(0.0, other.relevance - holder.relevance))
+            why = "it has more of the query in one line"
+            holder = holder.at_least(other.score + _BELOW, other.relevance, "holds", why)
     return holder
 
 
@@ -250,8 +229,7 @@ def _lower(scored: Scored, better: Sequence[Scored], state: ValidityState) -> Sc
         return scored
     bound = min(better, key=lambda holder: holder.score)
     reason = "it holds only later" if state == "later" else "it no longer holds"
-    loss = max(-scored.score, min(0.0, bound.score - _BELOW - scored.score))
-    return scored.plus(ScorePart("ended", loss, reason), relevance=min(0.0, bound.relevance - scored.relevance))
+    return scored.at_most(bound.score - _BELOW, bound.relevance, "ended", reason)
 
 
 # results

@@ -19,7 +19,6 @@ from kept.base.records import (
     Dropped,
     DropReason,
     Filter,
-    Grade,
     Hit,
     Occurrence,
     ScorePart,
@@ -38,11 +37,11 @@ from kept.index.sqlite.rows import ChunkRow
 from kept.index.sqlite.vectors import quantise
 from kept.notes.daily import DailyNotes
 from kept.notes.validity import may_be_marked
-from kept.search.candidates import CandidatePool, QueryVector, gather_pool, is_done, may_answer
+from kept.search.candidates import NO_WORDS, CandidatePool, QueryVector, gather_pool, is_done, may_answer
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
-from kept.search.query import Expansion, IndexQuery, ParsedQuery
+from kept.search.query import IndexQuery, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
-from kept.search.reordering import WEIGHT, ExactMatch, Reranker, judge_whole_notes, lift_exact, lift_neighbours, rerank
+from kept.search.reordering import WEIGHT, ExactMatch, Reranker, judge_whole_notes, lift_neighbours, rerank
 from kept.search.repetitions import (
     Arrangement,
     arrange,
@@ -110,24 +109,22 @@ def search_index(
     settings, filters = request.settings, request.filters
     with index.reading():
         ranking = _rank(index, request, vector, now_ms=now_ms, reranker=reranker)
-        pool, arrangement = ranking.pool, ranking.arrangement
-        scores = {scored.candidate.row: scored.score for scored in arrangement.ranked}
+        arrangement = ranking.arrangement
+        scores = {scored.chunk.row: scored.score for scored in arrangement.ranked}
         within = filters
         # The neighbours that are shown with a message must not be later than the day that was asked about.
         if filters.as_of_ms is not None:
             until_ms = filters.as_of_ms if filters.until_ms is None else min(filters.until_ms, filters.as_of_ms)
             within = replace(filters, until_ms=until_ms)
-        windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, within)
         selection = select_hits(
             arrangement.ranked,
-            pool.chunks,
-            windows,
+            Windows(partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, within),
             min_score=settings.min_score,
             max_results=settings.max_results,
             repeats=arrangement.repeats,
             bystanders=arrangement.bystanders,
         )
-        titles = _read_titles(index, (window[0] for _, window in selection.hits))
+        titles = _read_titles(index, (scored.chunk for scored, _ in selection.hits))
     return _make_result(selection, ranking, index.path, titles)
 
 
@@ -152,35 +149,32 @@ def _rank(
     exact = ExactMatch(query)
     exact_rows = exact.find_rows(index.words, filters)
     pool = gather_pool(index, request, vector, exact_rows=exact_rows)
-    marked = [row for row, chunk in pool.chunks.items() if _may_be_dated(chunk)]
-    if len(marked) > _MANY_MARKED:  # many versions of a fact may have crowded out the one that holds
+    marked = sum(map(_may_be_dated, pool.chunks.values()))
+    if marked > _MANY_MARKED:  # many versions of a fact may have crowded out the one that holds
         pool = gather_pool(index, request, vector, exact_rows=exact_rows, limit=_VERSIONS)
     questions = find_repeated_questions(pool, query.text)
     # Who asks wants an answer, and an earlier question is none. Who looks for words may look for the question.
     left_out = questions if is_question(query.text) else frozenset()
-    candidates = pool.candidates(query.text, now_ms=now_ms)
     if left_out:
         left_out |= find_bystanders(pool, left_out, same_speaker=True)
-        candidates = [candidate for candidate in candidates if candidate.row not in left_out]
-        exact_rows = [row for row in exact_rows if row not in left_out]
+    evidence = {row: found for row, found in pool.find_evidence(query.text).items() if row not in left_out}
     periods = find_periods(query.text, time_from_ms(now_ms))
-    ranked = fuse_pool(candidates, settings, vector)
+    ranked = fuse_pool(pool, evidence, settings, vector, now_ms=now_ms)
     if periods:
-        ranked = boost_periods(ranked, periods, now_ms=now_ms)
+        ranked = boost_periods(ranked, periods)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
     no_answers = _find_no_answers(index, pool)
-    exact_rows = [row for row in exact_rows if row not in no_answers]
-    weak = [scored for scored in ranked if scored.candidate.row in no_answers]
-    ranked = [scored for scored in ranked if scored.candidate.row not in no_answers]
+    weak = [scored for scored in ranked if scored.chunk.row in no_answers]
+    ranked = [scored for scored in ranked if scored.chunk.row not in no_answers]
     # Judged apart, because the confidence follows from the best: a heading without text would lend it to the others.
     ranked, degraded = _judge(ranked, pool, request, vector, reranker)
     if weak:
         ranked = rank([*ranked, *_judge(weak, pool, request, vector, None, most=JUST_WEAK)[0]])
-    if exact_rows:
-        exact_chunks = [pool.chunks[row] for row in exact_rows]
+    exact_chunks = [pool.chunks[row] for row in exact_rows if row not in no_answers]
+    if exact_chunks:
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
-        ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
+        ranked = exact.lift(ranked, {chunk.row for chunk in exact_chunks}, given_titles)
     # Only among hits that are likely anyway: a weak one must not rise because it is newer, or from a note.
     certain = max(settings.min_score, LIKELY_FROM)
     if asking := questions - left_out:
@@ -192,7 +186,7 @@ def _rank(
 
     as_of = None if filters.as_of_ms is None else time_from_ms(filters.as_of_ms)
     moment = choose_moment(time_from_ms(now_ms), as_of=as_of, periods=periods)
-    facts = settle_facts(arrangement.ranked, pool.chunks, query.text, moment)
+    facts = settle_facts(arrangement.ranked, query.text, moment)
     return _Ranking(pool, replace(arrangement, ranked=facts.ranked), left_out, degraded, facts)
 
 
@@ -204,8 +198,8 @@ def _find_no_answers(index: Index, pool: CandidatePool) -> set[int]:
         chunk = pool.chunks[row]
         if chunk.source != "memory":
             continue
-        words = (*hit.matched, *_spellings(hit.expansions))
         is_heading = not may_answer(chunk.text) and chunk.heading != index.live.notes.find_title(chunk.path)
+        words = (*hit.matched, *hit.other_words())
         if is_heading or ("[x]" in chunk.text.lower() and is_done(chunk.text, words, index.words.stems)):
             rows.add(row)
     return rows
@@ -232,38 +226,16 @@ def _judge(
         pool.terms,
         passages=pool.passages,
         query_text=request.query.text,
-        text_of=partial(_text_of, pool),
         most_by_meaning=vector.most_by_meaning if vector else 0.0,
     )
     confidence = min(most, estimate_confidence(signals))
     share = vector_share(request.settings, vector)
-    judged = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share), pool.chunks)
+    judged = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share))
     if reranker is None:
         return calibrate(judged, confidence, signals), ()
-    reranked, degraded = rerank(judged, reranker, request.query.text, partial(_passage, pool))
+    reranked, degraded = rerank(judged, reranker, request.query.text)
     confidence = confidence_after_reranking(confidence, judged, reranked, WEIGHT)
     return calibrate(reranked, confidence, signals), degraded
-
-
-def _text_of(pool: CandidatePool, row: int) -> str:
-    chunk = pool.chunks[row]
-    return f"{chunk.text}\n{chunk.heading}"
-
-
-def _passage(pool: CandidatePool, row: int) -> str:
-    """Return the text that a reranker reads: the headings above a chunk, and the part of it that is shown."""
-    chunk, hit = pool.chunks[row], pool.text.get(row)
-    words = (*hit.matched, *_spellings(hit.expansions)) if hit else ()
-    return f"{chunk.heading}\n{make_snippet(chunk.text, words)}".strip()
-
-
-def _spellings(expansions: Iterable[Expansion]) -> tuple[str, ...]:
-    """Return the words that stand for words of the query. A phrase is several words, and a wildcard ends with '*'."""
-    return tuple(
-        f"{word}*" if expansion.term.kind == "wildcard" else word
-        for expansion in expansions
-        for word in expansion.term.text.split()
-    )
 
 
 def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: int) -> tuple[list[Hit], int]:
@@ -276,12 +248,9 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
     entries = sorted(_iter_entries(rows, daily), key=lambda entry: (entry[3], entry[2], entry[0]))
     latest = [row for row, *_ in entries[-max_results:]]
     chunks = index.live.get_chunks(latest)
-    windows = Windows(chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
+    windows = Windows(partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
     titles = _read_titles(index, chunks.values())
-    hits = [
-        _make_hit(windows.open(row), row, index.path, score=1.0, parts=_LISTED, listed=True, titles=titles)
-        for row in latest
-    ]
+    hits = [_make_hit(windows.open(chunks[row]), chunks[row], None, index.path, titles) for row in latest]
     return hits, len(entries)
 
 
@@ -299,47 +268,29 @@ def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_Listed
 
 
 def _make_result(selection: Selection, ranking: _Ranking, index_path: str, titles: Mapping[str, str]) -> SearchResult:
-    chunks, newer_than = ranking.pool.chunks, ranking.arrangement.newer_than
-    shown = selection.rows()
+    chunks, newer_than, facts = ranking.pool.chunks, ranking.arrangement.newer_than, ranking.facts
 
     def make_hit(scored: Scored, window: Sequence[ChunkRow], further: tuple[Hit, ...] = ()) -> Hit:
-        row = scored.candidate.row
-        hit = _make_hit(
-            window,
-            row,
-            index_path,
-            score=scored.score,
-            grade=grade_of(scored.relevance),
-            vector_score=scored.vector,
-            text_score=scored.text,
-            matched=scored.candidate.matched,
-            other_words=_spellings(scored.candidate.expansions),
-            parts=scored.parts(),
-            titles=titles,
-        )
-        hit = ranking.facts.complete(hit, row) if ranking.facts else hit
-        also_in = [_occurrence(chunks[other]) for other in selection.also_in.get(row, ())]
-        older = [_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in shown]
-        if not (also_in or older or further):
-            return hit
-        return replace(hit, also_in=tuple(also_in), newer_than=tuple(older), further=further)
+        row = scored.chunk.row
+        hit = _make_hit(window, scored.chunk, scored, index_path, titles)
+        hit = facts.complete(hit, row) if facts else hit
+        also_in = tuple(map(_occurrence, selection.also_in.get(row, ())))
+        older = tuple(_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in selection.rows)
+        return replace(hit, also_in=also_in, newer_than=older, further=further) if also_in or older or further else hit
 
     hits = []
     for scored, window in selection.hits:
-        further = selection.further.get(scored.candidate.row, ())
-        passages = tuple(make_hit(other, (chunks[other.candidate.row],)) for other in further)
-        hits.append(make_hit(scored, window, passages))
-    later = ranking.facts.later if ranking.facts else ()
-    left_out: list[tuple[int, float, DropReason]] = [
-        *((scored.candidate.row, scored.score, reason) for scored, reason in selection.dropped),
-        *((scored.candidate.row, scored.score, "later than as_of") for scored in later),
-        *((row, 0.0, "asks the same") for row in sorted(ranking.questions)),
+        further = selection.further.get(scored.chunk.row, ())
+        hits.append(make_hit(scored, window, tuple(make_hit(other, (other.chunk,)) for other in further)))
+    left_out: list[tuple[ChunkRow, float, DropReason]] = [
+        *((scored.chunk, scored.score, reason) for scored, reason in selection.dropped),
+        *((scored.chunk, scored.score, "later than as_of") for scored in (facts.later if facts else ())),
+        *((chunks[row], 0.0, "asks the same") for row in sorted(ranking.questions)),
     ]
-    dropped = []
-    for row, score, reason in left_out:
-        chunk = chunks[row]
-        dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), score, reason))
-    return SearchResult(tuple(hits), ranking.degraded, dropped=tuple(dropped))
+    dropped = tuple(
+        Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), score, reason) for chunk, score, reason in left_out
+    )
+    return SearchResult(tuple(hits), ranking.degraded, dropped=dropped)
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:
@@ -354,43 +305,33 @@ def _read_titles(index: Index, chunks: Iterable[ChunkRow]) -> dict[str, str]:
 
 
 def _make_hit(
-    window: Sequence[ChunkRow],
-    row: int,
-    index_path: str,
-    *,
-    score: float,
-    grade: Grade = "strong",
-    vector_score: float | None = None,
-    text_score: float | None = None,
-    matched: Sequence[str] = (),
-    other_words: tuple[str, ...] = (),
-    parts: tuple[ScorePart, ...] = (),
-    listed: bool = False,
-    titles: Mapping[str, str],
+    window: Sequence[ChunkRow], chunk: ChunkRow, scored: Scored | None, index_path: str, titles: Mapping[str, str]
 ) -> Hit:
-    """Return a hit. Raise `StoreDamaged` if a shown text is not the one that was indexed."""
+    """Return a hit, or with None for its score an entry of a list. Raise `StoreDamaged` if a shown text is not the one
+    that was indexed."""
     for shown in window:
         if hashlib.sha256(shown.text.encode("utf-8", "replace")).digest() != shown.hash:
             raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
-    chunk = next(shown for shown in window if shown.row == row)
     text = "\n".join(shown.text for shown in window)
-    words = (*matched, *other_words)
+    words = scored.hit if scored else NO_WORDS
+    other_words = words.other_words()
+    snippet_of = make_message_snippet if chunk.source == "sessions" else make_snippet
     return Hit(
         path=chunk.path,
         start_line=window[0].start_line,
         end_line=window[-1].end_line,
-        score=score,
-        vector_score=vector_score,
-        text_score=text_score,
-        snippet=make_message_snippet(text, words) if chunk.source == "sessions" else make_snippet(text, words),
+        score=scored.score if scored else 1.0,
+        vector_score=scored.vector if scored else None,
+        text_score=scored.text if scored else None,
+        snippet=snippet_of(text, (*words.matched, *other_words)),
         source=chunk.source,
         timestamp=time_from_ms(chunk.timestamp_ms),
         heading=chunk.heading,
-        parts=parts,
-        grade=grade,
+        parts=scored.parts() if scored else _LISTED,
+        grade=grade_of(scored.relevance) if scored else "strong",
         session_key=chunk.session_key,
         channel=chunk.channel,
-        listed=listed,
+        listed=scored is None,
         project=project_of_path(chunk.path),
         title=titles.get(chunk.path),
         other_words=other_words,

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.base.clock import DAY_MS
-from kept.base.records import Filter, ScorePart
+from kept.base.records import Filter
 from kept.base.values import frozen
 from kept.base.words.segment import is_unspaced
 from kept.base.words.stopwords import ENGLISH, all_stopwords, is_stopword_run, stopwords_for
@@ -222,16 +222,16 @@ def find_periods(query: str, now: dt.datetime) -> list[Period]:
     return [period for mention in read_times(query, now).mentions for period in mention.reading.periods]
 
 
-def boost_periods(ranked: Sequence[Scored], periods: Sequence[Period], *, now_ms: int) -> list[Scored]:
+def boost_periods(ranked: Sequence[Scored], periods: Sequence[Period]) -> list[Scored]:
     """Add to the score of chunks from these periods or close to them, and rank again."""
     bounds = [(to_ms(period.start), to_ms(period.end), period.weight) for period in periods]
     boosted: list[Scored] = []
     for scored in ranked:
-        timestamp_ms = now_ms - round(scored.candidate.age_days * DAY_MS)
+        timestamp_ms = scored.chunk.timestamp_ms
         closeness = max(weight * _closeness(timestamp_ms, start, end) for start, end, weight in bounds)
         gain = min(PERIOD_SHARE * closeness, 1.0 - scored.score)
-        reason = "from that time" if closeness >= 1 else "near that time"
-        boosted.append(scored.plus(ScorePart("when", gain, reason)) if gain > 0 else scored)
+        why = "from that time" if closeness >= 1 else "near that time"
+        boosted.append(scored.plus("when", gain, why) if gain > 0 else scored)
     return rank(boosted)
 
 

@@ -27,22 +27,21 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from enum import IntEnum
-from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from kept.base.records import SOURCES, Filter, ScorePart
+from kept.base.records import SOURCES, Filter
 from kept.base.remote_errors import EmbeddingError
 from kept.base.words.segment import fold, is_unspaced, name_parts_in, normalise
 from kept.index.chunking.markdown import HEADING_JOIN, HEADING_MARKS, note_name
 from kept.index.sqlite.rows import ChunkRow
 from kept.index.sqlite.word_index import every
-from kept.search.candidates import Candidate, WeightedTerm
+from kept.search.candidates import WeightedTerm
 from kept.search.query import ParsedQuery, make_phrase
 from kept.search.scores import Scored, rank
+from kept.search.selection import make_snippet
 from kept.search.weights import BESIDE_BETTER_SHARE, EXACT_FLOOR, WHOLE_NOTE_SHARE
 
 if TYPE_CHECKING:
@@ -52,28 +51,16 @@ MAX_ROWS = 50
 _MAX_TOKENS = 32
 """A longer query is not meant word for word."""
 
-_EXACT_PART = "exact"
 _SPACE = re.compile(r"\s+")
 _WORDS = re.compile(r"[^\W_]+")
 _EDGES = " \t.,;:!?…'\"()[]{}<>“”„«»「」『』"
-
-
-class Exactness(IntEnum):
-    """Degree of an exact match, the most exact last."""
-
-    WORDS = 1
-    """The same words in the same order."""
-    CHARACTERS = 2
-    """The same words and punctuation."""
-    TITLE = 3
-    """The name of the note, a title or alias in its properties, or a heading."""
-
-
-_REASONS = {
-    Exactness.WORDS: "the words are here one after the other",
-    Exactness.CHARACTERS: "it is here exactly as in the query",
-    Exactness.TITLE: "it is the title",
-}
+_SAME_WORDS, _SAME_CHARACTERS, _IS_TITLE = _DEGREES = (
+    "the words are here one after the other",
+    "it is here exactly as in the query",
+    "it is the title",
+)
+"""Degrees of an exact match, the most exact last. A title is the name of the note, one in its properties, or a
+heading."""
 
 
 class ExactMatch:
@@ -81,90 +68,71 @@ class ExactMatch:
 
     def __init__(self, query: ParsedQuery) -> None:
         self.texts = [plain for text in (query.quoted or (query.text,)) if (plain := _plain(text).strip(_EDGES))]
-        phrases = [phrase for text in self.texts if (phrase := make_phrase(text)) is not None]
-        self.phrases = [phrase for phrase in phrases if phrase.text.count(" ") < _MAX_TOKENS]
-        self.is_usable = bool(self.texts) and len(self.phrases) == len(self.texts)
+        phrases = [term.phrase for text in self.texts if (term := make_phrase(text))]
+        phrases = [phrase for phrase in phrases if phrase.text.count(" ") < _MAX_TOKENS]
+        self.phrases = phrases if len(phrases) == len(self.texts) else []
         # A plain word is in many texts. Several words, or a word with punctuation or digits, are specific.
         self.counts_in_text = bool(query.quoted) or any(
             not text.isalpha() or (not text.isascii() and sum(map(is_unspaced, text)) > 2) for text in self.texts
         )
 
-    @cached_property
-    def _patterns(self) -> list[re.Pattern[str]]:
-        return [_pattern(text) for text in self.texts]
-
-    @cached_property
-    def _words(self) -> list[list[str]]:
-        return [_WORDS.findall(text) for text in self.texts]
-
     def find_rows(self, words: WordIndex, filters: Filter) -> list[int]:
         """Return the chunks that may have it. The context of a chunk holds the titles above it."""
-        if not self.is_usable:
+        if not self.phrases:
             return []
-        search = partial(words.best_rows, weights=(1.0, 1.0), limit=MAX_ROWS)
-        phrases = tuple(term.phrase for term in self.phrases)
-        rows = search(every(phrases), filters=filters) if self.counts_in_text else []
+        rows, weights = [], (1.0, 1.0)
+        if self.counts_in_text:
+            rows = words.best_rows(every(self.phrases), weights=weights, limit=MAX_ROWS, filters=filters)
         if (not self.counts_in_text or len(rows) == MAX_ROWS) and "memory" in (filters.sources or SOURCES):
-            rows = [*rows, *search(every(phrases, in_context=True), filters=replace(filters, sources=("memory",)))]
+            in_context, of_notes = every(self.phrases, in_context=True), replace(filters, sources=("memory",))
+            rows += words.best_rows(in_context, weights=weights, limit=MAX_ROWS, filters=of_notes)
         return list(dict.fromkeys(rows))
 
-    def compare(
-        self, chunks: Iterable[ChunkRow], given_titles: Mapping[str, Sequence[str]] | None = None
-    ) -> dict[int, Exactness]:
-        """Return the exactness of each chunk that is an exact match, by row.
+    def lift(
+        self, ranked: Sequence[Scored], rows: Collection[int], given_titles: Mapping[str, Sequence[str]]
+    ) -> list[Scored]:
+        """Put exact matches among the rows first, the most exact before the others, with scores no lower than those
+        they pass. ``given_titles`` has the titles and aliases in the properties of notes, by path."""
+        degrees = {
+            scored.chunk.row: self._find_degree(scored.chunk, given_titles.get(scored.chunk.path, ()))
+            for scored in ranked
+            if scored.chunk.row in rows
+        }
+        ordered = [scored for scored in ranked if not degrees.get(scored.chunk.row)]
+        for degree in _DEGREES:
+            score = max([EXACT_FLOOR, *(scored.score for scored in ordered[:1])])
+            relevance = max([EXACT_FLOOR, *(scored.relevance for scored in ordered[:1])])
+            matches = [scored for scored in ranked if degrees.get(scored.chunk.row) == degree]
+            ordered = [*(scored.at_least(score, relevance, "exact", degree) for scored in matches), *ordered]
+        return ordered
 
-        ``given_titles`` has the titles and aliases in the properties of notes, by path.
-        """
-        titles = given_titles or {}
-        levels = ((chunk.row, self._exactness(chunk, titles.get(chunk.path, ()))) for chunk in chunks)
-        return {row: level for row, level in levels if level is not None}
-
-    def _exactness(self, chunk: ChunkRow, given_titles: Sequence[str]) -> Exactness | None:
-        text = _plain(chunk.text)
+    def _find_degree(self, chunk: ChunkRow, given_titles: Sequence[str]) -> str | None:
+        phrases = [_WORDS.findall(text) for text in self.texts]
         titles = [*_titles(chunk), *map(_plain, given_titles)]
-        if len(self.texts) == 1 and any(_WORDS.findall(title) == self._words[0] for title in titles):
-            return Exactness.TITLE
+        if len(phrases) == 1 and any(_WORDS.findall(title) == phrases[0] for title in titles):
+            return _IS_TITLE
         if not self.counts_in_text:
             return None
-        if all(pattern.search(text) for pattern in self._patterns):
-            return Exactness.CHARACTERS
+        plain = _plain(chunk.text)
+        if all(re.search(_pattern(text), plain) for text in self.texts):
+            return _SAME_CHARACTERS
         # The parts of names count as words: "user name" is in getUserName.
-        words = f" {' '.join(_WORDS.findall(text))} | {name_parts_in(chunk.text).lower()} "
-        if all(len(phrase) > 1 and f" {' '.join(phrase)} " in words for phrase in self._words):
-            return Exactness.WORDS
+        words = f" {' '.join(_WORDS.findall(plain))} | {name_parts_in(chunk.text).lower()} "
+        if all(len(phrase) > 1 and f" {' '.join(phrase)} " in words for phrase in phrases):
+            return _SAME_WORDS
         return None
-
-
-def lift_exact(ranked: Sequence[Scored], exactness: Mapping[int, Exactness]) -> list[Scored]:
-    """Put exact matches first, the most exact before the others, with scores no lower than those they pass."""
-    if not exactness:
-        return list(ranked)
-    ordered = [scored for scored in ranked if scored.candidate.row not in exactness]
-    for level in Exactness:
-        best_score, best_relevance = (ordered[0].score, ordered[0].relevance) if ordered else (0.0, 0.0)
-        score, relevance = max(best_score, EXACT_FLOOR), max(best_relevance, EXACT_FLOOR)
-        lifted = [
-            scored.plus(
-                ScorePart(_EXACT_PART, max(0.0, score - scored.score), _REASONS[level]),
-                relevance=max(0.0, relevance - scored.relevance),
-            )
-            for scored in ranked
-            if exactness.get(scored.candidate.row) == level
-        ]
-        ordered = lifted + ordered
-    return ordered
 
 
 def _plain(text: str) -> str:
     return _SPACE.sub(" ", fold(normalise(text)).lower())
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _pattern(text: str) -> str:
     """Return a pattern of the text that does not match inside a longer word. Unspaced scripts have no such edges."""
     starts, ends = (
         (character.isalnum() or character == "_") and not is_unspaced(character) for character in (text[0], text[-1])
     )
-    return re.compile((r"(?<!\w)" if starts else "") + re.escape(text) + (r"(?!\w)" if ends else ""))
+    return (r"(?<!\w)" if starts else "") + re.escape(text) + (r"(?!\w)" if ends else "")
 
 
 def _titles(chunk: ChunkRow) -> list[str]:
@@ -180,17 +148,8 @@ def _titles(chunk: ChunkRow) -> list[str]:
     return [name, *inside, *(HEADING_JOIN.join(headings[at:]) for at in range(len(headings)))]
 
 
-_WHOLE_NOTE_PART, _BESIDE_PART = "whole note", "next passage"
-_MAX_LINES_BETWEEN = 1
-"""Blank lines between two passages that touch."""
-
-
 def judge_whole_notes(
-    ranked: Sequence[Scored],
-    terms: Sequence[WeightedTerm],
-    *,
-    text_share: float = 1.0,
-    share: float = WHOLE_NOTE_SHARE,
+    ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, text_share: float, share: float = WHOLE_NOTE_SHARE
 ) -> list[Scored]:
     """Add to the best passage of each note for the words of the query in its other passages, and rank again.
 
@@ -201,78 +160,56 @@ def judge_whole_notes(
     if not idf:
         return list(ranked)
     weight = share * text_share / sum(weighted.idf for weighted in terms)
-    by_note: dict[str, list[Scored]] = {}
-    for scored in ranked:
-        if not scored.candidate.is_utterance:
-            by_note.setdefault(scored.candidate.position[0], []).append(scored)
     judged: dict[int, Scored] = {}
-    for best, *others in by_note.values():
-        if others and (missing := _find_missing(best.candidate, [scored.candidate for scored in others])):
-            gain = weight * sum(idf.get(text, 0.0) * share for text, share in missing.items())
-            gain = min(gain, 1.0 - best.score)
-            if gain > 0:
-                part = ScorePart(_WHOLE_NOTE_PART, gain, f"other passages have {', '.join(missing)}")
-                judged[best.candidate.row] = best.plus(part, relevance=min(gain, 1.0 - best.relevance))
-    if not judged:
-        return list(ranked)
-    return rank(judged.get(scored.candidate.row, scored) for scored in ranked)
+    for best, *others in _by_note(ranked):
+        missing = _find_missing(best, others) if others else {}
+        gain = weight * sum(idf.get(text, 0.0) * share for text, share in missing.items())
+        gain = min(gain, 1.0 - best.score)
+        if gain > 0:
+            why = f"other passages have {', '.join(missing)}"
+            judged[best.chunk.row] = best.plus("whole note", gain, why, relevance=min(gain, 1.0 - best.relevance))
+    return _with_changes(ranked, judged)
 
 
-def _find_missing(best: Candidate, others: Sequence[Candidate]) -> dict[str, float]:
+def _by_note(ranked: Sequence[Scored]) -> Iterable[list[Scored]]:
+    """Return the passages of each note, best first."""
+    by_path: dict[str, list[Scored]] = {}
+    for scored in ranked:
+        if scored.chunk.source != "sessions":
+            by_path.setdefault(scored.chunk.path, []).append(scored)
+    return by_path.values()
+
+
+def _with_changes(ranked: Sequence[Scored], changed: Mapping[int, Scored]) -> list[Scored]:
+    return rank(changed.get(scored.chunk.row, scored) for scored in ranked) if changed else list(ranked)
+
+
+def _find_missing(best: Scored, others: Iterable[Scored]) -> dict[str, float]:
     """Return the words that other passages have and the best lacks, and the share of each that is missing."""
-    shares = _word_shares(best)
+    shares = best.hit.shares()
     missing: dict[str, float] = {}
     for other in others:
-        for text, share in _word_shares(other).items():
+        for text, share in other.hit.shares().items():
             more = share - shares.get(text, 0.0)
             if more > missing.get(text, 0.0):
                 missing[text] = more
     return missing
 
 
-def _word_shares(candidate: Candidate) -> Mapping[str, float]:
-    """Return the words of the query that a passage has. One that another stands for is part of a word."""
-    if not candidate.expansions:
-        return dict.fromkeys(candidate.matched, 1.0)
-    shares = {source: expansion.share for expansion in candidate.expansions for source in expansion.sources}
-    shares.update(dict.fromkeys(candidate.matched, 1.0))
-    return shares
-
-
-def lift_neighbours(
-    ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow], *, share: float = BESIDE_BETTER_SHARE
-) -> list[Scored]:
+def lift_neighbours(ranked: Sequence[Scored], *, share: float = BESIDE_BETTER_SHARE) -> list[Scored]:
     """Bring each passage nearer to a better one that it touches in the same note, by a share of the distance."""
-    by_note: dict[str, list[Scored]] = {}
-    for scored in ranked:
-        if not scored.candidate.is_utterance:
-            by_note.setdefault(scored.candidate.position[0], []).append(scored)
     lifted: dict[int, Scored] = {}
-    for passages in by_note.values():
-        if len(passages) > 1:
-            passages.sort(key=lambda scored: scored.candidate.position)
-            for before, after in pairwise(passages):
-                if _touch(chunks[before.candidate.row], chunks[after.candidate.row]):
-                    low, high = sorted((before, after), key=lambda scored: scored.score)
-                    _lift(low, high, share, lifted)
-    if not lifted:
-        return list(ranked)
-    return rank(lifted.get(scored.candidate.row, scored) for scored in ranked)
-
-
-def _touch(before: ChunkRow, after: ChunkRow) -> bool:
-    return after.start_line <= before.end_line + _MAX_LINES_BETWEEN + 1
-
-
-def _lift(low: Scored, high: Scored, share: float, lifted: dict[int, Scored]) -> None:
-    """Lift a passage, unless its other neighbour has lifted it as much."""
-    gain = share * (high.score - low.score)
-    row = low.candidate.row
-    if gain > 0 and (row not in lifted or lifted[row].score < low.score + gain):
-        lifted[row] = low.plus(ScorePart(_BESIDE_PART, gain, "next to a better passage"))
-
-
-_RERANK_PART = "rerank"
+    for passages in _by_note(ranked):
+        passages.sort(key=lambda scored: (scored.chunk.start_line, scored.chunk.row))
+        for before, after in pairwise(passages):
+            if after.chunk.start_line > before.chunk.end_line + 2:  # there may be a blank line between them
+                continue
+            low, high = sorted((before, after), key=lambda scored: scored.score)
+            row, gain = low.chunk.row, share * (high.score - low.score)
+            # Its other neighbour may have lifted it as much.
+            if gain > 0 and (row not in lifted or lifted[row].score < low.score + gain):
+                lifted[row] = low.plus("next passage", gain, "next to a better passage")
+    return _with_changes(ranked, lifted)
 
 
 TOP = 30
@@ -292,48 +229,41 @@ class Reranker(Protocol):
 
 
 def rerank(
-    ranked: Sequence[Scored],
-    reranker: Reranker,
-    query: str,
-    passage_of: Callable[[int], str],
-    *,
-    timer: Callable[[], float] = time.perf_counter,
+    ranked: Sequence[Scored], reranker: Reranker, query: str, *, timer: Callable[[], float] = time.perf_counter
 ) -> tuple[list[Scored], tuple[str, ...]]:
-    """Return the new order, and a message if the model failed or ran out of time.
-
-    ``passage_of`` returns the text of a row. The time budget starts once the model is loaded.
-    """
-    count = min(TOP, len(ranked))
-    judgements: list[float] = []
+    """Return the new order, and a message if the model failed or ran out of time, which starts once it is loaded."""
+    best = ranked[:TOP]
+    read: list[Scored] = []
     try:
         reranker.load()
         deadline = timer() + BUDGET_MS / 1000
-        for scored in ranked[:count]:
+        for scored in best:
             if timer() >= deadline:
                 break
-            judgements.append(reranker.score(query, passage_of(scored.candidate.row)))
+            read.append(_mix(scored, reranker.score(query, _passage(scored))))
     except EmbeddingError as exc:
         return list(ranked), (f"Not reranked: {exc.message}",)
-    reordered = _reorder(ranked, judgements, WEIGHT)
-    if len(judgements) == count:
+    reordered = rank(read) + [_behind(scored, read) for scored in ranked[len(read) :]]
+    if len(read) == len(best):
         return reordered, ()
-    return reordered, (f"Reranked {len(judgements)} of {count}: the time of {BUDGET_MS} ms was used up.",)
+    return reordered, (f"Reranked {len(read)} of {len(best)}: the time of {BUDGET_MS} ms was used up.",)
 
 
-def _reorder(ranked: Sequence[Scored], judgements: Sequence[float], weight: float) -> list[Scored]:
-    if not judgements:
-        return list(ranked)
-    read = rank(_mix(scored, judgement, weight) for scored, judgement in zip(ranked, judgements, strict=False))
-    return read + [_cap(scored, read[-1]) for scored in ranked[len(judgements) :]]
+def _passage(scored: Scored) -> str:
+    """Return the text that a reranker reads: the headings above a chunk, and the part of it that is shown."""
+    words = (*scored.hit.matched, *scored.hit.other_words())
+    return f"{scored.chunk.heading}\n{make_snippet(scored.chunk.text, words)}".strip()
 
 
-def _mix(scored: Scored, judgement: float, weight: float) -> Scored:
-    reason = f"{weight:.2f} of the score is the model's {judgement:.3f}"
-    part = ScorePart(_RERANK_PART, weight * (judgement - scored.score), reason)
-    return scored.plus(part, relevance=weight * (judgement - scored.relevance))
+def _mix(scored: Scored, judgement: float) -> Scored:
+    why = f"{WEIGHT:.2f} of the score is the model's {judgement:.3f}"
+    relevance = WEIGHT * (judgement - scored.relevance)
+    return scored.plus("rerank", WEIGHT * (judgement - scored.score), why, relevance=relevance)
 
 
-def _cap(scored: Scored, last: Scored) -> Scored:
-    """Lower the score of a passage that was not read to that of the last one that was."""
-    part = ScorePart(_RERANK_PART, min(0.0, last.score - scored.score), "not read by the model")
-    return scored.plus(part, relevance=min(0.0, last.relevance - scored.relevance)) if part.value < 0 else scored
+def _behind(scored: Scored, read: Sequence[Scored]) -> Scored:
+    """Lower the score of a passage that was not read to the least of those that were."""
+    last = min(read, key=lambda other: other.score, default=scored)
+    if last.score >= scored.score:
+        return scored
+    return scored.at_most(last.score, last.relevance, "rerank", "not read by the model")

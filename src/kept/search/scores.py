@@ -6,15 +6,17 @@ figures of two queries comparable. All of this is pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from kept.base.clock import DAY_MS
 from kept.base.records import ScorePart
 from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER, ProjectScope
 from kept.config import QuerySettings
-from kept.search.candidates import Candidate, QueryVector
+from kept.index.sqlite.rows import ChunkRow
+from kept.search.candidates import NO_WORDS, CandidatePool, Evidence, KeywordHit, QueryVector
 from kept.search.weights import (
     COVERED_TRUST,
     NOTES,
@@ -24,6 +26,7 @@ from kept.search.weights import (
     UNCOVERED_TRUST,
     UTTERANCE_TRUST,
     UTTERANCES,
+    EvidenceWeights,
 )
 
 PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")
@@ -31,27 +34,12 @@ PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")
 
 
 @frozen
-class FusionWeights:
-    """Shares of meaning and words in a score. They sum to 1."""
-
-    vector: float
-    text: float
-
-    def scaled(self, trust: float) -> FusionWeights:
-        """Return weights with the share of meaning multiplied by ``trust``, at most 1."""
-        vector = min(1.0, self.vector * trust)
-        return FusionWeights(vector, 1.0 - vector)
-
-
-Addend = tuple[str, float, float]
-"""Name of a part, its weight, and its figure from 0 to 1."""
-
-
-@frozen
 class Scored:
     """A candidate with its score."""
 
-    candidate: Candidate
+    chunk: ChunkRow
+    evidence: Evidence
+    hit: KeywordHit
     score: float
     relevance: float
     """Score without the parts for recency, period and project. ``min_score`` is compared with it."""
@@ -70,36 +58,59 @@ class Scored:
         """Return the parts of the score. They add up to it."""
         return (*self.explain(), *self.added)
 
-    def plus(self, part: ScorePart, *, relevance: float = 0.0) -> Scored:
+    def plus(self, name: str, gain: float, why: str, *, relevance: float = 0.0) -> Scored:
         """Return a copy with a further part, and with ``relevance`` added to the relevance."""
         return replace(
             self,
-            score=self.score + part.value,
+            score=self.score + gain,
             relevance=self.relevance + relevance,
-            added=(*self.added, part),
+            added=(*self.added, ScorePart(name, gain, why)),
         )
+
+    def at_least(self, score: float, relevance: float, name: str, why: str) -> Scored:
+        """Return a copy with at least this score and relevance."""
+        gain = max(0.0, score - self.score)
+        return self.plus(name, gain, why, relevance=max(0.0, relevance - self.relevance))
+
+    def at_most(self, score: float, relevance: float, name: str, why: str) -> Scored:
+        """Return a copy with at most this score, which does not become negative, and at most this relevance."""
+        loss = max(-self.score, min(0.0, score - self.score))
+        return self.plus(name, loss, why, relevance=min(0.0, relevance - self.relevance))
 
 
 def rank(scored: Iterable[Scored]) -> list[Scored]:
     """Sort by score, best first. Ties go by path and line, so that the order of indexing does not matter."""
-    return sorted(scored, key=lambda item: (-item.score, item.candidate.position))
+    return sorted(scored, key=lambda one: (-one.score, one.chunk.path, one.chunk.start_line, one.chunk.row))
 
 
-# fusion
+# the weighted sum
 
 
-def fuse_pool(candidates: Sequence[Candidate], settings: QuerySettings, vector: QueryVector | None) -> list[Scored]:
-    """Return the candidates with their scores, best first.
+def fuse_pool(
+    pool: CandidatePool,
+    evidence: Mapping[int, Evidence],
+    settings: QuerySettings,
+    vector: QueryVector | None,
+    *,
+    now_ms: int,
+) -> list[Scored]:
+    """Return the candidates that there is evidence for with their scores, best first.
 
-    The fewer of the query's words any note has, the more the embedder is trusted with notes.
+    The fewer of the query's words any note has, the more the embedder is trusted with notes. A candidate that still
+    waits for its vector is judged by its words alone: the share of the meaning would be a penalty for being new.
     """
-    share = vector_share(settings, vector)
-    weights = FusionWeights(share, 1.0 - share)
-    if vector is not None and settings.hybrid.vector_weight != "auto":
-        return fuse_weighted(candidates, weights)
-    covered = max((candidate.evidence.coverage for candidate in candidates if not candidate.is_utterance), default=0.0)
-    trust = COVERED_TRUST + UNCOVERED_TRUST * (1.0 - covered)
-    return fuse_weighted(candidates, weights.scaled(trust), utterances=weights.scaled(UTTERANCE_TRUST))
+    notes = utterances = vector_share(settings, vector)
+    if settings.hybrid.vector_weight == "auto":
+        coverages = (found.coverage for row, found in evidence.items() if pool.chunks[row].source != "sessions")
+        trust = COVERED_TRUST + UNCOVERED_TRUST * (1.0 - max(coverages, default=0.0))
+        notes, utterances = min(1.0, notes * trust), min(1.0, utterances * UTTERANCE_TRUST)
+    ranked = []
+    for row, found in evidence.items():
+        chunk = pool.chunks[row]
+        share = utterances if chunk.source == "sessions" else notes
+        meaning_share = share if row in pool.meaning else None
+        ranked.append(score_chunk(chunk, found, pool.text.get(row, NO_WORDS), meaning_share, now_ms))
+    return rank(ranked)
 
 
 def vector_share(settings: QuerySettings, vector: QueryVector | None) -> float:
@@ -110,102 +121,49 @@ def vector_share(settings: QuerySettings, vector: QueryVector | None) -> float:
     return vector.calibration.weight if fixed == "auto" else float(fixed)
 
 
-# the weighted sum
-
-
-def fuse_weighted(
-    candidates: Sequence[Candidate], weights: FusionWeights, *, utterances: FusionWeights | None = None
-) -> list[Scored]:
-    """Return the candidates scored by the weighted sum of their evidence, best first.
-
-    ``utterances`` are the weights for utterances if they differ. A candidate that still waits for its vector is judged
-    by its words alone.
-    """
-    # Without a vector, the share of the meaning would be a penalty for being new.
-    words_only, utterances = FusionWeights(0.0, 1.0), utterances or weights
-    return rank(
-        _score_weighted(
-            candidate,
-            words_only if not candidate.has_vector else utterances if candidate.is_utterance else weights,
-        )
-        for candidate in candidates
+def score_chunk(
+    chunk: ChunkRow, evidence: Evidence, hit: KeywordHit, meaning_share: float | None, now_ms: int
+) -> Scored:
+    """Return the weighted sum of the evidence. ``meaning_share`` is None for a chunk without a vector."""
+    weights, share = UTTERANCES if chunk.source == "sessions" else NOTES, meaning_share or 0.0
+    text, meaning, penalty = (
+        sum([weight * getattr(evidence, name) for name, weight in side.items()])
+        for side in (weights.text, weights.meaning, weights.penalties)
     )
-
-
-def _score_weighted(candidate: Candidate, weights: FusionWeights) -> Scored:
-    text, vector, penalty = _sums(candidate)
-    relevance = min(1.0, max(0.0, weights.text * text + weights.vector * vector - penalty))
-    recency = 0.5 ** (max(0.0, candidate.age_days) / RECENCY_HALF_LIFE_DAYS)
-    boost = min(RECENCY_SHARE * recency, 1.0 - relevance)  # a score is at most 1
+    relevance = min(1.0, max(0.0, (1.0 - share) * text + share * meaning - penalty))
+    age_days = max(0.0, (now_ms - chunk.timestamp_ms) / DAY_MS)
+    recency = RECENCY_SHARE * 0.5 ** (age_days / RECENCY_HALF_LIFE_DAYS)
+    boost = min(recency, 1.0 - relevance)  # a score is at most 1
     return Scored(
-        candidate,
+        chunk,
+        evidence,
+        hit,
         relevance + boost,
         relevance,
-        text if candidate.matched or candidate.expansions else None,
-        vector if candidate.has_vector else None,
-        partial(_explain, candidate, weights, boost),
+        text if hit.matched or hit.expansions else None,
+        None if meaning_share is None else meaning,
+        partial(_explain, evidence, hit, weights, share, boost, int(age_days)),
     )
 
 
-def _sums(candidate: Candidate) -> tuple[float, float, float]:
-    """Return the sums of `_addends`, in the same order of addition, without naming the parts of every candidate."""
-    weights, evidence = UTTERANCES if candidate.is_utterance else NOTES, candidate.evidence
-    text = (
-        weights.words * evidence.words
-        + weights.coverage * evidence.coverage
-        + weights.around * evidence.around
-        + weights.reach * evidence.reach
-    )
-    vector = weights.meaning * evidence.meaning
-    if not candidate.is_utterance:
-        return text, vector, 0.0
-    penalty = (
-        weights.asks * evidence.asks
-        + weights.other_speaker * evidence.other_speaker
-        + weights.machine * evidence.machine
-    )
-    return text + weights.answers * evidence.answers, vector + weights.beside * evidence.beside, penalty
-
-
-def _addends(candidate: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:
-    """Return the addends of the words, those of the meaning, and the penalties."""
-    weights, evidence = UTTERANCES if candidate.is_utterance else NOTES, candidate.evidence
-    text = [
-        ("words", weights.words, evidence.words),
-        ("coverage", weights.coverage, evidence.coverage),
-        ("around", weights.around, evidence.around),
-        ("reach", weights.reach, evidence.reach),
-    ]
-    vector = [("meaning", weights.meaning, evidence.meaning)]
-    if not candidate.is_utterance:
-        return text, vector, []
-    text.append(("answers", weights.answers, evidence.answers))
-    vector.append(("beside", weights.beside, evidence.beside))
-    penalties = [
-        ("question", weights.asks, evidence.asks),
-        ("speaker", weights.other_speaker, evidence.other_speaker),
-        ("machine", weights.machine, evidence.machine),
-    ]
-    return text, vector, penalties
-
-
-def _explain(candidate: Candidate, weights: FusionWeights, boost: float) -> tuple[ScorePart, ...]:
+def _explain(
+    evidence: Evidence, hit: KeywordHit, weights: EvidenceWeights, meaning_share: float, boost: float, days: int
+) -> tuple[ScorePart, ...]:
     """Return the parts of a score. They are put into words only for the few candidates that are returned."""
-    text, vector, penalties = _addends(candidate)
-    shares = [(name, weights.text * weight, figure) for name, weight, figure in text if weight]
-    shares += [(name, weights.vector * weight, figure) for name, weight, figure in vector if weight]
-    parts = [ScorePart(name, share * figure, f"{share:.2f} × {figure:.3f}") for name, share, figure in shares]
+    parts = []
+    for share, side in ((1.0 - meaning_share, weights.text), (meaning_share, weights.meaning)):
+        for name, weight in side.items():
+            figure = getattr(evidence, name)
+            parts.append(ScorePart(name, share * weight * figure, f"{share * weight:.2f} × {figure:.3f}"))
     rest = sum(part.value for part in parts)  # a score is not negative, so penalties take no more than this
-    for name, weight, figure in penalties:
-        if figure:
+    for name, weight in weights.penalties.items():
+        if figure := getattr(evidence, name):
             penalty = min(rest, weight * figure)
             rest -= penalty
             parts.append(ScorePart(name, -penalty, _PENALTIES[name]))
-    words = [*candidate.matched, *map(str, candidate.expansions)]
-    if words:
+    if words := [*hit.matched, *map(str, hit.expansions)]:
         parts[0] = replace(parts[0], detail=f"{parts[0].detail} ({', '.join(words[:8])})")
-    days = max(0, int(candidate.age_days))
-    age = "from today" if days == 0 else f"{days} day{'' if days == 1 else 's'} old"
+    age = f"{days} day{'' if days == 1 else 's'} old" if days else "from today"
     return (*parts, ScorePart("recency", boost, age))
 
 
@@ -224,9 +182,8 @@ def prefer_project(ranked: Sequence[Scored], scope: ProjectScope) -> list[Scored
     prefix = f"{PROJECTS_FOLDER}/{scope.name}/"
     preferred: list[Scored] = []
     for scored in ranked:
-        path = scored.candidate.position[0]
-        gain = min(PROJECT_SHARE, 1.0 - scored.score)
+        path, gain = scored.chunk.path, min(PROJECT_SHARE, 1.0 - scored.score)
         if gain > 0 and (path.startswith(prefix) or path in scope.own_transcripts):
-            scored = scored.plus(ScorePart("project", gain, f"of the project {scope.name}"))
+            scored = scored.plus("project", gain, f"of the project {scope.name}")
         preferred.append(scored)
     return rank(preferred)

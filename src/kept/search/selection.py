@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from kept.base.records import GRADES, DropReason, Filter, grade_of
-from kept.base.values import frozen
 from kept.index.sqlite.rows import ChunkRow
+from kept.search.candidates import MESSAGE_LABEL
 from kept.search.scores import Scored
 from kept.search.weights import UNRELATED_BELOW
 
@@ -28,7 +27,6 @@ _TOLERANCE = 1e-9
 """Rounding tolerance: a score equal to min_score passes, in whatever order its parts were added up."""
 _NOTHING = 1e-6
 _WORD = re.compile(r"\w+")
-_LABEL = r"(\[\d{4}-\d\d-\d\d \d\d:\d\d\] [^:\n]{1,80}: )(?:… )?"
 
 Neighbours = Callable[[ChunkRow], Sequence[ChunkRow]]
 """Returns the chunks around one in its file, itself included, in order."""
@@ -36,30 +34,14 @@ Window = tuple[ChunkRow, ...]
 """The chunks that are shown for a hit, in the order of their lines."""
 
 
-@frozen
-class Selection:
-    hits: tuple[tuple[Scored, Window], ...]
-    dropped: tuple[tuple[Scored, DropReason], ...]
-    also_in: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """Row of a hit or of a further passage, and rows of messages that repeat it and are shown below it."""
-    further: Mapping[int, Sequence[Scored]] = field(default_factory=dict)
-    """Row of a hit, and further passages of the same note, best first."""
-
-    def rows(self) -> set[int]:
-        """Return the rows of all hits and further passages."""
-        further = (scored for passages in self.further.values() for scored in passages)
-        return {scored.candidate.row for scored in chain((scored for scored, _ in self.hits), further)}
-
-
 def select_hits(
     ranked: Sequence[Scored],
-    chunks: Mapping[int, ChunkRow],
     windows: Windows,
     *,
     min_score: float,
     max_results: int,
-    repeats: Mapping[int, int] | None = None,
-    bystanders: Collection[int] = (),
+    repeats: Mapping[int, int],
+    bystanders: Collection[int],
 ) -> Selection:
     """Return the hits, best first, and the reason why each other candidate is dropped.
 
@@ -69,100 +51,91 @@ def select_hits(
     the row of the note that a message repeats: if the note is a hit, the message is a further occurrence of it, and
     ``bystanders``, which are found only by such messages, are left out.
     """
-    related = [scored for scored in ranked if _is_related(scored)]
-    choice = _Choice(chunks, windows, max_results)
-    choice.dropped += [(scored, "unrelated") for scored in ranked if not _is_related(scored)]
-    also_in: dict[int, list[int]] = {}
-    notes = repeats or {}
-    for scored in related:
-        row = scored.candidate.row
-        if notes.get(row) in windows.shown:
-            also_in.setdefault(notes[row], []).append(row)
-        elif scored.relevance < min_score - _TOLERANCE:
-            choice.dropped.append((scored, "below min_score"))
-        # What stands beside an echo of a note came up only because of the echo.
-        elif also_in and row in bystanders:
-            choice.dropped.append((scored, "shown with a better hit"))
+    selection = Selection(windows, max_results)
+    related = []
+    for scored in ranked:
+        # Related is what has a word in common with the query, or a similarity in meaning.
+        if scored.relevance >= (UNRELATED_BELOW if scored.text is None else _NOTHING):
+            related.append(scored)
         else:
-            choice.consider(scored)
-    return choice.finish(also_in)
+            selection.dropped.append((scored, "unrelated"))
+    for scored in related:
+        row = scored.chunk.row
+        if repeats.get(row) in windows.shown:
+            selection.also_in.setdefault(repeats[row], []).append(scored.chunk)
+        elif scored.relevance < min_score - _TOLERANCE:
+            selection.dropped.append((scored, "below min_score"))
+        # What stands beside an echo of a note came up only because of the echo.
+        elif selection.also_in and row in bystanders:
+            selection.dropped.append((scored, "shown with a better hit"))
+        else:
+            selection.consider(scored)
+    selection.add_duplicates()
+    return selection
 
 
-def _is_related(scored: Scored) -> bool:
-    """Return whether a candidate has a word in common with the query, or a similarity in meaning."""
-    return scored.relevance >= (UNRELATED_BELOW if scored.text is None else _NOTHING)
-
-
-class _Choice:
+class Selection:
     """The hits that are chosen so far. Candidates are considered best first."""
 
-    def __init__(self, chunks: Mapping[int, ChunkRow], windows: Windows, max_results: int) -> None:
-        self._chunks = chunks
+    def __init__(self, windows: Windows, max_results: int) -> None:
+        self.hits: list[tuple[Scored, Window]] = []
+        self.dropped: list[tuple[Scored, DropReason]] = []
+        self.rows: set[int] = set()
+        """Rows of all hits and further passages."""
+        self.also_in: dict[int, list[ChunkRow]] = {}
+        """Row of a hit or of a further passage, and messages that repeat it and are shown below it."""
+        self.further: dict[int, list[Scored]] = {}
+        """Row of a hit, and further passages of the same note, best first."""
         self._windows = windows
         self._max_results = max_results
-        self._hits: list[tuple[Scored, Window]] = []
         self._words: list[frozenset[str]] = []
         """Words of each passage that is shown, to compare others with."""
         self._duplicates: list[Scored] = []
         self._hit_of_note: dict[str, int] = {}
         """Path of a note, and row of its hit."""
-        self._further: dict[int, list[Scored]] = {}
-        self._passages = 0
-        """Number of hits and further passages."""
-        self.dropped: list[tuple[Scored, DropReason]] = []
 
     def consider(self, scored: Scored) -> None:
-        chunk = self._chunks[scored.candidate.row]
-        if self._windows.shows(chunk):
+        if self._windows.shows(scored.chunk):
             self.dropped.append((scored, "shown with a better hit"))
-        elif self._is_full(chunk):
+        elif self._is_full(scored.chunk):
             self.dropped.append((scored, "beyond max_results"))
         else:
-            words = frozenset(_WORD.findall(chunk.text.lower()))
+            words = frozenset(_WORD.findall(scored.chunk.text.lower()))
             if any(_are_alike(words, others) for others in self._words):
                 self._duplicates.append(scored)
             else:
-                if self._duplicates:
-                    self._add_better_duplicates(scored)
-                self._add(scored, words)
+                self.add_duplicates(before=scored)  # which must not push them out
+                self._add(scored, words, full="beyond max_results")
 
     def _is_full(self, chunk: ChunkRow) -> bool:
         """Return whether there is no room for a chunk: as a further passage of a hit, or as a hit."""
-        return (self._passages if chunk.path in self._hit_of_note else len(self._hits)) >= self._max_results
+        return len(self.rows if chunk.path in self._hit_of_note else self.hits) >= self._max_results
 
-    def _add(self, scored: Scored, words: frozenset[str], *, full: DropReason = "beyond max_results") -> None:
-        row = scored.candidate.row
-        chunk = self._chunks[row]
+    def _add(self, scored: Scored, words: frozenset[str], *, full: DropReason) -> None:
+        chunk = scored.chunk
         if self._is_full(chunk):  # near-duplicates took the room
             self.dropped.append((scored, full))
             return
-        self._passages += 1
+        self.rows.add(chunk.row)
         self._words.append(words)
-        window = self._windows.open(row)
+        window = self._windows.open(chunk)
         hit_row = self._hit_of_note.get(chunk.path)
         if hit_row is not None:
-            self._further.setdefault(hit_row, []).append(scored)
+            self.further.setdefault(hit_row, []).append(scored)
             return
         # A note is one hit with further passages. In a conversation, each message is about something of its own.
         if chunk.source != "sessions":
-            self._hit_of_note[chunk.path] = row
-        self._hits.append((scored, window))
+            self._hit_of_note[chunk.path] = chunk.row
+        self.hits.append((scored, window))
 
-    def _add_better_duplicates(self, scored: Scored) -> None:
-        """Add the near-duplicates that are better than this candidate: it must not push them out."""
-        self._add_duplicates([other for other in self._duplicates if _is_better_duplicate(other, scored)])
-
-    def _add_duplicates(self, duplicates: Sequence[Scored]) -> None:
-        for scored in duplicates:
+    def add_duplicates(self, *, before: Scored | None = None) -> None:
+        """Add the near-duplicates, or only those that are better than a candidate."""
+        for scored in [other for other in self._duplicates if before is None or _is_better_duplicate(other, before)]:
             self._duplicates.remove(scored)
-            if self._windows.shows(self._chunks[scored.candidate.row]):
+            if self._windows.shows(scored.chunk):
                 self.dropped.append((scored, "shown with a better hit"))
             else:
                 self._add(scored, frozenset(), full="near-duplicate")
-
-    def finish(self, also_in: Mapping[int, Sequence[int]]) -> Selection:
-        self._add_duplicates([*self._duplicates])
-        return Selection(tuple(self._hits), tuple(self.dropped), also_in, self._further)
 
 
 def _is_better_duplicate(duplicate: Scored, other: Scored) -> bool:
@@ -186,7 +159,6 @@ def _are_alike(left: frozenset[str], right: frozenset[str]) -> bool:
 class Windows:
     """The chunks shown for each hit. Open them in the order of the hits, so that the best hit chooses first."""
 
-    chunks: Mapping[int, ChunkRow]
     neighbours: Neighbours
     scores: Mapping[int, float]
     filters: Filter
@@ -199,9 +171,8 @@ class Windows:
         """Return whether a chunk is shown already, or another piece of the same message."""
         return chunk.row in self.shown or (chunk.path, chunk.start_line) in self.lines
 
-    def open(self, row: int) -> Window:
+    def open(self, chunk: ChunkRow) -> Window:
         """Return the chunk of a hit with the neighbours that are shown with it."""
-        chunk = self.chunks[row]
         window = self._grow(chunk) if chunk.source == "sessions" else (chunk,)
         self.shown.update(shown.row for shown in window)
         if chunk.source == "sessions":
@@ -236,12 +207,12 @@ class Windows:
 
 def make_message_snippet(text: str, words: Iterable[str]) -> str:
     """Return the part of a conversation that is shown. A part of a long message keeps its speaker and time."""
-    label = re.match(_LABEL, text) if len(text) > MAX_CHARS else None
+    label = re.match(MESSAGE_LABEL, text) if len(text) > MAX_CHARS else None
     if label is None:
         return make_snippet(text, words)
-    part = make_snippet(text[label.end() :], words, limit=MAX_CHARS - len(label[1]) - 1)
-    continues = label.end() > len(label[1]) and not part.startswith("…")
-    return f"{label[1]}{'…' if continues else ''}{part}"
+    head = label[0].removesuffix("… ")
+    part = make_snippet(text[label.end() :], words, limit=MAX_CHARS - len(head) - 1)
+    return f"{head}{'…' if label['continues'] and not part.startswith('…') else ''}{part}"
 
 
 def make_snippet(text: str, words: Iterable[str], *, limit: int = MAX_CHARS) -> str:

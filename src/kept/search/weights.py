@@ -8,6 +8,7 @@ are what `python -m benchmarks.calibration` learns from the signals in `benchmar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kept.base.values import frozen
@@ -17,48 +18,22 @@ from kept.base.values import frozen
 
 @frozen
 class EvidenceWeights:
-    """Weight of each figure of `Evidence`.
+    """Weight of each figure of `Evidence`, by its name. What is not here counts nothing.
 
-    The weights of the words (words, around, coverage, reach, answers) sum to 1, and so do those of the meaning
-    (meaning, beside). The settings of the query, or the weight measured for its embedder, mix the two sides. The
-    penalties (asks, other_speaker, machine) are subtracted.
+    The weights of the words sum to 1, and so do those of the meaning. The settings of the query, or the weight measured
+    for its embedder, mix the two sides. The penalties are subtracted.
     """
 
-    words: float
-    around: float
-    coverage: float
-    reach: float
-    answers: float
-    meaning: float
-    beside: float
-    asks: float
-    other_speaker: float
-    machine: float
+    text: Mapping[str, float]
+    meaning: Mapping[str, float]
+    penalties: Mapping[str, float]
 
 
-NOTES = EvidenceWeights(
-    words=0.85,
-    around=0.0,
-    coverage=0.15,
-    reach=0.0,
-    answers=0.0,
-    meaning=1.0,
-    beside=0.0,
-    asks=0.0,
-    other_speaker=0.0,
-    machine=0.0,
-)
+NOTES = EvidenceWeights(text={"words": 0.85, "coverage": 0.15}, meaning={"meaning": 1.0}, penalties={})
 UTTERANCES = EvidenceWeights(
-    words=0.25,
-    around=0.02,
-    coverage=0.08,
-    reach=0.5,
-    answers=0.15,
-    meaning=0.8,
-    beside=0.2,
-    asks=0.05,
-    other_speaker=0.17,
-    machine=0.12,
+    text={"words": 0.25, "coverage": 0.08, "around": 0.02, "reach": 0.5, "answers": 0.15},
+    meaning={"meaning": 0.8, "beside": 0.2},
+    penalties={"question": 0.05, "speaker": 0.17, "machine": 0.12},
 )
 
 # trust in the embedder
