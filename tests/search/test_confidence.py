@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.base.clock import DAY_MS
 from kept.base.records import LIKELY_FROM, STRONG_FROM, grade_of
-from kept.index.sqlite.rows import ChunkRow
-from kept.search.candidates import Evidence, KeywordHit, WeightedTerm
+from kept.search.candidates import Evidence, WeightedTerm
 from kept.search.confidence import (
     Signals,
     calibrate,
@@ -22,26 +20,17 @@ from kept.search.confidence import (
     share_in_runs,
 )
 from kept.search.query import Term
-from kept.search.scores import Scored, rank, score_chunk
 from kept.search.weights import ALL_WORDS_CONFIDENCE
+from tests.support.candidates import Candidate, candidate, fuse
 from tests.support.workspaces import open_memory, write_note
 
 figures = st.floats(0, 1)
 LARGE = 1_000
 
 
-Candidate = tuple[ChunkRow, Evidence, KeywordHit]
-
-
-def candidate(
-    row: int, reach: float, meaning: float = 0.0, matched: tuple[str, ...] = (), age: float = 9.0
-) -> Candidate:
-    chunk = ChunkRow(row, "memory", "memory/a.md", row, row, b"", "", "", -round(age * DAY_MS))
-    return chunk, Evidence(words=reach, coverage=reach, reach=reach, meaning=meaning), KeywordHit(matched=matched)
-
-
-def fuse(candidates: list[Candidate], meaning_share: float = 0.0) -> list[Scored]:
-    return rank(score_chunk(*one, meaning_share, now_ms=0) for one in candidates)
+def found(row: int, reach: float, meaning: float = 0.0, matched: tuple[str, ...] = (), age: float = 9.0) -> Candidate:
+    evidence = Evidence(words=reach, coverage=reach, reach=reach, meaning=meaning)
+    return candidate(row, evidence, matched, age_days=age)
 
 
 def signals(share: float, together: float, meaning: float | None, passages: int = LARGE, **others) -> Signals:
@@ -50,7 +39,7 @@ def signals(share: float, together: float, meaning: float | None, passages: int 
 
 @given(st.lists(st.tuples(figures, figures, st.floats(0, 400)), min_size=1, max_size=12), figures)
 def test_the_order_stays_and_the_parts_add_up(drawn, best):
-    candidates = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(drawn)]
+    candidates = [found(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(drawn)]
     ranked = fuse(candidates, 0.3)
     scaled = calibrate(ranked, best, signals(0.5, 2, 0.5))
     assert [scored.chunk.row for scored in scaled] == [scored.chunk.row for scored in ranked]
@@ -110,7 +99,7 @@ def test_a_question_in_another_language_is_answered_by_what_is_near_among_as_man
 
 
 def test_a_hit_after_the_first_is_strong_only_if_it_is_about_as_good():
-    candidates = [candidate(row, reach, age=900.0) for row, reach in enumerate((0.9, 0.899, 0.8, 0.3))]
+    candidates = [found(row, reach, age=900.0) for row, reach in enumerate((0.9, 0.899, 0.8, 0.3))]
     ranked = fuse(candidates)
     scaled = calibrate(ranked, 0.9, signals(0.9, 3, 0.5))
     assert [scored.relevance >= STRONG_FROM for scored in scaled] == [True, True, False, False]
@@ -119,14 +108,14 @@ def test_a_hit_after_the_first_is_strong_only_if_it_is_about_as_good():
 
 @given(st.floats(LIKELY_FROM + 0.01, 1.0))
 def test_a_hit_that_comes_near_the_first_is_likely_however_sure_the_search_is(best):
-    candidates = [candidate(row, reach, age=9000.0) for row, reach in enumerate((0.9, 0.6, 0.2))]
+    candidates = [found(row, reach, age=9000.0) for row, reach in enumerate((0.9, 0.6, 0.2))]
     scaled = calibrate(fuse(candidates), best, signals(0.9, 3, 0.5))
     assert [grade_of(scored.relevance) == "weak" for scored in scaled] == [False, False, True]
 
 
 def test_rivals_are_candidates_that_come_near_the_first():
     def rivals(*reaches):
-        candidates = [candidate(row, reach) for row, reach in enumerate(reaches)]
+        candidates = [found(row, reach) for row, reach in enumerate(reaches)]
         return read_signals(fuse(candidates), [], passages=LARGE).rivals
 
     assert rivals() == rivals(0.0) == rivals(0.8) == 0
@@ -136,13 +125,13 @@ def test_rivals_are_candidates_that_come_near_the_first():
 
 
 def test_one_that_recency_put_first_has_those_that_fit_better_as_rivals():
-    first, *others = fuse([candidate(row, reach) for row, reach in enumerate((0.8, 0.001))])[::-1]
+    first, *others = fuse([found(row, reach) for row, reach in enumerate((0.8, 0.001))])[::-1]
     assert read_signals([first, *others], [], passages=LARGE).rivals == pytest.approx(1.0)
 
 
 def test_words_that_stand_only_above_a_passage_lend_no_confidence_to_another():
-    above = (candidate(2, 0.0)[0], Evidence(reach=1.0), KeywordHit(matched=("quarterly", "zebra")))
-    ranked = fuse([candidate(1, 0.2, meaning=0.3, matched=("zebra",)), above], 0.5)
+    above = candidate(2, Evidence(reach=1.0), ("quarterly", "zebra"))
+    ranked = fuse([found(1, 0.2, meaning=0.3, matched=("zebra",)), above], 0.5)
     terms = [WeightedTerm(Term(text, "word"), 1.0, 1) for text in ("quarterly", "zebra")]
     read = read_signals(ranked, terms, passages=LARGE)
     assert (read.share, read.together) == (0.2, 1)
@@ -150,7 +139,7 @@ def test_words_that_stand_only_above_a_passage_lend_no_confidence_to_another():
 
 def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_alike():
     def lead(*meanings):
-        ranked = fuse([candidate(row, 0.1, meaning) for row, meaning in enumerate(meanings)], 1.0)
+        ranked = fuse([found(row, 0.1, meaning) for row, meaning in enumerate(meanings)], 1.0)
         return read_signals(ranked, [], passages=LARGE).meaning
 
     assert lead(0.7, 0.2, 0.2, 0.2, 0.1) == pytest.approx(lead(0.9, 0.4, 0.4, 0.4, 0.3)) == pytest.approx(0.5)
@@ -169,12 +158,12 @@ def test_runs_of_four_letters_or_two_ideographs_count_and_shorter_ones_do_not():
 def test_a_name_and_its_parts_are_not_counted_twice():
     terms = [WeightedTerm(Term(text, kind), 1.0, 1) for text, kind in (("user name", "identifier"), ("user", "word"))]
     terms.append(WeightedTerm(Term("name", "word"), 1.0, 1))
-    ranked = fuse([candidate(1, 1.0, matched=("user name", "user", "name"))])
+    ranked = fuse([found(1, 1.0, matched=("user name", "user", "name"))])
     assert read_signals(ranked, terms, passages=LARGE).together == 2
 
 
 def test_a_model_that_finds_nothing_fit_makes_it_less_sure():
-    before = fuse([candidate(1, 0.8, age=900.0)], 0.3)
+    before = fuse([found(1, 0.8, age=900.0)], 0.3)
     assert confidence_after_reranking(0.9, before, before, 0.5) == 0.9
     was = before[0].relevance
     judged = [before[0].plus("rerank", 0.5 * (0.0 - was), "", relevance=0.5 * (0.0 - was))]

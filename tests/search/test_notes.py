@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,62 +13,66 @@ from hypothesis import strategies as st
 
 from kept.config import QuerySettings
 from kept.embedding.base import Calibration
-from kept.index.sqlite.rows import ChunkRow
-from kept.search.candidates import Candidate, Evidence, QueryVector, WeightedTerm
+from kept.search.candidates import CandidatePool, Evidence, QueryVector, WeightedTerm
 from kept.search.query import Term, parse_query
 from kept.search.reordering import judge_whole_notes, lift_neighbours
-from kept.search.scores import FusionWeights, fuse_pool, fuse_weighted
+from kept.search.scores import fuse_pool
 from kept.search.weights import BESIDE_BETTER_SHARE, WHOLE_NOTE_SHARE
+from tests.support.candidates import Candidate, candidate, fuse
 from tests.support.workspaces import open_memory, write_note
 
 
-def note(row: int, *, words: float = 0.0, coverage: float = 0.0, meaning: float = 0.0) -> Candidate:
-    return Candidate(row, False, Evidence(words=words, coverage=coverage, meaning=meaning), True, 1e6, ("word",))
+def note(row: int, *, coverage: float = 0.0, meaning: float = 0.0) -> Candidate:
+    return candidate(row, Evidence(coverage=coverage, meaning=meaning), ("word",))
 
 
 PLAIN = QuerySettings()
 VECTOR = QueryVector(b"\x01", "x", Calibration(weight=0.3))
 
 
-def share_of_meaning(candidates: list[Candidate], settings: QuerySettings = PLAIN) -> float:
+def share_of_meaning(beside: Candidate, settings: QuerySettings = PLAIN) -> float:
     """Return the share of meaning: the relevance of a note that has nothing else."""
-    ranked = fuse_pool([*candidates, note(99, meaning=1.0)], settings, VECTOR)
-    return next(scored.relevance for scored in ranked if scored.candidate.row == 99)
+    notes = [beside, note(99, meaning=1.0)]
+    pool = CandidatePool(
+        {one.row: one for one, _, _ in notes}, {}, {one.row: 0.0 for one, _, _ in notes}, Calibration()
+    )
+    ranked = fuse_pool(pool, {one.row: evidence for one, evidence, _ in notes}, settings, VECTOR, now_ms=0)
+    return next(scored.relevance for scored in ranked if scored.chunk.row == 99)
 
 
 def test_meaning_counts_for_more_where_no_note_has_the_words():
-    shares = [share_of_meaning([note(1, words=0.4, coverage=best)]) for best in (1.0, 0.5, 0.0)]
+    shares = [share_of_meaning(note(1, coverage=best)) for best in (1.0, 0.5, 0.0)]
     assert shares == pytest.approx([0.15, 0.35, 0.55])
 
 
 def test_a_weight_that_somebody_has_chosen_is_the_weight():
     chosen = replace(QuerySettings(), hybrid=replace(QuerySettings().hybrid, vector_weight=0.4, text_weight=0.6))
-    assert [share_of_meaning([note(1, coverage=best)], chosen) for best in (1.0, 0.0)] == pytest.approx([0.4, 0.4])
+    assert [share_of_meaning(note(1, coverage=best), chosen) for best in (1.0, 0.0)] == pytest.approx([0.4, 0.4])
 
 
 WORDS = st.sampled_from(["heron", "otter", "elk"])
 
 
-def passage(row: int, words: float, name: int, is_utterance: bool, matched: Collection[str] = ()) -> Candidate:
-    evidence, position = Evidence(words=words), (f"{name}.md", row, row)
-    return Candidate(row, is_utterance, evidence, True, 1e6, tuple(matched), position=position)
+def passage(row: int, words: float, name: int, is_utterance: bool, matched: Collection[str] = (), **more) -> Candidate:
+    return candidate(row, Evidence(words=words), matched, path=f"{name}.md", is_utterance=is_utterance, **more)
 
 
 def terms(**idf: float) -> list[WeightedTerm]:
     return [WeightedTerm(Term(text, "word"), weight, rows=1) for text, weight in idf.items()]
 
 
+judge = partial(judge_whole_notes, text_share=1.0)
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.booleans(), st.sets(WORDS)), max_size=12))
 def test_only_the_best_passage_of_a_note_gains_and_parts_add_up(drawn):
     candidates = [passage(row, *fields) for row, fields in enumerate(drawn)]
-    ranked = fuse_weighted(candidates, FusionWeights(0.0, 1.0))
-    judged = {
-        scored.candidate.row: scored for scored in judge_whole_notes(ranked, terms(heron=3.0, otter=1.0, elk=2.0))
-    }
+    ranked = fuse(candidates)
+    judged = {scored.chunk.row: scored for scored in judge(ranked, terms(heron=3.0, otter=1.0, elk=2.0))}
     seen: set[str] = set()
     for before in ranked:
-        after, name = judged[before.candidate.row], before.candidate.position[0]
-        if name in seen or before.candidate.is_utterance:
+        after, name = judged[before.chunk.row], before.chunk.path
+        if name in seen or before.chunk.source == "sessions":
             assert after is before
         else:
             assert before.score <= after.score <= max(before.score, min(1.0, before.score + WHOLE_NOTE_SHARE))
@@ -75,33 +80,26 @@ def test_only_the_best_passage_of_a_note_gains_and_parts_add_up(drawn):
             seen.add(name)
 
 
-def chunk(row: int, lines: tuple[int, int]) -> ChunkRow:
-    return ChunkRow(row, "memory", "notes.md", *lines, hash=b"", heading="", text="", timestamp_ms=0)
-
-
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.booleans()), max_size=12), st.integers(1, 4))
 def test_a_passage_comes_nearer_to_a_better_one_beside_it_and_the_order_of_notes_stays(drawn, lines_between):
-    candidates = [passage(row, *fields) for row, fields in enumerate(drawn)]
-    ranked = fuse_weighted(candidates, FusionWeights(0.0, 1.0))
-    chunks = {row: chunk(row, (row * lines_between, row * lines_between)) for row in range(len(drawn))}
-    lifted = lift_neighbours(ranked, chunks)
-    best = {scored.candidate.position[0]: scored.score for scored in reversed(ranked)}
-    before = {scored.candidate.row: scored.score for scored in ranked}
+    lines = [(row * lines_between, row * lines_between) for row in range(len(drawn))]
+    ranked = fuse([passage(row, *fields, lines=lines[row]) for row, fields in enumerate(drawn)])
+    lifted = lift_neighbours(ranked)
+    best = {scored.chunk.path: scored.score for scored in reversed(ranked)}
+    before = {scored.chunk.row: scored.score for scored in ranked}
     for scored in lifted:
         assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
-        assert before[scored.candidate.row] <= scored.score <= best[scored.candidate.position[0]] + 1e-9
-        assert not scored.candidate.is_utterance or scored.score == before[scored.candidate.row]
-    notes = [dict.fromkeys(scored.candidate.position[0] for scored in order) for order in (ranked, lifted)]
+        assert before[scored.chunk.row] <= scored.score <= best[scored.chunk.path] + 1e-9
+        assert scored.chunk.source != "sessions" or scored.score == before[scored.chunk.row]
+    notes = [dict.fromkeys(scored.chunk.path for scored in order) for order in (ranked, lifted)]
     assert [best[name] for name in notes[1]] == pytest.approx([best[name] for name in notes[0]])
 
 
 def test_only_passages_that_touch_lift_each_other_and_by_a_share_of_the_distance():
-    ranked = fuse_weighted(
-        [passage(row, words, 0, False) for row, words in enumerate((0.8, 0.2, 0.1))], FusionWeights(0.0, 1.0)
-    )
-    chunks = {0: chunk(0, (1, 9)), 1: chunk(1, (11, 20)), 2: chunk(2, (30, 40))}
+    lines = [(1, 9), (11, 20), (30, 40)]
+    ranked = fuse([passage(row, (0.8, 0.2, 0.1)[row], 0, False, lines=lines[row]) for row in range(3)])
     scores = [scored.score for scored in ranked]
-    lifted = lift_neighbours(ranked, chunks)
+    lifted = lift_neighbours(ranked)
     expected = [scores[0], scores[1] + BESIDE_BETTER_SHARE * (scores[0] - scores[1]), scores[2]]
     assert [scored.score for scored in lifted] == pytest.approx(expected)
     assert [scored.relevance for scored in lifted] == [scored.relevance for scored in ranked], "grades stay"
@@ -110,21 +108,21 @@ def test_only_passages_that_touch_lift_each_other_and_by_a_share_of_the_distance
 def test_words_in_other_passages_count_by_rarity_and_only_if_the_best_passage_lacks_them():
     best, second = passage(1, 0.5, 0, False, {"heron"}), passage(2, 0.4, 0, False, {"heron", "otter"})
     alone = passage(3, 0.5, 1, False, {"heron"})
-    ranked = fuse_weighted([best, second, alone], FusionWeights(0.0, 1.0))
+    ranked = fuse([best, second, alone])
     gains = {
-        new.candidate.row: new.score - old.score
-        for new in judge_whole_notes(ranked, terms(heron=3.0, otter=1.0))
+        new.chunk.row: new.score - old.score
+        for new in judge(ranked, terms(heron=3.0, otter=1.0))
         for old in ranked
-        if old.candidate == new.candidate
+        if old.chunk == new.chunk
     }
     assert gains == pytest.approx({1: WHOLE_NOTE_SHARE / 4, 2: 0.0, 3: 0.0})
 
 
 def test_pairs_of_characters_in_other_passages_do_not_count():
     passages = [passage(1, 0.5, 0, False, {"東京"}), passage(2, 0.4, 0, False, {"京都"})]
-    ranked = fuse_weighted(passages, FusionWeights(0.0, 1.0))
+    ranked = fuse(passages)
     pairs = [WeightedTerm(Term(text, "pair"), 2.0, rows=1) for text in ("東京", "京都")]
-    assert judge_whole_notes(ranked, pairs) == ranked
+    assert judge(ranked, pairs) == ranked
 
 
 def write_long_notes(workspace: Path, count: int) -> None:

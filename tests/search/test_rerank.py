@@ -8,12 +8,11 @@ from itertools import count
 
 import pytest
 
-from kept.base.records import ScorePart
 from kept.base.remote_errors import EmbeddingFailed
-from kept.index.sqlite.rows import ChunkRow
-from kept.search.candidates import NO_WORDS, Evidence
+from kept.search.candidates import Evidence
 from kept.search.reordering import rerank
 from kept.search.scores import Scored
+from tests.support.candidates import candidate, fuse
 from tests.support.commands import kept_environment
 from tests.support.embedding_models import write_folder
 from tests.support.reranking_models import ms_marco_folder, write_judge
@@ -24,12 +23,8 @@ PATH = "memory_search.query.rerank.model_path"
 
 def ranked(*scores: float) -> list[Scored]:
     """Candidates whose rows are 1, 2, 3 in the order of their scores."""
-    return [_scored(row, score) for row, score in enumerate(scores, start=1)]
-
-
-def _scored(row: int, score: float) -> Scored:
-    chunk = ChunkRow(row, "memory", "memory/a.md", row, row, b"", "", str(row), 0)
-    return Scored(chunk, Evidence(), NO_WORDS, score, score, score, None, lambda: (ScorePart("text", score, ""),))
+    weighed = [candidate(row, Evidence(words=score / 0.85), ("word",)) for row, score in enumerate(scores, start=1)]
+    return fuse(weighed)
 
 
 class FixedReranker:

@@ -162,8 +162,7 @@ def arrange(
             best = _lift_newest(best, rest, statements, newer_than)
     rows = {scored.chunk.row for scored in best}
     ordered = [*best, *(scored for scored in rest if scored.chunk.row not in rows)]
-    ordered.sort(key=lambda scored: -round(scored.score, 9))  # rounding errors must not undo the order
-    return Arrangement(ordered, repeats, newer_than, find_bystanders(pool, frozenset(repeats)))
+    return Arrangement(_sorted(ordered), repeats, newer_than, find_bystanders(pool, frozenset(repeats)))
 
 
 def _yield_to_notes(ranked: Sequence[Scored]) -> list[Scored]:
@@ -179,7 +178,7 @@ def _yield_to_notes(ranked: Sequence[Scored]) -> list[Scored]:
             if note.score < scored.score:
                 scored = _below(scored, note, "recalled", "an agent said it from memory")
         ordered.append(scored)
-    return sorted(ordered, key=lambda scored: -scored.score)
+    return _sorted(ordered)
 
 
 def _put_notes_first(ranked: Sequence[Scored], statements: _Statements) -> tuple[list[Scored], dict[int, int]]:
@@ -229,6 +228,11 @@ def _lift_newest(
     newer_than[newest.chunk.row] = [top.chunk.row, *newer_than.get(top.chunk.row, ())]
     lifted = newest.at_least(top.score, top.relevance, "newer", f"newer than {_citation(top)}")
     return [lifted, *(scored for scored in best if scored is not newest)]
+
+
+def _sorted(scored: Iterable[Scored]) -> list[Scored]:
+    """Sort by score, best first. Rounding errors must not undo the order of equals."""
+    return sorted(scored, key=lambda one: -round(one.score, 9))
 
 
 def _index_of(ranked: Iterable[Scored], chunk: ChunkRow) -> int:
