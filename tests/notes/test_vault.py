@@ -278,7 +278,7 @@ def test_the_daily_note_is_where_the_vault_keeps_it(vault, workspace, home, file
         assert not toolbox.run("memory_write", {"text": "By its path.", "to": path}).is_error
         assert "By its path." in toolbox.run("memory_get", {"date": "today"}).text
         assert "The heron is back." in recent_context(memory, sessions, cwd=None, current=None, sent="recent")
-    assert "The otter too." in read_resource(memory, "kept://daily/today")
+    assert "The otter too." in read_resource(memory, f"kept://notes/{path}")
     assert "Daily log 2026-03-14" in {resource.title for resource in list_notes(memory, None)[0]}
 
 

@@ -90,7 +90,7 @@ def test_the_tool_writes_nothing_outside(toolbox, notes):
 
 def test_a_resource_is_nothing_outside(toolbox, notes):
     for name, path in escapes(notes).items():
-        for uri in (uri_of(path), f"kept://notes/{path}", f"kept://daily/{path}", f"kept://notes//{path}", path):
+        for uri in (uri_of(path), f"kept://notes/{path}", f"kept://notes//{path}", path):
             with pytest.raises(KeptError):
                 print(name, read_resource(toolbox.memory, uri))
 

@@ -75,8 +75,7 @@ def test_over_http_with_a_token(inspect, serve, home):
 
 
 def test_in_the_newest_form_of_the_protocol(inspect, command):
-    prompt, _ = inspect(
-        *(*command, "--protocol-era", "modern"),
-        *("--method", "prompts/get", "--prompt-name", "recall", "--prompt-args", "topic=tea"),
+    note, _ = inspect(
+        *(*command, "--protocol-era", "modern"), *("--method", "resources/read", "--uri", "kept://notes/MEMORY.md")
     )
-    assert '"tea"' in prompt["messages"][0]["content"]["text"]
+    assert "espresso" in note["contents"][0]["text"]

@@ -27,7 +27,7 @@ def test_it_says_who_it_is_and_what_it_is_for(start):
     greeting = start().greet()
     assert greeting["serverInfo"]["name"] == "kept"
     assert "memory_search" in greeting["instructions"]
-    assert set(greeting["capabilities"]) == {"tools", "resources", "prompts"}
+    assert set(greeting["capabilities"]) == {"tools", "resources"}
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18"])
@@ -93,10 +93,10 @@ def test_without_a_workspace_it_serves_and_says_what_to_do(start, tmp_path, home
     assert "Now there is one." in text_of(client.call("memory_search", query="now there is one"))
 
 
-# resources and prompts
+# resources
 
 
-def test_notes_and_daily_logs_can_be_browsed(client, notes):
+def test_notes_can_be_browsed(client, notes):
     listed = client.ask("resources/list")["result"]["resources"]
     assert [resource["name"] for resource in listed] == [
         "MEMORY.md",
@@ -108,10 +108,8 @@ def test_notes_and_daily_logs_can_be_browsed(client, notes):
         (content,) = client.ask("resources/read", {"uri": resource["uri"]})["result"]["contents"]
         assert content["text"] + "\n" == (notes / resource["name"].strip('"')).read_text()
         assert content["mimeType"] == "text/markdown"
-    (daily,) = client.ask("resources/read", {"uri": "kept://daily/2026-03-13"})["result"]["contents"]
-    assert "5433" in daily["text"]
     templates = client.ask("resources/templates/list")["result"]["resourceTemplates"]
-    assert [template["uriTemplate"] for template in templates] == ["kept://notes/{+path}", "kept://daily/{date}"]
+    assert [template["uriTemplate"] for template in templates] == ["kept://notes/{+path}"]
 
 
 def test_many_notes_come_page_by_page_and_a_long_one_whole(client, notes):
@@ -129,16 +127,6 @@ def test_many_notes_come_page_by_page_and_a_long_one_whole(client, notes):
     assert len(names) == len(set(names)) == 1_104
     (content,) = client.ask("resources/read", {"uri": "kept://notes/memory/long.md"})["result"]["contents"]
     assert content["text"] == long
-
-
-def test_the_prompt_tells_an_agent_to_search(client):
-    (prompt,) = client.ask("prompts/list")["result"]["prompts"]
-    assert prompt["name"] == "recall"
-    for arguments in ({}, {"topic": "the port of\nstaging"}):
-        messages = client.ask("prompts/get", {"name": "recall", "arguments": arguments})["result"]["messages"]
-        assert "memory_search" in messages[0]["content"]["text"]
-    assert '"the port of staging"' in messages[0]["content"]["text"]
-    assert client.ask("prompts/get", {"name": "forget"})["error"]["code"] == -32602
 
 
 # what a client may do wrong

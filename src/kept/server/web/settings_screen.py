@@ -1,9 +1,9 @@
-"""Settings: every setting with its value, origin and meaning. Those of the user's file can be changed."""
+"""Settings: every setting with its value, origin and meaning. A change is shown as a diff before it is made."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -15,8 +15,11 @@ import kept
 from kept.base.values import frozen
 from kept.config import LoadedConfig, change_settings, load_config
 from kept.config.layers import FLAGS
-from kept.config.setting import SettingRow, list_settings, value_text
+from kept.config.read import settings_of
+from kept.config.setting import SECRET_SHOWN, SettingRow, list_settings, value_text
 from kept.errors import KeptError, UsageError
+from kept.notes.history.line_changes import diff_versions
+from kept.server.web.changes_screen import DiffLine, split_diff
 from kept.server.web.visit import Page, Screen, Visit
 
 _OTHER = "Other"
@@ -71,7 +74,7 @@ def show_settings(visit: Visit) -> Response:
 def show_setting(visit: Visit) -> Response:
     """Show one setting with a field to change it."""
     view = _find_view(reload_settings(visit.site.loaded), visit.path["name"])
-    return visit.render("setting.html", view=view, problem=None, value=None)
+    return visit.render("setting.html", view=view, diff=None, problem=None, value=None)
 
 
 def _find_view(loaded: LoadedConfig, name: str) -> SettingView:
@@ -82,22 +85,38 @@ def _find_view(loaded: LoadedConfig, name: str) -> SettingView:
 
 
 def change_setting(visit: Visit) -> Response:
-    """Change a setting in the user's file, or show why the value does not fit."""
+    """Show what a change does to the user's file. Once it is confirmed, make it."""
     loaded = reload_settings(visit.site.loaded)
-    view = _find_view(loaded, visit.path["name"])
-    values = None if visit.form.get("action") == "unset" else _values(visit.form.get("value", ""))
+    view, field = _find_view(loaded, visit.path["name"]), visit.form.get("value", "")
+    is_removal, is_confirmed = visit.form.get("action") == "unset", visit.form.get("do") == "save"
+    values = [line.strip() for line in field.splitlines() if line.strip()] or [""]
+    shown = {"view": view, "value": field, "is_removal": is_removal}
     try:
-        change = change_settings.change_setting(loaded, view.row.name, values, agent=None)
+        wanted = None if is_removal else values
+        change = change_settings.change_setting(loaded, view.row.name, wanted, agent=None, dry_run=not is_confirmed)
     except KeptError as exc:
-        return visit.render("setting.html", status=400, view=view, problem=exc, value=visit.form.get("value", ""))
+        return visit.render("setting.html", status=400, **shown, diff=None, problem=exc)
+    if not is_confirmed:
+        diff = diff_settings(loaded, change.before, change.after, values if view.row.is_secret else ())
+        return visit.render("setting.html", **shown, diff=diff, problem=None)
     state = "changed" if change.is_changed else "as it was"
     text = f"{change.name}: {state}. Programs that are running, this server too, use it after their next start."
     return visit.redirect(f"/settings?find={change.name}", notice=text)
 
 
-def _values(text: str) -> list[str]:
-    """Return the values that a field gives, one for each line."""
-    return [line.strip() for line in text.splitlines() if line.strip()] or [""]
+def diff_settings(loaded: LoadedConfig, before: str, after: str, secrets: Iterable[str]) -> list[DiffLine]:
+    """Return the lines of a diff of the settings file, without any secret in it."""
+    diff = diff_versions(before.encode(), after.encode(), "config.yaml", "config.yaml")
+    for secret in sorted({*secrets, *_secret_values(loaded)} - {""}, key=len, reverse=True):
+        diff = diff.replace(secret, SECRET_SHOWN)
+    return split_diff(diff)
+
+
+def _secret_values(loaded: LoadedConfig) -> Iterable[str]:
+    for part in (loaded.config.agent, loaded.config.gateway):
+        for name, value, is_secret in settings_of(part):
+            if value and (is_secret or name.endswith(("_url", ".url"))):
+                yield from map(str, value.values()) if isinstance(value, dict) else (str(value),)
 
 
 def reload_settings(loaded: LoadedConfig) -> LoadedConfig:
