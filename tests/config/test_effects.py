@@ -105,7 +105,7 @@ def test_one_of_the_choices_works_in_the_background(tmp_path, environment_with_k
 def test_tools_can_be_kept_from_the_program(tmp_path):
     for tools in (True, False):
         settings = config_with(tmp_path, model__program=sys.executable, model__tools=tools).agent.model
-        model = ClaudeCli.from_settings(settings, ProviderKeys(), kept_server=KeptServer(("kept",), {}))
+        model = ClaudeCli(settings, ProviderKeys(), kept_server=KeptServer(("kept",), {}))
         assert (model._kept is not None) is tools
 
 

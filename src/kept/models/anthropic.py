@@ -50,66 +50,73 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
 
 
 @dataclass
+class _OpenBlock:
+    """A tool call or a thought that is still arriving."""
+
+    start: Any
+    pieces: list[str] = field(default_factory=list)
+    """Pieces of its arguments, or of its text."""
+    signature: str = ""
+
+
+@dataclass
 class AnthropicStreamReader:
     """Assembles one answer from the events of the SDK."""
 
     request: ChatRequest
     chat: SdkChat
-    _open_calls: dict[int, tuple[str, str, list[str]]] = field(default_factory=dict)
-    """Tool calls whose arguments are still arriving, by block: id, name and pieces of the arguments."""
-    _open_thoughts: dict[int, tuple[list[str], list[str]]] = field(default_factory=dict)
-    """Thoughts that are still arriving, by block: pieces of the text and of the signature."""
+    _open: dict[int, _OpenBlock] = field(default_factory=dict)
     _calls: int = 0
     _texts: list[str] = field(default_factory=list)
     _usage: dict[str, int] = field(default_factory=dict)
     _reason: str | None = None
 
     def read(self, piece: Any) -> ModelEvent | None:
-        return self._read_thought(piece) or self._read_answer(piece)
-
-    def _read_thought(self, event: Any) -> Thought | None:
-        match event.type:
-            case "content_block_start" if event.content_block.type == "redacted_thinking":
-                return Thought("", REDACTED + event.content_block.data)
-            case "content_block_start" if event.content_block.type == "thinking":
-                self._open_thoughts[event.index] = ([], [])
-            case "content_block_delta" if event.delta.type == "thinking_delta":
-                self._open_thoughts[event.index][0].append(utf8_safe(event.delta.thinking))
-            case "content_block_delta" if event.delta.type == "signature_delta":
-                self._open_thoughts[event.index][1].append(event.delta.signature)
-            case "content_block_stop" if event.index in self._open_thoughts:
-                texts, signatures = self._open_thoughts.pop(event.index)
-                return Thought("".join(texts), "".join(signatures))
+        match piece.type:
+            case "message_start":
+                self._count(piece.message.usage)
+            case "content_block_start" if piece.content_block.type == "redacted_thinking":
+                return Thought("", REDACTED + piece.content_block.data)
+            case "content_block_start" if piece.content_block.type in ("tool_use", "thinking"):
+                self._open[piece.index] = _OpenBlock(piece.content_block)
+            case "content_block_delta":
+                return self._read_delta(piece.index, piece.delta)
+            case "content_block_stop" if piece.index in self._open:
+                return self._close(self._open.pop(piece.index))
+            case "message_delta":
+                self._reason = piece.delta.stop_reason or self._reason
+                self._count(piece.usage)
         return None
 
-    def _read_answer(self, event: Any) -> ModelEvent | None:
-        counts: Any = None
-        match event.type:
-            case "message_start":
-                counts = event.message.usage
-            case "content_block_start" if event.content_block.type == "tool_use":
-                self._open_calls[event.index] = (event.content_block.id, event.content_block.name, [])
-            case "content_block_delta" if event.delta.type == "input_json_delta":
-                self._open_calls[event.index][2].append(event.delta.partial_json)
-            case "content_block_delta" if event.delta.type == "text_delta":
-                self._texts.append(utf8_safe(event.delta.text))
+    def _read_delta(self, index: int, delta: Any) -> TextDelta | None:
+        match delta.type:
+            case "text_delta":
+                self._texts.append(utf8_safe(delta.text))
                 return TextDelta(self._texts[-1])
-            case "content_block_stop" if event.index in self._open_calls:
-                call_id, name, pieces = self._open_calls.pop(event.index)
-                self._calls += 1
-                return ToolUse(call_id, name, parse_arguments("".join(pieces)))
-            case "message_delta":
-                self._reason = event.delta.stop_reason or self._reason
-                counts = event.usage
-        # The counts are totals, so later ones replace earlier ones.
+            case "input_json_delta":
+                self._open[index].pieces.append(delta.partial_json)
+            case "thinking_delta":
+                self._open[index].pieces.append(utf8_safe(delta.thinking))
+            case "signature_delta":
+                self._open[index].signature += delta.signature
+        return None
+
+    def _close(self, block: _OpenBlock) -> ToolUse | Thought:
+        text = "".join(block.pieces)
+        if block.start.type == "thinking":
+            return Thought(text, block.signature)
+        self._calls += 1
+        return ToolUse(block.start.id, block.start.name, parse_arguments(text))
+
+    def _count(self, usage: Any) -> None:
+        """Take over counts. They are totals, so later ones replace earlier ones."""
         for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            count = getattr(counts, name, None)
+            count = getattr(usage, name, None)
             if count is not None:
                 self._usage[name] = count_or_zero(count, MAX_TOKENS)
-        return None
 
     def finish(self) -> tuple[Finished]:
-        if self._reason is None or self._open_calls:
+        if self._reason is None or any(block.start.type == "tool_use" for block in self._open.values()):
             raise self.chat.broke_off()
         if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
             raise ContextOverflow(f"{self.chat.label}: the request leaves no room for an answer.")

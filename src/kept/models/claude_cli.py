@@ -213,49 +213,26 @@ class ClaudeCli:
     """It runs Kept's tools itself, over MCP, and cannot call those that a request offers."""
     writes = True
 
-    def __init__(
-        self,
-        program: str,
-        *,
-        name: str | None,
-        environment: Mapping[str, str],
-        context_window: int,
-        timeout_s: float,
-        kept_server: KeptServer | None = None,
-    ) -> None:
-        self.name = name or "claude"
-        self.context_window = context_window
-        self._program = program
-        self._model = name
-        self._environment = {**_DEFAULT_VARIABLES, **environment, **_FORCED_VARIABLES}
-        self._timeout_s = timeout_s
-        self._kept = kept_server
-
-    @classmethod
-    def from_settings(
-        cls, settings: ModelSettings, keys: ProviderKeys, *, kept_server: KeptServer | None = None
-    ) -> ClaudeCli:
-        environment = dict(keys.claude)
+    def __init__(self, settings: ModelSettings, keys: ProviderKeys, *, kept_server: KeptServer | None = None) -> None:
+        environment = {**_DEFAULT_VARIABLES, **keys.claude, **_FORCED_VARIABLES}
         program = shutil.which(os.path.expanduser(settings.program), path=environment.get("PATH"))
         if program is None:
             raise ModelUnavailable(
                 f"Claude Code is not installed: '{settings.program}' was not found.",
                 hint="Install it (npm install -g @anthropic-ai/claude-code), or set model.program.",
             )
-        if settings.api_key:
-            environment["ANTHROPIC_API_KEY"] = settings.api_key
-        if settings.base_url:
-            environment["ANTHROPIC_BASE_URL"] = settings.base_url
-        if settings.max_output_tokens:
-            environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(settings.max_output_tokens)
-        return cls(
-            os.path.abspath(program),
-            name=settings.name,
-            environment=environment,
-            context_window=settings.context_window,
-            timeout_s=settings.timeout_s,
-            kept_server=kept_server if settings.tools else None,
-        )
+        chosen = {
+            "ANTHROPIC_API_KEY": settings.api_key,
+            "ANTHROPIC_BASE_URL": settings.base_url,
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": settings.max_output_tokens,
+        }
+        self._environment = environment | {name: str(value) for name, value in chosen.items() if value}
+        self._program = os.path.abspath(program)
+        self._model = settings.name
+        self.name = settings.name or "claude"
+        self.context_window = settings.context_window
+        self._timeout_s = settings.timeout_s
+        self._kept = kept_server if settings.tools else None
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         return with_idle_timeout(self._ask(request), timeout_s=self._timeout_s, label=LABEL)

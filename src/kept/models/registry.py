@@ -59,7 +59,7 @@ def make_model(settings: ModelSettings, keys: ProviderKeys, *, kept_server: Kept
         case "claude_cli":
             from kept.models.claude_cli import ClaudeCli
 
-            return ClaudeCli.from_settings(settings, keys, kept_server=kept_server)
+            return ClaudeCli(settings, keys, kept_server=kept_server)
         case "extractive":
             from kept.models.extractive import ExtractiveChat
 
@@ -120,23 +120,20 @@ class MeteredChat(ModelWrapper):
     def _begin(self, purpose: Purpose, estimate: int) -> str:
         """Record the estimate and return the day that the call counts for, even if it ends on the next one."""
         day = self._ledger.today()
-        line = ModelSpending(self.provider, self.name, purpose, day, calls=1, input=estimate)
 
         def check(entries: Sequence[ModelSpending]) -> None:
-            self._check(purpose, tokens_of_day(entries, day), estimate)
+            budget = self._budget or 0
+            spent, limit = tokens_of_day(entries, day), budget if purpose == "reply" else int(budget * BACKGROUND_SHARE)
+            if spent + estimate > limit:
+                rest = "" if purpose == "reply" else f" The last {budget - limit:,} are kept for replies."
+                raise BudgetExhausted(
+                    f"The {purpose} would exceed today's budget of {budget:,} tokens: {spent:,} are used, it needs "
+                    f"about {estimate:,}. Nothing was sent.{rest}"
+                )
 
+        line = ModelSpending(self.provider, self.name, purpose, day, calls=1, input=estimate)
         self._record(line, None if self._budget is None else check)
         return day
-
-    def _check(self, purpose: Purpose, spent: int, estimate: int) -> None:
-        budget = self._budget or 0
-        limit = budget if purpose == "reply" else int(budget * BACKGROUND_SHARE)
-        if spent + estimate > limit:
-            rest = "" if purpose == "reply" else f" The last {budget - limit:,} are kept for replies."
-            raise BudgetExhausted(
-                f"The {purpose} would exceed today's budget of {budget:,} tokens: {spent:,} are used, it needs about "
-                f"{estimate:,}. Nothing was sent.{rest}"
-            )
 
     def _record(self, spending: ModelSpending, check: Callable[[Sequence[ModelSpending]], None] | None = None) -> None:
         problem = self._ledger.record(spending, check)
