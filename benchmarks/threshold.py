@@ -177,7 +177,7 @@ def ask_probes(bench: BenchSet, foreign: Sequence[str], config: Config, folder: 
     for group in groups.values():
         with Memory(group.config) as memory:
             memory.sync()
-    answers = ask_all(groups, bench.queries, max_results=ASKED_FOR, min_score=0.0).hits
+    answers = ask_all(groups, bench.queries, max_results=ASKED_FOR, min_score=0.0)[0]
     relevant = bench.relevant
     probes = {query.id: Probe(answers[query.id], relevant.get(query.id, {})) for query in bench.queries}
     names = [*groups]
@@ -200,7 +200,7 @@ def _ask_nonsense(groups: Mapping[str, BenchGroup], texts: Mapping[str, Sequence
         for group, group_texts in texts.items()
         for number, text in enumerate(group_texts)
     ]
-    answers = ask_all(groups, queries, max_results=ASKED_FOR, min_score=0.0).hits
+    answers = ask_all(groups, queries, max_results=ASKED_FOR, min_score=0.0)[0]
     return tuple(Probe(answer, {}) for answer in answers.values())
 
 

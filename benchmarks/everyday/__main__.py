@@ -81,9 +81,9 @@ def ask_set(name: str) -> AskedSet:
         max_results = hits_to_ask_for(*index(bench, groups))
         words = {name: replace(group, config=with_baseline(group.config, "keyword")) for name, group in groups.items()}
         variants = {
-            DEFAULT: ask_all(groups, bench.queries, max_results=max_results).hits,
-            UNTHRESHOLDED: ask_all(groups, bench.queries, max_results=max_results, min_score=0.0).hits,
-            WORDS: ask_all(words, bench.queries, max_results=max_results).hits,
+            DEFAULT: ask_all(groups, bench.queries, max_results=max_results)[0],
+            UNTHRESHOLDED: ask_all(groups, bench.queries, max_results=max_results, min_score=0.0)[0],
+            WORDS: ask_all(words, bench.queries, max_results=max_results)[0],
         }
     return AskedSet(bench, variants, read_halves(name))
 

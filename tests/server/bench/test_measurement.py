@@ -11,7 +11,6 @@ from kept.server.bench.measurement import (
     ReturnedHit,
     evaluate,
     mean_figures,
-    percentile,
     share_within_tokens,
 )
 
@@ -47,13 +46,6 @@ def test_a_further_passage_counts_at_its_own_rank_and_costs_its_tokens():
     assert figures["recall@5"] == pytest.approx(2 / 3), "b would be second, c seventh"
     assert figures["recall@10"] == 1.0
     assert figures["recall@2000tok"] == pytest.approx(2 / 3), "a and b fit, c does not"
-
-
-def test_percentiles_are_values_that_occurred():
-    assert percentile([5, 1, 4, 2, 3], 0.5) == 3
-    assert percentile(range(1, 101), 0.95) == 95
-    assert percentile([7], 0.95) == 7
-    assert percentile([], 0.5) == 0.0
 
 
 def test_the_mean_of_no_queries_is_no_figure():

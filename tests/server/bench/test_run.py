@@ -101,17 +101,6 @@ def test_tables_show_sets_and_categories(kept):
         assert row in rows
 
 
-def test_two_settings_are_compared(kept):
-    options = ("--set", "memory_search.provider=none")
-    against = ("--against", "memory_search.query.max_results=3", "--against", "memory_search.query.min_score=0.99")
-    [measurement] = kept("bench", DATA / "shop", *options, *against, "--json").json["sets"]
-    assert (measurement["kept"]["recall@10"], measurement["against"]["recall@10"]) == (1.0, 0.0)
-    done = kept("bench", DATA / "shop", *options, *against)
-    rows = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.strip()}
-    assert rows["against"][3] == "0.000"
-    assert rows["difference"][2] == "+1.000"
-
-
 def test_settings_of_the_run_are_used(kept):
     changed = ("memory_search.provider=none", "memory_search.query.min_score=0.99")
     options = (*(argument for pair in changed for argument in ("--set", pair)), "--json")

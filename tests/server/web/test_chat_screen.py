@@ -72,14 +72,6 @@ def test_an_empty_message_is_refused(talking, model):
     assert model.requests == []
 
 
-def test_another_conversation_can_be_continued(talking, model):
-    session = talking.site.sessions.get_or_create("telegram", "5054")
-    talking.site.sessions.append(session.id, Message.of("user", "The gate squeaks."))
-    model.follow(["Oil it."])
-    page = talking.follow(talking.post("/chat/send", text="What can I do?", **{"with": "telegram:5054"}))
-    assert texts(page, ".line.user .said") == ["The gate squeaks.", "What can I do?"]
-
-
 # the answer itself
 
 
@@ -96,7 +88,7 @@ def test_an_answer_goes_on_without_a_browser_and_can_be_followed_later(tmp_path,
             chat.ask("And now?")
         until.set()
         events = [event async for event in answer.follow()]
-        is_over = chat.find_answer() is None
+        is_over = chat.running is None
         await chat.close()
         site.close()
         return "".join(event["text"] for event in events if event["type"] == "delta"), is_over

@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -29,8 +28,6 @@ Hits = Mapping[str, Sequence[ReturnedHit]]
 
 @frozen
 class IndexFigures:
-    seconds: float = 0.0
-    bytes: int = 0
     files: int = 0
     chunks: int = 0
     provider: str = "none"
@@ -69,9 +66,8 @@ class SetMeasurement:
     index: IndexFigures
     summary: FigureSummary
     baselines: dict[str, FigureSummary]
-    """Figures of words alone and of vectors alone, on the same index; none if they were not asked for."""
+    """Figures of words alone and of vectors alone, on the same index; none without an embedder."""
     categories: dict[str, FigureSummary]
-    latency: dict[str, float]
     min_score: float
     grades: dict[Grade, GradeFigures]
     """Figures of the first hits of answerable queries, by grade."""
@@ -93,7 +89,6 @@ def measure_set(
     config: Config,
     *,
     most_queries: int | None = None,
-    baselines: bool = True,
     embedder: Embedder | None = None,
     progress: Progress | None = None,
 ) -> SetMeasurement:
@@ -106,19 +101,19 @@ def measure_set(
         nonlocal done
         done += 1
         if progress is not None and done % 20 == 0:
-            progress(bench.name, done, len(queries) * (3 if baselines else 1), "asking")
+            progress(bench.name, done, len(queries) * (1 + len(BASELINES)), "asking")
 
     with tempfile.TemporaryDirectory(prefix="kept-bench-") as folder:
         groups = lay_out(bench, config, folder)
         index, embedder, failures = _index(bench.name, groups, embedder, progress)
         texts = [*bench.files.values()] or [document.text for document in bench.documents]
         most = hits_to_ask_for(sum(map(estimate_tokens, texts)), sum(map(len, texts)), index.chunks)
-        answers = ask_all(groups, queries, max_results=most, embedder=embedder, tick=tick)
+        hits, degraded = ask_all(groups, queries, max_results=most, embedder=embedder, tick=tick)
         others = {}
-        for name in BASELINES if baselines and embedder is not None else ():
+        for name in BASELINES if embedder is not None else ():
             variants = {key: replace(group, config=with_baseline(group.config, name)) for key, group in groups.items()}
-            hits = ask_all(variants, queries, max_results=most, embedder=embedder, tick=tick).hits
-            others[name] = summarise(queries, hits, relevant)
+            theirs, _ = ask_all(variants, queries, max_results=most, embedder=embedder, tick=tick)
+            others[name] = summarise(queries, theirs, relevant)
     return SetMeasurement(
         name=bench.name,
         documents=len(bench.files) or len(bench.documents),
@@ -126,13 +121,12 @@ def measure_set(
         unjudged=sum(query.answerable and query.id not in relevant for query in queries),
         asked_for=most,
         index=index,
-        summary=summarise(queries, answers.hits, relevant),
+        summary=summarise(queries, hits, relevant),
         baselines=others,
-        categories=by_category(queries, answers.hits, relevant),
-        latency={f"p{share}_ms": percentile(answers.latencies_ms, share / 100) for share in (50, 95)},
+        categories=by_category(queries, hits, relevant),
         min_score=config.memory_search.query.min_score,
-        grades=grade_figures(queries, answers.hits, relevant),
-        degraded=(*answers.degraded, *failures),
+        grades=grade_figures(queries, hits, relevant),
+        degraded=(*degraded, *failures),
     )
 
 
@@ -145,21 +139,12 @@ def _index(
         if progress is not None:
             progress(name, number, len(groups), "indexing")
         with Memory(group.config, embedder=embedder) as memory:
-            started = time.perf_counter()
-            report = memory.sync()
-            seconds = time.perf_counter() - started
-            status = memory.status()
+            report, status = memory.sync(), memory.status()
             embedder = memory.index_service.embedder
         problems = (f"{problem.path}: {problem.reason}" for problem in report.problems)
         failures.update(dict.fromkeys((*report.failures, *problems)))
-        figures = IndexFigures(
-            seconds=figures.seconds + seconds,
-            bytes=figures.bytes + status.index_bytes,
-            files=figures.files + status.files,
-            chunks=figures.chunks + status.chunks,
-            provider=status.provider,
-            model=status.model,
-        )
+        files, chunks = figures.files + status.files, figures.chunks + status.chunks
+        figures = IndexFigures(files, chunks, status.provider, status.model)
     return figures, embedder, [*failures]
 
 
@@ -203,22 +188,19 @@ def grade_figures(queries: Sequence[BenchQuery], hits: Hits, relevant: Relevance
 # JSON: programs rely on these names. Names may be added, but not changed.
 
 
-def set_json(measurement: SetMeasurement, against: SetMeasurement | None = None) -> dict[str, Any]:
-    """Return a measurement, with the figures of the settings that it is compared with."""
-    shape: dict[str, Any] = {"set": measurement.name}
-    for name, each in (("kept", measurement), ("against", against)):
-        if each is not None:
-            shape[name] = summary_json(each.summary) | _rounded(each.latency)
-    shape |= {name: summary_json(summary) for name, summary in measurement.baselines.items()}
-    shape["categories"] = {name: summary_json(summary) for name, summary in measurement.categories.items()}
-    return shape | {
+def set_json(measurement: SetMeasurement) -> dict[str, Any]:
+    return {
+        "set": measurement.name,
+        "kept": summary_json(measurement.summary),
+        **{name: summary_json(summary) for name, summary in measurement.baselines.items()},
+        "categories": {name: summary_json(summary) for name, summary in measurement.categories.items()},
         "documents": measurement.documents,
         "queries": measurement.queries,
         "unjudged": measurement.unjudged,
         "asked_for": measurement.asked_for,
-        "index": _rounded(asdict(measurement.index)),
+        "index": asdict(measurement.index),
         "min_score": measurement.min_score,
-        "grades": {grade: {"hits": hits.hits, "right": hits.right} for grade, hits in measurement.grades.items()},
+        "grades": {grade: asdict(figures) for grade, figures in measurement.grades.items()},
         "degraded": [*measurement.degraded],
     }
 
@@ -226,11 +208,7 @@ def set_json(measurement: SetMeasurement, against: SetMeasurement | None = None)
 def summary_json(summary: FigureSummary) -> dict[str, Any]:
     # A query that cannot be answered has no recall: a category of such queries has null, not 0.
     figures: dict[str, Any] = {name: summary.figures.get(name) for name in FIGURES}
-    shares = {name: value for name, value in asdict(summary).items() if name != "figures"}
-    return _rounded(figures | shares)
-
-
-def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
+    figures |= {name: value for name, value in asdict(summary).items() if name != "figures"}
     return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
 
 
@@ -262,17 +240,6 @@ def with_baseline(config: Config, name: str) -> Config:
     return replace(config, agent=replace(config.agent, memory_search=search))
 
 
-@frozen
-class SetAnswers:
-    """Hits of each query by its id."""
-
-    hits: dict[str, tuple[ReturnedHit, ...]]
-    degraded: tuple[str, ...]
-    """Reasons why some answers may be worse than they should be."""
-    latencies_ms: tuple[float, ...]
-    """Times of all searches but the first of each memory, which opens everything."""
-
-
 class QueryClock:
     """Clock that reports a query's own date as "now", if the set has one."""
 
@@ -298,16 +265,13 @@ class QueryRunner:
         self.clock = QueryClock(group.newest)
         self.memory = Memory(group.config, embedder=embedder, clock=self.clock)
         self.degraded: dict[str, None] = {}
-        self.latencies_ms: list[float] = []
 
     def ask(self, query: BenchQuery, *, max_results: int, min_score: float | None = None) -> tuple[ReturnedHit, ...]:
         self.clock.query_date, self.clock.is_asking = query.date, True
-        started = time.perf_counter()
         try:
             result = self.memory.search(query.text, max_results=max_results, min_score=min_score)
         finally:
             self.clock.is_asking = False
-        self.latencies_ms.append((time.perf_counter() - started) * 1000)
         self.degraded.update(dict.fromkeys(result.degraded))
         return tuple(self.group.returned_hit(hit) for hit in result.hits)
 
@@ -320,11 +284,11 @@ def ask_all(
     min_score: float | None = None,
     embedder: Embedder | None = None,
     tick: Tick = lambda: None,
-) -> SetAnswers:
-    """Ask every query, with one memory open at a time. ``tick`` is called after each query."""
+) -> tuple[dict[str, tuple[ReturnedHit, ...]], list[str]]:
+    """Ask every query, with one memory open at a time. Return the hits of each by its id, and why some may be worse
+    than they should be. ``tick`` is called after each query."""
     hits: dict[str, tuple[ReturnedHit, ...]] = {}
     degraded: dict[str, None] = {}
-    latencies_ms: list[float] = []
     for name in dict.fromkeys(query.group for query in queries):
         runner = QueryRunner(groups[name], embedder=embedder)
         with runner.memory:
@@ -333,8 +297,7 @@ def ask_all(
                     hits[query.id] = runner.ask(query, max_results=max_results, min_score=min_score)
                     tick()
         degraded.update(runner.degraded)
-        latencies_ms += runner.latencies_ms[1:]
-    return SetAnswers(hits, tuple(degraded), tuple(latencies_ms))
+    return hits, [*degraded]
 
 
 # figures of a ranking
@@ -370,23 +333,17 @@ def first_ranks(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> d
 
 
 def _ranked_passages(hits: Sequence[ReturnedHit]) -> list[tuple[ReturnedHit, int]]:
-    """Return all passages in reading order with their ranks."""
-    if not any(hit.further for hit in hits):
-        return [(hit, rank) for rank, hit in enumerate(hits, start=1)]
-    passages: list[tuple[ReturnedHit, int | None]] = []  # hits have their rank already
-    scores: list[float] = []
+    """Return all passages by score, each with its rank: a hit has the one that it is shown at."""
+    passages: list[tuple[float, ReturnedHit, int | None]] = []
     lowest = math.inf
     for rank, hit in enumerate(hits, start=1):
         score = lowest = min(lowest, hit.score)  # a passage that was moved down comes after those it follows
-        passages.append((hit, rank))
-        scores.append(score)
+        passages.append((score, hit, rank))
         for further in hit.further:
             score = min(score, further.score)
-            passages.append((further, None))
-            scores.append(score)
-    order = sorted(range(len(scores)), key=lambda at: -scores[at])
-    places = {at: place for place, at in enumerate(order, start=1)}
-    return [(passage, rank or places[at]) for at, (passage, rank) in enumerate(passages)]
+            passages.append((score, further, None))
+    passages.sort(key=lambda passage: -passage[0])
+    return [(passage, rank or place) for place, (_, passage, rank) in enumerate(passages, start=1)]
 
 
 def share_within_tokens(hits: Sequence[ReturnedHit], relevant: Mapping[str, float], budget_tokens: int) -> float:
@@ -410,9 +367,3 @@ def mean_figures(rows: Sequence[Figures]) -> Figures:
     if not rows:
         return {}
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
-
-
-def percentile(values: Iterable[float], share: float) -> float:
-    """Return the smallest value that at least this share of all values do not exceed; 0 if there are none."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0

@@ -1,7 +1,7 @@
 """The chat on the pages: an answer runs in the server, and browsers follow it.
 
 It continues if a tab is closed, and a tab that is opened meanwhile shows what there is of it. The conversation is the
-one of `kept chat`, or another one that a page names.
+one of `kept chat`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
-from kept.agent.agent import Agent
 from kept.agent.events import (
     AgentEvent,
     ApprovalAsked,
@@ -93,35 +92,33 @@ log = logging.getLogger(__name__)
 
 
 class WebChat:
-    """Conversations with the agent on the pages. Its methods run in the event loop of the server."""
+    """The conversation with the agent on the pages. Its methods run in the event loop of the server."""
 
     def __init__(self, site: Site, model: ChatModel | None = None) -> None:
+        self.running: RunningAnswer | None = None
+        """The answer that is being written."""
         self._site = site
         self._model = model
         self._dispatcher: Dispatcher | None = None
-        self._opening = asyncio.Lock()
-        self._answers: dict[str, RunningAnswer] = {}
-        """Answers that are being written, by the name of their conversation."""
+        self._conversation: LocalConversation | None = None
         self._decisions: dict[str, asyncio.Future[bool]] = {}
 
-    def find_answer(self, name: str = DEFAULT_CONVERSATION) -> RunningAnswer | None:
-        return self._answers.get(name)
-
-    def ask(self, text: str, name: str = DEFAULT_CONVERSATION) -> RunningAnswer:
-        """Begin to answer a message. Raise UsageError while another answer of the conversation is being written."""
+    def ask(self, text: str) -> RunningAnswer:
+        """Begin to answer a message. Raise UsageError while another answer is being written."""
         text = text.strip()
         if not text:
             raise UsageError("There is no message.", hint="Write one.")
-        if name in self._answers:
+        if self.running is not None:
             raise UsageError("An answer is being written.", hint="Wait for it, or stop it.")
-        answer = self._answers[name] = RunningAnswer(text)
-        answer.task = asyncio.create_task(self._answer(name, answer))
+        answer = self.running = RunningAnswer(text)
+        answer.task = asyncio.create_task(self._answer(answer))
         return answer
 
-    async def stop(self, name: str = DEFAULT_CONVERSATION) -> None:
-        """Stop the answer of a conversation, if one is being written."""
-        if answer := self._answers.get(name):
-            await _end(answer)
+    async def stop(self) -> None:
+        """Stop the answer that is being written, if there is one."""
+        if self.running is not None and self.running.task is not None:
+            self.running.task.cancel()
+            await asyncio.wait([self.running.task])
 
     def decide(self, approval_id: str, *, allow: bool) -> None:
         """Decide about a tool call that the agent has asked for."""
@@ -131,52 +128,42 @@ class WebChat:
         decision.set_result(allow)
 
     async def close(self) -> None:
-        """Stop all answers and end the model."""
-        for answer in [*self._answers.values()]:
-            await _end(answer)
+        """Stop the answer and end the model."""
+        await self.stop()
         if self._dispatcher is not None:
             await self._dispatcher.close()
         if self._model is not None:
             await self._model.close()
 
-    async def agent(self) -> Agent:
-        """Return the agent, which is opened on first use."""
-        async with self._opening:
-            if self._dispatcher is None:
-                self._dispatcher = await asyncio.to_thread(self._open_dispatcher)
-            return self._dispatcher.agent
-
-    async def _open(self, name: str) -> LocalConversation:
-        await self.agent()
-        site, dispatcher = self._site, self._dispatcher
-        assert dispatcher is not None
-        return await asyncio.to_thread(
-            lambda: LocalConversation(
-                dispatcher, site.sessions, site.memory.clock, name=name, ask=self._wait_for_decision
-            )
+    def _open(self) -> LocalConversation:
+        site = self._site
+        if self._dispatcher is None:
+            self._model = self._model or open_model(site.loaded, clock=site.memory.clock)
+            self._dispatcher = open_dispatcher(site.memory, site.sessions, self._model)
+        return LocalConversation(
+            self._dispatcher,
+            site.sessions,
+            site.memory.clock,
+            name=DEFAULT_CONVERSATION,
+            ask=self._wait_for_decision,
         )
 
-    def _open_dispatcher(self) -> Dispatcher:
-        site = self._site
-        self._model = self._model or open_model(site.loaded, clock=site.memory.clock)
-        return open_dispatcher(site.memory, site.sessions, self._model)
-
-    async def _answer(self, name: str, answer: RunningAnswer) -> None:
-        conversation: LocalConversation | None = None
+    async def _answer(self, answer: RunningAnswer) -> None:
         try:
-            conversation = await self._open(name)
-            await conversation.answer(answer.question, answer.show)
+            if self._conversation is None:
+                self._conversation = await asyncio.to_thread(self._open)
+            await self._conversation.answer(answer.question, answer.show)
         except asyncio.CancelledError:
             answer.add(type="notice", text="Stopped.")
-            if conversation is not None:
-                await conversation.stop()
+            if self._conversation is not None:
+                await self._conversation.stop()
         except KeptError as exc:
             answer.add(type="error", text=f"{exc.message} {exc.hint}".strip())
         except Exception as exc:  # an answer that fails must not end the server
             log.exception("an answer failed")
             answer.add(type="error", text=f"Unexpected error: {type(exc).__name__}: {exc}")
         finally:
-            del self._answers[name]
+            self.running = None
             answer.finish()
 
     async def _wait_for_decision(self, asked: ApprovalAsked) -> bool:
@@ -189,9 +176,3 @@ class WebChat:
             return False
         finally:
             del self._decisions[asked.id]
-
-
-async def _end(answer: RunningAnswer) -> None:
-    if answer.task is not None:
-        answer.task.cancel()
-        await asyncio.wait([answer.task])

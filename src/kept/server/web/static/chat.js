@@ -31,7 +31,7 @@ function start(form, answer) {
   if (answer.dataset.follow) {
     answer.querySelector("[data-text]").textContent = "";
     for (const shown of answer.querySelectorAll("form")) shown.remove();
-    follow(fetch(`/chat/answer?${new URLSearchParams({ with: answer.dataset.with })}`));
+    follow(fetch("/chat/answer"));
   }
   scroll();
 
