@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from starlette.responses import Response
 
@@ -90,7 +91,7 @@ def change_setting(visit: Visit) -> Response:
     view, field = _find_view(loaded, visit.path["name"]), visit.form.get("value", "")
     is_removal, is_confirmed = visit.form.get("action") == "unset", visit.form.get("do") == "save"
     values = [line.strip() for line in field.splitlines() if line.strip()] or [""]
-    shown = {"view": view, "value": field, "is_removal": is_removal}
+    shown: dict[str, Any] = {"view": view, "value": field, "is_removal": is_removal}
     try:
         wanted = None if is_removal else values
         change = change_settings.change_setting(loaded, view.row.name, wanted, agent=None, dry_run=not is_confirmed)
