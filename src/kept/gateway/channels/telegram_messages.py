@@ -31,7 +31,6 @@ from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 if TYPE_CHECKING:
     import telegram
     from markdown_it import MarkdownIt
-    from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
 _GROUPS = ("group", "supergroup")
@@ -86,9 +85,7 @@ def _quoted_text(message: telegram.Message) -> str:
     if message.quote is not None:
         return message.quote.text
     original = message.reply_to_message
-    if (
-        original is None or original.forum_topic_created is not None
-    ):  # every message of a topic replies to its beginning
+    if original is None or original.forum_topic_created is not None:  # messages of a topic reply to its beginning
         return ""
     return clip(with_media(original.text or original.caption or "", read_media(original)), _QUOTED_CHARS)
 
@@ -219,10 +216,9 @@ def _iter_facts(message: telegram.Message) -> Iterator[MediaItem]:
 # Headings become bold, lists get bullets, and tables stand in a block of code. Everything else is text, so nothing that
 # a model writes can be taken for a tag.
 
-_TAGS = {"strong": "<b>", "em": "<i>", "s": "<s>"}
+_TAGS = {"heading": "b", "strong": "b", "em": "i", "s": "s"}
 _LINKS = ("http://", "https://", "tg://", "mailto:")
 _PLAIN = ("root", "paragraph", "inline", "text", "softbreak")
-_EMPTY = re.compile(r"<(\w+)[^>]*></\1>")
 
 
 def render_reply(markdown: str) -> str | None:
@@ -254,8 +250,7 @@ def _iter_blocks(nodes: Sequence[SyntaxTreeNode], lines: Sequence[str], *, in_qu
     for node in nodes:
         match node.type:
             case "paragraph" | "heading":
-                tokens = [token for child in node.children for part in child.children for token in part.to_tokens()]
-                yield _inline(tokens, ["<b>"] if node.type == "heading" else [])
+                yield _inline(node)
             case "fence" | "code_block":
                 yield _code(node.content.rstrip("\n"), language=(node.info or "").split(" ")[0])
             case "bullet_list" | "ordered_list":
@@ -273,35 +268,25 @@ def _iter_blocks(nodes: Sequence[SyntaxTreeNode], lines: Sequence[str], *, in_qu
                 yield html.escape(node.content, quote=False)
 
 
-def _inline(tokens: Sequence[Token], tags: list[str]) -> str:
-    """Return inline tokens as HTML, within tags that are open around them."""
-    parts = [*tags]
-    for token in tokens:
-        kind, _, part = token.type.rpartition("_")
-        if kind in (*_TAGS, "link") and part == "open":
-            tag = _TAGS.get(kind) or _link(str(token.attrs["href"]))
-            tags.append("" if tag in tags else tag)
-            parts.append(tags[-1])
-        elif kind in (*_TAGS, "link"):
-            parts.append(_closing(tags.pop()))
-        elif token.type == "code_inline":  # it cannot be part of bold text or a link
-            code = f"<code>{html.escape(token.content, quote=False)}</code>"
-            parts += [*map(_closing, reversed(tags)), code, *tags]
-        elif token.type in ("softbreak", "hardbreak"):
-            parts.append("\n")
-        else:
-            text = token.content or ("picture" if token.type == "image" else "")
-            parts.append(html.escape(text, quote=False))
-    parts += map(_closing, reversed(tags))
-    return _EMPTY.sub("", "".join(parts))
-
-
-def _closing(tag: str) -> str:
-    return f"</{tag[1:-1].split(' ')[0]}>" if tag else ""
-
-
-def _link(href: str) -> str:
-    return f'<a href="{html.escape(href)}">' if href.lower().startswith(_LINKS) else ""
+def _inline(node: SyntaxTreeNode) -> str:
+    """Return a paragraph, a heading or a part of one as HTML."""
+    inner = "".join(map(_inline, node.children))
+    match node.type:
+        case "inline" | "paragraph":
+            return inner
+        case "heading" | "strong" | "em" | "s":
+            return f"<{_TAGS[node.type]}>{inner}</{_TAGS[node.type]}>" if inner else ""
+        case "link":
+            href = str(node.attrs["href"])
+            return f'<a href="{html.escape(href)}">{inner}</a>' if inner and href.lower().startswith(_LINKS) else inner
+        case "code_inline":
+            return f"<code>{html.escape(node.content, quote=False)}</code>"
+        case "image":
+            return inner or "picture"
+        case "softbreak" | "hardbreak":
+            return "\n"
+        case _:
+            return html.escape(node.content, quote=False)
 
 
 def _list(node: SyntaxTreeNode, lines: Sequence[str], *, in_quote: bool) -> str:
