@@ -37,7 +37,8 @@ def write_atomic(
     ``sync=False`` is for one of many files, of which the caller has a journal and syncs the disk once.
     """
     with replacing(path, dir_fd=dir_fd, sync=sync) as file:
-        _write_all(file.fileno(), data)
+        file.write(data)
+        file.flush()
         if mtime_ns is not None:
             os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
 
@@ -49,48 +50,26 @@ def replacing(path: str, *, dir_fd: int | None = None, sync: bool = True) -> Ite
     Like `write_atomic`, for more than fits into memory.
     """
     name = os.path.basename(path)
+    temporary = f"{_TEMPORARY[0]}{os.urandom(8).hex()}{_TEMPORARY[1]}"  # a name with that of ``path`` may be too long
     with _writing_in_folder(path, dir_fd) as folder:
-        temporary = _temporary_name()
+        mode = _mode_of(name, folder)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
         try:
-            with (
-                _create_file(temporary, folder, _mode_of(name, folder)) as file,
-                _marked_as_written(file.fileno()),
-            ):
+            with open(handle, "wb", buffering=1 << 16) as file:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # so `is_abandoned` knows that it is written
+                os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
                 yield file
                 file.flush()
                 if sync:
-                    os.fsync(file.fileno())
+                    os.fsync(handle)
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
-            _remove_quietly(temporary, folder)
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
             raise
         if sync:
             sync_folder(folder)
-
-
-def _create_file(name: str, folder: int, mode: int) -> BinaryIO:
-    """Create a file in an open folder, with this mode regardless of the umask, and return it open for writing."""
-    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
-    os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
-    return open(handle, "wb", buffering=1 << 16)
-
-
-@contextmanager
-def _marked_as_written(handle: int) -> Iterator[None]:
-    """Lock a temporary file until it is renamed, so that `is_abandoned` knows that a process is writing it."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        pass  # a file system without locks
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # closing is not enough while a child has a copy
-            fcntl.flock(handle, fcntl.LOCK_UN)
-
-
-def _temporary_name() -> str:
-    return f"{_TEMPORARY[0]}{os.urandom(8).hex()}{_TEMPORARY[1]}"  # a name derived from ``path`` might be too long
 
 
 def is_temporary(name: str) -> bool:
@@ -124,14 +103,17 @@ def append_durably(path: str, data: bytes, *, dir_fd: int | None = None) -> None
             if not stat.S_ISREG(state.st_mode):
                 raise OSError(errno.EINVAL, "not a file")
             try:
-                _write_all(handle, data)
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(handle, view) :]
                 os.fsync(handle)
             except OSError:
                 os.ftruncate(handle, state.st_size)
                 raise
         except OSError:
             if is_new:
-                _remove_quietly(name, folder)
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
             raise
         finally:
             os.close(handle)
@@ -155,26 +137,17 @@ def replace_erasing(path: str, data: bytes, *, dir_fd: int | None = None) -> boo
 
     Return False if the old file has another name (a hard link), which keeps its text.
     """
-    with _writing_in_folder(path, dir_fd) as folder:
-        old = _open_to_erase(os.path.basename(path), folder)
-        try:
-            write_atomic(path, data, dir_fd=folder)
-            return old is None or _overwrite(old, names=0)
-        finally:
-            if old is not None:
-                os.close(old)
+    with _writing_in_folder(path, dir_fd) as folder, _opened_to_erase(os.path.basename(path), folder) as old:
+        write_atomic(path, data, dir_fd=folder)
+        return _overwrite(old, names=0)
 
 
 def erase_file(path: str, *, dir_fd: int | None = None) -> bool:
     """Overwrite a file with zeros and remove it. Return False if it has another name, which keeps its text."""
     name = os.path.basename(path)
     with _writing_in_folder(path, dir_fd) as folder:
-        old = _open_to_erase(name, folder)
-        try:
-            has_no_other_name = old is None or _overwrite(old, names=1)
-        finally:
-            if old is not None:
-                os.close(old)
+        with _opened_to_erase(name, folder) as old:
+            has_no_other_name = _overwrite(old, names=1)
         try:
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
@@ -234,22 +207,24 @@ def _writing_in_folder(path: str, dir_fd: int | None) -> Iterator[int]:
             os.close(handle)
 
 
-def _write_all(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
-
-
-def _open_to_erase(name: str, folder: int) -> int | None:
-    """Open a file to overwrite it, or return None if there is none or it is read-only: then it is only unlinked."""
+@contextmanager
+def _opened_to_erase(name: str, folder: int) -> Iterator[int | None]:
+    """Yield a file that is open to be overwritten, or None if there is none or it is read-only."""
     try:
-        return os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        handle = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
-        return None
+        yield None
+        return
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
-def _overwrite(handle: int, *, names: int) -> bool:
-    """Overwrite a file with zeros, unless it has more names than ``names``. Return whether it was done."""
+def _overwrite(handle: int | None, *, names: int) -> bool:
+    """Overwrite a file with zeros, unless it has more names than ``names``. Return whether no other name keeps it."""
+    if handle is None:
+        return True
     state = os.fstat(handle)
     if not stat.S_ISREG(state.st_mode) or state.st_nlink > names:
         return False
@@ -265,13 +240,6 @@ def _mode_of(name: str, folder: int) -> int:
     except FileNotFoundError:
         return 0o600
     return state.st_mode & 0o777 if stat.S_ISREG(state.st_mode) else 0o600
-
-
-def _remove_quietly(name: str, folder: int) -> None:
-    try:
-        os.unlink(name, dir_fd=folder)
-    except OSError:
-        pass
 
 
 def read_if_possible(path: str) -> bytes:

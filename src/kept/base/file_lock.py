@@ -7,32 +7,20 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 from kept.errors import LockBusy, LockMissing, WorkspaceError, WriteFailed
 
 _POLL_S = 0.01
 
 
-class _LockHandle:
-    """An open lock file. A forked child closes its copies without releasing the lock."""
-
-    open: ClassVar[set[_LockHandle]] = set()
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.open.add(self)
-
-    def close(self) -> None:
-        if self in self.open:  # not in a child that was forked meanwhile
-            self.open.discard(self)
-            fcntl.flock(self.number, fcntl.LOCK_UN)  # closing is not enough while a child has a copy
-            os.close(self.number)
+_held: set[int] = set()
+"""Open lock files."""
 
 
 def _close_copies() -> None:
-    while _LockHandle.open:
-        os.close(_LockHandle.open.pop().number)
+    """Close a forked child's copies, without releasing the locks."""
+    while _held:
+        os.close(_held.pop())
 
 
 os.register_at_fork(after_in_child=_close_copies)
@@ -51,27 +39,29 @@ def locked(path: str, *, wait_s: float, purpose: str, create: bool = True, share
     else:
         flags = os.O_RDONLY | os.O_DIRECTORY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     try:
-        handle = _LockHandle(os.open(path, flags | os.O_CLOEXEC, 0o600))
+        number = os.open(path, flags | os.O_CLOEXEC, 0o600)
     except FileNotFoundError as exc:
         raise LockMissing(f"{path}: does not exist.") from exc
     except OSError as exc:
-        raise _cannot_lock(path, exc) from exc
+        kind = WorkspaceError if os.path.isdir(path) else WriteFailed  # a lock file may have to be created
+        hint = "Check free space and permissions."
+        raise kind(f"{path}: cannot be locked ({exc.strerror}).", hint=hint) from exc
+    _held.add(number)
+    holder = os.getpid()
     try:
         mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         deadline = time.monotonic() + wait_s
         while True:
             try:
-                fcntl.flock(handle.number, mode | fcntl.LOCK_NB)
+                fcntl.flock(number, mode | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise LockBusy(f"Another process is {purpose}.", path=path) from None
                 time.sleep(_POLL_S)
-        yield handle.number
+        yield number
     finally:
-        handle.close()
-
-
-def _cannot_lock(path: str, exc: OSError) -> WorkspaceError:
-    kind = WorkspaceError if os.path.isdir(path) else WriteFailed  # a lock file may have to be created
-    return kind(f"{path}: cannot be locked ({exc.strerror}).", hint="Check free space and permissions.")
+        if os.getpid() == holder:  # a child that was forked meanwhile has closed its copy
+            _held.discard(number)
+            fcntl.flock(number, fcntl.LOCK_UN)  # closing is not enough while a child has a copy
+            os.close(number)
