@@ -90,7 +90,7 @@ def test_new_with_a_text_answers_it_in_the_new_conversation(harness):
 
 def test_a_reset_that_a_crash_cut_short_happens_once(harness):
     session = harness.sessions.get_or_create("http", "ada")
-    commands = Commands(Agent(harness.memory, harness.sessions, harness.model), list)
+    commands = Commands(Agent(harness.memory, harness.sessions, harness.model))
     call = CommandCall(Command("new", ""), session.id, "m1")
     first = commands.start_session(call)
     assert commands.start_session(call).id == first.id

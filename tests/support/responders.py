@@ -100,9 +100,7 @@ class ResponderHarness:
     ) -> Responder:
         agent = Agent(self.memory, self.sessions, self.model, retry_wait_s=0.0)
         settings = self.memory.config.gateway.auto_responder
-        dispatcher = dispatcher_class(agent, more_status=lambda: responder.status_lines())
-        responder = Responder(dispatcher, self.inbox(), settings, channels, timing=timing)
-        return responder
+        return Responder(dispatcher_class(agent), self.inbox(), settings, channels, timing=timing)
 
     def inbox(self) -> Inbox:
         return open_inbox(Path(self.journal).parent, self.memory.clock)

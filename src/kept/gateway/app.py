@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -121,14 +120,12 @@ def open_sessions(loaded: LoadedConfig) -> SessionStore:
     return SessionStore(loaded.config)
 
 
-def open_dispatcher(
-    memory: Memory, sessions: SessionStore, model: ChatModel, *, more_status: Callable[[], list[str]] = list
-) -> Dispatcher:
-    """Return a dispatcher for an agent and the commands. ``more_status`` returns further lines for /status."""
+def open_dispatcher(memory: Memory, sessions: SessionStore, model: ChatModel) -> Dispatcher:
+    """Return a dispatcher for an agent and the commands."""
     from kept.agent.agent import Agent
     from kept.gateway.dispatcher import Dispatcher
 
-    return Dispatcher(Agent(memory, sessions, model), more_status=more_status)
+    return Dispatcher(Agent(memory, sessions, model))
 
 
 def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:

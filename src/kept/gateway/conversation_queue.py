@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,33 +104,32 @@ class QueueLimits:
     def __init__(self, settings: ResponderSettings) -> None:
         self.max_total = settings.max_queued
         self.max_per_conversation = max(1, settings.max_queued // 5)
-        self.total = 0
         self.closed = False
         """True when the gateway accepts no more messages."""
-        self._by_key: dict[str, int] = {}
+        self._by_key: Counter[str] = Counter()
         self._released = asyncio.Event()
 
     def check(self, key: str) -> None:
         """Raise QueueFull or ConversationFull if no further message of a conversation is accepted."""
         if self.closed:
             raise QueueFull("The gateway is shutting down.")
-        if self._by_key.get(key, 0) >= self.max_per_conversation:
+        if self._by_key[key] >= self.max_per_conversation:
             raise ConversationFull("Too many messages of this conversation wait for an answer.")
         if self.total >= self.max_total:
             raise QueueFull("Too many messages wait for an answer.")
 
+    @property
+    def total(self) -> int:
+        return self._by_key.total()
+
     def reserve(self, key: str) -> None:
         """Count one more message. Call `check` first, unless the message was accepted before a restart."""
-        self._by_key[key] = self._by_key.get(key, 0) + 1
-        self.total += 1
+        self._by_key[key] += 1
 
     def release(self, key: str, count: int = 1) -> None:
-        left = self._by_key.get(key, 0) - count
-        if left > 0:
-            self._by_key[key] = left
-        else:
-            self._by_key.pop(key, None)
-        self.total -= count
+        self._by_key[key] -= count
+        if self._by_key[key] <= 0:
+            del self._by_key[key]
         self._released.set()
         self._released = asyncio.Event()
 

@@ -111,21 +111,21 @@ def act_of(message: Inbound) -> Act:
 
 
 class Commands:
-    """Executes commands. ``more_status`` returns further lines for /status, such as the queue of a gateway."""
+    """Executes commands."""
 
-    def __init__(self, agent: Agent, more_status: Callable[[], list[str]]) -> None:
+    def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._memory = agent.services.memory
         self._sessions = agent.services.sessions
         self._people = agent.services.people
-        self._more_status = more_status
+        self._more_status: Callable[[], list[str]] = list
         self._inbox: BlankInbox | None = None
         self._decided: dict[str, str] = {}
         """Replies to /approve and /deny that were carried out before their turn came, by the id of the message."""
 
-    def use_inbox(self, inbox: Inbox) -> None:
-        """Let /forget scrub the inbox of this process too."""
-        self._inbox = inbox.blank
+    def use_inbox(self, inbox: Inbox, more_status: Callable[[], list[str]]) -> None:
+        """Let /forget scrub the inbox of this process too, and /status show these lines about its queue."""
+        self._inbox, self._more_status = inbox.blank, more_status
 
     async def run(self, call: CommandCall) -> str:
         """Return the reply to a command. Errors become replies."""
@@ -295,21 +295,23 @@ def _describe_compaction(result: CompactionResult) -> str:
 
 
 class Dispatcher:
-    """Chooses between commands and agent. The caller adds the messages that the agent answered to ``indexer``."""
+    """Chooses between commands and agent. The caller counts the messages that the agent answered (`index_later`)."""
 
-    def __init__(self, agent: Agent, *, more_status: Callable[[], list[str]] = list) -> None:
-        """``more_status`` returns further lines for /status."""
+    def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.sessions = agent.services.sessions
-        self.commands = Commands(agent, more_status)
-        self.indexer = PeriodicIndexer(agent.services.memory)
+        self.commands = Commands(agent)
+        self._memory = agent.services.memory
+        self._unindexed = 0
+        self._indexing: asyncio.Task[None] | None = None
         self._ended: set[str] = set()
         """Sessions whose last flush was started here."""
         self._flushes: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Finish indexing and flushes, and end what the agent has started."""
-        await self.indexer.close()
+        if self._indexing is not None:  # its thread cannot be interrupted
+            await asyncio.wait([self._indexing])
         if self._flushes:
             _, left = await asyncio.wait(self._flushes, timeout=_FLUSH_WAIT_S)
             for task in left:
@@ -372,35 +374,21 @@ class Dispatcher:
         async with aclosing(self.agent.respond(session.id, [text], group=group)) as events:
             async for event in events:
                 yield event
-        self.indexer.add(2)
+        self.index_later(2)
 
-
-class PeriodicIndexer:
-    """Indexes new messages every few messages, so that no search has many of them to index."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._every_messages = memory.config.gateway.auto_responder.memory_index_interval_messages
-        self._unindexed = 0
-        self._task: asyncio.Task[None] | None = None
-
-    def add(self, messages: int) -> None:
-        """Count messages that were added to a transcript. Start indexing if they are due."""
+    def index_later(self, messages: int) -> None:
+        """Count messages that were added to a transcript, and index every few, so that no search has many to index."""
         self._unindexed += messages
-        if self._unindexed >= self._every_messages and (self._task is None or self._task.done()):
+        every = self._memory.config.gateway.auto_responder.memory_index_interval_messages
+        if self._unindexed >= every and (self._indexing is None or self._indexing.done()):
             self._unindexed = 0
-            self._task = asyncio.create_task(self._index())
+            self._indexing = asyncio.create_task(self._index())
 
     async def _index(self) -> None:
         try:
             await asyncio.to_thread(self._memory.sync)
         except KeptError as exc:
             log.warning("the index could not be brought up to date (%s)", exc.code)
-
-    async def close(self) -> None:
-        """Wait for an indexing that is running: its thread cannot be interrupted."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
 
 
 # Conversations with the person at this machine, in this process: at the terminal, or on a page. Both continue the same
@@ -459,7 +447,7 @@ class LocalConversation:
                     await self._decide(event)
                 reply = event if isinstance(event, Reply) else reply
         if command is None:
-            self._dispatcher.indexer.add(2)
+            self._dispatcher.index_later(2)
         return reply
 
     async def _decide(self, asked: ApprovalAsked) -> None:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar
 
 from kept.agent.events import NOBODY, AgentEvent, ApprovalAsked, ApprovalDecided, GroupLine, Inbound, Reply
-from kept.base.clock import Backoff
 from kept.base.remote_errors import MessageConflict, MessageNotFound
 from kept.base.values import frozen
 from kept.config import ResponderSettings
@@ -81,7 +80,7 @@ class Responder:
         self.limits = QueueLimits(settings)
         self.approvals = dispatcher.agent.approvals
         self._dispatcher = dispatcher
-        dispatcher.commands.use_inbox(inbox)
+        dispatcher.commands.use_inbox(inbox, self.status_lines)
         self._channels = channels
         self._timing = timing or ResponderTiming()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kept-inbox")
@@ -362,7 +361,9 @@ class Responder:
             if run.parts is None:
                 run = await self._change(run, attempts=run.attempts + 1)
         else:
-            session_id = await self._open_session(queue.chat)
+            session_id = await self._until_done(
+                lambda: self._dispatcher.current_session_id(queue.chat), KeptError, "a session cannot be opened"
+            )
             if not queue.waiting:  # cancelled while the session was opened
                 return None
             messages = queue.take()
@@ -370,16 +371,6 @@ class Responder:
         command = find_command(messages[0].inbound) if len(messages) == 1 else None
         replay = self._replays.setdefault((run.channel, messages[-1].id), EventReplay())
         return AnswerJob(run, messages, command, queue.channel, replay, slot)
-
-    async def _open_session(self, chat: SessionKey) -> str:
-        backoff: Backoff | None = None
-        while True:
-            try:
-                return await self._dispatcher.current_session_id(chat)
-            except KeptError as exc:
-                log.error("a session cannot be opened; trying again (%s)", exc.message)
-                backoff = backoff or self._timing.backoff()
-                await asyncio.sleep(backoff.next_s())
 
     async def _change(self, run: AnswerRun, **fields: Any) -> AnswerRun:
         return await self._write_until_done(partial(self.inbox.change, run, **fields))
@@ -402,13 +393,16 @@ class Responder:
 
     async def _write_until_done(self, change: Callable[[], T]) -> T:
         """Make a change that has to be on disk before the next step. Retry for as long as the disk is full."""
-        backoff: Backoff | None = None
+        write = lambda: asyncio.shield(self._write(change))  # noqa: E731
+        return await self._until_done(write, WriteFailed, "the inbox cannot be written")
+
+    async def _until_done(self, act: Callable[[], Awaitable[T]], kind: type[KeptError], problem: str) -> T:
+        backoff = self._timing.backoff()
         while True:
             try:
-                return await asyncio.shield(self._write(change))
-            except WriteFailed as exc:
-                log.error("the inbox cannot be written; trying again (%s)", exc.message)
-                backoff = backoff or self._timing.backoff()
+                return await act()
+            except kind as exc:
+                log.error("%s; trying again (%s)", problem, exc.message)
                 await asyncio.sleep(backoff.next_s())
 
     # one answer: through the dispatcher, into the inbox, with a reply in any case
@@ -469,7 +463,7 @@ class Responder:
                     elif not reply.done():  # it is done if the caller was cancelled
                         reply.set_result(event)
             if job.command is None:
-                dispatcher.indexer.add(len(inbound) + 1)
+                dispatcher.index_later(len(inbound) + 1)
             if not reply.done():
                 reply.set_result(Reply("", "", silent=True))
         except Exception as exc:

@@ -160,8 +160,7 @@ class Gateway:
     ) -> Responder:
         """Open the inbox of an agent. All agents share the slots, so that no more answers are under way at a time."""
         config = agent.memory.config
-        status = lambda: self.responders[config.agent_id].status_lines()  # noqa: E731
-        dispatcher = open_dispatcher(agent.memory, agent.sessions, agent.model, more_status=status)
+        dispatcher = open_dispatcher(agent.memory, agent.sessions, agent.model)
         storage = open_agent(config)
         lease = self.leases.enter_context(storage.lease(INBOX_LEASE, wait_s=_LEASE_WAIT_S))
         inbox = Inbox(storage, clock=agent.memory.clock, lease=lease)
