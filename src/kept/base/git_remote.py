@@ -11,12 +11,10 @@ import re
 from collections.abc import Iterator
 
 _MAX_BYTES = 200_000
-_URL = r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^/@]*@)?(?P<host>\[[^\]]*\]|[^/:]*)(?::(?P<port>\d*))?/(?P<path>.*)"
-_SCP = r"(?:[^/@:]*@)?(?P<host>\[[^\]]*\]|[^/:]{2,}):(?P<path>.*)"
-"""A host of one letter is a drive of Windows."""
+_REMOTE = r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?(?:[^/@]*@)?(?P<host>\[[^\]]*\]|[^/:@]+)(?::(?P<port>\d*)(?=/))?[:/](?P<path>.*)"
+"""An address, the short form of ssh (host:path), or a key."""
 _LOCAL_KEY = "file:"
-_KEY_WITH_PORT = r"[\w.-]+:\d+/.*"
-_DEFAULT_PORTS = {"http": "80", "https": "443"}
+_DEFAULT_PORTS = {"http": "80", "https": "443", None: ""}
 _SECTION = r'\s*\[\s*remote\s+"(?P<name>(?:[^"\\]|\\.)*)"\s*\]'
 _ADDRESS = r"\s*url\s*=\s*(?P<url>.*)"
 
@@ -74,23 +72,14 @@ def normalise_remote(url: str, *, root: str = "") -> str | None:
     if url.startswith((_LOCAL_KEY, "/", "./", "../")):
         path = os.path.normpath(os.path.join(root, url.removeprefix(_LOCAL_KEY)))
         return f"{_LOCAL_KEY}{_plain_path(path)}" if path.strip("/.") else None
-    match = re.fullmatch(_URL, url, re.IGNORECASE)
-    if match is None and not re.fullmatch(_KEY_WITH_PORT, url):
-        match = re.fullmatch(_SCP, url)
-    if match is None:
-        return _as_key(url)
-    scheme, port = match.groupdict().get("scheme", ""), match.groupdict().get("port")
+    match = re.fullmatch(_REMOTE, url, re.IGNORECASE)
+    path = _plain_path(match["path"]).strip("/") if match else ""
+    if match is None or not path:
+        return None
+    scheme, port = match["scheme"] and match["scheme"].lower(), match["port"]
     # A server listens for ssh on another port than for the web; two ports of the web are two servers.
-    has_port = port and scheme.lower() in _DEFAULT_PORTS and port != _DEFAULT_PORTS[scheme.lower()]
-    host, path = match["host"].lower(), _plain_path(match["path"]).strip("/")
-    return f"{host}{f':{port}' if has_port else ''}/{path}" if host and path else None
-
-
-def _as_key(text: str) -> str | None:
-    """Return a text that is a key already: host/path."""
-    host, slash, path = text.partition("/")
-    path = _plain_path(path).strip("/")
-    return f"{host.lower()}/{path}" if slash and host and path else None
+    has_port = port and scheme in _DEFAULT_PORTS and port != _DEFAULT_PORTS[scheme]
+    return f"{match['host'].lower()}{f':{port}' if has_port else ''}/{path}"
 
 
 def _plain_path(path: str) -> str:

@@ -159,6 +159,19 @@ class Filter:
 
 
 @frozen
+class CitedLines:
+    """Lines of a note or a transcript."""
+
+    path: str
+    start_line: int
+    end_line: int
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.start_line, self.end_line)
+
+
+@frozen
 class ScorePart:
     """One addend of a score: the parts of a hit add up to its score."""
 
@@ -168,19 +181,12 @@ class ScorePart:
 
 
 @frozen
-class Occurrence:
+class Occurrence(CitedLines):
     """Another passage that says the same as a hit, or an older one about the same."""
 
-    path: str
-    start_line: int
-    end_line: int
     source: Source
     timestamp: str
     """Time of the text (ISO 8601)."""
-
-    @property
-    def citation(self) -> str:
-        return cite(self.path, self.start_line, self.end_line)
 
 
 @frozen
@@ -202,16 +208,13 @@ class FactValidity:
 
 
 @frozen
-class Hit:
+class Hit(CitedLines):
     """A passage that answers a query, and how it was found.
 
     ``path`` and the lines are where it is; ``citation`` is both in one text, which `Memory.read` accepts. ``score`` is
     from 0 to 1; its ``parts`` add up to it. ``timestamp`` is a datetime in local time.
     """
 
-    path: str
-    start_line: int
-    end_line: int
     score: float
     vector_score: float | None
     text_score: float | None
@@ -243,10 +246,6 @@ class Hit:
     """When the fact holds that matches best; None if its line does not say."""
     further: tuple[Hit, ...] = ()
     """Further passages of the same note, best first. A note is one hit, however many of its passages match."""
-
-    @property
-    def citation(self) -> str:
-        return cite(self.path, self.start_line, self.end_line)
 
 
 @frozen
@@ -348,20 +347,13 @@ FactRelation = Literal["repeats", "changes", "restates"]
 
 
 @frozen
-class NearFact:
+class NearFact(CitedLines):
     """A line that a new fact repeats, or seems to change."""
 
-    path: str
-    start_line: int
-    end_line: int
     text: str
     relation: FactRelation
     digest: str
     """Digest of its lines, as in ``reference``."""
-
-    @property
-    def citation(self) -> str:
-        return cite(self.path, self.start_line, self.end_line)
 
     @property
     def reference(self) -> str:
@@ -370,12 +362,9 @@ class NearFact:
 
 
 @frozen
-class Written:
+class Written(CitedLines):
     """Lines of a note that were added."""
 
-    path: str
-    start_line: int
-    end_line: int
     is_new: bool = True
     """False if nothing was written, because these lines say the same already."""
     replaced: str | None = None

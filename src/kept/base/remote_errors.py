@@ -58,6 +58,8 @@ class VectorMisfit(EmbeddingError):
 class RemoteError(KeptError):
     code = "remote"
     exit_code = 7
+    wait_s: float | None = None
+    """Pause that the service asks for."""
 
 
 class EndpointDown(RemoteError):

@@ -311,45 +311,45 @@ class HttpClient:
             left_s = deadline_s - policy.monotonic()
             if attempt > 1 and left_s <= 0:
                 break  # the pause took longer than asked for
-            outcome, wait_s = self._attempt(request, min(timeouts.attempt_s, left_s), attempt)
-            if not isinstance(outcome, RemoteError):
-                return outcome
-            failure, delay_s = outcome, backoff.next_s()
-            delay_s = delay_s if wait_s is None else wait_s
+            try:
+                return self._attempt(request, min(timeouts.attempt_s, left_s), attempt)
+            except RemoteError as exc:
+                failure = exc
+            delay_s = backoff.next_s() if failure.wait_s is None else failure.wait_s
             if not failure.retryable or attempt == attempts or policy.monotonic() + delay_s >= deadline_s:
                 break
             log.info("%s Trying again in %.1f s.", failure.message, delay_s)
-            self._count(retries=1)
+            with self._lock:
+                self.retries += 1
             policy.sleep(delay_s)
         if isinstance(failure, EndpointDown) and attempts == policy.attempts:
             self._breaker.trip(origin, failure.message, now_s=policy.monotonic())
         raise failure
 
-    def _attempt(
-        self, request: HttpRequest, timeout_s: float, attempt: int
-    ) -> tuple[HttpReply | RemoteError, float | None]:
-        """Return the reply or the error it means, and the pause that the service asks for."""
+    def _attempt(self, request: HttpRequest, timeout_s: float, attempt: int) -> HttpReply:
+        """Return a reply with a success status, or raise the error that it means."""
         import httpx
 
-        self._count(calls=1)
-        origin = self.endpoint.origin
+        with self._lock:
+            self.calls += 1
+        origin, tries = self.endpoint.origin, f" after {attempt} tries" if attempt > 1 else ""
         try:
             reply = self._send(request, timeout_s)
         except httpx.DecodingError:
-            return BadAnswer(f"{origin} answered with something that cannot be decoded."), None
+            raise BadAnswer(f"{origin} answered with something that cannot be decoded.") from None
         except httpx.LocalProtocolError:
             # The text of this error repeats the header it is about, which may be a key.
-            return BadAnswer(f"{origin} cannot be called with the configured headers."), None
+            raise BadAnswer(f"{origin} cannot be called with the configured headers.") from None
         except httpx.RequestError as exc:
-            return self._down(exc, timeout_s, attempt), None
-        except BadAnswer as exc:
-            return exc, None
-        self._breaker.reset(self.endpoint.origin)  # any reply shows that the endpoint is up
+            raise EndpointDown(f"{origin} {self._explain(exc, timeout_s, tries)}.", hint=_DOWN_HINT) from None
+        self._breaker.reset(origin)  # any reply shows that the endpoint is up
         if 200 <= reply.status < 300 or (request.sink and is_file_redirect(reply)):
-            return reply, None
+            return reply
         detail = self.clean_message(summarise(reply))
-        message = f"{self.endpoint.origin} answered {reply.status}{_after_attempts(attempt)}: {detail.rstrip('.')}."
-        return classify_failure(reply, message, detail=detail), retry_after_s(reply)
+        message = f"{origin} answered {reply.status}{tries}: {detail.rstrip('.')}."
+        failure = classify_failure(reply, message, detail=detail)
+        failure.wait_s = retry_after_s(reply)
+        raise failure
 
     # one request
 
@@ -405,21 +405,14 @@ class HttpClient:
                 break
         return memory.getvalue()
 
-    def _count(self, *, calls: int = 0, retries: int = 0) -> None:
-        with self._lock:
-            self.calls += calls
-            self.retries += retries
-
-    def _down(self, exc: httpx.RequestError, timeout_s: float, attempt: int) -> EndpointDown:
+    def _explain(self, exc: httpx.RequestError, timeout_s: float, tries: str) -> str:
         import httpx
 
-        reason = self.clean_message(str(exc) or type(exc).__name__).rstrip(".")
         if isinstance(exc, httpx.TimeoutException):
-            what, why = f"did not answer within {timeout_s:.3g} s", ""
-        else:
-            is_unreachable = isinstance(exc, httpx.ConnectError)
-            what, why = "cannot be reached" if is_unreachable else "closed the connection", f" ({reason})"
-        return EndpointDown(f"{self.endpoint.origin} {what}{_after_attempts(attempt)}{why}.", hint=_DOWN_HINT)
+            return f"did not answer within {timeout_s:.3g} s{tries}"
+        reason = self.clean_message(str(exc) or type(exc).__name__).rstrip(".")
+        what = "cannot be reached" if isinstance(exc, httpx.ConnectError) else "closed the connection"
+        return f"{what}{tries} ({reason})"
 
     def _parse(self, reply: HttpReply) -> Any:
         try:
@@ -430,7 +423,3 @@ class HttpClient:
                 f"{self.endpoint.origin} answered with something that is not JSON: {summary}.",
                 hint="Check memory_search.remote.base_url: something else may be answering there.",
             ) from exc
-
-
-def _after_attempts(attempt: int) -> str:
-    return f" after {attempt} tries" if attempt > 1 else ""

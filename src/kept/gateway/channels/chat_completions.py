@@ -70,11 +70,6 @@ class ChatCompletions:
         names = [name for name in self._front.responders if grant is None or grant.reaches(name)]
         return (MODEL_PREFIX, *(f"{MODEL_PREFIX}/{name}" for name in names))
 
-    def _require_agent(self, request: Request, agent: str | None, model: str) -> None:
-        names = self._models(request)
-        if agent is not None and f"{MODEL_PREFIX}/{agent}" not in names:
-            raise ModelUnknown(f"There is no model '{model}'.", hint=f"There are: {', '.join(names)}.")
-
     # completions
 
     async def complete(self, request: Request) -> Response:
@@ -82,8 +77,11 @@ class ChatCompletions:
 
         call = read_call(await read_body(request, MAX_BODY_BYTES), request.headers)
         call = replace(call, user=own_name(request, call.user))
-        self._require_agent(request, call.agent, call.model)
-        key = route_own(self._front, request, _chat_key(call), call.agent)
+        names = self._models(request)
+        if call.model not in names:
+            shown = call.model[:MAX_NAME_CHARS]
+            raise ModelUnknown(f"There is no model '{shown}'.", hint=f"There are: {', '.join(names)}.")
+        key = route_own(self._front, request, _chat_key(call), call.model.partition("/")[2] or None)
         message = await self._accept(call, key, request)
         if call.stream:
             chunks = self._chunks(call, message)
@@ -233,8 +231,7 @@ class ChatCall:
     """Request of a client."""
 
     model: str
-    agent: str | None
-    """Agent that the model names; None for the gateway's own."""
+    """kept/NAME for an agent of that name; kept for the gateway's own."""
     user: str | None
     conversation: str
     """Name of the conversation, unique within the channel."""
@@ -269,7 +266,6 @@ def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
     stream_options = body.get("stream_options")
     return ChatCall(
         model=model,
-        agent=find_agent_name(model),
         user=user,
         conversation=conversation,
         continues=continues,
@@ -279,14 +275,6 @@ def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
         stream_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
         digest=_digest([conversation, [[line.role, line.text] for line in lines]]),
     )
-
-
-def find_agent_name(model: str) -> str | None:
-    """Return the agent that a model names: 'kept/NAME' names one, 'kept' none. Raise ModelUnknown for any other."""
-    prefix, slash, name = model.partition("/")
-    if prefix != MODEL_PREFIX or (slash and not name):
-        raise ModelUnknown(f"There is no model '{model[:MAX_NAME_CHARS]}'.")
-    return name or None
 
 
 def _refuse_unsupported(body: Mapping[str, Any]) -> None:
@@ -332,10 +320,8 @@ def read_content(content: Any, name: str) -> str:
     texts = []
     for part in content:
         match part.get("type"):
-            case "text":
-                texts.append(str(part.get("text") or ""))
-            case "refusal":
-                texts.append(str(part.get("refusal") or ""))
+            case "text" | "refusal" as kind:
+                texts.append(str(part.get(kind) or ""))
             case "image_url" | "input_audio" | "file" as kind:
                 texts.append(_PART_NAMES[kind])
             case _:
