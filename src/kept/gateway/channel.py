@@ -68,6 +68,10 @@ class Channel:
     def measure(self, text: str) -> int:
         return len(text)
 
+    def split(self, text: str) -> list[str]:
+        """Return the parts in which a text is sent."""
+        return split_reply(text, self.limit, measure=self.measure)
+
     def address(self, user_id: str) -> Mapping[str, Any]:
         """Return what `send` needs to write first to the user or chat of a session key.
 
@@ -88,7 +92,7 @@ class Channel:
 
         Raise DeliveryRefused if nobody would read all parts of the question: the call is denied.
         """
-        parts = split_reply(approval_question(asked), self.limit, measure=self.measure)
+        parts = self.split(approval_question(asked))
         if len(parts) > _MAX_QUESTION_PARTS:
             raise DeliveryRefused("The call has too many arguments to be shown.")
         for part in parts:
@@ -155,11 +159,6 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})([^`]*)$")
 def utf16_length(text: str) -> int:
     """Return the length in UTF-16 units, as Telegram counts: characters beyond the basic plane (most emoji) are two."""
     return len(text) + sum(char > "\uffff" for char in text)
-
-
-def limit_parts(parts: list[str]) -> list[str]:
-    """Return as many parts of a reply as are sent one after the other, the last with a remark if there are more."""
-    return parts if len(parts) <= MAX_PARTS else [*parts[: MAX_PARTS - 1], TOO_LONG]
 
 
 def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list[str]:

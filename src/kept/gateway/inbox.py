@@ -7,7 +7,6 @@ cannot write beside its successor.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections import OrderedDict
@@ -24,17 +23,17 @@ from kept.base.values import frozen
 from kept.config import Config
 from kept.errors import WorkspaceError
 from kept.gateway.inbox_records import (
-    HEADER,
+    FIRST_LINE,
     AcceptedMessage,
     AnswerRun,
     Name,
-    Record,
     blank_message,
     blank_run,
     check_same,
-    message_record,
+    format_message,
+    format_record,
+    format_run,
     parse_record,
-    run_record,
 )
 from kept.sessions.session_key import SessionKey
 from kept.storage.contract import Lease, Storage
@@ -64,7 +63,7 @@ class Inbox:
         self._log = RecordLog(storage, INBOX, parse, lease=lease)
         if lease is not None:
             # The storage decides about a last line that a kill cut short: now, and not after it was read.
-            self._log.append([] if storage.logs.find(INBOX) else [_encode(HEADER)])
+            self._log.append([] if storage.logs.find(INBOX) else [FIRST_LINE])
         for value in self._log.read():
             if value is not None:
                 self._apply(value)
@@ -124,13 +123,13 @@ class Inbox:
             text, sender, metadata = utf8_safe_tree([message.text, message.sender, dict(message.metadata or {})])
             at = self.clock.now()
             accepted = AcceptedMessage(key.channel, message.id, str(key), at, text, sender, sent_at, metadata)
-            self._commit(message_record(accepted), accepted)
+            self._commit(format_message(accepted), accepted)
             return accepted
 
     def begin(self, messages: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
         ids = tuple(message.id for message in messages)
         run = AnswerRun(new_id(), messages[0].channel, messages[0].key, ids, session_id)
-        self._commit(run_record(run.id, to_tree(run)), run)
+        self._commit(format_run(run), run)
         return run
 
     def answer(
@@ -151,7 +150,7 @@ class Inbox:
         """Record the next step of a run: these fields change."""
         with self._lock:
             changed = replace(self._runs[run.id], **fields)
-            self._commit(run_record(run.id, fields), changed)
+            self._commit(format_record("run", id=run.id, **to_tree(fields)), changed)
         return changed
 
     def blank(self, matches: Callable[[str], bool], keys: frozenset[str]) -> int:
@@ -171,10 +170,10 @@ class Inbox:
                 self._runs.update(runs)
             return count
 
-    def _commit(self, record: Record, value: AcceptedMessage | AnswerRun) -> None:
+    def _commit(self, line: bytes, value: AcceptedMessage | AnswerRun) -> None:
         """Store a record, then apply what it leads to."""
         with self._lock:
-            self._log.append([_encode(record)])
+            self._log.append([line])
             self._apply(value)
             self._drop_old_runs(spare=REWRITE_AFTER_RUNS)
 
@@ -223,12 +222,7 @@ class Inbox:
 
 
 def _to_lines(messages: Iterable[AcceptedMessage], runs: Iterable[AnswerRun]) -> list[bytes]:
-    steps = (run_record(run.id, to_tree(run)) for run in runs)
-    return [_encode(record) for record in (HEADER, *map(message_record, messages), *steps)]
-
-
-def _encode(record: Record) -> bytes:
-    return json.dumps(record, separators=(",", ":")).encode()
+    return [FIRST_LINE, *map(format_message, messages), *map(format_run, runs)]
 
 
 @frozen

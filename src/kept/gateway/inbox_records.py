@@ -6,6 +6,7 @@ The first record of a run has all of it, each further one the fields that change
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
@@ -113,16 +114,22 @@ def blank_run(run: AnswerRun, matches: Callable[[str], bool]) -> AnswerRun:
 # records
 
 Record = dict[str, Any]
-HEADER: Record = {"type": "inbox", "version": VERSION}
 
 
-def message_record(message: AcceptedMessage) -> Record:
-    return {"type": "message", **to_tree(message)}
+def format_record(kind: str, **fields: Any) -> bytes:
+    return json.dumps({"type": kind, **fields}, separators=(",", ":")).encode()
 
 
-def run_record(run_id: str, fields: Mapping[str, Any]) -> Record:
-    """Return the record of a step, which changes these fields of a run."""
-    return {"type": "run", "id": run_id, **to_tree(dict(fields))}
+FIRST_LINE = format_record("inbox", version=VERSION)
+
+
+def format_message(message: AcceptedMessage) -> bytes:
+    return format_record("message", **to_tree(message))
+
+
+def format_run(run: AnswerRun) -> bytes:
+    """Return the record of a run with all of its steps."""
+    return format_record("run", **to_tree(run))
 
 
 def parse_record(

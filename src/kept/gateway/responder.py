@@ -23,14 +23,14 @@ from kept.base.values import frozen
 from kept.config import ResponderSettings
 from kept.errors import KeptError, WriteFailed
 from kept.gateway.channel import (
+    MAX_PARTS,
+    TOO_LONG,
     Channel,
     ResponderTiming,
     channel_name,
     deliver,
     explain_failure,
-    limit_parts,
     quiet_heartbeat,
-    split_reply,
 )
 from kept.gateway.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, GroupHistory, QueueLimits
 from kept.gateway.dispatcher import APPROVAL, Command, CommandCall, Dispatcher, find_command
@@ -439,7 +439,9 @@ class Responder:
                     showing.cancel()
         if job.is_heartbeat:
             reply = quiet_heartbeat(reply, is_failure=error is not None)
-        parts = [] if reply.silent else limit_parts(split_reply(reply.text, channel.limit, measure=channel.measure))
+        parts = [] if reply.silent else channel.split(reply.text)
+        if len(parts) > MAX_PARTS:
+            parts = [*parts[: MAX_PARTS - 1], TOO_LONG]
         entry_id = reply.entry_id or None
         return await self._write_until_done(
             lambda: self.inbox.answer(

@@ -43,8 +43,6 @@ def describe_refusal(path: str, status: int, code: str, message: str) -> dict[st
     return {"error": {"code": code, "message": message, "hint": ""}}
 
 
-TOKEN_USER = "kept.user"
-"""Name in the scope of a request for the name on the channel of the person whose token was sent."""
 GRANT = "kept.grant"
 """Name in the scope of a request for what its token allows. It is absent if no token is needed."""
 ROUTE = "kept.route"

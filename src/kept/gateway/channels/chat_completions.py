@@ -25,14 +25,12 @@ from kept.gateway.channels.http import (
     HEARTBEAT_S,
     MAX_BODY_BYTES,
     MAX_NAME_CHARS,
+    Caller,
     error_body,
-    grant_of,
     json_response,
-    own_name,
     read_body,
     read_flag,
     read_name,
-    route_own,
 )
 from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
 from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, message_status
@@ -61,28 +59,28 @@ class ChatCompletions:
 
     # models
 
-    async def list_models(self, request: Request) -> Response:
-        return json_response({"object": "list", "data": [_model_json(name) for name in self._models(request)]})
+    async def list_models(self, request: Request, caller: Caller) -> Response:
+        return json_response({"object": "list", "data": [_model_json(name) for name in self._models(caller)]})
 
-    def _models(self, request: Request) -> tuple[str, ...]:
-        """Return the names of the agents that the token of a request may talk to."""
-        grant = grant_of(request)
-        names = [name for name in self._front.responders if grant is None or grant.reaches(name)]
+    def _models(self, caller: Caller) -> tuple[str, ...]:
+        """Return the names of the agents that a caller may talk to."""
+        names = [name for name in self._front.responders if caller.grant is None or caller.grant.reaches(name)]
         return (MODEL_PREFIX, *(f"{MODEL_PREFIX}/{name}" for name in names))
 
     # completions
 
-    async def complete(self, request: Request) -> Response:
+    async def complete(self, request: Request, caller: Caller) -> Response:
         from starlette.responses import StreamingResponse
 
         call = read_call(await read_body(request, MAX_BODY_BYTES), request.headers)
-        call = replace(call, user=own_name(request, call.user))
-        names = self._models(request)
+        call = replace(call, user=caller.name(call.user))
+        names = self._models(caller)
         if call.model not in names:
             shown = call.model[:MAX_NAME_CHARS]
             raise ModelUnknown(f"There is no model '{shown}'.", hint=f"There are: {', '.join(names)}.")
-        key = route_own(self._front, request, _chat_key(call), call.model.partition("/")[2] or None)
-        message = await self._accept(call, key, request)
+        key = caller.route(self._front, _chat_key(call), call.model.partition("/")[2] or None)
+        is_retry = request.headers.get("x-stainless-retry-count", "0") != "0"
+        message = await self._accept(call, key, caller, is_retry=is_retry)
         if call.stream:
             chunks = self._chunks(call, message)
             return StreamingResponse(chunks, media_type="text/event-stream", headers=EVENT_HEADERS)
@@ -92,19 +90,18 @@ class ChatCompletions:
             return json_response(body, status, {"x-should-retry": "false"} if status == 502 else {})
         return json_response(_completion_json(call, message, run))
 
-    async def _accept(self, call: ChatCall, key: SessionKey, request: Request) -> AcceptedMessage:
+    async def _accept(self, call: ChatCall, key: SessionKey, caller: Caller, *, is_retry: bool) -> AcceptedMessage:
         """Return the message of a request when it is on disk: a new one, or that of an earlier attempt."""
-        is_retry = request.headers.get("x-stainless-retry-count", "0") != "0"
         earlier = self._find_earlier(call, key, is_retry=is_retry)
         if earlier is not None:
-            return await self._front.accept(key, earlier.inbound, grant_of(request))
+            return await self._front.accept(key, earlier.inbound, caller.grant)
         responder = self._front.responders[key.agent_id]
         responder.limits.check(str(key))
         for line in await asyncio.to_thread(self._find_unseen, call, key):
             sender = "assistant" if line.role == "assistant" else call.user or "user"
             responder.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
         inbound = Inbound(new_id(), "\n\n".join(call.new), call.user, self._clock.now(), {_REQUEST: call.digest})
-        return await self._front.accept(key, inbound, grant_of(request))
+        return await self._front.accept(key, inbound, caller.grant)
 
     def _find_earlier(self, call: ChatCall, key: SessionKey, *, is_retry: bool) -> AcceptedMessage | None:
         inbox = self._front.responders[key.agent_id].inbox

@@ -26,8 +26,9 @@ from kept.agent.events import (
 from kept.base.clock import Clock, new_id
 from kept.base.grants import Act, Grant
 from kept.base.limits import utf8_safe
-from kept.base.net.serving import GRANT, ROUTE, TOKEN_USER, App, Guard, TokenGate
+from kept.base.net.serving import GRANT, ROUTE, App, Guard, TokenGate
 from kept.base.remote_errors import MessageNotFound, MessageRefused
+from kept.base.values import frozen
 from kept.errors import AgentNotFound, KeptError, ScopeMissing
 from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
 from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, message_status
@@ -40,11 +41,12 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    Endpoint = Callable[[Request], Awaitable[Response]]
+    Endpoint = Callable[[Request, "Caller"], Awaitable[Response]]
 
 NAME = "http"
 CHAT_NAME, CHAT_PATHS = "openai", ("/v1/chat/completions", "/v1/models")
 """Channel of OpenAI's chat completions, and their routes."""
+_EXAMPLE = 'Such as {"user": "ada", "text": "Hello"}.'
 _FIELDS = ("agent", "conversation", "user", "group", "text", "id", "stream", "wait")
 RETRY_AFTER_S = 5
 MAX_NAME_CHARS = 256
@@ -64,15 +66,15 @@ class HttpEndpoints:
         self._front = front
         self._clock = clock
 
-    async def post(self, request: Request) -> Response:
+    async def post(self, request: Request, caller: Caller) -> Response:
         from starlette.responses import StreamingResponse
 
         body = await read_body(request, MAX_BODY_BYTES)
-        inbound = self._read_message(request, body)
+        inbound = self._read_message(body, caller)
         wants_events = "text/event-stream" in request.headers.get("accept", "")
         streams, waits = read_flag(body, "stream", default=wants_events), read_flag(body, "wait", default=True)
-        key = self._read_key(request, body, inbound.sender)
-        message = await self._front.accept(key, inbound, grant_of(request))
+        key = caller.route(self._front, _read_key(body, inbound.sender, caller), read_name(body.get("agent"), "agent"))
+        message = await self._front.accept(key, inbound, caller.grant)
         if streams:
             return StreamingResponse(self._events(message), media_type="text/event-stream", headers=EVENT_HEADERS)
         if not waits:
@@ -80,70 +82,52 @@ class HttpEndpoints:
         state = message_json(*await self._front.holder(NAME, message.id).wait(NAME, message.id))
         return json_response(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
 
-    async def get(self, request: Request) -> Response:
-        return json_response(self._state(self._own_id(request)))
+    async def get(self, request: Request, caller: Caller) -> Response:
+        return json_response(self._state(self._own_id(request, caller)))
 
-    async def delete(self, request: Request) -> Response:
-        message_id = self._own_id(request)
+    async def delete(self, request: Request, caller: Caller) -> Response:
+        message_id = self._own_id(request, caller)
         return json_response(message_json(*await self._front.holder(NAME, message_id).cancel(NAME, message_id)))
 
-    async def decide(self, request: Request) -> Response:
-        """Allow or deny a tool call that waits for a person."""
+    async def decide(self, request: Request, caller: Caller) -> Response:
+        """Allow or deny a tool call that waits for a person. The token of a person or an agent decides in sessions of
+        theirs only."""
         approval_id = request.path_params["id"]
-        self._require_own_approval(request, approval_id)
+        unknown = MessageNotFound(
+            f"No call waits for permission under '{approval_id}'.", hint="It was decided, or it timed out."
+        )
+        asked = next((asked for asked in self._front.waiting_approvals() if asked.id == approval_id), None)
+        key = self._front.find_chat(asked.session_id) if asked else None
+        if key is None or not caller.owns(key):
+            raise unknown
         body = await read_body(request, MAX_BODY_BYTES)
         if not isinstance(body, dict) or not isinstance(body.get("allow"), bool) or len(body) > 1:
             raise MessageRefused("The body has to say whether to allow it.", hint='Such as {"allow": true}.')
         if not self._front.decide(approval_id, allow=body["allow"], by=NAME):
-            raise MessageNotFound(
-                f"No call waits for permission under '{approval_id}'.", hint="It was decided, or it timed out."
-            )
+            raise unknown
         return json_response({"id": approval_id, "allowed": body["allow"]})
 
-    def _require_own_approval(self, request: Request, approval_id: str) -> None:
-        """Raise MessageNotFound if the token of a person or an agent was sent, and the call is not in a session of
-        theirs."""
-        user, grant = request.scope.get(TOKEN_USER), grant_of(request)
-        if user is None and (grant is None or grant.agent is None):
-            return
-        asked = next((asked for asked in self._front.waiting_approvals() if asked.id == approval_id), None)
-        key = self._front.find_chat(asked.session_id) if asked else None
-        if key is None or not is_own(request, key):
-            raise MessageNotFound(f"No call waits for permission under '{approval_id}'.")
-
-    def _read_message(self, request: Request, body: Any) -> Inbound:
+    def _read_message(self, body: Any, caller: Caller) -> Inbound:
         if not isinstance(body, dict):
-            raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')
+            raise MessageRefused("The body has to be an object.", hint=_EXAMPLE)
         unknown = [name for name in body if name not in _FIELDS]
         if unknown:
             raise MessageRefused(f"'{unknown[0]}' is not a field of a message.", hint="See docs/tasks/gateway.md.")
-        user = own_name(request, read_name(body.get("user"), "user"))
+        user = caller.name(read_name(body.get("user"), "user"))
         message_id = body.get("id", None) or new_id()
         if not isinstance(message_id, str) or not ID.fullmatch(message_id):
             raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
         text = body.get("text")
         if not isinstance(text, str) or not text.strip():
-            raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
+            raise MessageRefused("'text' is missing.", hint=_EXAMPLE)
         return Inbound(message_id, utf8_safe(text), user, self._clock.now())
 
-    def _read_key(self, request: Request, body: dict[str, Any], user: str | None) -> SessionKey:
-        conversation, agent = read_name(body.get("conversation"), "conversation"), read_name(body.get("agent"), "agent")
-        if not (conversation or user):
-            raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
-        if not read_flag(body, "group"):
-            return route_own(self._front, request, private_chat(ANY_AGENT, NAME, user, conversation), agent)
-        if conversation is None or not user:
-            raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
-        if TOKEN_USER in request.scope:
-            raise MessageRefused("The token of a user is for private conversations.", hint="Leave out 'group'.")
-        return route_own(self._front, request, SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation), agent)
-
-    def _own_id(self, request: Request) -> str:
+    def _own_id(self, request: Request, caller: Caller) -> str:
         """Return the id of the message that a request names. For the token of a user or of an agent, those of others do
         not exist."""
         message_id: str = request.path_params["id"]
         message, _ = self._front.holder(NAME, message_id).get(NAME, message_id)
-        if not is_own(request, SessionKey.parse_full(message.key)):
+        if not caller.owns(SessionKey.parse_full(message.key)):
             raise MessageNotFound(f"There is no message '{message_id}'.")
         return message_id
 
@@ -162,39 +146,51 @@ class HttpEndpoints:
         yield _event("error" if state["status"] == "failed" else "reply", state)
 
 
-def own_name(request: Request, user: str | None) -> str | None:
-    """Return the user that a request names, or that its token is for. Raise MessageRefused if they differ."""
-    owner: str | None = request.scope.get(TOKEN_USER)
-    if owner is not None and user not in (None, owner):
-        raise MessageRefused("'user' is not the user of this token.", hint="Leave it out.")
-    return owner or user
+def _read_key(body: dict[str, Any], user: str | None, caller: Caller) -> SessionKey:
+    conversation = read_name(body.get("conversation"), "conversation")
+    if not (conversation or user):
+        raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
+    if not read_flag(body, "group"):
+        return private_chat(ANY_AGENT, NAME, user, conversation)
+    if conversation is None or not user:
+        raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
+    if caller.user is not None:
+        raise MessageRefused("The token of a user is for private conversations.", hint="Leave out 'group'.")
+    return SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation)
 
 
-def grant_of(request: Request) -> Grant | None:
-    """Return what the token of a request allows, or None if it needs none."""
-    grant: Grant | None = request.scope.get(GRANT)
-    return grant
+@frozen
+class Caller:
+    """Whose request it is, as the token says that came with it."""
 
+    grant: Grant | None
+    """What the token allows; None if none is needed."""
+    user: str | None
+    """Name on the channel of the person that the token is for; None if it is for nobody in particular."""
 
-def is_own(request: Request, key: SessionKey) -> bool:
-    """Return whether a conversation is of the user and of an agent that the token of a request is for."""
-    user, grant = request.scope.get(TOKEN_USER), grant_of(request)
-    if grant is not None and not grant.reaches(key.agent_id):
-        return False
-    return user is None or account_of(key) == Account(NAME, user)
+    def name(self, user: str | None) -> str | None:
+        """Return the user that a request names, or that its token is for. Raise MessageRefused if they differ."""
+        if self.user is not None and user not in (None, self.user):
+            raise MessageRefused("'user' is not the user of this token.", hint="Leave it out.")
+        return self.user or user
 
+    def owns(self, key: SessionKey) -> bool:
+        """Return whether a conversation is of the user and of an agent that the token is for."""
+        if self.grant is not None and not self.grant.reaches(key.agent_id):
+            return False
+        return self.user is None or account_of(key) == Account(NAME, self.user)
 
-def route_own(front: Switchboard, request: Request, key: SessionKey, agent: str | None) -> SessionKey:
-    """Return a key with the agent that a request names. The token of a person reaches only the agent of its chat,
-    that of an agent only this one."""
-    grant, routed = grant_of(request), front.route(key)
-    if grant is not None and grant.agent is not None:
-        chosen = agent or grant.agent
-        grant.require_agent(chosen)
-        return front.route(key, chosen)
-    if TOKEN_USER in request.scope and agent not in (None, routed.agent_id):
-        raise AgentNotFound(f"This gateway does not serve an agent '{agent}' for you.", hint="Leave it out.")
-    return front.route(key, agent) if agent else routed
+    def route(self, front: Switchboard, key: SessionKey, agent: str | None) -> SessionKey:
+        """Return a key with the agent that a request names. The token of a person reaches only the agent of its chat,
+        that of an agent only this one."""
+        if self.grant is not None and self.grant.agent is not None:
+            agent = agent or self.grant.agent
+            self.grant.require_agent(agent)
+            return front.route(key, agent)
+        routed = front.route(key)
+        if self.user is not None and agent not in (None, routed.agent_id):
+            raise AgentNotFound(f"This gateway does not serve an agent '{agent}' for you.", hint="Leave it out.")
+        return front.route(key, agent) if agent else routed
 
 
 async def read_body(request: Request, max_bytes: int) -> Any:
@@ -328,12 +324,13 @@ def _make_route(people: People, method: str, path: str, endpoint: Endpoint, act:
 
     async def answer(request: Request) -> Response:
         request.scope[ROUTE] = path
-        grant = grant_of(request)
+        grant: Grant | None = request.scope.get(GRANT)
         try:
             if grant is not None:
                 grant.require(act)
-                _note_person(people, request, grant)
-            return await endpoint(request)
+            is_chat = path.startswith(CHAT_PATHS)
+            user = _user_of(people, grant, CHAT_NAME if is_chat else NAME) if grant and grant.person else None
+            return await endpoint(request, Caller(grant, user))
         except KeptError as exc:
             return _show_error(request, exc)
 
@@ -342,13 +339,9 @@ def _make_route(people: People, method: str, path: str, endpoint: Endpoint, act:
     return route
 
 
-def _note_person(people: People, request: Request, grant: Grant) -> None:
-    """Let the token of a person speak for that person only."""
-    if grant.person is None:
-        return
-    is_chat = request.url.path.startswith(CHAT_PATHS)
-    channel = CHAT_NAME if is_chat else NAME
-    user = find_user(people, grant.person, channel)
+def _user_of(people: People, grant: Grant, channel: str) -> str:
+    """Return the name on a channel of the person that a token speaks for."""
+    user = _find_user(people, grant.person or "", channel)
     if user is None:
         raise ScopeMissing(
             f"The person of the token '{grant.name}' has no account on the channel '{channel}'.",
@@ -359,10 +352,10 @@ def _note_person(people: People, request: Request, grant: Grant) -> None:
             f"The token '{grant.name}' is for a person, and in a chat that person is the owner (session.owner).",
             hint="A token for a person is never the owner's: use one that is for nobody in particular.",
         )
-    request.scope[TOKEN_USER] = user
+    return user
 
 
-def find_user(people: People, person: str, channel: str) -> str | None:
+def _find_user(people: People, person: str, channel: str) -> str | None:
     """Return the name of a person on a channel: that of an account there, or else the one on the HTTP channel, unless
     it is somebody else's."""
     name = person if person in people.settings.identity_links else people.name_of(read_account(person))

@@ -20,7 +20,7 @@ from kept.base.limits import is_count
 from kept.base.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
 from kept.config import Config
 from kept.errors import ConfigError, ScheduleInvalid
-from kept.gateway.channel import ResponderTiming, split_reply, utf16_length
+from kept.gateway.channel import ResponderTiming, utf16_length
 from kept.gateway.channels.chat_intake import (
     AddressedMessage,
     BotChannel,
@@ -213,7 +213,7 @@ class TelegramChannel(BotChannel):
         try:
             if chat > 0 and text.strip():
                 draft = partial(self._bot.send_message_draft, chat, to.get("message") or 1, message_thread_id=thread)
-                await _in_best_form(split_reply(text, LIMIT, measure=utf16_length)[-1], draft)
+                await _in_best_form(self.split(text)[-1], draft)
             else:
                 await self._bot.send_chat_action(chat, "typing", message_thread_id=thread)
         except NotSent as exc:
