@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kept.base.reports import Status, SyncReport
     from kept.embedding.base import Embedder
     from kept.forgetting.forgetter import MemoryForgetting
-    from kept.index.index_handle import IndexLimits
+    from kept.index.sources import IndexLimits
     from kept.memory_history import MemoryHistory
     from kept.notes.history.note_change import Author
     from kept.notes.note_writer import Addition

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kept import Memory
-from kept.index.index_handle import IndexLimits
+from kept.index.sources import IndexLimits
 from tests.support import embedding_servers as servers
 from tests.support.fake_time import FakePace
 from tests.support.workspaces import open_memory

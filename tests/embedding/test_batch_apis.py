@@ -22,7 +22,7 @@ from kept.embedding.providers import GeminiEmbedder, OpenAIEmbedder, VoyageEmbed
 from kept.embedding.remote import RemoteEmbedder
 from kept.index.batch_book import BatchBook, BatchJob, BatchProblem, read_book
 from kept.index.batch_runner import THRESHOLD, plan_groups
-from kept.index.index_handle import IndexLimits
+from kept.index.sources import IndexLimits
 from kept.server.doctor import examine
 from kept.storage.files.file_storage import FileStorage
 from kept.storage.record_store import Book, dump_book

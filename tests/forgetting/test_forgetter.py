@@ -13,7 +13,7 @@ import pytest
 from kept import Memory
 from kept.base.file_lock import locked
 from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
-from kept.index.index_handle import IndexLimits
+from kept.index.sources import IndexLimits
 from kept.notes.line_edit import remove_lines
 from kept.sessions.entries import CompactionEntry, Message
 from kept.sessions.importers.import_run import import_sessions

@@ -280,9 +280,9 @@ def test_a_sync_that_waited_keeps_a_note_that_another_process_indexed_meanwhile(
         waiting.sync()
         planner = waiting.index_service._handle.planner()
         (workspace / "memory/old.md").unlink()
-        scan = planner.scan()  # the waiting process has looked at the files, and waits for the lock
+        scan = planner.reader.scan()  # the waiting process has looked at the files, and waits for the lock
         write_note(workspace, "memory/new.md", "A heron.")
         assert paths(other.search("heron")) == ["memory/new.md"]
-        report = SyncRun(planner, scan, clock=waiting.clock, force=force).run(wait_s=1)
+        report = SyncRun(planner, scan, force=force).run(wait_s=1)
         assert report.removed == 0
         assert paths(other.search("heron")) == ["memory/new.md"]

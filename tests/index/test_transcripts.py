@@ -13,9 +13,8 @@ from kept import Message, SessionStore
 from kept.agent.tools.record_json import hit_json
 from kept.base.records import Filter, SeenTail
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
-from kept.index.index_handle import IndexLimits
 from kept.index.note_rows import PreparedFile
-from kept.index.sources import scan_transcripts
+from kept.index.sources import IndexLimits, scan_transcripts
 from kept.index.sqlite.integrity import find_damage
 from kept.index.transcripts import read_chunks
 from kept.sessions.entries import (
@@ -373,7 +372,7 @@ def test_any_text_there_is_can_be_indexed(tmp_path):
 def count_cut_chunks(memory) -> int:
     """How many chunks the next sync would cut from the only transcript."""
     with memory.index_service.inspecting() as (index, planner):
-        (file,) = scan_transcripts(planner.sessions_folder).files
+        (file,) = scan_transcripts(memory.config.paths.sessions).files
         with index.reading():
             row = index.live.file_rows()[file.source, file.path]
         pieces = list(read_chunks(file, row, planner.recipe(), memory.config, checked_ns=0, step_bytes=10**9))
@@ -484,7 +483,7 @@ def test_status_and_doctor_see_a_transcript_that_changed(tmp_path):
             file.write(raw.replace(b"Turn 3.", b"Turn X."))
         os.utime(path_of(tmp_path / "home", record), ns=(state.st_atime_ns, state.st_mtime_ns))
         with memory.index_service.inspecting() as (_, planner):
-            assert planner.count_changed(planner.scan(), read_all=True) == 1
+            assert planner.count_changed(planner.reader.scan(), read_all=True) == 1
 
 
 # reading back
@@ -532,7 +531,8 @@ def _growth_reached(memory, **thresholds):
     with memory.index_service.inspecting() as (_, planner):
         sessions = replace(planner.settings.sync.sessions, **thresholds)
         sync = replace(planner.settings.sync, sessions=sessions)
-        return replace(planner, settings=replace(planner.settings, sync=sync)).growth_reached()
+        planner.settings = replace(planner.settings, sync=sync)
+        return planner.growth_reached()
 
 
 def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kept import Memory
-from kept.index.index_handle import IndexLimits
+from kept.index.sources import IndexLimits
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 

@@ -23,7 +23,7 @@ SYNC = """
     import sys
     from kept import Memory
     from kept.config import load_config
-    from kept.index.index_handle import IndexLimits
+    from kept.index.sources import IndexLimits
     from kept.testing import FakeEmbedder
     limits = IndexLimits(batch_files=5)  # many small transactions, so that a kill falls between and inside them
     config = load_config(workspace=sys.argv[1], home=sys.argv[2]).config

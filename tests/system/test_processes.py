@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kept.index.index_handle import IndexLimits
+from kept.index.sources import IndexLimits
 from tests.support.commands import start_kept
 from tests.support.workspaces import open_memory, paths, write_note
 

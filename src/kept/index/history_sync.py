@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kept.base.records import Problem
-from kept.config import Config
 from kept.errors import KeptError
-from kept.notes.workspace import Workspace, list_names
+from kept.notes.workspace import list_names
 from kept.storage.contract import LogPosition
 
 if TYPE_CHECKING:
-    from kept.base.clock import Clock
-    from kept.index.sources import FileBatch
+    from kept.index.sources import FileBatch, SourceReader
     from kept.index.sqlite.index import Index
     from kept.notes.history.unseen_changes import UnseenChanges
     from kept.notes.scan import Scan
@@ -33,20 +30,27 @@ _INCOMPLETE = ""
 _NEVER = False
 
 
-@dataclass
 class HistorySync:
     """Records changes by other programs, in one sync. A failure is a problem in the report, and stops nothing."""
 
-    index: Index
-    config: Config
-    workspace: Workspace
-    clock: Clock
-    problems: list[Problem] = field(default_factory=list)
-    _unseen: UnseenChanges | None = None
-    _is_first: bool = False
+    def __init__(self, index: Index, reader: SourceReader) -> None:
+        self.index = index
+        self.reader = reader
+        self.problems: list[Problem] = []
+        self._unseen: UnseenChanges | None = None
+        # A search in a folder that was named for one run only, such as a repository, must not leave a history there.
+        self._is_on = reader.config.agent.history.enabled and (reader.config.trusts_workspace or self._has_history())
+        self._state: Any = None
 
-    def __post_init__(self) -> None:
-        self._is_on = self.config.agent.history.enabled and _may_write(self.config, self.workspace)
+    def _has_history(self) -> bool:
+        return "history" in list_names(self.reader.workspace.storage, ".kept")
+
+    def load(self) -> None:
+        """Read what earlier syncs have compared."""
+        self._state = state = self.index.get_meta(META_HISTORY)
+        self.compares_all = self._is_on and (not state or (state[1] > 0 and not self._has_history()))
+        """Whether all notes have to be compared: that was never done, or the history was deleted since."""
+        self._is_first = self.compares_all and state != _INCOMPLETE
 
     def is_due(self) -> bool:
         """Return whether notes have to be compared with the history, even if none differs from the index.
@@ -59,24 +63,17 @@ class HistorySync:
         if not state:
             return state is None
         machine, compared = state
-        return bool(self.workspace.storage.logs.end(f"{_CHANGES}{machine}.jsonl").offset != compared)
-
-    def compares_all(self) -> bool:
-        """Return whether all notes have to be compared: that was never done, or the history was deleted since."""
-        state = self.index.get_meta(META_HISTORY)
-        return not state or (state[1] > 0 and not _has_history(self.workspace))
+        return bool(self.reader.workspace.storage.logs.end(f"{_CHANGES}{machine}.jsonl").offset != compared)
 
     def begin(self, scan: Scan) -> None:
         """Compare notes with the history: those that Kept wrote since the last sync, or all if that was never done."""
         if not self._is_on:
             return
-        state = self.index.get_meta(META_HISTORY)
-        if not self.compares_all():
+        if not self.compares_all:
             # The files that were looked at differ from the index, so each of them is in a batch.
             looked_at = {path for source, path in scan.only or () if source == "memory"}
-            self._attempt(lambda unseen: unseen.record_written(LogPosition(state[1]), but=looked_at))
+            self._attempt(lambda unseen: unseen.record_written(LogPosition(self._state[1]), but=looked_at))
             return
-        self._is_first = state != _INCOMPLETE
         with self.index.reading():
             rows = self.index.live.file_rows()
         present = {file.path for file in scan.files if file.source == "memory"}
@@ -94,7 +91,7 @@ class HistorySync:
 
     def finish(self) -> None:
         """Note in the index that the history is complete, inside the caller's transaction."""
-        value: list[str | int] | str | bool | None = None
+        value: Any = None
         if self._is_on and self.problems:
             value = _NEVER if self._is_first else _INCOMPLETE
         elif self._is_on:
@@ -104,7 +101,7 @@ class HistorySync:
                 value = [machine, unseen.compared.offset]
             except KeptError:
                 value = None
-        if self.index.get_meta(META_HISTORY) != value:
+        if self._state != value:
             self.index.put_meta(META_HISTORY, value)
 
     def _record(self, notes: dict[str, str], removed: list[str], *, present: set[str] | None = None) -> None:
@@ -124,16 +121,7 @@ class HistorySync:
             from kept.notes.history.note_history import open_history
             from kept.notes.history.unseen_changes import UnseenChanges
 
-            history = open_history(self.config, self.workspace, self.clock)
-            self._unseen = UnseenChanges(history, max_bytes=self.config.memory_search.max_file_bytes)
+            config = self.reader.config
+            history = open_history(config, self.reader.workspace, self.reader.clock)
+            self._unseen = UnseenChanges(history, max_bytes=config.memory_search.max_file_bytes)
         return self._unseen
-
-
-def _may_write(config: Config, workspace: Workspace) -> bool:
-    """Return whether a sync may begin a history. It may not in a folder that was named for one run only: a search in a
-    repository must not leave files there."""
-    return config.trusts_workspace or _has_history(workspace)
-
-
-def _has_history(workspace: Workspace) -> bool:
-    return "history" in list_names(workspace.storage, ".kept")

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from kept.base.clock import Clock
 from kept.base.records import Dropped, Hit, SearchResult, SourceFile
 from kept.base.sqlite import discard_if_damaged, forget_connection
-from kept.base.values import frozen
 from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.errors import KeptError, StoreDamaged
-from kept.index.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
+from kept.index.sources import IndexLimits, SourceReader
 from kept.index.sqlite.index import Index, find_index_path, open_index
 from kept.index.sync_planner import SEEN_BYTES, SyncPlanner
 from kept.index.sync_run import META_EMBEDDER_SINCE
@@ -30,7 +29,6 @@ from kept.notes.scan import ANY_FILE, ChangeSignal, Scan
 from kept.notes.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.base.net.client import RetryPolicy
     from kept.index.batch_runner import BatchRunner
 
 
@@ -46,26 +44,6 @@ until 'kept index' or a background sync has embedded it."""
 
 
 _META_FALLBACK = "fallback"
-
-
-@frozen
-class IndexLimits:
-    """Waiting times and sizes."""
-
-    sync_wait_s: float = 60.0
-    """Longest wait for another process that is indexing."""
-    search_wait_s: float = 0.5
-    """The same for a search, which then answers from the index as it is."""
-    embedder_rest_s: float = 30.0
-    """Time after a failure in which searches do not ask the embedder for missing vectors again."""
-    batch_files: int = BATCH_FILES
-    """Files that are written in one transaction."""
-    batch_chars: int = BATCH_CHARS
-    step_bytes: int = STEP_BYTES
-    job_texts: int = 10_000
-    """Texts in one job of a provider's batch API. Providers allow more; a smaller job ends sooner and loses less."""
-    retry_policy: RetryPolicy | None = None
-    """Retries of remote embedders; None is the default."""
 
 
 @dataclass
@@ -262,16 +240,8 @@ class IndexHandle:
         if self._vectors is None and embedder is not None:
             rest_s = self.limits.embedder_rest_s
             self._vectors = Vectoriser(index, embedder, self.settings.cache, self.clock, rest_s=rest_s)
-        reader = SourceReader(
-            self.workspace,
-            self.config,
-            self.clock,
-            max_file_bytes=self.settings.max_file_bytes,
-            batch_files=self.limits.batch_files,
-            batch_chars=self.limits.batch_chars,
-            step_bytes=self.limits.step_bytes,
-        )
-        return SyncPlanner(index, self.workspace, self.config.paths.sessions, self.settings, reader, self._vectors)
+        reader = SourceReader(self.workspace, self.config, self.clock, self.limits)
+        return SyncPlanner(index, reader, self._vectors)
 
     def batch_runner(self) -> BatchRunner | None:
         """Return what runs jobs at the provider's batch API, or None if batches are not used."""

@@ -83,7 +83,6 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     from kept.index.chunking.properties import TOO_MANY
 
     day = recipe.daily.find_day(file.path)
-    model = recipe.model or "none"
     chunks: list[NewChunk] = []
     embed_texts: dict[bytes, str] = {}
     cut = _cut(file.path, note.text, recipe.size)
@@ -102,7 +101,6 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     titles = (name, properties.title, *properties.aliases)
     for chunk in () if _is_bare_marker(file.path, cut) else cut.chunks:
         # Two hashes: renaming a heading changes what is embedded, not what is shown.
-        digest = sha256(chunk.text)
         embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text
         own_words = chunk.text if chunks else _first_words(chunk.text, titles[1:] if day else titles, properties.words)
@@ -110,10 +108,9 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
         entry_ms = entry_timestamp_ms(day, chunk.heading)
         chunks.append(
             NewChunk(
-                id=chunk_id(file, chunk.start_line, chunk.end_line, digest, model),
                 start_line=chunk.start_line,
                 end_line=chunk.end_line,
-                hash=digest,
+                hash=sha256(chunk.text),
                 embed_hash=embed_hash,
                 heading=chunk.heading,
                 text=chunk.text,
@@ -153,10 +150,6 @@ def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
         checked_ns=checked_ns,
         warning=note.warning,
     )
-
-
-def chunk_id(file: SourceFile, start_line: int, end_line: int, digest: bytes, model: str) -> str:
-    return sha256(f"{file.source}:{file.path}:{start_line}:{end_line}:{digest.hex()}:{model}").hex()
 
 
 def sha256(text: str) -> bytes:

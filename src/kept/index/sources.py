@@ -15,7 +15,7 @@ from kept.base.clock import Clock
 from kept.base.limits import int64, utf8_safe
 from kept.base.records import Problem, SourceFile
 from kept.base.values import frozen
-from kept.config import Config, MemorySearchSettings
+from kept.config import Config
 from kept.errors import KeptError, NoteNotFound, SessionNotFound
 from kept.index.note_rows import PreparedFile, Recipe, file_row, prepare_file
 from kept.index.sqlite.rows import FileRow
@@ -30,64 +30,35 @@ from kept.sessions.transcript_paths import (
 )
 
 if TYPE_CHECKING:
+    from kept.base.net import RetryPolicy
     from kept.index.sqlite.generation import Generation
 
-BATCH_FILES = 200
-BATCH_CHARS = 400_000
-STEP_BYTES = 400_000
-"""Size of the pieces in which a long transcript is read. Each is stored whatever happens to the next."""
+FileKey = tuple[str, str]
+"""Source and path."""
+
+
+@frozen
+class IndexLimits:
+    """Waiting times and sizes."""
+
+    sync_wait_s: float = 60.0
+    """Longest wait for another process that is indexing."""
+    search_wait_s: float = 0.5
+    """The same for a search, which then answers from the index as it is."""
+    embedder_rest_s: float = 30.0
+    """Time after a failure in which searches do not ask the embedder for missing vectors again."""
+    batch_files: int = 200
+    """Files that are written in one transaction."""
+    batch_chars: int = 400_000
+    step_bytes: int = 400_000
+    """Size of the pieces in which a long transcript is read. Each is stored whatever happens to the next."""
+    job_texts: int = 10_000
+    """Texts in one job of a provider's batch API. Providers allow more; a smaller job ends sooner and loses less."""
+    retry_policy: RetryPolicy | None = None
+    """Retries of remote embedders; None is the default."""
 
 
 # listing
-
-
-def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySearchSettings) -> Scan:
-    """Scan the sources that are enabled."""
-    notes = transcripts = Scan((), (), ())
-    if "memory" in settings.sources:
-        notes = scan_workspace(workspace, max_bytes=settings.max_file_bytes)
-    if "sessions" in settings.sources:
-        transcripts = scan_transcripts(sessions_folder)
-    return Scan(
-        notes.files + transcripts.files,
-        notes.problems + transcripts.problems,
-        notes.folders + transcripts.folders,
-    )
-
-
-def look_at(
-    last: Scan, paths: Iterable[str], workspace: Workspace, sessions_folder: str, settings: MemorySearchSettings
-) -> Scan | None:
-    """Return a scan of these files alone, or None if only a scan of all can tell what they are."""
-    files: list[SourceFile] = []
-    only: set[tuple[str, str]] = set()
-    for absolute in paths:
-        cited = cite_source(absolute, workspace, sessions_folder)
-        if cited is None:
-            continue
-        try:
-            if is_transcript_citation(cited):
-                file = find_transcript(absolute, cited)
-            else:
-                info = workspace.find(cited)
-                # Another name of the same file may be indexed already, and a large file is a problem to report.
-                if info and (info.link_id or info.size > settings.max_file_bytes):
-                    return None
-                file = info and note_file(cited, absolute, info)
-        except (KeptError, OSError):
-            return None
-        only.add(("sessions" if is_transcript_citation(cited) else "memory", cited))
-        files += [file] if file else []
-    return replace(last, files=tuple(files), only=frozenset(only))
-
-
-def find_transcript(absolute: str, cited: str) -> SourceFile | None:
-    try:
-        state = os.stat(absolute, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
-    return SourceFile(cited, absolute, "sessions", state.st_size, *times)
 
 
 def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> str | None:
@@ -110,26 +81,28 @@ def scan_transcripts(folder: str) -> Scan:
     """List the transcripts, however large: one is read in pieces, and later only where it has grown."""
     files: list[SourceFile] = []
     problems: list[Problem] = []
-    watched = [folder]
+    watched = folder
     try:
         for entry in sorted(iter_transcripts(folder), key=lambda entry: entry.path):
             cited = cite_transcript(entry.name)
             try:
                 cited.encode("utf-8")
-                state = entry.stat(follow_symlinks=False)
+                files.append(_transcript_file(cited, entry.path))
             except UnicodeEncodeError:
                 problems.append(Problem(utf8_safe(cited), "its name is not valid UTF-8"))
             except FileNotFoundError:
                 pass
-            else:
-                times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
-                files.append(SourceFile(cited, entry.path, "sessions", state.st_size, *times))
     except FileNotFoundError:
-        while not os.path.isdir(watched[0]):  # a watch on the nearest parent notices that the folder is created
-            watched = [os.path.dirname(watched[0])]
+        while not os.path.isdir(watched):  # a watch on the nearest parent notices that the folder is created
+            watched = os.path.dirname(watched)
     except OSError as exc:
         problems.append(Problem(CITED_FOLDER, f"cannot be listed ({exc.strerror})"))
-    return Scan(tuple(files), tuple(problems), tuple(watched))
+    return Scan(tuple(files), tuple(problems), (watched,))
+
+
+def _transcript_file(cited: str, absolute: str) -> SourceFile:
+    state = os.stat(absolute, follow_symlinks=False)
+    return SourceFile(cited, absolute, "sessions", state.st_size, int64(state.st_mtime_ns), int64(state.st_ctime_ns))
 
 
 # reading
@@ -141,8 +114,8 @@ class SyncTarget:
 
     generation: Generation
     files: tuple[SourceFile, ...]
-    removed: tuple[tuple[str, str], ...]
-    known: dict[tuple[str, str], FileRow]
+    removed: tuple[FileKey, ...]
+    known: dict[FileKey, FileRow]
     """Rows of the generation by source and path. A file whose hash is the same is not indexed again."""
     recipe: Recipe
     needs_vectors: bool = False
@@ -157,7 +130,7 @@ class FileBatch:
     prepared: list[PreparedFile] = field(default_factory=list)
     touched: list[FileRow] = field(default_factory=list)
     """Files whose bytes are as indexed while their times differ."""
-    removed: list[tuple[str, str]] = field(default_factory=list)
+    removed: list[FileKey] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     files: int = 0
     indexed: int = 0
@@ -180,51 +153,83 @@ class FileBatch:
                 self.removed.append(piece)
 
 
-_Piece = PreparedFile | FileRow | Problem | tuple[str, str]
+_Piece = PreparedFile | FileRow | Problem | FileKey
 """Part of a file to index, a file whose times alone differ, a problem, or the key of a file that is gone."""
 
 
 @frozen
 class SourceReader:
-    """Reads and chunks files. A file that cannot be read is reported in its batch and skipped."""
+    """Lists, reads and chunks files. A file that cannot be read is reported in its batch and skipped."""
 
     workspace: Workspace
     config: Config
     clock: Clock
-    max_file_bytes: int
-    batch_files: int = BATCH_FILES
-    batch_chars: int = BATCH_CHARS
-    step_bytes: int = STEP_BYTES
+    limits: IndexLimits
+
+    def scan(self) -> Scan:
+        """Scan the sources that are enabled."""
+        settings = self.config.memory_search
+        notes = transcripts = Scan((), (), ())
+        if "memory" in settings.sources:
+            notes = scan_workspace(self.workspace, max_bytes=settings.max_file_bytes)
+        if "sessions" in settings.sources:
+            transcripts = scan_transcripts(self.config.paths.sessions)
+        return Scan(
+            notes.files + transcripts.files,
+            notes.problems + transcripts.problems,
+            notes.folders + transcripts.folders,
+        )
+
+    def look(self, last: Scan, paths: Iterable[str]) -> Scan | None:
+        """Return a scan of these files alone, or None if only a scan of all can tell what they are."""
+        files: list[SourceFile] = []
+        only: set[FileKey] = set()
+        for absolute in paths:
+            cited = cite_source(absolute, self.workspace, self.config.paths.sessions)
+            if cited is None:
+                continue
+            is_session = is_transcript_citation(cited)
+            only.add(("sessions" if is_session else "memory", cited))
+            try:
+                if is_session:
+                    files.append(_transcript_file(cited, absolute))
+                elif info := self.workspace.find(cited):
+                    # Another name of the same file may be indexed already, and a large file is a problem to report.
+                    if info.link_id or info.size > self.config.memory_search.max_file_bytes:
+                        return None
+                    files.append(note_file(cited, absolute, info))
+            except FileNotFoundError:
+                continue  # a transcript that is gone
+            except (KeptError, OSError):
+                return None
+        return replace(last, files=tuple(files), only=frozenset(only))
 
     def iter_batches(self, target: SyncTarget) -> Iterator[FileBatch]:
         batch = FileBatch(removed=list(target.removed))
-        for file in target.files:
+        for number, file in enumerate(target.files, 1):
             is_new = False
             for piece in self._iter_pieces(file, target):
-                if piece is None:  # the file is read
-                    batch.files += 1
-                    batch.indexed += is_new
-                    batch.completed += 1
-                    batch.label = file.path
-                else:
-                    batch.add(piece)
-                    is_new = is_new or isinstance(piece, PreparedFile)
-                if batch.files >= self.batch_files or batch.chars > self.batch_chars:
+                if batch.files >= self.limits.batch_files or batch.chars > self.limits.batch_chars:
                     yield batch
-                    batch = FileBatch(completed=batch.completed, label=file.path)
+                    batch = FileBatch(completed=number - 1, label=file.path)
+                batch.add(piece)
+                is_new = is_new or isinstance(piece, PreparedFile)
+            batch.files += 1
+            batch.indexed += is_new
+            batch.completed, batch.label = number, file.path
         if batch.files or batch.removed:
             yield batch
 
-    def _iter_pieces(self, file: SourceFile, target: SyncTarget) -> Iterator[_Piece | None]:
-        """Yield the pieces of a file, and None after the last."""
+    def _iter_pieces(self, file: SourceFile, target: SyncTarget) -> Iterator[_Piece]:
         known = target.known.get((file.source, file.path))
         checked_ns = self.clock.time_ns()
         try:
             if file.source == "sessions":
                 from kept.index.transcripts import read_chunks
 
+                step_bytes = self.limits.step_bytes
                 yield from read_chunks(
-                    file, known, target.recipe, self.config, checked_ns=checked_ns, step_bytes=self.step_bytes
+                    file, known, target.recipe, self.config, checked_ns=checked_ns, step_bytes=step_bytes
                 )
             else:
                 yield from self._read_note(file, known, target.recipe, checked_ns)
@@ -232,10 +237,9 @@ class SourceReader:
             yield file.source, file.path
         except KeptError as exc:
             yield Problem(file.path, exc.message)
-        yield None
 
     def _read_note(self, file: SourceFile, known: FileRow | None, recipe: Recipe, checked_ns: int) -> Iterator[_Piece]:
-        note = self.workspace.read(file.path, max_bytes=self.max_file_bytes)
+        note = self.workspace.read(file.path, max_bytes=self.config.memory_search.max_file_bytes)
         row = file_row(file, note, checked_ns=checked_ns)
         if known is not None and known.hash == row.hash:
             row = replace(row, warning=known.warning)

@@ -52,13 +52,13 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
     """Add the state of the index. Raise StoreDamaged if a page of a small index is damaged."""
     index = planner.index
     check_if_quick(index)
-    scan, rebuild = planner.scan(), planner.why_rebuild()
+    scan, rebuild = planner.reader.scan(), planner.why_rebuild()
     changed = planner.count_changed(scan)
     with index.reading():
         counts = index.live.counts()
         warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
     pending = counts.chunks - counts.vectors if planner.vectors is not None else 0
-    degraded = [*status.degraded, *filter(None, [planner.workspace.why_read_only()])]
+    degraded = [*status.degraded, *filter(None, [planner.reader.workspace.why_read_only()])]
     if index.why_read_only:
         degraded.append(f"The index can be searched, not written: {index.why_read_only.message}")
     if rebuild:
@@ -68,7 +68,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
     return replace(
         status,
         index_path=index.path,
-        extra_paths=planner.workspace.extra_paths,
+        extra_paths=planner.reader.workspace.extra_paths,
         files=counts.files,
         chunks=counts.chunks,
         source_counts=counts.by_source,

@@ -1,24 +1,21 @@
-"""Plans a sync: `plan_sync` compares files with rows, `SyncPlanner` reads what is compared. Nothing is
-written, and no provider is asked."""
+"""Plans a sync: compares the files with the rows of the index, and its recipe with the settings. Nothing is written,
+and no provider is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kept.base.records import SourceFile
-from kept.base.values import frozen
-from kept.config import MemorySearchSettings
 from kept.errors import KeptError
 from kept.index.chunking.markdown import ChunkSize
 from kept.index.note_rows import Recipe, file_row
-from kept.index.sources import SourceReader, SyncTarget, look_at, scan_sources, scan_transcripts
+from kept.index.sources import FileKey, SourceReader, SyncTarget, scan_transcripts
 from kept.index.sqlite.rows import META_RECIPE, FileRow
 from kept.index.vectorise import Vectoriser
 from kept.notes.daily import get_daily_notes
 from kept.notes.scan import Scan
-from kept.notes.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.index.sqlite.index import Index
@@ -32,38 +29,10 @@ _RECIPE_SETTINGS = tuple(
     f"memory_search.{name}"
     for name in ("provider", "fallback", "model", "dimensions", "local.", "remote.", "chunking.")
 )
-FORCED = "it was asked for"
-"""Reason of a rebuild that the caller forces."""
-
 _state_of = attrgetter("source", "path", "size", "mtime_ns", "ctime_ns")
 
 SEEN_BYTES = 16_384
 """Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole."""
-
-FileKey = tuple[str, str]
-"""Source and path."""
-
-
-def plan_sync(
-    files: Iterable[SourceFile],
-    known: Mapping[FileKey, FileRow],
-    *,
-    waiting: Collection[FileKey] = (),
-    read_all: bool = False,
-) -> tuple[tuple[SourceFile, ...], tuple[FileKey, ...]]:
-    """Compare the files on disk with the rows of the index. Pure.
-
-    Return the files to read, which are new or have another size or time, or are ``waiting``; the hash decides whether
-    their text changed. Return also the keys of those to remove.
-    """
-    to_read: list[SourceFile] = []
-    seen: set[FileKey] = set()
-    for file in files:
-        key = (file.source, file.path)
-        seen.add(key)
-        if read_all or key in waiting or key not in known or not is_unchanged(file, known[key]):
-            to_read.append(file)
-    return tuple(to_read), tuple(key for key in known if key not in seen)
 
 
 def is_unchanged(file: SourceFile, row: FileRow) -> bool:
@@ -80,45 +49,35 @@ def _has_only_grown(path: str, states: Set[Any]) -> bool:
     return bool(larger - smaller < SEEN_BYTES)
 
 
-@frozen
 class SyncPlanner:
     """Compares one open index with the files and the settings. Made for one task and dropped after it.
 
     ``vectors`` is None without an embedder.
     """
 
-    index: Index
-    workspace: Workspace
-    sessions_folder: str
-    settings: MemorySearchSettings
-    reader: SourceReader
-    vectors: Vectoriser | None
+    def __init__(self, index: Index, reader: SourceReader, vectors: Vectoriser | None) -> None:
+        self.index = index
+        self.reader = reader
+        self.vectors = vectors
+        self.settings = reader.config.memory_search
 
     # files
-
-    def scan(self) -> Scan:
-        return scan_sources(self.workspace, self.sessions_folder, self.settings)
-
-    def look(self, last: Scan, paths: Iterable[str]) -> Scan | None:
-        """Return a scan of these files alone, or None if only a scan of all can tell what they are."""
-        return look_at(last, paths, self.workspace, self.sessions_folder, self.settings)
 
     def describe_age(self, reason: str) -> str | None:
         """Return a warning if the index is older than the files, with the reason why it stays so, or None."""
         if self.why_rebuild():
             return f"The index may be old, and {reason}"
-        changed = self.count_changed(self.scan())
+        changed = self.count_changed(self.reader.scan())
         files = "1 file has" if changed == 1 else f"{changed:,} files have"
         return f"{files} changed since the index was written, and {reason}" if changed else None
 
     def has_changes(self, scan: Scan, *, growing: str | None = None) -> bool:
-        """Return whether a sync has anything to do. Quicker than a plan, since most often it has not.
+        """Return whether a sync may have anything to do. Quicker than a plan, since most often it has not.
 
         ``growing`` is the path of a transcript that may have grown a little.
         """
         if scan.only is not None:
-            target = self.plan_update(scan)
-            return bool(target.files or target.removed)
+            return bool(scan.only)  # named because they changed
         with self.index.reading():
             if self._files_awaiting_vectors() or self.index.live.has_racy_files(RACY_NS, but=growing):
                 return True
@@ -127,21 +86,31 @@ class SyncPlanner:
         return states != current and not (growing and _has_only_grown(growing, states ^ current))
 
     def plan_update(self, scan: Scan) -> SyncTarget:
-        """Return the changes to bring into the live tables. Without any, it has no files to read or to remove."""
+        """Return the changes to bring into the live tables. Without any, it has no files to read or to remove.
+
+        Files are read that are new, have another size or time, or have chunks that wait for vectors. The hash of their
+        bytes decides whether they are indexed again; of those that wait, it is left out.
+        """
         with self.index.reading():
             waiting = self._files_awaiting_vectors() if scan.only is None else set()
             known = self.index.live.file_rows(scan.only)
-        to_read, to_remove = plan_sync(scan.files, known, waiting=waiting)
-        # A file with chunks that wait for vectors is indexed even if its bytes are as indexed.
         rows = {key: row for key, row in known.items() if key not in waiting}
-        return SyncTarget(self.index.live, to_read, to_remove, rows, self.recipe())
+        return SyncTarget(self.index.live, *self._compare(scan, rows, known), rows, self.recipe())
+
+    def _compare(
+        self, scan: Scan, rows: Mapping[FileKey, FileRow], known: Iterable[FileKey]
+    ) -> tuple[tuple[SourceFile, ...], tuple[FileKey, ...]]:
+        """Return the files that differ from their rows, and the keys of those that are gone."""
+        files = {(file.source, file.path): file for file in scan.files}
+        to_read = (file for key, file in files.items() if key not in rows or not is_unchanged(file, rows[key]))
+        return tuple(to_read), tuple(key for key in known if key not in files)
 
     def count_changed(self, scan: Scan, *, read_all: bool = False) -> int:
         """Return how many files differ from the index. A file is read if its size or times differ; ``read_all``
         reads every file."""
         with self.index.reading():
             known = self.index.live.file_rows()
-        to_read, to_remove = plan_sync(scan.files, known, read_all=read_all)
+        to_read, to_remove = self._compare(scan, {} if read_all else known, known)
         changed = len(to_remove)
         for file in to_read:
             row = known.get((file.source, file.path))
@@ -154,7 +123,7 @@ class SyncPlanner:
                 from kept.index.transcripts import hash_transcript
 
                 return hash_transcript(file, row, self.reader.config)
-            note = self.workspace.read(file.path, max_bytes=self.settings.max_file_bytes)
+            note = self.reader.workspace.read(file.path, max_bytes=self.settings.max_file_bytes)
         except KeptError:
             return None
         return file_row(file, note, checked_ns=0).hash
@@ -170,15 +139,14 @@ class SyncPlanner:
             return False
         from kept.index.transcripts import measure_growth
 
+        config = self.reader.config
         thresholds = self.settings.sync.sessions
         with self.index.reading():
             known = self.index.live.file_rows()
-        for file in scan_transcripts(self.sessions_folder).files:
-            row = known.get((file.source, file.path))
-            if row is None or not is_unchanged(file, row):
-                size, messages = measure_growth(file, row, self.reader.config)
-                if size >= max(1, thresholds.delta_bytes) or messages >= max(1, thresholds.delta_messages):
-                    return True
+        for file in self._compare(scan_transcripts(config.paths.sessions), known, ())[0]:
+            size, messages = measure_growth(file, known.get((file.source, file.path)), config)
+            if size >= max(1, thresholds.delta_bytes) or messages >= max(1, thresholds.delta_messages):
+                return True
         return False
 
     # vectors
@@ -193,12 +161,7 @@ class SyncPlanner:
             or live.count_chunks() == live.vectors.count()
         ):
             return set()
-        waiting = live.files_awaiting_vectors()
-        if not vectors.refused:
-            return waiting
-        return {
-            file for file in waiting if any(key not in vectors.refused for _, key in live.rows_awaiting_vector(*file))
-        }
+        return live.files_awaiting_vectors(but=vectors.refused)
 
     def vectors_match(self) -> bool:
         """Return whether the vectors in the index come from the embedder in use."""
@@ -218,23 +181,25 @@ class SyncPlanner:
 
     def recipe(self) -> Recipe:
         """Return how the index is to be built. Without an embedder, the vectors in the index stay as they are."""
-        stored = self.index.get_meta(META_RECIPE) or {}
+        stored = {} if self.vectors else self._stored_recipe()
         identity = self.vectors.embedder.identity if self.vectors else None
         return Recipe(
             size=ChunkSize(self.settings.chunking.tokens, self.settings.chunking.overlap),
             identity=identity.key if identity else stored.get("identity"),
             model=identity.model if identity else stored.get("model"),
-            daily=get_daily_notes(self.workspace),
+            daily=get_daily_notes(self.reader.workspace),
         )
 
-    def why_rebuild(self, *, force: bool = False) -> str | None:
-        """Return the reason why the whole index has to be rebuilt, or None."""
-        if force:
-            return FORCED
-        stored, current = self.index.get_meta(META_RECIPE) or {}, self.recipe().fingerprint()
-        changed = self._changed_parts(stored, current)
-        if not changed:
-            return None if self.vectors is None or self.vectors.pauses() else self.size_change()
+    def why_rebuild(self, *, only_set: bool = False) -> str | None:
+        """Return the reason why the whole index has to be rebuilt, or None: its recipe differs, and its embedder can be
+        asked. ``only_set``: or None if more than what follows from settings differs."""
+        stored = self._stored_recipe()
+        if not stored or (self.vectors is not None and self.vectors.pauses()):
+            return None
+        current = self.recipe().fingerprint()
+        changed = {key for key in {**stored, **current} if stored.get(key) != current.get(key)}
+        if not changed or (only_set and not changed <= _SET_PARTS):
+            return None if changed else self.size_change()
         if "identity" in changed:
             return f"the embedder changed from {stored.get('model') or 'none'} to {current['model'] or 'none'}"
         if "tokens" in changed or "overlap" in changed:
@@ -247,12 +212,7 @@ class SyncPlanner:
         """Return the reason if only settings of this run, by their names, make a rebuild necessary, or None."""
         if not any(name.startswith(_RECIPE_SETTINGS) for name in run_settings):
             return None
-        stored, current = self.index.get_meta(META_RECIPE) or {}, self.recipe().fingerprint()
-        return self.why_rebuild() if self._changed_parts(stored, current) <= _SET_PARTS else None
+        return self.why_rebuild(only_set=True)
 
-    def _changed_parts(self, stored: Mapping[str, object], current: Mapping[str, object]) -> set[str]:
-        """Return the parts of the recipe that differ from those of the index, if there is an index and its embedder
-        can be asked."""
-        if not stored or (self.vectors is not None and self.vectors.pauses()):
-            return set()
-        return {key for key in {**stored, **current} if stored.get(key) != current.get(key)}
+    def _stored_recipe(self) -> Mapping[str, Any]:
+        return self.index.get_meta(META_RECIPE) or {}

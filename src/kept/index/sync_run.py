@@ -11,12 +11,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kept.base.clock import Clock
 from kept.base.records import Problem, Progress
 from kept.base.remote_errors import EmbeddingError, EmbeddingFailed
 from kept.base.reports import SyncReport
 from kept.base.timings import timed
 from kept.errors import StoreDamaged
+from kept.index.history_sync import HistorySync
 from kept.index.note_rows import PreparedFile, note_timestamp_ms
 from kept.index.sources import FileBatch, SyncTarget, find_copies
 from kept.index.sqlite.rows import META_RECIPE
@@ -26,25 +26,10 @@ from kept.notes.scan import Scan
 
 if TYPE_CHECKING:
     from kept.index.batch_runner import BatchRunner
-    from kept.index.history_sync import HistorySync
 
 META_SYNCED = "last_sync"
 META_EMBEDDER_SINCE = "embedder_since_ns"
 """Time at which the index got vectors of another embedder. A process with older settings does not undo that."""
-
-
-@dataclass
-class _Tally:
-    """Counts and problems of one sync so far."""
-
-    indexed: int = 0
-    removed: int = 0
-    changed_chunks: int = 0
-    embedded: int = 0
-    cached: int = 0
-    rebuilt: str | None = None
-    problems: list[Problem] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
 
 
 class _SizeChanged(Exception):
@@ -61,56 +46,58 @@ class SyncRun:
 
     planner: SyncPlanner
     scan: Scan
-    clock: Clock
     batch_runner: BatchRunner | None = None
     force: bool = False
     in_search: bool = False
     growing: str | None = None
     progress: Progress | None = None
-    history: HistorySync | None = None
+    indexed: int = 0
+    removed: int = 0
+    changed_chunks: int = 0
+    embedded: int = 0
+    cached: int = 0
+    rebuilt: str | None = None
+    failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.index = self.planner.index
+        self.reader = self.planner.reader
         self.vectors = self.planner.vectors
-        self.tally = _Tally(problems=list(self.scan.problems))
+        self.history = HistorySync(self.index, self.reader)
+        self.problems = list(self.scan.problems)
 
     def run(self, *, wait_s: float) -> SyncReport:
         """Bring the index up to date. Raise LockBusy if another process is still indexing after ``wait_s``."""
         started = time.perf_counter()
         if self.batch_runner:
             self.batch_runner.prepare(force=self.force, in_search=self.in_search)
-        is_unbuilt = bool(self.planner.why_rebuild(force=self.force)) or self.index.get_meta(META_RECIPE) is None
+        is_unbuilt = bool(self._why_rebuild()) or self.index.get_meta(META_RECIPE) is None
         # Looked up before the lock is taken: most searches find nothing to do, and should not wait for a writer.
-        has_work = (
-            is_unbuilt
-            or (self.history is not None and self.history.is_due())
-            or self.planner.has_changes(self.scan, growing=self.growing)
-        )
+        has_work = is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing) or self.history.is_due()
         if has_work and not self._can_only_read(is_unbuilt=is_unbuilt):
             with timed("sync") as measured:
                 with self.index.indexing(wait_s=wait_s):
                     self._run_locked()
                     self._trim_cache()
-                measured["failed"] = bool(self.tally.failures)
-        tally, files = self.tally, len(self.scan.files)
-        chunks = vectors = 0
+                measured["failed"] = bool(self.failures)
+        files, chunks, vectors = len(self.scan.files), 0, 0
         if not self.in_search:  # which shows no counts, and need not take the time to count
             with self.index.reading():
                 chunks = self.index.live.count_chunks()
                 vectors = self.index.live.vectors.count() if self.vectors is not None else chunks
         return SyncReport(
             files=files,
-            indexed=tally.indexed,
-            removed=tally.removed,
-            unchanged=max(0, files - tally.indexed),
+            indexed=self.indexed,
+            removed=self.removed,
+            unchanged=max(0, files - self.indexed),
             chunks=chunks,
-            embedded=tally.embedded,
-            cached=max(0, tally.cached),
+            embedded=self.embedded,
+            cached=max(0, self.cached),
             pending=chunks - vectors,
-            rebuilt=tally.rebuilt,
+            rebuilt=self.rebuilt,
             # A search does not report conflict copies, so it need not look for them.
-            problems=(*tally.problems, *(() if self.in_search else find_copies(self.scan))),
-            failures=tuple(tally.failures),
+            problems=(*self.problems, *(() if self.in_search else find_copies(self.scan))),
+            failures=tuple(self.failures),
             took_ms=(time.perf_counter() - started) * 1000,
         )
 
@@ -120,6 +107,9 @@ class SyncRun:
         if reason and (is_unbuilt or self.planner.count_changed(self.scan)):
             raise reason
         return reason is not None
+
+    def _why_rebuild(self) -> str | None:
+        return "it was asked for" if self.force else self.planner.why_rebuild()
 
     def _run_locked(self) -> None:
         if not self.index.is_current():  # writing to an index that was moved away would be lost
@@ -131,19 +121,17 @@ class SyncRun:
         if self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():
                 self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
-        if self.history is not None:
-            if self.scan.only is not None and self.history.compares_all():
-                self._scan_again()
-            self.history.begin(self.scan)
-        reason = self.planner.why_rebuild(force=self.force)
-        if reason is not None:
+        self.history.load()
+        if self.scan.only is not None and self.history.compares_all:
             self._scan_again()
-            if self._rebuild(reason):
-                return
+        self.history.begin(self.scan)
+        reason = self._why_rebuild()
+        if reason is not None and self._rebuild(reason):
+            return
         try:
             self._update()
         except _SizeChanged as exc:
-            self.tally.indexed = 0
+            self.indexed = 0
             if not self._rebuild(str(exc)):
                 self._update()  # by word: the embedder has failed
 
@@ -156,28 +144,25 @@ class SyncRun:
             target = self.planner.plan_update(self.scan)
         if target.files or target.removed:
             self._index_files(target)
-        if target.files or target.removed or (self.history is not None and self.history.is_due()):
+        if target.files or target.removed or self.history.is_due():
             with self.index.writing():
                 self._finish()
 
     def _trim_cache(self) -> None:
         """Keep the cache within its limit. A sync that embedded nothing leaves the file alone."""
         cache = self.planner.settings.cache
-        is_kept_out = (
-            cache.enabled and self.vectors is not None and self.vectors.is_cheap
-        )  # whose vectors are not in it
-        if (self.tally.embedded or self.tally.cached) and not is_kept_out:
+        is_kept_out = cache.enabled and self.vectors and self.vectors.is_cheap  # whose vectors are not in it
+        if (self.embedded or self.cached) and not is_kept_out:
             self.index.cache.evict(cache.max_entries if cache.enabled else 0)
 
     def _scan_again(self) -> None:
-        self.scan = self.planner.scan()
-        self.tally.problems = list(self.scan.problems)
+        self.scan = self.reader.scan()
+        self.problems = list(self.scan.problems)
 
     def _rebuild(self, reason: str) -> bool:
         """Build a new generation beside the live one and switch to it. Return False if that failed: the live one
         stays in use."""
-        if self.scan.only is not None:
-            self._scan_again()
+        self._scan_again()
         if self.vectors is not None:
             self.vectors.learn_dims()
         building = self.index.begin_generation()
@@ -188,38 +173,37 @@ class SyncRun:
         try:
             self._index_files(target)
         except EmbeddingError as exc:
-            self.tally.failures.append(f"{exc.message} The old index is still in use.")
+            self.failures.append(f"{exc.message} The old index is still in use.")
             self.index.drop_leftovers()
             return False
         with self.index.writing():
             self.index.switch_to(building)
             if self.index.stored_identity() != recipe.identity:
-                self.index.put_meta(META_EMBEDDER_SINCE, self.clock.time_ns())
+                self.index.put_meta(META_EMBEDDER_SINCE, self.reader.clock.time_ns())
             self.index.put_meta(META_RECIPE, recipe.fingerprint())
             self._finish()
         self.index.drop_leftovers()
-        self.tally.rebuilt = reason
+        self.rebuilt = reason
         return True
 
     def _finish(self) -> None:
         """Tidy the live tables, inside the caller's transaction."""
-        self.index.live.optimise(changed_chunks=self.tally.changed_chunks)
-        self.index.put_meta(META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
-        if self.history is not None:
-            self.history.finish()
-            self.tally.problems += self.history.problems
+        self.index.live.optimise(changed_chunks=self.changed_chunks)
+        self.index.put_meta(META_SYNCED, self.reader.clock.now().isoformat(timespec="seconds"))
+        self.history.finish()
+        self.problems += self.history.problems
 
     # reading, embedding and writing
 
     def _index_files(self, target: SyncTarget) -> None:
         if self.batch_runner is not None and self._may_embed(target):
             self._fetch_batches(self.batch_runner, target)
-        for batch in self.planner.reader.iter_batches(target):
-            self.tally.problems += batch.problems
-            self.tally.indexed += batch.indexed
+        for batch in self.reader.iter_batches(target):
+            self.problems += batch.problems
+            self.indexed += batch.indexed
             vectors = self._embed(batch.prepared, target)
-            self.tally.changed_chunks += self._write(batch, vectors, target)
-            self.tally.removed += len(batch.removed)
+            self.changed_chunks += self._write(batch, vectors, target)
+            self.removed += len(batch.removed)
             if self.progress:
                 self.progress(batch.completed, len(target.files), batch.label)
 
@@ -229,14 +213,14 @@ class SyncRun:
         if vectors is None:
             return
         missing: dict[bytes, str] = {}
-        for batch in self.planner.reader.iter_batches(target):  # which reads them again for indexing: problems wait
+        for batch in self.reader.iter_batches(target):  # which reads them again for indexing: problems wait
             for prepared in batch.prepared:
                 missing |= vectors.find_missing(prepared.embed_texts)
         fetched = batch_runner.fetch(missing, vectors.store, self.progress)
         vectors.await_batches(fetched.pending, fetched.reason)
-        self.tally.embedded += fetched.vectors
-        self.tally.cached -= fetched.vectors  # about to be read from the cache, but new to it
-        self.tally.problems += [Problem("batches.json", reason) for reason in fetched.problems]
+        self.embedded += fetched.vectors
+        self.cached -= fetched.vectors  # about to be read from the cache, but new to it
+        self.problems += [Problem("batches.json", reason) for reason in fetched.problems]
 
     def _embed(self, prepared: list[PreparedFile], target: SyncTarget) -> Vectors | None:
         texts = {key: text for file in prepared for key, text in file.embed_texts.items()}
@@ -248,11 +232,11 @@ class SyncRun:
                 for file in prepared:
                     indexed |= self.index.live.find_codes(file.write.file.source, file.write.file.path)
         vectors = self.vectors.get_vectors(texts, indexed)
-        self.tally.cached += len(vectors.known)
-        self.tally.embedded += len(vectors.fresh)
+        self.cached += len(vectors.known)
+        self.embedded += len(vectors.fresh)
         for file in prepared:
             for reason in {vectors.refused[key] for key in file.embed_texts if key in vectors.refused}:
-                self.tally.problems.append(Problem(file.write.file.path, f"In part found by word only: {reason}"))
+                self.problems.append(Problem(file.write.file.path, f"In part found by word only: {reason}"))
         self.vectors.remember(vectors)  # at once, since they are paid for, and the next attempt may need them
         if target.generation is self.index.live and (change := self.planner.size_change()):
             raise _SizeChanged(change)
@@ -260,7 +244,7 @@ class SyncRun:
             raise EmbeddingFailed(vectors.pending_reason)
         if vectors.pending_reason:
             failure = f"{vectors.pending_reason} New text is found by word, not yet by meaning."
-            self.tally.failures += [failure] if failure not in self.tally.failures else []
+            self.failures += [failure] if failure not in self.failures else []
         return vectors
 
     def _may_embed(self, target: SyncTarget) -> bool:
@@ -274,8 +258,7 @@ class SyncRun:
         generation = target.generation
         changed = 0
         # Before the index has it: if the process is killed in between, the next sync finds the change recorded.
-        if self.history is not None:
-            self.history.note_batch(batch)
+        self.history.note_batch(batch)
         with self.index.writing():
             changed += sum(generation.remove_file(source, path) for source, path in batch.removed)
             for row in batch.touched:

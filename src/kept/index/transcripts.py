@@ -18,7 +18,7 @@ from kept.base.words.segment import segment, segment_context
 from kept.config import Config
 from kept.errors import SessionError, SessionKeyInvalid, WorkspaceError
 from kept.index.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
-from kept.index.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, chunk_id, sha256
+from kept.index.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, sha256
 from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
 from kept.sessions.echoes import EchoState
 from kept.sessions.entries import Entry, SessionStart, is_message
@@ -231,14 +231,12 @@ class _ChunkReader:
         yield PreparedFile(write, {sha256(chunk.embed_text): chunk.embed_text for chunk in chunks})
 
     def _new_chunk(self, chunk: UtteranceChunk, title: str) -> NewChunk:
-        digest, model = sha256(chunk.text), self.recipe.model or "none"
         key = _parse_key(self.key)
         context = f"{self.heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
         return NewChunk(
-            id=chunk_id(self.file, chunk.line, chunk.line, digest, model),
             start_line=chunk.line,
             end_line=chunk.line,
-            hash=digest,
+            hash=sha256(chunk.text),
             embed_hash=sha256(chunk.embed_text),
             heading=self.heading,
             text=chunk.text,

@@ -17,8 +17,8 @@ from kept.base.sqlite import ProcessLock, retry_damaged
 from kept.config import Config
 from kept.embedding.base import Embedder, usage_of
 from kept.errors import ConfigError, LockBusy, StoreDamaged, StoreError, WriteFailed
-from kept.index.history_sync import HistorySync
-from kept.index.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
+from kept.index.index_handle import Freshness, IndexHandle, drop_outdated
+from kept.index.sources import IndexLimits
 from kept.index.sync_planner import SyncPlanner
 from kept.index.sync_run import META_SYNCED, SyncRun
 from kept.index.vectorise import measure_spending
@@ -360,20 +360,17 @@ class IndexService:
             planner.vectors.retry_now()
         self._synced = planner.index
         # Only a search may look at the changed files alone: who asks for a sync wants every file compared.
-        scan = self._freshness.scan(planner.scan, planner.look if in_search else None)
+        scan = self._freshness.scan(planner.reader.scan, planner.reader.look if in_search else None)
         self._folders = scan.folders
         usage = usage_of(self._handle.embedder)
-        history = HistorySync(planner.index, self.config, self.workspace, self.clock)
         run = SyncRun(
             planner,
             scan,
-            self.clock,
             batch_runner=self._handle.batch_runner(),
             force=force,
             in_search=in_search,
             growing=growing,
             progress=progress,
-            history=history,
         )
         report = run.run(wait_s=wait_s)
         self._freshness.note_sync(ok=report.ok, growing=growing)
@@ -426,7 +423,7 @@ class IndexService:
 
     def scan(self) -> Scan:
         with self._lock:
-            return self._handle.planner().scan()
+            return self._handle.planner().reader.scan()
 
     def folders(self) -> tuple[str, ...]:
         """Return every folder that the last sync listed. Any change of indexed files is a change in one of them."""

@@ -179,7 +179,7 @@ def _integrity(memory: Memory) -> Iterator[Check]:
 def _freshness(memory: Memory) -> Iterator[Check]:
     """Compare the index with the content of every file. A sync compares sizes and times only."""
     with memory.index_service.inspecting() as (index, planner):
-        scan = planner.scan()
+        scan = planner.reader.scan()
         changed = planner.count_changed(scan, read_all=True)
         remedy = "" if index.why_read_only else "index them"
         with index.reading():
@@ -212,7 +212,7 @@ def _unindexed(memory: Memory) -> Iterator[Check]:
 def _has_hidden_changes(memory: Memory) -> bool:
     """Return True if a note changed but its size and times did not. An ordinary sync would skip it."""
     with memory.index_service.inspecting() as (_, planner):
-        scan = planner.scan()
+        scan = planner.reader.scan()
         return planner.count_changed(scan, read_all=True) > planner.count_changed(scan)
 
 

@@ -59,7 +59,7 @@ def _digest(text: str) -> bytes:
 
 def _file_of(text: str) -> FileWrite:
     digest = _digest(text)
-    chunk = NewChunk(text, 1, 1, digest, digest, "", text, text, "", 0)
+    chunk = NewChunk(1, 1, digest, digest, "", text, text, "", 0)
     return FileWrite(FileRow("memory", f"{text}.md", digest.hex(), 1, 1, 1, 1), (chunk,))
 
 

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from kept.index.index_handle import IndexLimits
+from kept.index.sources import IndexLimits
 from kept.server.live import LiveIndex, find_watcher
 from kept.server.live.changes import LiveTiming
 from kept.sessions.entries import Message

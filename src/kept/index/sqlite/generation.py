@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import fields
 from functools import cache, cached_property
 from operator import attrgetter
@@ -149,8 +149,7 @@ class Generation:
         query = f"SELECT content_key, row FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line > ?"
         old: dict[bytes, int] = dict(self.db.execute(query, (source, path, write.after_line)))
         shared = write.timestamp_ms is not None
-        by_id = {chunk.id: chunk for chunk in write.chunks}
-        new = {content_key(chunk, with_time=not shared): chunk for chunk in by_id.values()}
+        new = {content_key(chunk, with_time=not shared): chunk for chunk in write.chunks}
         # If one piece of a long line changed, all its pieces are written again, so that rows follow the text.
         lines = {chunk.start_line for key, chunk in new.items() if key not in old}
         added = [key for key, chunk in new.items() if chunk.start_line in lines]
@@ -245,14 +244,13 @@ class Generation:
         )
         return dict(self.db.execute(query, (source, path)))
 
-    def files_awaiting_vectors(self) -> set[tuple[str, str]]:
-        """Return the files with chunks that are found by word only."""
-        return set(
-            self.db.execute(
-                f"SELECT DISTINCT source, path FROM {self.prefix}chunks"
-                f" WHERE row NOT IN (SELECT row FROM {self.prefix}chunks_vec)"
-            )
+    def files_awaiting_vectors(self, *, but: Container[bytes] = ()) -> set[tuple[str, str]]:
+        """Return the files with chunks that are found by word only, other than by hash those that are refused."""
+        query = (
+            f"SELECT source, path, embed_hash FROM {self.prefix}chunks"
+            f" WHERE row NOT IN (SELECT row FROM {self.prefix}chunks_vec)"
         )
+        return {(source, path) for source, path, key in self.db.execute(query) if key not in but}
 
     def count_chunks(self) -> int:
         return int(self.db.execute(f"SELECT count(*) FROM {self.prefix}chunks").get)

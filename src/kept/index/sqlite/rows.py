@@ -192,7 +192,6 @@ class FileRow:
 class NewChunk:
     """A chunk to store. The full-text index gets ``words`` and ``context_words``."""
 
-    id: str
     start_line: int
     end_line: int
     hash: bytes
@@ -252,7 +251,8 @@ class IndexCounts:
 def content_key(chunk: NewChunk, *, with_time: bool) -> bytes:
     """Return a hash of all that is stored for a chunk."""
     parts = (
-        chunk.id,
+        f"{chunk.start_line}-{chunk.end_line}",
+        chunk.hash.hex(),
         chunk.embed_hash.hex(),
         chunk.heading,
         chunk.session_key or "",

@@ -72,6 +72,8 @@ class VectorTable:
         self._written: set[int] = set()
         """Rows that this connection has put or removed since then. They are read again, rather than taken in at once:
         the transaction may have been rolled back."""
+        self._newest = 0
+        """Largest row in the block. Greater numbers are new: no number is used again."""
         self._scans = 0
 
     def put(self, codes: Sequence[tuple[int, bytes]]) -> None:
@@ -130,7 +132,7 @@ class VectorTable:
         new: list[Any] = []
         if block is not None and before == state:
             if self._written:
-                block.drop(self._written)
+                block.drop({row for row in self._written if row <= self._newest})
                 new = self._codes_of(sorted(self._written), dims)
         elif block is not None and before[:2] == state[:2]:  # another process has written
             current = {row for (row,) in self.db.execute(f"SELECT row {query}", (dims,))}
@@ -140,6 +142,7 @@ class VectorTable:
             block = _VectorBlock(dims)
             new = self.db.execute(f"SELECT row, code {query}", (dims,)).fetchall()
         block.append(new)
+        self._newest = max(self._newest, max((row for row, _ in new), default=0))
         self._written.clear()
         self._block = block
         return block
