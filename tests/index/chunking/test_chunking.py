@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kept.base.limits import weigh
 from kept.base.records import ENTRY_RULE, Chunk
+from kept.index.chunking import markdown
 from kept.index.chunking.markdown import ChunkingBudget, ChunkSize, chunk_markdown, cut_note
 from kept.index.chunking.properties import read_properties
 
@@ -325,7 +326,7 @@ def test_a_note_beyond_its_budget_is_cut_as_correctly_as_any(note, name):
     "budget", [ChunkingBudget(lines=3), ChunkingBudget(steps=3), ChunkingBudget(tokens=3), ChunkingBudget(chunks=1)]
 )
 def test_each_part_of_the_budget_makes_a_note_be_cut_by_lines_alone(budget):
-    note = "# One\n\nfirst\n\n# Two\n\nsecond\n"
+    note = "# One\n\n- first\n\n# Two\n\nsecond\n"
     assert [chunk.heading for chunk in cut_note(note).chunks] == ["One", "Two"]
     cut = cut_note(note, budget=budget)
     assert cut.plain
@@ -356,3 +357,16 @@ def test_a_link_definition_of_a_few_lines_is_no_block_and_one_without_end_is():
     assert texts(short, name="MEMORY.md") == ["first\n\n[a]: b\n'a\ntitle'", "last"]
     long = "first\n\n[a]: b '\n" + "y\n" * 40 + "'\n\nlast\n"
     assert len(texts(long, name="MEMORY.md")) == 3
+
+
+_PLAIN = ["", "", "# Today", "## 09:05", "### Tea ##", "Anna drinks tea", "ä", "²", "漢字", "* * *"]
+_ODD = ["- item", "> quote", "1. first", "```", "    code", "  more", "---", "===", "| a |", "_a_", "#", "* * * *"]
+
+
+@given(st.lists(st.sampled_from(_PLAIN), max_size=14), st.lists(st.sampled_from(_ODD), max_size=1), SIZES, NAMES)
+def test_a_plain_note_is_cut_as_the_parser_would_cut_it(lines, odd, size, name):
+    text = "\n".join([*lines[:6], *odd, *lines[6:]])
+    plain = cut_note(text, name=name, size=size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(markdown, "_PLAIN_LINES", 0)
+        assert cut_note(text, name=name, size=size) == plain

@@ -47,6 +47,10 @@ MAX_ATTRIBUTES = 20_000
 """A tag with more attributes is not HTML: the pattern that recognises it would need much memory."""
 MAX_DEFINITION_LINES = 32
 """A longer link definition is a paragraph. The parser's own rule would take quadratic time."""
+_PLAIN_LINE = rf"(?:#{{1,6}} \S.{{0,{MAX_HEADING_CHARS - 10}}}|{re.escape(ENTRY_RULE)}|[^\W\d_].*)?"
+"""A heading, a rule between entries, a line that begins with a letter, or nothing. A note of no other lines, such as a
+daily note that `kept add` writes, is not parsed: that would take a third of the time to index the entry it got."""
+_PLAIN_LINES = 5_000
 _DRAWING = "excalidraw-plugin:"
 """Property of a note that is a drawing."""
 _LINE_RULES = ["paragraph", "reference", "blockquote", "list"]
@@ -230,6 +234,9 @@ def _split_sections(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Itera
 
 def _blocks(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
     front = note.front
+    if len(note.lines) <= _PLAIN_LINES and all(map(re.compile(_PLAIN_LINE).fullmatch, note.lines[front:])):
+        yield from _plain_blocks(note.lines, front)
+        return
     for token in parse_blocks(note.lines[front:], budget):
         if token.map is None or token.nesting < 0:
             continue
@@ -242,6 +249,20 @@ def _blocks(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[tupl
             yield "rule", span, 0
         elif _is_block(token, fine=fine):
             yield "block", span, 0
+
+
+def _plain_blocks(lines: list[str], front: int) -> Iterator[tuple[str, Span, int]]:
+    """Yield the blocks of a note that has only plain lines, as the parser would."""
+    in_paragraph = False
+    for at, line in enumerate(lines[front:], front):
+        span = Span(at, at + 1)
+        if line[:1] == "#":
+            yield "heading", span, len(line) - len(line.lstrip("#"))
+        elif line == ENTRY_RULE:
+            yield "rule", span, 0
+        elif line and not in_paragraph:
+            yield "block", span, 0
+        in_paragraph = line[:1] not in ("", "#", "*")
 
 
 def _is_title(lines: list[str], span: Span) -> bool:
