@@ -20,8 +20,7 @@ from kept.base.net import ProviderAccount
 from kept.base.reports import SyncReport
 from kept.embedding.providers import GeminiEmbedder, OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import RemoteEmbedder
-from kept.index.batch_book import BatchBook, BatchJob, BatchProblem, read_book
-from kept.index.batch_runner import THRESHOLD, plan_groups
+from kept.index.batches import THRESHOLD, BatchBook, BatchJob, BatchProblem, plan_groups, read_book
 from kept.index.sources import IndexLimits
 from kept.server.doctor import examine
 from kept.storage.files.file_storage import FileStorage
@@ -330,14 +329,6 @@ def test_a_batch_that_takes_too_long_is_waited_for_once_more_then_cancelled(plac
     assert place.server.steps[-1] == "cancel"
     assert place.book().problem.failures == 1
     assert place.book().jobs == ()
-
-
-def test_an_outage_while_waiting_is_outlived(place):
-    place.write()
-    place.server.step_faults["poll"] = deque([Reply(503, b"")] * 7)
-    report = place.memory().sync()
-    assert (report.ok, report.pending, place.server.texts()) == (True, 0, [])
-    assert len(place.server.batches) == 1
 
 
 def test_a_long_outage_leaves_the_batch_to_a_later_sync(place):

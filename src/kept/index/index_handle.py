@@ -29,7 +29,7 @@ from kept.notes.scan import ANY_FILE, ChangeSignal, Scan
 from kept.notes.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.index.batch_runner import BatchRunner
+    from kept.index.batches import BatchRunner
 
 
 RESCAN_AFTER_S, RESCAN_AT_LATEST_S = 5.0, 60.0
@@ -64,7 +64,6 @@ class IndexHandle:
     _embedder: Embedder | None = None
     _vectors: Vectoriser | None = None
     """Kept between syncs, because it remembers that the embedder failed a moment ago."""
-    _batch_runner: BatchRunner | None = None
 
     def __post_init__(self) -> None:
         self.settings = self.config.memory_search
@@ -118,7 +117,7 @@ class IndexHandle:
         if (vectors := self.planner().vectors) and vectors.misfit:
             reasons.append(f"Searching by word only: {vectors.misfit}")
         if self.settings.remote.batch.enabled:
-            from kept.index.batch_book import open_batches, read_book
+            from kept.index.batches import open_batches, read_book
 
             reasons.append(read_book(open_batches(self.config)).why_off(embedder.identity.key))
         return tuple(filter(None, reasons))
@@ -145,7 +144,7 @@ class IndexHandle:
     def use(self, embedder: Embedder | None) -> None:
         if embedder is not self.embedder:
             self._embedder = embedder
-            self._vectors = self._batch_runner = None
+            self._vectors = None
 
     def use_embedder_of_index(self) -> None:
         """Of several embedders, use the one whose vectors the index holds: those of two cannot be compared."""
@@ -224,13 +223,13 @@ class IndexHandle:
     def close(self) -> None:
         if self.opened_index is not None:
             self.opened_index.close()
-        self.opened_index = self._vectors = self._batch_runner = None
+        self.opened_index = self._vectors = None
 
     def forget_parent(self) -> None:
         """In a forked child, drop what belongs to the parent: the connection, a model's threads, open sockets."""
         if self.opened_index is not None:
             forget_connection(self.opened_index)
-        self.opened_index = self._vectors = self._batch_runner = None
+        self.opened_index = self._vectors = None
         self._chain = self._embedder = None
 
     # what a sync needs
@@ -243,18 +242,19 @@ class IndexHandle:
         reader = SourceReader(self.workspace, self.config, self.clock, self.limits)
         return SyncPlanner(index, reader, self._vectors)
 
-    def batch_runner(self) -> BatchRunner | None:
+    def batch_runner(self, *, force: bool, in_search: bool) -> BatchRunner | None:
         """Return what runs jobs at the provider's batch API, or None if batches are not used."""
         settings = self.settings.remote.batch
-        if self._batch_runner is None and settings.enabled:
-            from kept.embedding.remote import RemoteEmbedder
-            from kept.index.batch_book import open_batches
-            from kept.index.batch_runner import BatchRunner
+        if not settings.enabled:
+            return None
+        from kept.embedding.remote import RemoteEmbedder
+        from kept.index.batches import BatchRunner, open_batches
 
-            book, job_texts = open_batches(self.config), self.limits.job_texts
-            if isinstance(self.embedder, RemoteEmbedder) and (api := self.embedder.batches()):
-                self._batch_runner = BatchRunner(api, settings, book, self.clock, job_texts=job_texts)
-        return self._batch_runner
+        api = self.embedder.batches() if isinstance(self.embedder, RemoteEmbedder) else None
+        if api is None:
+            return None
+        book, job_texts = open_batches(self.config), self.limits.job_texts
+        return BatchRunner(api, settings, book, self.clock, job_texts=job_texts, force=force, in_search=in_search)
 
 
 class Freshness:

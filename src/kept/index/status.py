@@ -13,7 +13,7 @@ from kept.base.wording import plural
 from kept.config import Config
 from kept.config.schema import ModelPriceSettings
 from kept.embedding.base import Identity
-from kept.index.batch_book import open_batches, read_book
+from kept.index.batches import open_batches, read_book
 from kept.index.sources import find_copies
 from kept.index.sqlite.integrity import check_if_quick
 from kept.index.sync_planner import SyncPlanner

@@ -25,7 +25,7 @@ from kept.index.vectorise import Vectors
 from kept.notes.scan import Scan
 
 if TYPE_CHECKING:
-    from kept.index.batch_runner import BatchRunner
+    from kept.index.batches import BatchRunner
 
 META_SYNCED = "last_sync"
 META_EMBEDDER_SINCE = "embedder_since_ns"
@@ -69,8 +69,6 @@ class SyncRun:
     def run(self, *, wait_s: float) -> SyncReport:
         """Bring the index up to date. Raise LockBusy if another process is still indexing after ``wait_s``."""
         started = time.perf_counter()
-        if self.batch_runner:
-            self.batch_runner.prepare(force=self.force, in_search=self.in_search)
         is_unbuilt = bool(self._why_rebuild()) or self.index.get_meta(META_RECIPE) is None
         # Looked up before the lock is taken: most searches find nothing to do, and should not wait for a writer.
         has_work = is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing) or self.history.is_due()
@@ -216,11 +214,11 @@ class SyncRun:
         for batch in self.reader.iter_batches(target):  # which reads them again for indexing: problems wait
             for prepared in batch.prepared:
                 missing |= vectors.find_missing(prepared.embed_texts)
-        fetched = batch_runner.fetch(missing, vectors.store, self.progress)
-        vectors.await_batches(fetched.pending, fetched.reason)
-        self.embedded += fetched.vectors
-        self.cached -= fetched.vectors  # about to be read from the cache, but new to it
-        self.problems += [Problem("batches.json", reason) for reason in fetched.problems]
+        batch_runner.fetch(missing, vectors.store, self.progress)
+        vectors.await_batches(batch_runner.pending, batch_runner.why_pending())
+        self.embedded += len(batch_runner.received)
+        self.cached -= len(batch_runner.received)  # about to be read from the cache, but new to it
+        self.problems += [Problem("batches.json", reason) for reason in batch_runner.problems]
 
     def _embed(self, prepared: list[PreparedFile], target: SyncTarget) -> Vectors | None:
         texts = {key: text for file in prepared for key, text in file.embed_texts.items()}

@@ -366,7 +366,7 @@ class IndexService:
         run = SyncRun(
             planner,
             scan,
-            batch_runner=self._handle.batch_runner(),
+            batch_runner=self._handle.batch_runner(force=force, in_search=in_search),
             force=force,
             in_search=in_search,
             growing=growing,

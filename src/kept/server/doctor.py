@@ -21,7 +21,7 @@ from kept.forgetting.places import find_mentioned
 from kept.forgetting.plan import JOURNAL
 from kept.forgetting.removal import erase_leftovers, iter_leftovers
 from kept.gateway.inbox import Inbox
-from kept.index.batch_book import open_batches
+from kept.index.batches import open_batches
 from kept.index.sources import find_copies
 from kept.index.sqlite.embedding_cache import find_cache_path
 from kept.index.sqlite.integrity import describe_checks, find_damage

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kept.base.reports import ModelSpending, Spending
-from kept.index.batch_book import (
+from kept.index.batches import (
     BatchBook,
     BatchJob,
     BatchProblem,
