@@ -153,15 +153,12 @@ class SyncPlanner:
 
     def _files_awaiting_vectors(self) -> set[FileKey]:
         """Return files with chunks that have no vector and that the embedder may be asked for now."""
-        vectors, live = self.vectors, self.index.live
-        if (
-            vectors is None
-            or vectors.pauses()
-            or not self.vectors_match()
-            or live.count_chunks() == live.vectors.count()
-        ):
+        live = self.index.live
+        if self.vectors is None or self.vectors.pauses() or not self.vectors_match():
             return set()
-        return live.files_awaiting_vectors(but=vectors.refused)
+        if live.count_chunks() == live.vectors.count():
+            return set()
+        return live.files_awaiting_vectors()
 
     def vectors_match(self) -> bool:
         """Return whether the vectors in the index come from the embedder in use."""

@@ -113,8 +113,8 @@ class SyncRun:
         if not self.index.is_current():  # writing to an index that was moved away would be lost
             raise StoreDamaged(f"{self.index.path}: the index was replaced while this process waited.")
         # Another process may have done the work while this one waited, so the plan is made under the lock.
-        if self.force and self.vectors:
-            self.vectors.forget_earlier()
+        if self.force and not self.planner.settings.cache.enabled:
+            self.index.cache.evict(0)
         self.index.drop_leftovers()  # of a rebuild that was killed
         if self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():

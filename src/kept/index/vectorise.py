@@ -21,8 +21,6 @@ from kept.index.sqlite.vectors import quantise
 if TYPE_CHECKING:
     from kept.index.sqlite.index import Index
 
-MAX_REFUSALS = 10_000
-_META_REFUSED = "refused"
 _META_MISFIT = "misfit"
 
 
@@ -35,18 +33,19 @@ class Vectors:
     fresh: dict[bytes, bytes]
     """From the embedder."""
     refused: dict[bytes, str]
-    """Texts that the embedder does not accept, with its reason. Asking again would not help."""
+    """Texts that the embedder does not accept, with its reason. Asking again would not help: their code is empty."""
     pending_reason: str | None = None
     """Reason why some texts have no vector yet."""
 
     def find_code(self, key: bytes) -> bytes | None:
-        """Return the code of a text's vector by its hash, or None if there is none."""
-        return self.known.get(key) or self.fresh.get(key)
+        """Return the code of a text's vector by its hash, or None if there is none yet."""
+        code = self.known.get(key) or self.fresh.get(key)
+        return b"" if code is None and key in self.refused else code
 
 
 @dataclass
 class Vectoriser:
-    """One embedder over one index. Refused texts are stored in the index; a failure is remembered for ``rest_s``."""
+    """One embedder over one index. A failure is remembered for ``rest_s``."""
 
     index: Index
     embedder: Embedder
@@ -63,7 +62,6 @@ class Vectoriser:
     _batches_rest_until: float = 0.0
 
     def __post_init__(self) -> None:
-        self.refused = self._stored_refusals()
         self.misfit = self._stored_misfit()
         """Reason why no vector of this embedder can be used until the user has asked for a sync."""
 
@@ -98,12 +96,6 @@ class Vectoriser:
             with suppress(EmbeddingError):  # which a text that has to be embedded reports
                 self.embedder.embed(["size"], role="document")
 
-    def forget_earlier(self) -> None:
-        """Ask again for texts that were refused, and for all texts if the cache is switched off."""
-        self.refused = set()
-        if not self.cache.enabled:
-            self.index.cache.evict(0)
-
     def await_batches(self, keys: frozenset[bytes], reason: str) -> None:
         """Do not embed these texts for now; they are in a provider's batch."""
         self._in_batches = keys
@@ -117,7 +109,7 @@ class Vectoriser:
         is missing and why. Secrets are redacted before a text is embedded. ``indexed`` are codes of the same embedder
         in the index."""
         known = self.find_cached(texts) or {key: indexed[key] for key in texts if key in indexed}
-        missing = [key for key in texts if key not in known and key not in self.refused and key not in self._in_batches]
+        missing = [key for key in texts if key not in known and key not in self._in_batches]
         awaits_batch = any(key in self._in_batches and key not in known for key in texts)
         batch_reason = self._batch_reason if awaits_batch else None
         if not missing:
@@ -133,8 +125,6 @@ class Vectoriser:
         # Codes from here on: nothing compares the floats, and they take four times the space.
         fresh = {key: quantise(row) for key, row in zip(missing, matrix, strict=True) if key not in gaps}
         refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
-        if refused:
-            self._store_refusals(refused)
         failure = next((gap.reason for gap in gaps.values() if gap.temporary), None)
         if failure:
             self._rest(failure)
@@ -151,7 +141,7 @@ class Vectoriser:
 
     def find_missing(self, texts: Mapping[bytes, str]) -> dict[bytes, str]:
         known = self.find_cached(texts)
-        return {key: text for key, text in texts.items() if key not in known and key not in self.refused}
+        return {key: text for key, text in texts.items() if key not in known}
 
     def remember(self, vectors: Vectors) -> None:
         """Put new vectors into the cache and mark known ones as used."""
@@ -176,18 +166,6 @@ class Vectoriser:
             case {"identity": str(identity), "reason": str(reason)} if identity == self.embedder.identity.key:
                 return reason
         return None
-
-    def _store_refusals(self, refused: Collection[bytes]) -> None:
-        self.refused |= set(refused)
-        hashes = sorted(key.hex() for key in self.refused)[:MAX_REFUSALS]
-        with self.index.writing():
-            self.index.put_meta(_META_REFUSED, {"identity": self.embedder.identity.key, "hashes": hashes})
-
-    def _stored_refusals(self) -> set[bytes]:
-        match self.index.get_meta(_META_REFUSED):
-            case {"identity": str(identity), "hashes": [*hashes]} if identity == self.embedder.identity.key:
-                return {bytes.fromhex(key) for key in hashes}
-        return set()
 
 
 # usage and cost

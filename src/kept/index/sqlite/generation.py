@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from functools import cache, cached_property
 from operator import attrgetter
@@ -174,7 +174,7 @@ class Generation:
             if find_code is not None:
                 waiting = self.rows_awaiting_vector(write.file.source, write.file.path, after_line=write.after_line)
                 codes = ((row, find_code(key)) for row, key in waiting)
-                self.vectors.put([(row, code) for row, code in codes if code])
+                self.vectors.put([(row, code) for row, code in codes if code is not None])
         return changed
 
     def remove_file(self, source: str, path: str) -> int:
@@ -244,13 +244,12 @@ class Generation:
         )
         return dict(self.db.execute(query, (source, path)))
 
-    def files_awaiting_vectors(self, *, but: Container[bytes] = ()) -> set[tuple[str, str]]:
-        """Return the files with chunks that are found by word only, other than by hash those that are refused."""
+    def files_awaiting_vectors(self) -> set[tuple[str, str]]:
+        """Return the files with chunks that are found by word only."""
         query = (
-            f"SELECT source, path, embed_hash FROM {self.prefix}chunks"
-            f" WHERE row NOT IN (SELECT row FROM {self.prefix}chunks_vec)"
+            f"SELECT source, path FROM {self.prefix}chunks WHERE row NOT IN (SELECT row FROM {self.prefix}chunks_vec)"
         )
-        return {(source, path) for source, path, key in self.db.execute(query) if key not in but}
+        return set(self.db.execute(query))  # type: ignore[arg-type]
 
     def count_chunks(self) -> int:
         return int(self.db.execute(f"SELECT count(*) FROM {self.prefix}chunks").get)

@@ -61,7 +61,8 @@ class _VectorBlock:
 
 
 class VectorTable:
-    """Vectors of the chunks of one generation. Each code is a row of `chunks_vec`. Callers hold the transaction."""
+    """Vectors of the chunks of one generation. Each code is a row of `chunks_vec`, empty for a text that the embedder
+    refuses. Callers hold the transaction."""
 
     def __init__(self, db: apsw.Connection, prefix: str = "") -> None:
         self.db = db
@@ -89,7 +90,7 @@ class VectorTable:
 
     def sizes(self) -> set[int]:
         """Return the dimensions of the oldest and the newest code, which are the same in a sound index."""
-        query = f"SELECT length(code) FROM {self.prefix}chunks_vec ORDER BY row"
+        query = f"SELECT length(code) FROM {self.prefix}chunks_vec WHERE length(code) > 0 ORDER BY row"
         return {size for end in ("", "DESC") for (size,) in self.db.execute(f"{query} {end} LIMIT 1")}
 
     # the nearest
