@@ -249,7 +249,7 @@ class Generation:
         query = (
             f"SELECT source, path FROM {self.prefix}chunks WHERE row NOT IN (SELECT row FROM {self.prefix}chunks_vec)"
         )
-        return set(self.db.execute(query))  # type: ignore[arg-type]
+        return set(self.db.execute(query))
 
     def count_chunks(self) -> int:
         return int(self.db.execute(f"SELECT count(*) FROM {self.prefix}chunks").get)
